@@ -82,6 +82,6 @@ func (a *Agent) preempt(_ context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	a.checks = append(a.checks, preemptor.Admit)
-	o.AdmitsByNode, o.AdmitResize = true, preemptor.AdmitResize
+	o.AdmitChecksNodeAffinity, o.AdmitResize = true, preemptor.AdmitResize
 	return nil
 }

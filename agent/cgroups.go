@@ -26,12 +26,12 @@ func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error
 	if err != nil {
 		return err
 	}
-	o.Spec.Handlers = func() []cri.RuntimeHandler { return status.Handlers }
+	o.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return status.Handlers }
 	ranges, err := userns.New(o.Dirs.Pods, userns.Options{})
 	if err != nil {
 		return err
 	}
-	o.Spec.UserNamespace = ranges.Of
+	o.Spec.UserNamespace = ranges.Assign
 	if *a.config.Kubelet.CgroupsPerQOS {
 		if err := a.openCgroups(ctx, o); err != nil {
 			return err

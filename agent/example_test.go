@@ -59,7 +59,7 @@ func ExampleNew_edgeController() {
 	pods := make(chan []*corev1.Pod, 1)
 	pods <- []*corev1.Pod{newPod("sensor", "exit 3")}
 	options := agent.Options{Logger: quiet, Sources: []source.Source{source.Pods("controller", pods)}}
-	options.Hooks.Lifecycle.Status = func(pod *corev1.Pod, status *corev1.PodStatus) {
+	options.Hooks.Lifecycle.StatusChanged = func(pod *corev1.Pod, status *corev1.PodStatus) {
 		if status.Phase == corev1.PodFailed {
 			fmt.Println(pod.Name, "exited with", status.ContainerStatuses[0].State.Terminated.ExitCode)
 			cancel()
@@ -93,7 +93,7 @@ func ExampleOptions_runtime() {
 	pods <- []*corev1.Pod{newPod("web", "serve")}
 	a, err := agent.New(ctx, agent.Config{}, agent.Options{
 		Logger: quiet, Ephemeral: true, Runtime: memory{critest.New(critest.Options{})}, Sources: []source.Source{source.Pods("code", pods)},
-		Hooks: agent.Hooks{Lifecycle: lifecycle.Hooks{Status: func(_ *corev1.Pod, status *corev1.PodStatus) {
+		Hooks: agent.Hooks{Lifecycle: lifecycle.Hooks{StatusChanged: func(_ *corev1.Pod, status *corev1.PodStatus) {
 			if status.Phase == corev1.PodRunning {
 				fmt.Println("the pod runs")
 				cancel()
@@ -239,7 +239,7 @@ func ExampleNew_severalAgents() {
 		running.Add(1)
 		var once sync.Once
 		options := agent.Options{Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", pods)}}
-		options.Hooks.Lifecycle.Status = func(_ *corev1.Pod, status *corev1.PodStatus) {
+		options.Hooks.Lifecycle.StatusChanged = func(_ *corev1.Pod, status *corev1.PodStatus) {
 			if status.Phase == corev1.PodRunning {
 				once.Do(running.Done)
 			}

@@ -102,16 +102,16 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
 	*o = lifecycle.Options{
-		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, Sysctls: k.AllowedUnsafeSysctls,
+		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
 				a.podEvent(pod, corev1.EventTypeWarning, reason, message)
 			},
 		},
-		AppArmor: machine.AppArmor(os.DirFS("/")),
-		Dirs:     lifecycle.Dirs{Pods: a.path("pods"), LogLinks: n.ContainerLogsDir},
-		NoMounts: a.client == nil, Objects: a.options.Objects, Probes: a.probes(), Logger: a.log,
+		AppArmorError: machine.AppArmor(os.DirFS("/")),
+		Dirs:          lifecycle.Dirs{Pods: a.path("pods"), LogLinks: n.ContainerLogsDir},
+		NoMounts:      a.client == nil, Objects: a.options.Objects, Probes: a.probes(), Logger: a.log,
 	}
 	if a.options.Ephemeral { // without a disk for a random owner, the next agent of the same runtime must have the same owner
 		o.Owner = n.NodeName
@@ -119,7 +119,7 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 	if a.client == nil { // without cgroups, which report more of the machine
 		o.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
 	}
-	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {Status: a.logStatus, Event: a.event}}
+	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.event}}
 	switch {
 	case a.cluster != nil:
 		o.Objects, o.Spec.RuntimeClasses = a.cluster.Objects, a.cluster.Objects.RuntimeClass
@@ -142,7 +142,7 @@ func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	a.parts.Add("pods API", func(ctx context.Context) error {
 		return server.ListenAndRun(ctx, a.path("pods-api/pods-api.sock"), a.log)
 	})
-	return lifecycle.Hooks{Status: server.Updated, Left: server.Terminated, Gone: server.Removed}
+	return lifecycle.Hooks{StatusChanged: server.Updated, ResourcesReleased: server.Terminated, PodRemoved: server.Removed}
 }
 
 // probes creates the engine that runs the probes of pods, and keeps their results for a restarted agent.

@@ -71,7 +71,7 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 		return err
 	}
 	o := nodeapi.Options{
-		Access: access, Metrics: metrics, Pods: nodeapi.PodsOf(a.pods.All), Runtime: a.runtime, Streams: streams,
+		Access: access, Metrics: metrics, Pods: nodeapi.PodsOf(a.pods.PodsAndStatuses), Runtime: a.runtime, Streams: streams,
 		Settings: func() any { return k }, Flags: map[string]string{"args": strings.Join(os.Args[1:], " ")}, Version: nodestatus.Version,
 		Profiling: *k.EnableProfilingHandler, NoDebugging: !*k.EnableDebuggingHandlers, Logger: a.log,
 		Hooks: nodeapi.Hooks{

@@ -112,7 +112,7 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 }
 
 // PodRefused records that the agent cannot follow an update of a pod, with the field that it is about: the pod stays as it is. A pod that is
-// rejected gets the event of its rejection instead. It is for Hooks.Refused of package lifecycle; the same error is an event at most every five
+// rejected gets the event of its rejection instead. It is for Hooks.PodRefused of package lifecycle; the same error is an event at most every five
 // minutes. It does not wait.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {

@@ -54,7 +54,7 @@ func (a *agent) start() {
 	o.Spec.LogRoot = a.TempDir()
 	o.Dirs.Pods = filepath.Join(a.path, "pods")
 	o.NoMounts = true
-	o.Hooks.Gone = func(cri.PodIdentity) { a.mirrors.Changed() }
+	o.Hooks.PodRemoved = func(cri.PodIdentity) { a.mirrors.Changed() }
 	o.Admit = func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 		if pod.Labels["app"] == "misfit" {
 			return &podstatus.Rejection{Reason: "OutOfcpu", Message: "it is a test"}

@@ -67,7 +67,7 @@ func comparePods(a, b *corev1.Pod) int {
 
 func podRank(pod *corev1.Pod) int {
 	switch {
-	case !podstatus.Terminal(pod.Status.Phase):
+	case !podstatus.IsTerminal(pod.Status.Phase):
 		return 0
 	case pod.DeletionTimestamp != nil:
 		return 1

@@ -108,11 +108,11 @@ func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed has the pods looked at. It is for Hooks.Status of package lifecycle, and does not wait.
+// Changed has the pods looked at. It is for Hooks.StatusChanged of package lifecycle, and does not wait.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.wake() }
 
 // ResourcesReleased says that nothing of a pod is left, so that it can be removed once it is deleted and its terminal phase is sent. It is for
-// Hooks.Left of package lifecycle, and does not wait.
+// Hooks.ResourcesReleased of package lifecycle, and does not wait.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.left[pod.UID] = true
@@ -120,7 +120,7 @@ func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.wake()
 }
 
-// PodRemoved says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
+// PodRemoved says that a pod is no longer among Pods. It is for Hooks.PodRemoved of package lifecycle, and does not wait.
 func (s *Statuses) PodRemoved(cri.PodIdentity) { s.wake() }
 
 // pendingPods returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.

@@ -188,7 +188,7 @@ func (t *tracked) repeatDue(patch []byte, now time.Time) time.Time {
 
 // hold returns until when a rejection is held back.
 func (t *tracked) hold(base *corev1.Pod, ours *corev1.PodStatus, r *rejections, now time.Time) time.Time {
-	if base.DeletionTimestamp != nil || podstatus.Terminal(base.Status.Phase) || !podstatus.Rejected(ours) {
+	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(ours) {
 		return time.Time{}
 	}
 	if t.heldUntil.IsZero() {
@@ -266,7 +266,7 @@ func (t *tracked) succeed(what *request, answer *corev1.Pod, now time.Time) {
 // rankOf returns how soon somebody has to know.
 func rankOf(before, after *corev1.PodStatus) int {
 	switch {
-	case podstatus.Terminal(after.Phase) && !podstatus.Terminal(before.Phase):
+	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):
 		return rankEnd
 	case readiness(before) != readiness(after):
 		return rankReady
@@ -278,7 +278,7 @@ func rankOf(before, after *corev1.PodStatus) int {
 
 // readiness returns the status of condition Ready; what is not known to be ready is not.
 func readiness(st *corev1.PodStatus) bool {
-	c := podstatus.Condition(st.Conditions, corev1.PodReady)
+	c := podstatus.FindCondition(st.Conditions, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
@@ -286,18 +286,18 @@ func readiness(st *corev1.PodStatus) bool {
 // is left. A mirror pod is removed by whoever made it, and one that was removed and waits for its finalizers is.
 func removable(pod *corev1.Pod, left bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
-	return left && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.Terminal(pod.Status.Phase) && !waits
+	return left && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
 }
 
 // failedStatus returns the status of a pod that ends before anybody ran it: a controller may wait for its terminal phase.
 func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
-	if podstatus.Terminal(st.Phase) {
+	if podstatus.IsTerminal(st.Phase) {
 		return st
 	}
 	st.Phase, st.ObservedGeneration = corev1.PodFailed, max(st.ObservedGeneration, pod.Generation)
-	if podstatus.Condition(st.Conditions, corev1.PodInitialized) != nil { // an earlier agent ran it
-		podstatus.TerminateUnseen(st)
+	if podstatus.FindCondition(st.Conditions, corev1.PodInitialized) != nil { // an earlier agent ran it
+		podstatus.TerminateContainers(st)
 	}
 	return st
 }

@@ -97,7 +97,7 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	pod, st := in.Scene.Pod, in.status()
 	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
 	containers := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
-	if in.Deleted && !podstatus.Terminal(in.Previous.Phase) { // TerminatePod sets the phase of a pod that has not run after this
+	if in.Deleted && !podstatus.IsTerminal(in.Previous.Phase) { // TerminatePod sets the phase of a pod that has not run after this
 		st.Phase = podstatus.Phase(pod, containers, podstatus.PhaseInput{
 			Deleted: true, Initialized: kubecontainer.HasAnyActiveRegularContainerStarted(&pod.Spec, seen),
 		})

@@ -112,7 +112,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	Want: func(s scene, d decision) decision {
 		for _, c := range s.lost() {
 			if d.stops(s) {
-				d.kill(c.ID, plan.Grace(s.Pod), false)
+				d.kill(c.ID, plan.GracePeriod(s.Pod), false)
 			} else if how, killed := d.Kills[c.ID]; killed {
 				d.Kills[c.ID] = strings.TrimSuffix(how, afterHook)
 			}
@@ -157,7 +157,7 @@ func (s scene) stop(d decision, list []cri.Container) decision {
 		case s.restartsAll() && !d.stops(s) && !s.ephemeral(c.Name):
 			d.kill(c.ID, 2*time.Second, false)
 		default:
-			d.kill(c.ID, plan.Grace(s.Pod), s.hook(c))
+			d.kill(c.ID, plan.GracePeriod(s.Pod), s.hook(c))
 		}
 	}
 	return d
@@ -168,7 +168,7 @@ func (s scene) ended() decision {
 	d := decision{Kills: map[string]string{}}
 	for _, c := range s.Observed.Containers {
 		if alive(c) {
-			d.kill(c.ID, plan.Grace(s.Pod), s.hook(c))
+			d.kill(c.ID, plan.GracePeriod(s.Pod), s.hook(c))
 		}
 	}
 	for _, sb := range s.Observed.Sandboxes {

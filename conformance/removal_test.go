@@ -41,10 +41,10 @@ var removal = conformance.Comparison[scene, decision]{
 	Ours: func(s scene) decision {
 		a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
 		s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool {
-			return slices.Contains(a.Remove, c.ID)
+			return slices.Contains(a.RemoveContainers, c.ID)
 		})
 		s.Observed.Sandboxes = slices.DeleteFunc(slices.Clone(s.Observed.Sandboxes), func(sb cri.Sandbox) bool {
-			return slices.Contains(a.RemoveSandbox, sb.ID)
+			return slices.Contains(a.RemoveSandboxes, sb.ID)
 		})
 		return kubeletPlans(s)
 	},

@@ -17,13 +17,13 @@ import (
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.wanted()
+	wanted := r.desiredPods()
 	for pod := range wanted.Pods() {
 		switch w := r.workers[string(pod.UID)]; {
 		case w == nil:
 			pods = append(pods, pod)
-		case w.shared.counts():
-			pods = append(pods, w.allocatedPod(pod))
+		case w.shared.reservesResources():
+			pods = append(pods, w.applyAllocation(pod))
 		}
 	}
 	return pods, wanted.Complete()
@@ -31,9 +31,9 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 
 // allocatedPod returns the pod with the resources that are allocated to it. listed is the pod of its UID that a source lists: it is returned
 // while an orphaned pod of the UID is taken down.
-func (w *worker) allocatedPod(listed *corev1.Pod) *corev1.Pod {
+func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Wanted(); pod != nil {
-		return w.shared.allocation().Apply(pod)
+		return w.shared.currentAllocation().Apply(pod)
 	}
 	return listed
 }
@@ -84,8 +84,8 @@ func (w *worker) podState() PodState {
 	known := w.record.Get()
 	evicted := known.Eviction != nil // only a pod that was admitted is
 	return PodState{
-		Pod: w.id, Spec: pod, Status: w.shared.status(), Deleted: deleted, Evicted: evicted,
-		Admitted: known.Rejection == nil && (evicted || w.shared.admission() == admitted),
+		Pod: w.id, Spec: pod, Status: w.shared.publishedStatus(), Deleted: deleted, Evicted: evicted,
+		Admitted: known.Rejection == nil && (evicted || w.shared.admissionState() == admitted),
 	}
 }
 
@@ -93,7 +93,7 @@ func (w *worker) podState() PodState {
 // only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
-	wanted, known := r.wanted(), r.workers[uid] != nil
+	wanted, known := r.desiredPods(), r.workers[uid] != nil
 	r.mu.Unlock()
 	if known || wanted.Pod(uid) != nil {
 		return true

@@ -38,11 +38,11 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 		w.shared.setAdmission(admitted)
 		return
 	}
-	w.ticket = w.r.admissions.Expect(pod)
+	w.admissionTicket = w.r.admissions.Expect(pod)
 }
 
 // recallAdmission finds out whether an earlier agent has admitted the pod, as far as its record tells.
-func (w *worker) recallAdmission() {
+func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Wanted()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
 		// As with the kubelet a static pod gets another chance when the agent starts: what it lacked may be there.
@@ -50,39 +50,39 @@ func (w *worker) recallAdmission() {
 			now.Rejection, now.Status, now.AdmissionPending = nil, nil, true
 		})
 	}
-	if w.ticket == nil {
+	if w.admissionTicket == nil {
 		return
 	}
 	known := w.record.Get()
 	switch {
-	case known.Rejection != nil || known.Eviction.Holds(pod):
+	case known.Rejection != nil || known.Eviction.IsTemporary(pod):
 		w.shared.setAdmission(admissionPending) // its resources are others' to have
-		w.ticket.Withdraw()
-	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.Terminal(pod.Status.Phase):
+		w.admissionTicket.Withdraw()
+	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.IsTerminal(pod.Status.Phase):
 		w.shared.setAdmission(admitted)
-		w.ticket.Withdraw()
+		w.admissionTicket.Withdraw()
 	default:
 		w.shared.setAdmission(admissionPending)
-		if w.blocker() != nil {
-			w.ticket.Withdraw() // for now
+		if w.blockingWorker() != nil {
+			w.admissionTicket.Withdraw() // for now
 		}
 	}
 }
 
 // admit reports whether the pod may run, or else why not: it asks unless that is known. What is in the runtime was
 // admitted once, by whomever.
-func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
-	if w.shared.admission() == admitted {
+func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
+	if w.shared.admissionState() == admitted {
 		return nil
 	}
-	if len(observed.Sandboxes)+len(observed.Containers) > 0 || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) {
-		w.ticket.Withdraw()
+	if len(observed.Sandboxes)+len(observed.Containers) > 0 || pod.DeletionTimestamp != nil || podstatus.IsTerminal(pod.Status.Phase) {
+		w.admissionTicket.Withdraw()
 		w.shared.setAdmission(admitted)
 		return nil
 	}
-	err := w.ask(ctx, pod, func() { w.shared.setAdmission(admitted) })
+	err := w.callAdmit(ctx, pod, func() { w.shared.setAdmission(admitted) })
 	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
-		w.reject(rejection)
+		w.rejectPod(rejection)
 		return nil
 	}
 	return err
@@ -90,34 +90,34 @@ func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) e
 
 // rejectRefused rejects a pod that Set has refused. One that is over or deleted goes its way, and what exists of one in the runtime all the
 // same, as after a call of an earlier agent that took effect late, is left as it is.
-func (w *worker) rejectRefused(pod *corev1.Pod, observed cri.Pod) error {
+func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
 		w.shared.setAdmission(admitted)
 	case len(observed.Sandboxes)+len(observed.Containers) > 0:
 		return fmt.Errorf("pod is refused and exists in the runtime, where it is left as it is: %w", w.rejection)
 	default:
-		w.reject(w.rejection)
+		w.rejectPod(w.rejection)
 	}
 	return nil
 }
 
 // ask has the pod admitted in its turn. What has to be known of it when the next is asked about is done by then.
-func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
-	if q := w.progress.question; q != nil && len(q) == 0 {
+func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func()) error {
+	if q := w.progress.hungAdmit; q != nil && len(q) == 0 {
 		return errAdmitHangs
 	}
-	done, err := w.ticket.Wait(ctx)
+	done, err := w.admissionTicket.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("wait for admission: %w", err)
 	}
 	defer done()
-	others := w.r.othersThan(w)
-	w.progress.question, err = callout.Do(ctx, admitTimeout, func(ctx context.Context) error { return w.r.opts.Admit(ctx, pod, others) })
+	others := w.r.activePodsExcept(w)
+	w.progress.hungAdmit, err = callout.Do(ctx, admitTimeout, func(ctx context.Context) error { return w.r.opts.Admit(ctx, pod, others) })
 	if err != nil {
 		return fmt.Errorf("admit pod: %w", err)
 	}
-	then()
+	onAdmitted()
 	return nil
 }
 
@@ -125,21 +125,21 @@ func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
 // reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
-func (w *worker) reject(why *podstatus.Rejection) {
-	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
+func (w *worker) rejectPod(rejection *podstatus.Rejection) {
+	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // or else Set has returned it
-		w.reporter.Log("pod is rejected", "reason", why.StatusReason(), "message", why.Message)
+		w.reporter.Log("pod is rejected", "reason", rejection.StatusReason(), "message", rejection.Message)
 	}
-	w.reporter.RecordWarning(why.StatusReason(), executor.Subject{}, "%s", why.Message)
+	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
 // othersThan returns the pods whose resources count beside those of one that is to be admitted.
-func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
+func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for pod := range r.wanted().Pods() {
-		if w := r.workers[string(pod.UID)]; w != nil && w != asks && w.shared.counts() {
-			pods = append(pods, w.allocatedPod(pod))
+	for pod := range r.desiredPods().Pods() {
+		if w := r.workers[string(pod.UID)]; w != nil && w != except && w.shared.reservesResources() {
+			pods = append(pods, w.applyAllocation(pod))
 		}
 	}
 	return pods

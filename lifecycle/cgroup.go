@@ -21,7 +21,7 @@ type PodCgroups interface {
 	// work in the cgroup.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
 	// Limit enforces the CPU quota of a pod. The Reconciler calls it when the containers of a start run, at the latest
-	// Options.Pacing.SlowAfter after the first of them, and once for each pod that runs when the agent starts. A quota that is already
+	// Options.Pacing.StartSlotTimeout after the first of them, and once for each pod that runs when the agent starts. A quota that is already
 	// enforced is no error.
 	Limit(ctx context.Context, pod *corev1.Pod) error
 	// Resize writes the limits of the pod's spec to the cgroup of a running pod, and the limits of the listed containers by calling runtime.

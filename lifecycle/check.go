@@ -25,25 +25,25 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 		errs = append(errs, field.Required(uid, "package lifecycle/source makes pods that can be run, also of those that are built in code: source.Static"))
 	}
 	if len(errs) == 0 {
-		errs = append(podapi.Unsupported(pod), fielderr.Short(r.lacking(pod))...)
+		errs = append(podapi.Unsupported(pod), fielderr.Short(r.missingOptions(pod))...)
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return &unfitError{
-		err: fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate()), rejection: r.rejectionOf(pod, errs, invalid),
+	return &podCheckError{
+		err: fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate()), rejection: r.newRejection(pod, errs, invalid),
 	}
 }
 
 // lacking returns an error for each field that asks for something that the options of this agent leave out or forbid.
-func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
+func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 	errs = lacking.Parts{
 		Probes:         r.opts.Probes != nil,
 		Images:         r.opts.Images != nil,
 		Volumes:        r.opts.Volumes != nil,
 		HostsFiles:     r.opts.Dirs.Pods != "" && !r.opts.NoMounts,
 		UserNamespaces: r.opts.Spec.UserNamespace != nil,
-		Admission:      r.opts.Admit != nil && r.opts.AdmitsByNode,
+		Admission:      r.opts.Admit != nil && r.opts.AdmitChecksNodeAffinity,
 	}.Fields(pod)
 	if c, ok := r.opts.Probes.(ProbeChecker); ok {
 		errs = append(errs, c.Check(pod)...)
@@ -51,8 +51,8 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 	if r.opts.Volumes != nil {
 		errs = append(errs, r.opts.Volumes.Check(pod)...)
 	}
-	if r.opts.AppArmor != nil && podapi.UsesAppArmor(pod) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "securityContext", "appArmorProfile"), messageAppArmor(r.opts.AppArmor)))
+	if r.opts.AppArmorError != nil && podapi.UsesAppArmor(pod) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "securityContext", "appArmorProfile"), appArmorMessage(r.opts.AppArmorError)))
 	}
-	return append(errs, podapi.ForbiddenSysctls(pod, r.opts.Sysctls)...)
+	return append(errs, podapi.ForbiddenSysctls(pod, r.opts.AllowedUnsafeSysctls)...)
 }

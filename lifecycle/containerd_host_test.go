@@ -88,12 +88,12 @@ func (h *host) boot() {
 	probes := probe.NewSet(probe.Options{Store: h.store})
 	o := podspec.Options{
 		LogRoot: h.logs, HostIPs: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr(hostAddress)} }, ClusterDomain: "cluster.local",
-		Handlers: func() []cri.RuntimeHandler { return h.handlers },
+		RuntimeHandlers: func() []cri.RuntimeHandler { return h.handlers },
 	}
 	if h.podRoot != "" {
 		ranges, err := userns.New(h.podRoot, userns.Options{})
 		assert.NoError(h.t, err)
-		o.UserNamespace = ranges.Of
+		o.UserNamespace = ranges.Assign
 	}
 	r := newReconciler(h.t, h.rt, generator, lifecycle.Options{
 		Owner:   h.name,
@@ -102,7 +102,7 @@ func (h *host) boot() {
 		Objects: &h.objects,
 		Probes:  podprobe.NewPods(probes, podprobe.Options{Execer: podprobe.CRI(h.rt)}),
 		Hooks: lifecycle.Hooks{
-			Status: func(_ *corev1.Pod, st *corev1.PodStatus) {
+			StatusChanged: func(_ *corev1.Pod, st *corev1.PodStatus) {
 				h.keepLogs()
 				h.mu.Lock()
 				defer h.mu.Unlock()

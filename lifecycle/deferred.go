@@ -21,10 +21,10 @@ import (
 type deferredResizes struct {
 	signal chan struct{} // a resize was judged, or resources may have been released
 
-	mu     sync.Mutex                // guards all below
-	judged map[string]deferredResize // by pod UID
-	epoch  uint64                    // of the resizequeue.Queue
-	reset  bool                      // there was a time without deferred resizes, in which pods were not observed
+	mu            sync.Mutex                // guards all below
+	byUID         map[string]deferredResize // by pod UID
+	epoch         uint64                    // of the resizequeue.Queue
+	queueOutdated bool                      // there was a time without deferred resizes, in which pods were not observed
 }
 
 // deferredResize is one resize and the epoch before it was judged.
@@ -34,7 +34,7 @@ type deferredResize struct {
 }
 
 func newDeferredResizes() *deferredResizes {
-	return &deferredResizes{signal: make(chan struct{}, 1), judged: map[string]deferredResize{}}
+	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
 // currentEpoch returns the epoch to read before a resize is judged.
@@ -45,39 +45,39 @@ func (d *deferredResizes) currentEpoch() uint64 {
 }
 
 // add records that the resize of a pod is deferred.
-func (d *deferredResizes) add(uid string, r deferredResize) {
+func (d *deferredResizes) addResize(uid string, r deferredResize) {
 	d.mu.Lock()
-	changed := d.judged[uid] != r
-	d.judged[uid] = r
+	changed := d.byUID[uid] != r
+	d.byUID[uid] = r
 	d.mu.Unlock()
 	if changed {
-		d.wake()
+		d.signalRetry()
 	}
 }
 
 // remove records that the resize of a pod is not deferred.
-func (d *deferredResizes) remove(uid string) {
+func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
-	_, found := d.judged[uid]
-	delete(d.judged, uid)
-	d.reset = d.reset || found && len(d.judged) == 0
+	_, found := d.byUID[uid]
+	delete(d.byUID, uid)
+	d.queueOutdated = d.queueOutdated || found && len(d.byUID) == 0
 	d.mu.Unlock()
 	if found {
-		d.wake()
+		d.signalRetry()
 	}
 }
 
 // podsChanged has the pods observed if a resize waits for resources that a pod may have released.
 func (d *deferredResizes) podsChanged() {
 	d.mu.Lock()
-	waits := len(d.judged) > 0
+	waits := len(d.byUID) > 0
 	d.mu.Unlock()
 	if waits {
-		d.wake()
+		d.signalRetry()
 	}
 }
 
-func (d *deferredResizes) wake() {
+func (d *deferredResizes) signalRetry() {
 	sleep.Wake(d.signal)
 }
 
@@ -104,8 +104,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
-	waits, reset := len(d.judged) > 0, d.reset
-	d.reset = false
+	waits, reset := len(d.byUID) > 0, d.queueOutdated
+	d.queueOutdated = false
 	d.mu.Unlock()
 	if reset {
 		queue.Reset()
@@ -119,7 +119,7 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d.epoch = epoch
 	d.mu.Unlock()
 	wake, at := queue.Next(now, r.listDeferred())
-	r.wakePods(wake...)
+	r.wakeWorkers(wake...)
 	return at
 }
 
@@ -129,14 +129,14 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	defer r.mu.Unlock()
 	r.deferred.mu.Lock()
 	defer r.deferred.mu.Unlock()
-	for uid, judged := range r.deferred.judged {
+	for uid, judged := range r.deferred.byUID {
 		w := r.workers[uid]
 		if w == nil {
 			continue
 		}
-		z := resizequeue.Resize{Pod: judged.pod, Allocated: w.shared.allocation().Apply(judged.pod), Epoch: judged.epoch}
-		if st := w.shared.status(); st != nil {
-			if c := podstatus.Condition(st.Conditions, corev1.PodResizePending); c != nil {
+		z := resizequeue.Resize{Pod: judged.pod, Allocated: w.shared.currentAllocation().Apply(judged.pod), Epoch: judged.epoch}
+		if st := w.shared.publishedStatus(); st != nil {
+			if c := podstatus.FindCondition(st.Conditions, corev1.PodResizePending); c != nil {
 				z.Since = c.LastTransitionTime.Time
 			}
 		}
@@ -146,19 +146,19 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 }
 
 // judgeResize decides about the resources of the pod, and records whether its resize is deferred.
-func (w *worker) judgeResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
+func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {
-		w.r.deferred.add(w.id.UID, deferredResize{pod, epoch})
+		w.r.deferred.addResize(w.id.UID, deferredResize{pod, epoch})
 	} else {
-		w.r.deferred.remove(w.id.UID)
+		w.r.deferred.removeResize(w.id.UID)
 	}
 }
 
 // allocate records the resources allocated to the pod. A resize that was granted while only a status was published is started by the next sync.
-func (w *worker) allocate(a *resize.Allocation) {
-	resized := w.shared.allocation() != nil
-	if w.shared.setAllocated(a); resized {
+func (w *worker) storeAllocation(a *resize.Allocation) {
+	resized := w.shared.currentAllocation() != nil
+	if w.shared.setAllocation(a); resized {
 		w.mailbox.Poke()
 	}
 }

@@ -35,7 +35,7 @@
 // The number of pods that are started at the same time is bounded: by Options.Pacing.Parallel or else by what the machine can do, as
 // it grows while starts wait and the CPU is idle. A start that takes long, or that waits for an image, releases its start
 // slot. The CPU quota of a pod's cgroup is in force while no container of the pod is being started, see [PodCgroups]: at the
-// latest Options.Pacing.SlowAfter after the first of a start runs.
+// latest Options.Pacing.StartSlotTimeout after the first of a start runs.
 //
 // # Orphaned pods
 //

@@ -122,7 +122,7 @@ func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, main: exited 137")
 		require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
-		require.Equal(t, "containers with unready status: [main]", podstatus.Condition(n.status("a").Conditions, corev1.PodReady).Message)
+		require.Equal(t, "containers with unready status: [main]", podstatus.FindCondition(n.status("a").Conditions, corev1.PodReady).Message)
 		events := n.takeEvents()
 		require.Greater(t, len(events), 2, "it is tried again")
 		require.Less(t, len(events), 60, "not without a back-off")

@@ -40,7 +40,7 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 	w := r.workers[uid]
 	r.mu.Unlock()
 	switch {
-	case r.hasEnded():
+	case r.hasRunReturned():
 		return fmt.Errorf("evict pod %s: Reconciler.Run has ended", uid)
 	case w == nil:
 		return fmt.Errorf("evict pod %s: %w: no source wants it, and it is not being taken down", uid, cri.ErrNotFound)
@@ -49,16 +49,16 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 	case <-w.mailbox.Evict(e):
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.troubleOf(w)))
-	case <-r.ended:
+		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.lastErrorOf(w)))
+	case <-r.runReturned:
 		return fmt.Errorf("evict pod %s/%s: Reconciler.Run has ended before the pod was down", w.id.Namespace, w.id.Name)
 	}
 }
 
 // hasEnded reports whether Run has returned.
-func (r *Reconciler) hasEnded() bool {
+func (r *Reconciler) hasRunReturned() bool {
 	select {
-	case <-r.ended:
+	case <-r.runReturned:
 		return true
 	default:
 		return false
@@ -66,62 +66,62 @@ func (r *Reconciler) hasEnded() bool {
 }
 
 // The back-off of a pod that is held back again and again. One that was left alone for holdReset begins anew.
-const holdReset = 10 * time.Minute
+const evictionBackOffReset = 10 * time.Minute
 
-func holdPolicy() backoff.Policy {
+func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
 // noteEviction takes up an eviction that was asked for. It is on the disk, where there is one, before anything is killed.
-func (w *worker) noteEviction(pod *corev1.Pod) {
-	asked := w.mailbox.TakeEviction()
-	if asked == nil || pod == nil || w.hasTerminated(pod) {
+func (w *worker) recordEviction(pod *corev1.Pod) {
+	requested := w.mailbox.TakeEviction()
+	if requested == nil || pod == nil || w.hasTerminated(pod) {
 		return
 	}
-	e := *asked
-	e.Hold = e.Holds(pod)
+	e := *requested
+	e.Temporary = e.IsTemporary(pod)
 	w.reporter.Note(w.record, func(now *poddir.Record) {
 		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // over: what is held would run again at once
-		if was != nil && (!was.Holds(pod) || !over) && (!was.Hold || e.Hold) {
+		if was != nil && (!was.IsTemporary(pod) || !over) && (!was.Temporary || e.Temporary) {
 			grace := e.Grace
 			e = *was
 			if grace > 0 && (e.Grace == 0 || grace < e.Grace) {
 				e.Grace = grace
 			}
-		} else if e.Hold {
-			now.Holds = now.Holds.Next(time.Now(), holdPolicy(), holdReset)
+		} else if e.Temporary {
+			now.Holds = now.Holds.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
 			now.Holds.Reason = e.Reason
 		}
 		now.Eviction = &e
 	})
-	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Hold)
+	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Temporary)
 }
 
 // hasTerminated reports whether others know that a pod has terminated.
 func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	last := w.record.Get().Status
-	return podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase)
+	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)
 }
 
 // mayRun returns an error when it could not be found out whether a pod may run. What was decided about it is in its record.
-func (w *worker) mayRun(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
+func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	known := w.record.Get()
 	switch {
 	case known.Rejection != nil:
 		return nil
 	case w.rejection != nil:
-		return w.rejectRefused(pod, observed)
-	case known.Eviction.Holds(pod):
-		return w.resume(ctx, pod, observed, known.Holds)
+		return w.rejectRefusedPod(pod, observed)
+	case known.Eviction.IsTemporary(pod):
+		return w.readmitPod(ctx, pod, observed, known.Holds)
 	case known.Eviction != nil:
 		return nil
 	}
-	return w.admit(ctx, pod, observed)
+	return w.admitPod(ctx, pod, observed)
 }
 
 // resume lets a pod that is held back run again, when its back-off is over and it is admitted. While it is down its
 // resources are others' to have.
-func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.Holds) error {
+func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.Holds) error {
 	if !podview.Terminated(observed) || pod.DeletionTimestamp != nil {
 		return nil
 	}
@@ -129,24 +129,26 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	switch {
 	case time.Now().Before(holds.Until):
 		return nil
-	case w.namesake() != nil:
-		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds.Until = time.Now().Add(retryMost) })
+	case w.earlierSameNameWorker() != nil:
+		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds.Until = time.Now().Add(retryMax) })
 		return nil
 	}
-	again := func() {
+	onAdmitted := func() {
 		w.reporter.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
 		w.shared.setAdmission(admitted)
 		w.reporter.Log("pod is no longer held back")
 	}
 	if w.r.opts.Admit == nil {
 		w.r.reportNoAdmit()
-		again()
+		onAdmitted()
 		return nil
 	}
-	err := w.ask(ctx, pod, again)
+	err := w.callAdmit(ctx, pod, onAdmitted)
 	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
 		w.reporter.Log("pod is held back", "reason", rejection.Reason, "message", rejection.Message)
-		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds = now.Holds.Next(time.Now(), holdPolicy(), holdReset) })
+		w.reporter.Note(w.record, func(now *poddir.Record) {
+			now.Holds = now.Holds.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
+		})
 		return nil
 	}
 	return err

@@ -161,7 +161,7 @@ func TestEvictionWaitsForTheVolumes(t *testing.T) {
 			time.Sleep(time.Second)
 			busy.Store(true)
 			e := lowOnMemory(time.Second)
-			e.Hold = hold
+			e.Temporary = hold
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := n.reconciler.Evict(ctx, "uid-a", e)
@@ -244,7 +244,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		held := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Hold: true}
+		held := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Temporary: true}
 		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", held))
 			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
@@ -285,7 +285,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 		time.Sleep(time.Second)
 		pressure.Store(true)
 		for _, uid := range []string{"uid-a", "uid-once"} {
-			require.NoError(t, n.reconciler.Evict(t.Context(), uid, podstatus.Eviction{Reason: "Evicted", Hold: true}))
+			require.NoError(t, n.reconciler.Evict(t.Context(), uid, podstatus.Eviction{Reason: "Evicted", Temporary: true}))
 		}
 		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not start again
 		time.Sleep(5 * time.Minute)

@@ -168,17 +168,17 @@ func ExampleReconciler_Owned() {
 	}
 	generator.Notify(reconciler.Changed) // a lifecycle.Notifier is connected by lifecycle.New
 
-	images, err := gc.NewImages(runtime, runtime, gc.ImageOptions{Wanted: reconciler.Images})
+	images, err := gc.NewImages(runtime, runtime, gc.ImageOptions{Wanted: reconciler.ImagesInUse})
 	fmt.Println(images != nil, err)
 	containers, err := gc.NewContainers(runtime, gc.ContainerOptions{
-		Pod: gc.OwnedBy(reconciler.Owned),
+		Pod: gc.OwnedBy(reconciler.IsManaged),
 		Mine: func(labels map[string]string) bool {
 			_, ofAgent := labels[lifecycle.LabelOwner]
 			return ofAgent // not of another user of the runtime
 		},
 	})
 	fmt.Println(containers != nil, err)
-	fmt.Println("owned while it does not run:", reconciler.Owned("1"))
+	fmt.Println("owned while it does not run:", reconciler.IsManaged("1"))
 	// Output:
 	// true <nil>
 	// true <nil>

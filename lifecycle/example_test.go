@@ -28,7 +28,7 @@ func ExampleReconciler() {
 	generator := pleg.New(runtime, pleg.Options{})
 	phases := make(chan corev1.PodPhase, 100)
 	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
-		Hooks: lifecycle.Hooks{Status: func(_ *corev1.Pod, st *corev1.PodStatus) { phases <- st.Phase }},
+		Hooks: lifecycle.Hooks{StatusChanged: func(_ *corev1.Pod, st *corev1.PodStatus) { phases <- st.Phase }},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -69,7 +69,7 @@ func Example_nodeInMemory() {
 	statuses := make(chan corev1.ContainerStatus, 100)
 	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
 		Pacing: lifecycle.Pacing{MaxRestartPeriod: 10 * time.Millisecond}, // the back-off of a node begins with 10 s
-		Hooks:  lifecycle.Hooks{Status: func(_ *corev1.Pod, st *corev1.PodStatus) { statuses <- st.ContainerStatuses[0] }},
+		Hooks:  lifecycle.Hooks{StatusChanged: func(_ *corev1.Pod, st *corev1.PodStatus) { statuses <- st.ContainerStatuses[0] }},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -105,7 +105,7 @@ func TestNodeInVirtualTime(t *testing.T) {
 		generator := pleg.New(runtime, pleg.Options{})
 		var last corev1.ContainerStatus
 		reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
-			Hooks: lifecycle.Hooks{Status: func(_ *corev1.Pod, st *corev1.PodStatus) { last = st.ContainerStatuses[0] }},
+			Hooks: lifecycle.Hooks{StatusChanged: func(_ *corev1.Pod, st *corev1.PodStatus) { last = st.ContainerStatuses[0] }},
 		})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func Example_twoRuntimes() {
 		generator := pleg.New(runtime, pleg.Options{})
 		reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
 			Owner: name,
-			Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			Hooks: lifecycle.Hooks{StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 				if st.Phase == corev1.PodRunning {
 					runs <- fmt.Sprint(pod.Name, " runs in ", name)
 				}

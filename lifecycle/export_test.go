@@ -7,6 +7,6 @@ import corev1 "k8s.io/api/core/v1"
 
 // BeforeCheck has something done before each validation of a pod, which may take as long as it likes.
 func BeforeCheck(r *Reconciler, do func(pod *corev1.Pod)) {
-	check := r.check
-	r.check = func(pod *corev1.Pod) error { do(pod); return check(pod) }
+	check := r.podCheck
+	r.podCheck = func(pod *corev1.Pod) error { do(pod); return check(pod) }
 }

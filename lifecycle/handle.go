@@ -57,9 +57,9 @@ func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 }
 
 // Images is [Reconciler.Images].
-func (h *Handle) Images() []string {
+func (h *Handle) ImagesInUse() []string {
 	if r := h.Reconciler(); r != nil {
-		return r.Images()
+		return r.ImagesInUse()
 	}
 	return nil
 }
@@ -71,9 +71,9 @@ func (h *Handle) MayRun(uid string) bool {
 }
 
 // Owned is [Reconciler.Owned]. Before Set every pod is owned, so that nothing of it is removed.
-func (h *Handle) Owned(uid string) bool {
+func (h *Handle) IsManaged(uid string) bool {
 	r := h.Reconciler()
-	return r == nil || r.Owned(uid)
+	return r == nil || r.IsManaged(uid)
 }
 
 // Evict is [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
@@ -85,9 +85,9 @@ func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) er
 }
 
 // Trim is [Reconciler.Trim].
-func (h *Handle) Trim(ctx context.Context) error {
+func (h *Handle) RemoveTerminatedContainers(ctx context.Context) error {
 	if r := h.Reconciler(); r != nil {
-		return r.Trim(ctx)
+		return r.RemoveTerminatedContainers(ctx)
 	}
 	return nil
 }

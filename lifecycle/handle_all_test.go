@@ -13,7 +13,7 @@ import (
 
 func TestHandleAllYieldsNothingBeforeSet(t *testing.T) {
 	var h lifecycle.Handle
-	for pod := range h.All {
+	for pod := range h.PodsAndStatuses {
 		require.Fail(t, "a pod", "%v", pod)
 	}
 }

@@ -7,10 +7,10 @@ import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
 
 // Images returns the images that the pods of the node name, for containers and volumes, as gc.ImageOptions.Wanted has them: of pods that run or
 // are to run, also of evicted pods that wait until the node has recovered, and of pods that have no worker yet. An image may be named twice.
-func (r *Reconciler) Images() (names []string) {
+func (r *Reconciler) ImagesInUse() (names []string) {
 	pods, _ := r.Active()
 	for _, p := range r.Pods() {
-		if p.Spec != nil && !p.Deleted && (p.Status == nil || !podstatus.Terminal(p.Status.Phase)) {
+		if p.Spec != nil && !p.Deleted && (p.Status == nil || !podstatus.IsTerminal(p.Status.Phase)) {
 			pods = append(pods, p.Spec)
 		}
 	}

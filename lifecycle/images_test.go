@@ -22,7 +22,7 @@ import (
 
 // named returns each image that pods of a Reconciler name once, in order.
 func named(r *lifecycle.Reconciler) []string {
-	names := r.Images()
+	names := r.ImagesInUse()
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -38,7 +38,7 @@ func withImage(name, image string) *corev1.Pod {
 func TestImagesOfPodBeforeRunAreThoseOfContainersAndVolumes(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Images: struct{ lifecycle.Images }{}})
-	require.Empty(t, r.Images())
+	require.Empty(t, r.ImagesInUse())
 	pod := withImage("a", "main")
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Sidecar("proxy")}
 	pod.Spec.InitContainers[0].Image, pod.Spec.InitContainers[1].Image = "init", "sidecar"

@@ -50,7 +50,7 @@ func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image
 // Ensure returns the image of a container, and pulls it as the container's pull policy requires. As in the kubelet, a secret that cannot be read
 // is skipped, because the image may be present or public. If the pull fails, the error names that secret.
 func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
-	secrets, missing := i.secrets(ctx, pod)
+	secrets, secretErr := i.readPullSecrets(ctx, pod)
 	image, err := i.Puller.Ensure(ctx, images.Request{
 		Pod: credential.Pod{
 			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
@@ -60,8 +60,8 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 	})
 	if e, ok := errors.AsType[*images.Error](err); ok {
 		cause := e.Err
-		if missing != nil {
-			cause = fmt.Errorf("%w (not tried: %w)", cause, missing)
+		if secretErr != nil {
+			cause = fmt.Errorf("%w (not tried: %w)", cause, secretErr)
 		}
 		failed := &podstatus.StartError{Reason: e.Reason, Err: cause}
 		if e.Reason == images.ReasonImagePullBackOff {
@@ -76,7 +76,7 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 const secretsTimeout = 10 * time.Second
 
 // secrets returns the pull secrets of a pod that can be had. The error is the first of those that exist and cannot.
-func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, missing error) {
+func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, firstErr error) {
 	if i.Objects == nil {
 		return nil, nil
 	}
@@ -88,8 +88,8 @@ func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credentia
 		}
 		s, err := i.Objects.Secret(ctx, pod.Namespace, ref.Name)
 		if err != nil {
-			if missing == nil && !errors.Is(err, fs.ErrNotExist) {
-				missing = err
+			if firstErr == nil && !errors.Is(err, fs.ErrNotExist) {
+				firstErr = err
 			}
 			continue
 		}
@@ -104,11 +104,11 @@ func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credentia
 		}
 		found = append(found, secret)
 	}
-	return found, missing
+	return found, firstErr
 }
 
 // defaultImages returns the ImageSource of a Reconciler without Options.Images: nil if the runtime has no images.
-func defaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
+func newDefaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
 	store, ok := rt.(cri.Images)
 	puller, pulls := rt.(cri.Puller)
 	if !ok || !pulls {

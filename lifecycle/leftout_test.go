@@ -101,8 +101,8 @@ func TestSetRefusesNodeSelectorThatAdmitIgnores(t *testing.T) {
 	for _, byNode := range []bool{false, true} {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{
-			Admit:        func(context.Context, *corev1.Pod, []*corev1.Pod) error { return nil },
-			AdmitsByNode: byNode,
+			Admit:                   func(context.Context, *corev1.Pod, []*corev1.Pod) error { return nil },
+			AdmitChecksNodeAffinity: byNode,
 		})
 		pod := podtest.Pod("a")
 		pod.Spec.NodeSelector = map[string]string{"zone": "a"}

@@ -53,7 +53,7 @@ func TestLeft(t *testing.T) {
 		var left []string
 		options := func() lifecycle.Options {
 			return lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-				Left: func(id cri.PodIdentity) {
+				ResourcesReleased: func(id cri.PodIdentity) {
 					mu.Lock()
 					defer mu.Unlock()
 					left = append(left, id.Name)
@@ -96,7 +96,7 @@ func TestPodsIsTheLevel(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		var told sync.Map // by name
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-			Status: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
+			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
 		}})
 		require.Empty(t, r.Pods())
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("b"), podtest.Pod("a")}}))
@@ -134,7 +134,7 @@ func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hooked []*lifecycle.RefusedError
 		r, end := run(t, critest.New(critest.Options{}), lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-			Refused: func(err *lifecycle.RefusedError) { hooked = append(hooked, err) },
+			PodRefused: func(err *lifecycle.RefusedError) { hooked = append(hooked, err) },
 		}})
 		bad, good := podtest.Pod("bad"), podtest.Pod("good")
 		bad.Spec.Containers[0].Image = ""

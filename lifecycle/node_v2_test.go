@@ -240,7 +240,7 @@ func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 				return name
 			},
 		},
-		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		Hooks: lifecycle.Hooks{StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.statuses[pod.Name] = *st

@@ -46,17 +46,17 @@ type Options struct {
 	Probes Probes
 	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
 	// for all that begin like it. Nil: none.
-	Sysctls []string
+	AllowedUnsafeSysctls []string
 
 	// AppArmor is why this host cannot enforce AppArmor, as machine.AppArmor returns it: pods that have a profile are rejected. Nil: profiles are
 	// passed to the runtime.
-	AppArmor error
+	AppArmorError error
 
 	// Admit is asked whether a pod is to run here, see [Admit]. Nil: all are.
 	Admit Admit
 	// AdmitsByNode says that Admit compares the node selector and the required node affinity of a pod with the Node, as package
 	// admission does. False: pods that have these are refused.
-	AdmitsByNode bool
+	AdmitChecksNodeAffinity bool
 	// AdmitResize is asked whether the node has room for the resources that a pod requests instead of its own, at each sync and when other pods
 	// release resources. Its error defers the resize, or is a [podstatus.Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
@@ -90,7 +90,7 @@ type Pacing struct {
 	// processors, at least 4, and while starts wait and a quarter of the CPU time is idle up to four times as many.
 	Parallel int
 	// SlowAfter is when a start that hangs releases its start slot to the next pod; it goes on all the same. Zero means 10 s.
-	SlowAfter time.Duration
+	StartSlotTimeout time.Duration
 	// MaxRestartPeriod is the longest back-off of a container that keeps exiting, at most 5 minutes, which zero means. One
 	// below 10 s is also the first.
 	MaxRestartPeriod time.Duration
@@ -106,20 +106,20 @@ type Pacing struct {
 // Reconciler's own copies.
 type Hooks struct {
 	// Status is called when the status of a pod has changed. Both arguments must not be written to.
-	Status func(pod *corev1.Pod, status *corev1.PodStatus)
+	StatusChanged func(pod *corev1.Pod, status *corev1.PodStatus)
 	// Event is called for what is done to a pod and what goes wrong with it; for one pod one event after the other, but
 	// perhaps beside another hook. What goes wrong again and again is told each time that it is tried.
 	Event func(pod cri.PodIdentity, event podevents.Event)
 	// Started is called for each attempt to start a container, with how long it took and what became of it. It is called
 	// beside other hooks.
-	Started func(pod cri.PodIdentity, start podevents.ContainerStart)
+	StartAttempted func(pod cri.PodIdentity, start podevents.ContainerStart)
 	// Gone is called when nothing of a pod is left, also for one of which an earlier agent had left only a directory.
-	Gone func(pod cri.PodIdentity)
+	PodRemoved func(pod cri.PodIdentity)
 	// Left is called when nothing of a pod runs or will, and its volumes and its cgroup are given back, although a source
 	// still wants it: its resources are another's to have. Each agent says so once.
-	Left func(pod cri.PodIdentity)
+	ResourcesReleased func(pod cri.PodIdentity)
 	// Refused is called by Set for each error about a pod that it returns.
-	Refused func(err *RefusedError)
+	PodRefused func(err *RefusedError)
 	// Work are told what is done for pods and how long it takes.
 	Work WorkHooks
 	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
@@ -132,12 +132,12 @@ type Hooks struct {
 type WorkHooks struct {
 	// Sandbox is called for each attempt to run the sandbox of a pod (kubelet_started_pods_total,
 	// kubelet_run_podsandbox_duration_seconds).
-	Sandbox func(pod cri.PodIdentity, start podevents.SandboxStart)
+	SandboxStartAttempted func(pod cri.PodIdentity, start podevents.SandboxStart)
 	// Synced is called after each sync of a pod (kubelet_pod_worker_duration_seconds).
-	Synced func(pod cri.PodIdentity, s podevents.Sync)
+	PodSynced func(pod cri.PodIdentity, s podevents.Sync)
 	// ImageVolume is called for each image volume of a container that is about to be created: with a nil error once the image is present, or
 	// with the error of its pull (kubelet_image_volume_requested_total).
-	ImageVolume func(pod cri.PodIdentity, err error)
+	ImageVolumeRequested func(pod cri.PodIdentity, err error)
 	// SleepTerminated is called when the sleep of a lifecycle hook was shorter than requested
 	// (kubelet_sleep_action_terminated_early_total).
 	SleepTerminated func(pod cri.PodIdentity)

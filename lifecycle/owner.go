@@ -16,7 +16,7 @@ import (
 const LabelOwner = ownership.Label
 
 // claim sets the owner of the pods of this agent. It locks Dirs.Pods, if there is one, until release is called.
-func (r *Reconciler) claim() (release func() error, err error) {
+func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
 		var claimed *poddir.Claimed
@@ -28,14 +28,14 @@ func (r *Reconciler) claim() (release func() error, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owner, r.failed, r.claimed = ownership.Mark(owner), err, true
+	r.owner, r.claimErr, r.claimed = ownership.Mark(owner), err, true
 	return release, err
 }
 
 // shareOut returns what of a pod the worker may act upon. Where another agent runs a pod of this UID, that is nothing
 // but to take down what the worker itself has made: two agents that both bring the pod to where they want it would
 // never come to an end.
-func (w *worker) shareOut(observed cri.Pod, deleted bool) (cri.Pod, error) {
+func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.Foreign(&observed)
 	w.exec.Cleaner.SetShared(foreign)
 	switch {

@@ -21,24 +21,24 @@ import (
 )
 
 // published is what was said of a pod last. The zero value has said nothing.
-type published struct {
-	status   *corev1.PodStatus // as decided
-	former   *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
-	phase    corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
-	probes   probesTold        // with which the probes were told the status
-	starting bool              // containers are being started: no exit is the last
-	replaced []cri.Container   // as they were before work that stops them, until a reading is newer than that; see podview.HideReplacement
-	messages map[string]string // termination messages, by container ID
+type publication struct {
+	status        *corev1.PodStatus // as decided
+	previousAgent *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
+	phase         corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
+	probed        probeInput        // with which the probes were told the status
+	starting      bool              // containers are being started: no exit is the last
+	replaced      []cri.Container   // as they were before work that stops them, until a reading is newer than that; see podview.HideReplacement
+	messages      map[string]string // termination messages, by container ID
 }
 
 // probesTold is what the probes know of a pod beside its status.
-type probesTold struct {
+type probeInput struct {
 	pod     *corev1.Pod
 	deleted bool
 }
 
 // podIPs returns the addresses that the status has.
-func (p *published) podIPs() []corev1.PodIP {
+func (p *publication) podIPs() []corev1.PodIP {
 	if p.status == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (p *published) podIPs() []corev1.PodIP {
 }
 
 // statusState returns the part of what is decided from that a status is made from.
-func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
+func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
 	}
@@ -54,18 +54,18 @@ func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.
 	known := w.record.Get()
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
-		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.Waiting.Get(),
-		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
-		Eviction: known.Eviction, HeldUntil: known.Holds.Until, HeldFor: known.Holds.Reason, Rejection: known.Rejection,
+		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.Waiting.Get(),
+		Messages: w.readTerminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
+		Eviction: known.Eviction, ReadmitAt: known.Holds.Until, LastEvictionReason: known.Holds.Reason, Rejection: known.Rejection,
 	}
 }
 
 // previous returns the status said last: by this agent, or by the one before, or what the API server has.
-func (w *worker) previous(pod *corev1.Pod) *corev1.PodStatus {
+func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
 	}
-	for _, st := range []*corev1.PodStatus{w.record.Get().Status, w.published.former} {
+	for _, st := range []*corev1.PodStatus{w.record.Get().Status, w.published.previousAgent} {
 		if st != nil {
 			return st
 		}
@@ -74,31 +74,31 @@ func (w *worker) previous(pod *corev1.Pod) *corev1.PodStatus {
 }
 
 // publishNow makes the status of the pod as it is now, and publishes it.
-func (w *worker) publishNow(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
+func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
 	}
 	if !deleted && pod.DeletionTimestamp == nil {
-		observed = podview.HideReplacement(podview.HideLateSuccessors(pod, observed, w.previous(pod)), w.published.replaced)
+		observed = podview.HideReplacement(podview.HideLateSuccessors(pod, observed, w.previousStatus(pod)), w.published.replaced)
 	}
-	s := w.statusState(ctx, pod, observed, deleted)
+	s := w.statusInput(ctx, pod, observed, deleted)
 	st := plan.Status(s, s.Waiting, w.published.starting)
-	w.publish(pod, observed, &st, deleted)
+	w.publishStatus(pod, observed, &st, deleted)
 }
 
 // publish tells the hook, and the probes, a status that differs from the last one. What others would take for the end of the
 // pod they are told when it is.
-func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
+func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return
 	}
-	p, previous := &w.published, w.previous(pod)
+	p, previous := &w.published, w.previousStatus(pod)
 	shown := podstatus.DeferTerminalPhase(pod, observed, *st, cmp.Or(p.phase, previous.Phase))
 	same := p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st)
 	p.status, p.phase = st, shown.Phase
-	if now := (probesTold{pod, deleted}); !same || now != p.probes {
+	if now := (probeInput{pod, deleted}); !same || now != p.probed {
 		w.syncProbes(pod, st, deleted)
-		p.probes = now
+		p.probed = now
 	}
 	if same {
 		if !w.record.Saved() {
@@ -109,31 +109,31 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	if !deleted {
 		w.reporter.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
 			now.Status = &shown
-			now.AdmissionPending = w.shared.admission() == admissionPending && now.Eviction == nil && now.Rejection == nil
+			now.AdmissionPending = w.shared.admissionState() == admissionPending && now.Eviction == nil && now.Rejection == nil
 			w.exec.Resizer.Put(now)
 		})
 	}
 	w.shared.setStatus(&shown)
-	if hook := w.r.opts.Hooks.Status; hook != nil {
+	if hook := w.r.opts.Hooks.StatusChanged; hook != nil {
 		hook(pod, &shown)
 	}
 	w.reporter.StatusChanged(previous, st)
 }
 
 // republish publishes how the pod is now, and does nothing about it.
-func (w *worker) republish(ctx context.Context) {
+func (w *worker) republishStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	observed, err := w.read(ctx, time.Time{})
+	observed, err := w.readPod(ctx, time.Time{})
 	if err != nil || w.published.status == nil {
 		return // whoever does something about it publishes then
 	}
 	pod, deleted := w.mailbox.Wanted()
-	w.publishNow(ctx, pod, observed, deleted)
+	w.publishObserved(ctx, pod, observed, deleted)
 }
 
 // terminationMessages returns the termination messages of the containers that have exited, by ID. Each is read once.
-func (w *worker) terminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
+func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
 	p := &w.published
 	if p.messages == nil {
 		p.messages = map[string]string{}
@@ -154,7 +154,7 @@ func (w *worker) terminationMessages(ctx context.Context, observed cri.Pod) map[
 
 // postStartPending returns the containers whose postStart hook is yet to run to its end, and forgets those that do not exist
 // any more.
-func (w *worker) postStartPending(observed cri.Pod) []string {
+func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	ids := w.record.Get().PostStartPending
 	gone := func(id string) bool {
 		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool {

@@ -230,7 +230,7 @@ func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
 	})
 }
 
-// A start that hangs or waits leaves what runs without its quota for Options.Pacing.SlowAfter at most; what is started after that
+// A start that hangs or waits leaves what runs without its quota for Options.Pacing.StartSlotTimeout at most; what is started after that
 // is started without it again.
 func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -231,8 +231,8 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 		require.NoError(t, err)
 		options := func(owner string) lifecycle.Options {
 			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: owner}
-			o.Spec.UserNamespace = ranges.Of
-			o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
+			o.Spec.UserNamespace = ranges.Assign
+			o.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 			return o
 		}
 		apart := func(name string) *corev1.Pod {
@@ -374,7 +374,7 @@ func TestOrphanedPodThatAnOlderReadingDoesNotHave(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		var gone atomic.Int64
 		r, err := lifecycle.New(critest.New(critest.Options{}), o, lifecycle.Options{
-			Owner: "me", Hooks: lifecycle.Hooks{Gone: func(cri.PodIdentity) { gone.Add(1) }},
+			Owner: "me", Hooks: lifecycle.Hooks{PodRemoved: func(cri.PodIdentity) { gone.Add(1) }},
 		})
 		require.NoError(t, err)
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))

@@ -44,38 +44,38 @@ type Observer interface {
 // Reconciler brings pods to where their specs want them, each on its own: a pod whose runtime calls hang or fail
 // delays no other. Make one with [New].
 type Reconciler struct {
-	runtime    cri.Runtime
-	node       *executor.Node // what the executors of all pods share
-	about      *runtimestate.Runtime
-	name       string // of the runtime, as the IDs of its containers are written; set before there is a worker
-	observer   Observer
-	opts       Options
-	slots      *startslots.Slots
-	admissions *turns.Queue[*corev1.Pod] // pods that wait to be admitted
-	kick       chan struct{}             // the set of workers may have to change
-	deferred   *deferredResizes          // resizes that wait for resources of other pods
-	owner      ownership.Mark            // what is written to LabelOwner; set before there is a worker
-	check      func(*corev1.Pod) error   // why a pod cannot be run
-	guard      runonce.Guard             // of Run
-	begun      chan struct{}             // closed when Run was called
-	changed    atomic.Bool               // Changed was called, or the observer calls it
-	acted      atomic.Bool               // something of a pod was started or stopped
-	ended      chan struct{}             // closed when Run has returned
-	noAdmit    sync.Once                 // of reportNoAdmit
+	runtime       cri.Runtime
+	node          *executor.Node // what the executors of all pods share
+	runtimeState  *runtimestate.Runtime
+	runtimeName   string // of the runtime, as the IDs of its containers are written; set before there is a worker
+	observer      Observer
+	opts          Options
+	slots         *startslots.Slots
+	admissions    *turns.Queue[*corev1.Pod] // pods that wait to be admitted
+	workersSignal chan struct{}             // the set of workers may have to change
+	deferred      *deferredResizes          // resizes that wait for resources of other pods
+	owner         ownership.Mark            // what is written to LabelOwner; set before there is a worker
+	podCheck      func(*corev1.Pod) error   // why a pod cannot be run
+	guard         runonce.Guard             // of Run
+	runCalled     chan struct{}             // closed when Run was called
+	changedCalled atomic.Bool               // Changed was called, or the observer calls it
+	podsChanged   atomic.Bool               // something of a pod was started or stopped
+	runReturned   chan struct{}             // closed when Run has returned
+	noAdmitOnce   sync.Once                 // of reportNoAdmit
 
 	mu       sync.Mutex
-	merged   *podset.Merge      // what the sources want together
-	calls    map[string]*source // by source
-	called   uint64             // how often Set was called
-	workers  map[string]*worker // by pod UID
+	merged   *podset.Merge           // what the sources want together
+	sources  map[string]*sourceState // by source
+	setCalls uint64                  // how often Set was called
+	workers  map[string]*worker      // by pod UID
 	draining bool
 	drained  chan struct{} // closed when draining and no worker is left
-	failed   error         // what Run returned
+	claimErr error         // what Run returned
 	claimed  bool          // owner is known
 
-	partial complaint         // of Run alone: that there may be pods that nobody knows of
-	former  []cri.PodIdentity // likewise: those that an earlier agent left a record of, and that are yet to be looked at
-	swept   bool              // likewise: those that have nothing but files were found
+	listErrors    reportThrottle    // of Run alone: that there may be pods that nobody knows of
+	recordedPods  []cri.PodIdentity // likewise: those that an earlier agent left a record of, and that are yet to be looked at
+	recordsLoaded bool              // likewise: those that have nothing but files were found
 }
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
@@ -91,8 +91,8 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	if err := o.completeSpec(); err != nil {
 		return nil, err
 	}
-	if o.Pacing.SlowAfter <= 0 {
-		o.Pacing.SlowAfter = 10 * time.Second
+	if o.Pacing.StartSlotTimeout <= 0 {
+		o.Pacing.StartSlotTimeout = 10 * time.Second
 	}
 	if o.Pacing.MaxRestartPeriod <= 0 || o.Pacing.MaxRestartPeriod > plan.MaxBackOff {
 		o.Pacing.MaxRestartPeriod = plan.MaxBackOff
@@ -107,32 +107,32 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Images == nil {
-		o.Images = defaultImages(rt, o.Objects, o.Logger)
+		o.Images = newDefaultImages(rt, o.Objects, o.Logger)
 	}
 	r := &Reconciler{
 		runtime: rt, observer: observer, opts: o,
-		admissions: turns.New(podset.Older),
-		slots:      startslots.New(o.Pacing.Parallel),
-		kick:       make(chan struct{}, 1),
-		deferred:   newDeferredResizes(),
-		workers:    map[string]*worker{},
-		merged:     podset.NewMerge(o.Sources...),
-		calls:      map[string]*source{},
-		drained:    make(chan struct{}),
-		begun:      make(chan struct{}),
-		ended:      make(chan struct{}),
+		admissions:    turns.New(podset.Older),
+		slots:         startslots.New(o.Pacing.Parallel),
+		workersSignal: make(chan struct{}, 1),
+		deferred:      newDeferredResizes(),
+		workers:       map[string]*worker{},
+		merged:        podset.NewMerge(o.Sources...),
+		sources:       map[string]*sourceState{},
+		drained:       make(chan struct{}),
+		runCalled:     make(chan struct{}),
+		runReturned:   make(chan struct{}),
 	}
-	r.about = runtimestate.New(rt, r.wakePods)
+	r.runtimeState = runtimestate.New(rt, r.wakeWorkers)
 	r.node = executor.Node{
 		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
-		Volumes: o.Volumes, Network: r.about.CheckNetwork,
-		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowAfter: o.Pacing.SlowAfter,
+		Volumes: o.Volumes, Network: r.runtimeState.CheckNetwork,
+		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowAfter: o.Pacing.StartSlotTimeout,
 		Mark: func(labels map[string]string) { r.owner.Write(labels) }, Logger: o.Logger,
-		Event: o.Hooks.Event, Error: o.Hooks.Error, Started: o.Hooks.Started, SandboxStarted: o.Hooks.Work.Sandbox, Synced: o.Hooks.Work.Synced,
-		ImageVolume: o.Hooks.Work.ImageVolume, SleepTerminated: o.Hooks.Work.SleepTerminated,
+		Event: o.Hooks.Event, Error: o.Hooks.Error, Started: o.Hooks.StartAttempted, SandboxStarted: o.Hooks.Work.SandboxStartAttempted, Synced: o.Hooks.Work.PodSynced,
+		ImageVolume: o.Hooks.Work.ImageVolumeRequested, SleepTerminated: o.Hooks.Work.SleepTerminated,
 	}.Prepare()
-	r.check = r.checkPod
-	r.connect()
+	r.podCheck = r.checkPod
+	r.connectNotifiers()
 	if o.Spec.Node == nil {
 		o.Logger.Warn("containers get no OOM score: lifecycle.Options.Spec.Node is nil", "hint", "podtree.HostOptions reads it")
 	}
@@ -142,19 +142,19 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 // Changed tells the Reconciler that the runtime's view of these pods has changed, or what their probes have found. It does
 // not wait. Only what is no [Notifier] needs it.
 func (r *Reconciler) Changed(uids ...string) {
-	r.changed.Store(true)
-	r.wakePods(uids...)
+	r.changedCalled.Store(true)
+	r.wakeWorkers(uids...)
 }
 
 // wakePods has the workers of pods look at them again.
-func (r *Reconciler) wakePods(uids ...string) {
+func (r *Reconciler) wakeWorkers(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, uid := range uids {
 		if w := r.workers[uid]; w != nil {
 			w.mailbox.Poke()
 		} else {
-			r.wake()
+			r.signalWorkers()
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
 	r.mu.Unlock()
-	r.wake()
+	r.signalWorkers()
 	select {
 	case <-r.drained:
 		return nil
@@ -179,7 +179,7 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 			return fmt.Errorf("drain: %w: there may be pods that are not known: %w", ctx.Err(), err)
 		}
 		return fmt.Errorf("drain: %w", ctx.Err())
-	case <-r.ended:
+	case <-r.runReturned:
 		return errors.New("drain: Reconciler.Run has ended before all pods were taken down")
 	}
 }
@@ -189,7 +189,7 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
-	case <-r.begun:
+	case <-r.runCalled:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -206,9 +206,9 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("lifecycle.Reconciler: %w", err)
 	}
 	defer r.guard.End()
-	close(r.begun)
-	defer close(r.ended)
-	release, err := r.claim()
+	close(r.runCalled)
+	defer close(r.runReturned)
+	release, err := r.claimOwner()
 	if err != nil {
 		return err
 	}
@@ -217,40 +217,40 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	defer wg.Wait()
 	wg.Go(func() { r.watchWiring(ctx) })
 	wg.Go(func() { r.slots.Run(ctx) })
-	wg.Go(func() { r.about.Run(ctx) })
+	wg.Go(func() { r.runtimeState.Run(ctx) })
 	wg.Go(func() { r.retryDeferred(ctx) })
-	if !r.begin(ctx) {
+	if !r.awaitFirstList(ctx) {
 		return nil
 	}
-	again := time.NewTimer(readingCheck)
+	again := time.NewTimer(listRetryPeriod)
 	defer again.Stop()
 	for {
 		workers, whole := r.syncWorkers()
 		for _, w := range workers {
 			wg.Go(func() {
-				w.run(ctx)
-				r.retire(w)
+				w.syncUntilRemoved(ctx)
+				r.removeWorker(w)
 			})
 		}
 		if !whole { // what waits for a complete list is not told when there is one
-			again.Reset(readingCheck)
+			again.Reset(listRetryPeriod)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.kick:
+		case <-r.workersSignal:
 		case <-again.C:
 		}
 	}
 }
 
 // meet asks the runtime for its name.
-func (r *Reconciler) meet(ctx context.Context) (err error) {
-	r.name, err = r.about.Name(ctx)
+func (r *Reconciler) readRuntimeName(ctx context.Context) (err error) {
+	r.runtimeName, err = r.runtimeState.Name(ctx)
 	return err
 }
 
 // wake makes Run look at the set of workers again.
-func (r *Reconciler) wake() {
-	sleep.Wake(r.kick)
+func (r *Reconciler) signalWorkers() {
+	sleep.Wake(r.workersSignal)
 }

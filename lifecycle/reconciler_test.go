@@ -51,8 +51,8 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 	o.Spec.LogRoot = t.TempDir()
 	o.Owner = cmp.Or(o.Owner, "test")
 	o.Hooks = lifecycle.Hooks{
-		Started: o.Hooks.Started, Work: o.Hooks.Work,
-		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		StartAttempted: o.Hooks.StartAttempted, Work: o.Hooks.Work,
+		StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.statuses[pod.Name] = st
@@ -78,7 +78,7 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			}
 			n.events = append(n.events, strings.TrimSpace(e.Reason+" "+e.Container))
 		},
-		Gone: func(pod cri.PodIdentity) {
+		PodRemoved: func(pod cri.PodIdentity) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.gone = append(n.gone, pod.Name)

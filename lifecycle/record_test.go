@@ -332,7 +332,7 @@ func TestAPodThatIsDeletedBeforeItIsReadKeepsItsPhase(t *testing.T) {
 		observer := &unread{Generator: pleg.New(rt, pleg.Options{}), may: make(chan struct{})}
 		var told []string
 		o.Owner = "test"
-		o.Hooks.Status = func(_ *corev1.Pod, st *corev1.PodStatus) { told = append(told, string(st.Phase)+" "+st.Reason) }
+		o.Hooks.StatusChanged = func(_ *corev1.Pod, st *corev1.PodStatus) { told = append(told, string(st.Phase)+" "+st.Reason) }
 		r := newReconciler(t, rt, observer, o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

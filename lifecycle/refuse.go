@@ -48,44 +48,44 @@ const (
 const maxRejectionMessage = 1024
 
 // unfitError is why a pod cannot be run, and what it fails with.
-type unfitError struct {
+type podCheckError struct {
 	err       error
 	rejection *podstatus.Rejection // nil: the pod cannot even be named
 }
 
 // Error returns the text of the cause.
-func (e *unfitError) Error() string { return e.err.Error() }
+func (e *podCheckError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
-func (e *unfitError) Unwrap() error { return e.err }
+func (e *podCheckError) Unwrap() error { return e.err }
 
 // rejectionOf returns what a pod with these errors fails with: where the kubelet rejects it, with the kubelet's reason and message, in the
 // order of the kubelet's admission handlers.
-func (r *Reconciler) rejectionOf(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
+func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
 	}) {
 		return nil
 	}
 	message := errs.ToAggregate().Error()
-	switch sysctls := podapi.ForbiddenSysctls(pod, r.opts.Sysctls); {
+	switch sysctls := podapi.ForbiddenSysctls(pod, r.opts.AllowedUnsafeSysctls); {
 	case len(sysctls) > 0:
 		return &podstatus.Rejection{Reason: reasonSysctl, Message: "forbidden sysctl: " + sysctls[0].Detail}
 	case pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux:
 		return &podstatus.Rejection{Reason: reasonOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
 	case invalid:
-		return &podstatus.Rejection{Message: shorten(message)}
-	case r.opts.AppArmor != nil && podapi.UsesAppArmor(pod):
-		return &podstatus.Rejection{Reason: reasonAppArmor, Message: messageAppArmor(r.opts.AppArmor)}
+		return &podstatus.Rejection{Message: truncateMessage(message)}
+	case r.opts.AppArmorError != nil && podapi.UsesAppArmor(pod):
+		return &podstatus.Rejection{Reason: reasonAppArmor, Message: appArmorMessage(r.opts.AppArmorError)}
 	}
-	return &podstatus.Rejection{Reason: reasonFeature, Message: shorten("Pod requires node features that are not available: " + message)}
+	return &podstatus.Rejection{Reason: reasonFeature, Message: truncateMessage("Pod requires node features that are not available: " + message)}
 }
 
 // messageAppArmor returns the message about a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
-func messageAppArmor(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
+func appArmorMessage(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
 
 // shorten cuts a message.
-func shorten(message string) string {
+func truncateMessage(message string) string {
 	if len(message) <= maxRejectionMessage {
 		return message
 	}
@@ -93,16 +93,16 @@ func shorten(message string) string {
 }
 
 // rejectable returns the rejection of a pod that was refused, or nil. One that is over or deleted is not rejected any more.
-func rejectable(refusal podset.Refusal) *podstatus.Rejection {
-	unfit, ok := errors.AsType[*unfitError](refusal.Err)
-	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.Terminal(refusal.Pod.Status.Phase) {
+func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
+	unfit, ok := errors.AsType[*podCheckError](refusal.Err)
+	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.IsTerminal(refusal.Pod.Status.Phase) {
 		return nil
 	}
 	return unfit.rejection
 }
 
 // keepRefused makes the pods of the set that are refused the Reconciler's own, or those that it has already, if they are equal.
-func keepRefused(before, next *podset.Accepted, shared bool) {
+func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
 		j := slices.IndexFunc(before.Refused, func(o podset.Refusal) bool { return o.Pod.UID == r.Pod.UID })
@@ -117,13 +117,13 @@ func keepRefused(before, next *podset.Accepted, shared bool) {
 
 // report returns the errors of pods that a source does not get, and calls the hook: once for each pod and cause, for as long as that is so. No
 // lock is held but the turn of the source.
-func (r *Reconciler) report(name string, src *source, refusals []podset.Refusal) (errs []error) {
+func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
 		id := cri.PodIdentity{}
 		if pod := refusal.Pod; pod != nil {
 			id = cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
-			if podstatus.Terminal(pod.Status.Phase) && errors.As(refusal.Err, new(*unfitError)) {
+			if podstatus.IsTerminal(pod.Status.Phase) && errors.As(refusal.Err, new(*podCheckError)) {
 				continue // it is over, as after its rejection
 			}
 		}
@@ -137,8 +137,8 @@ func (r *Reconciler) report(name string, src *source, refusals []podset.Refusal)
 			errs = append(errs, refusal.Err)
 			continue
 		}
-		err := &RefusedError{Pod: id, Source: name, Err: refusal.Err, Rejection: rejectable(refusal)}
-		if hook := r.opts.Hooks.Refused; hook != nil {
+		err := &RefusedError{Pod: id, Source: name, Err: refusal.Err, Rejection: rejectionFor(refusal)}
+		if hook := r.opts.Hooks.PodRefused; hook != nil {
 			hook(err)
 		}
 		errs = append(errs, err)
@@ -149,11 +149,11 @@ func (r *Reconciler) report(name string, src *source, refusals []podset.Refusal)
 
 // rejectRefused starts a worker for each refused pod of which nothing exists in the runtime, and returns whether a pod has one: it fails the
 // pod. Of the others whatever runs goes on. The lock is held; observed is all that the runtime has.
-func (r *Reconciler) rejectRefused(observed []cri.Pod, whole bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
-	for _, refused := range r.wanted().RefusedPods() {
-		uid, rejection := string(refused.Pod.UID), rejectable(refused.Refusal)
+func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
+	for _, refused := range r.desiredPods().RefusedPods() {
+		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)
 		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid })
-		if whole && !exists && rejection != nil && r.workers[uid] == nil {
+		if listComplete && !exists && rejection != nil && r.workers[uid] == nil {
 			add(refused, rejection)
 		}
 	}

@@ -87,7 +87,7 @@ func TestRefusedPodsAreRejected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
-				n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AppArmor: errors.New("AppArmor is not enabled on the host")})
+				n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AppArmorError: errors.New("AppArmor is not enabled on the host")})
 				pod := podtest.Pod("a")
 				pod.Generation = 2
 				test.change(pod)
@@ -150,7 +150,7 @@ func TestRefusedPodThatRuns(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
-			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"kernel.msgmax"}}
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"kernel.msgmax"}}
 			n := boot(t, rt, rt, o)
 			pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
 			n.set(pod)
@@ -158,7 +158,7 @@ func TestRefusedPodThatRuns(t *testing.T) {
 			require.Equal(t, corev1.PodRunning, n.phase("a"))
 			n.stop()
 
-			o.Sysctls = nil
+			o.AllowedUnsafeSysctls = nil
 			if dies { // as at a reboot
 				rt = critest.New(critest.Options{})
 			}
@@ -199,7 +199,7 @@ func TestRejectedPodsAndTheNextAgent(t *testing.T) {
 			require.Equal(t, corev1.PodFailed, n.phase("a"))
 			require.Equal(t, corev1.PodFailed, n.phase("b"))
 			n.stop()
-			o.Sysctls, o.Admit = []string{"kernel.*"}, (&gate{room: 2}).admit
+			o.AllowedUnsafeSysctls, o.Admit = []string{"kernel.*"}, (&gate{room: 2}).admit
 			n = boot(t, rt, rt, o)
 			require.NoError(t, n.reconciler.Set(both))
 			time.Sleep(time.Minute)

@@ -158,7 +158,7 @@ func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 		n.set(pod)
 		time.Sleep(20 * time.Second)
 		n.requireStatus("web", "Succeeded, first: exited 0, main: exited 0")
-		require.NoError(t, n.reconciler.Trim(t.Context()))
+		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
 		n.stop()
 		n = boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})
 		n.set(pod)

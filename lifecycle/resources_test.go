@@ -210,7 +210,7 @@ func TestVolumesOfAJob(t *testing.T) {
 		volumes := watched(t, rt)
 		var held [][]string
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Volumes: volumes, Hooks: lifecycle.Hooks{
-			Left: func(cri.PodIdentity) { held = append(held, volumes.Held()) },
+			ResourcesReleased: func(cri.PodIdentity) { held = append(held, volumes.Held()) },
 		}})
 		job := volumePod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -312,7 +312,7 @@ func TestStartedIsTold(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})
 		var starts []podevents.ContainerStart
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-			Started: func(pod cri.PodIdentity, s podevents.ContainerStart) {
+			StartAttempted: func(pod cri.PodIdentity, s podevents.ContainerStart) {
 				assert.Equal(t, "a", pod.Name)
 				starts = append(starts, s)
 			},

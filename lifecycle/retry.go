@@ -19,17 +19,17 @@ import (
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
 // something else is wanted of it now, and no longer than until something else is due, unless that is zero.
-func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
-	newest, unread := w.readAfterWork(ctx)
+func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
+	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
-	w.judgeResize(pod, observed, deleted)
+	w.decideResize(pod, observed, deleted)
 	w.published.starting = false   // nothing is under way any more
 	if unread == nil || !deleted { // of a pod that ends, an older reading has containers run that were published as terminated
-		w.publishNow(ctx, pod, observed, deleted)
+		w.publishObserved(ctx, pod, observed, deleted)
 	}
-	wait := w.failed(ctx, err, due)
+	wait := w.recordFailure(ctx, err, due)
 	if newest, _ := w.mailbox.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
 		return 0
 	}
@@ -38,11 +38,11 @@ func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 
 // readAfterWork returns the last reading of the pod or, where running containers were to be replaced, one that is newer than that: an older
 // one may have the exit of a container and not its successor, which is created and could not be started.
-func (w *worker) readAfterWork(ctx context.Context) (cri.Pod, error) {
+func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	if len(w.published.replaced) == 0 {
-		return w.read(ctx, time.Time{})
+		return w.readPod(ctx, time.Time{})
 	}
-	newest, err := w.observe(ctx)
+	newest, err := w.observePod(ctx)
 	if err == nil {
 		w.published.replaced = nil
 	}
@@ -50,14 +50,14 @@ func (w *worker) readAfterWork(ctx context.Context) (cri.Pod, error) {
 }
 
 // failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.
-func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Duration {
+func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
 	w.progress.failures++
-	w.shared.setTrouble(err)
+	w.shared.setLastError(err)
 	wait := retryDelay(w.progress.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Pacing.Rand())
-	if at := retryAt(err); !at.IsZero() {
+	if at := earliestRetry(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
 	}
 	if !due.IsZero() {
@@ -68,28 +68,28 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 }
 
 // recovered notes that all went well.
-func (w *worker) recovered() {
+func (w *worker) recordSuccess() {
 	w.progress.failures = 0
-	w.shared.setTrouble(nil)
+	w.shared.setLastError(nil)
 }
 
 // takeDownsAtOnce is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough
 // for a runtime that does what it says.
-const takeDownsAtOnce = 5
+const maxImmediateTeardowns = 5
 
 // nextTakeDown returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
 // that says it has done what it has not is asked again and again, but not without a pause.
-func (w *worker) nextTakeDown() time.Duration {
-	if w.progress.takeDowns <= takeDownsAtOnce {
+func (w *worker) teardownDelay() time.Duration {
+	if w.progress.teardowns <= maxImmediateTeardowns {
 		return 0
 	}
-	return retryDelay(w.progress.takeDowns-takeDownsAtOnce, false, w.r.opts.Pacing.Rand())
+	return retryDelay(w.progress.teardowns-maxImmediateTeardowns, false, w.r.opts.Pacing.Rand())
 }
 
 // The wait after a first failure, and the longest after several.
 const (
 	retryFirst = time.Second
-	retryMost  = 10 * time.Second
+	retryMax   = 10 * time.Second
 )
 
 // retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
@@ -98,12 +98,12 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
 		failures = 1
 	}
-	wait := backoff.Policy{First: retryFirst, Max: retryMost}.After(failures)
+	wait := backoff.Policy{First: retryFirst, Max: retryMax}.After(failures)
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
 // due returns how long to wait when all went well.
-func (w *worker) due(wake, now time.Time) time.Duration {
+func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
 		d = min(d, max(wake.Sub(now), 0))
@@ -112,14 +112,14 @@ func (w *worker) due(wake, now time.Time) time.Duration {
 }
 
 // retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
-func retryAt(err error) time.Time {
+func earliestRetry(err error) time.Time {
 	switch x := err.(type) { //nolint:errorlint // each layer is looked at
 	case *podstatus.StartError:
 		return x.Retry
 	case interface{ Unwrap() []error }:
 		var first time.Time
 		for _, err := range x.Unwrap() {
-			at := retryAt(err)
+			at := earliestRetry(err)
 			if at.IsZero() {
 				return at
 			}
@@ -127,7 +127,7 @@ func retryAt(err error) time.Time {
 		}
 		return first
 	case interface{ Unwrap() error }:
-		return retryAt(x.Unwrap())
+		return earliestRetry(x.Unwrap())
 	}
 	return time.Time{}
 }

@@ -32,9 +32,9 @@ type PodSet struct {
 }
 
 // source orders the calls of Set for one source.
-type source struct {
-	turn  chan struct{} // has an element while a call is at work
-	taken uint64        // the call whose pods count, of the one that is at work
+type sourceState struct {
+	slot       chan struct{} // has an element while a call is at work
+	newestCall uint64        // the call whose pods count, of the one that is at work
 	// reported has the hash of each pod and cause that the last call refused, of the one that is at work.
 	reported map[[sha256.Size]byte]bool
 }
@@ -52,34 +52,34 @@ type source struct {
 //
 // A source that Options.Sources does not name is refused as a whole, as is one without a name, and every set once Run has returned.
 func (r *Reconciler) Set(set PodSet) error {
-	src, call, err := r.enter(set.Source)
+	src, call, err := r.beginSet(set.Source)
 	if err != nil {
 		return err
 	}
-	src.turn <- struct{}{}
-	defer func() { <-src.turn }()
-	if call < src.taken {
+	src.slot <- struct{}{}
+	defer func() { <-src.slot }()
+	if call < src.newestCall {
 		return nil // a later call came first
 	}
-	src.taken = call
+	src.newestCall = call
 	r.mu.Lock()
 	merged := r.merged
 	r.mu.Unlock()
 	before, reported := merged.Of(set.Source)
-	if reported && !merged.Contested(set.Source) && same(&before, &set) {
+	if reported && !merged.Contested(set.Source) && isSameSet(&before, &set) {
 		src.reported = nil // there is nothing to refuse
 		return nil
 	}
 	accepted, refusals := podset.Accept(before, podset.Set{Source: set.Source, Pods: set.Pods, Incomplete: set.Incomplete}, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return r.acceptPod(old, pod, set.Shared)
 	}) // takes as long as validation does, so with no lock held
-	keepRefused(&before, &accepted, set.Shared)
-	refusals = append(refusals, r.commit(accepted)...)
-	return errors.Join(r.report(set.Source, src, refusals)...)
+	retainRefusedPods(&before, &accepted, set.Shared)
+	refusals = append(refusals, r.commitSet(accepted)...)
+	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
 // enter checks whether a source may say anything, and gives its call a number.
-func (r *Reconciler) enter(name string) (*source, uint64, error) {
+func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
 	}
@@ -88,28 +88,28 @@ func (r *Reconciler) enter(name string) (*source, uint64, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failed != nil {
-		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has ended: %w", name, r.failed)
+	if r.claimErr != nil {
+		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has ended: %w", name, r.claimErr)
 	}
 	select {
-	case <-r.ended:
+	case <-r.runReturned:
 		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has returned: make another Reconciler", name)
 	default:
 	}
 	if !r.guard.Needed() {
 		r.guard.Require("lifecycle.Reconciler", r.opts.Logger, r.reportNotRun)
 	}
-	src := r.calls[name]
+	src := r.sources[name]
 	if src == nil {
-		src = &source{turn: make(chan struct{}, 1)}
-		r.calls[name] = src
+		src = &sourceState{slot: make(chan struct{}, 1)}
+		r.sources[name] = src
 	}
-	r.called++
-	return src, r.called, nil
+	r.setCalls++
+	return src, r.setCalls, nil
 }
 
 // same reports whether a set is what its source wants already.
-func same(before *podset.Accepted, set *PodSet) bool {
+func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	if before.Incomplete != set.Incomplete || len(before.Refused) > 0 || len(before.Pods) != len(set.Pods) {
 		return false
 	}
@@ -133,8 +133,8 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	if valid {
 		return pod, nil
 	}
-	if err := r.check(pod); err != nil {
-		if unfit, ok := errors.AsType[*unfitError](err); ok && old != nil {
+	if err := r.podCheck(pod); err != nil {
+		if unfit, ok := errors.AsType[*podCheckError](err); ok && old != nil {
 			err = unfit.err // the pod goes on as it was
 		}
 		return withDeletion(old, pod), err
@@ -163,18 +163,18 @@ func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 }
 
 // commit makes a set the one of its source, and returns a refusal for each UID that is another source's.
-func (r *Reconciler) commit(accepted podset.Accepted) (refusals []podset.Refusal) {
+func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.merged, refusals = r.merged.With(accepted)
 	// Before the next call: a pod that is listed again by then is restarted, as it was removed in between.
-	r.updateWorkers(r.wanted())
-	r.wake()
+	r.updateWorkers(r.desiredPods())
+	r.signalWorkers()
 	return refusals
 }
 
 // wanted returns what the sources want together. The lock is held.
-func (r *Reconciler) wanted() *podset.Merge {
+func (r *Reconciler) desiredPods() *podset.Merge {
 	if r.draining {
 		return podset.Nothing()
 	}

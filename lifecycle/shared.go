@@ -17,35 +17,35 @@ type sharedState struct {
 	activeChanged func() // called when Active may list the pod, or list it no longer, or when its allocation has changed
 
 	mu        sync.Mutex         // guards all below
-	shown     *corev1.PodStatus  // the status published last; nil: none yet
+	published *corev1.PodStatus  // the status published last; nil: none yet
 	allocated *resize.Allocation // to the pod; nil: the resources of its spec
 	admitted  admission
-	trouble   error // of the last attempt that failed; nil: the last attempt succeeded
+	lastErr   error // of the last attempt that failed; nil: the last attempt succeeded
 }
 
 // status returns the status of the pod that was published last, or nil.
-func (s *sharedState) status() *corev1.PodStatus {
+func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shown
+	return s.published
 }
 
 // setStatus stores the status of the pod that is published.
 func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.mu.Lock()
-	s.shown = shown
+	s.published = shown
 	s.mu.Unlock()
 	s.activeChanged()
 }
 
 // isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
 func (s *sharedState) isTerminal() bool {
-	st := s.status()
-	return st != nil && podstatus.Terminal(st.Phase)
+	st := s.publishedStatus()
+	return st != nil && podstatus.IsTerminal(st.Phase)
 }
 
 // admission returns whether the pod is admitted, as far as it is known.
-func (s *sharedState) admission() admission {
+func (s *sharedState) admissionState() admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.admitted
@@ -60,10 +60,12 @@ func (s *sharedState) setAdmission(a admission) {
 }
 
 // counts reports whether the pod is admitted and not terminated: no other pod may have its resources.
-func (s *sharedState) counts() bool { return s.admission() != admissionPending && !s.isTerminal() }
+func (s *sharedState) reservesResources() bool {
+	return s.admissionState() != admissionPending && !s.isTerminal()
+}
 
 // setAllocated stores the resources allocated to the pod.
-func (s *sharedState) setAllocated(a *resize.Allocation) {
+func (s *sharedState) setAllocation(a *resize.Allocation) {
 	s.mu.Lock()
 	s.allocated = a
 	s.mu.Unlock()
@@ -71,22 +73,22 @@ func (s *sharedState) setAllocated(a *resize.Allocation) {
 }
 
 // allocation returns the resources allocated to the pod, or nil: those of its spec.
-func (s *sharedState) allocation() *resize.Allocation {
+func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allocated
 }
 
 // setTrouble stores the error of the last attempt; nil: it succeeded.
-func (s *sharedState) setTrouble(err error) {
+func (s *sharedState) setLastError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trouble = err
+	s.lastErr = err
 }
 
 // lastTrouble returns the error of the last attempt, or nil.
-func (s *sharedState) lastTrouble() error {
+func (s *sharedState) lastError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.trouble
+	return s.lastErr
 }

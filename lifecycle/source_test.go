@@ -115,7 +115,7 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 func TestARefusedPodIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"net.core.somaxconn"}}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
 		n := boot(t, rt, rt, o)
 		runs, never := podtest.Pod("runs"), podtest.Pod("never")
 		for _, pod := range []*corev1.Pod{runs, never} {
@@ -125,7 +125,7 @@ func TestARefusedPodIsDeleted(t *testing.T) {
 		time.Sleep(time.Second)
 		n.stop()
 
-		o.Sysctls = nil
+		o.AllowedUnsafeSysctls = nil
 		n = boot(t, rt, rt, o)
 		require.Error(t, n.wants("test", runs, never))
 		time.Sleep(time.Minute)
@@ -150,7 +150,7 @@ func TestARefusedPodIsDeleted(t *testing.T) {
 func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"net.core.somaxconn"}}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
 		n := boot(t, rt, rt, o)
 		pod := podtest.Pod("a")
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}}}
@@ -159,7 +159,7 @@ func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		n.stop()
 
-		o.Sysctls = nil
+		o.AllowedUnsafeSysctls = nil
 		n = boot(t, rt, rt, o)
 		require.ErrorContains(t, n.wants("test", pod, podtest.Pod("b")), "default/a")
 		time.Sleep(10 * time.Minute)

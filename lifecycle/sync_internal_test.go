@@ -72,7 +72,7 @@ func BenchmarkSync(b *testing.B) {
 	w.expectAdmission(pod)
 	require.NoError(b, w.record.Load())
 	for range 5 { // starts, and then publishes the status of what it has started
-		w.sync(ctx)
+		w.syncPod(ctx)
 	}
 	observed, err := rt.ListPod(ctx, w.id.UID)
 	require.NoError(b, err)
@@ -80,7 +80,7 @@ func BenchmarkSync(b *testing.B) {
 	observer.observed = &observed
 	b.ReportAllocs()
 	for b.Loop() {
-		if next, gone := w.sync(ctx); gone || next == 0 {
+		if next, gone := w.syncPod(ctx); gone || next == 0 {
 			b.Fatal("the pod is not settled")
 		}
 	}

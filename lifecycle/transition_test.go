@@ -36,7 +36,7 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 				return cri.Image{ID: s.Image, RepoTags: []string{s.Image}}, nil
 			},
 		})
-		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			at := *pod
 			at.Status = last
 			next, err := statuspatch.Next(&at, st, false, time.Now())

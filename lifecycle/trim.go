@@ -16,14 +16,14 @@ import (
 // Trim removes what pods that are still wanted, and have terminated or are held back, have in the runtime, with the logs of their
 // containers, and returns when that is done. Their statuses and restart counts stay: Dirs.Pods has them, without which Trim is refused. The error
 // names the pods of which something was left when ctx ended; that is removed all the same.
-func (r *Reconciler) Trim(ctx context.Context) error {
+func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" {
 		return errors.New("trim pods: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
 	}
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("trim pods: %w", err)
 	}
-	if r.hasEnded() {
+	if r.hasRunReturned() {
 		return errors.New("trim pods: Reconciler.Run has ended")
 	}
 	r.mu.Lock()
@@ -34,21 +34,21 @@ func (r *Reconciler) Trim(ctx context.Context) error {
 		done[i] = w.mailbox.Trim()
 	}
 	for i, w := range pods {
-		errs[i] = r.awaitTrim(ctx, w, done[i])
+		errs[i] = r.awaitRemoval(ctx, w, done[i])
 	}
 	return errors.Join(errs...)
 }
 
 // awaitTrim waits until the runtime has nothing of a pod any more. What was done by the time that ctx ended is done, although it was
 // another pod that was waited for.
-func (r *Reconciler) awaitTrim(ctx context.Context, w *worker, done <-chan struct{}) error {
+func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan struct{}) error {
 	var why error
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		why = errors.Join(ctx.Err(), r.troubleOf(w))
-	case <-r.ended:
+		why = errors.Join(ctx.Err(), r.lastErrorOf(w))
+	case <-r.runReturned:
 		why = errors.New("Reconciler.Run has ended")
 	}
 	select {
@@ -62,11 +62,11 @@ func (r *Reconciler) awaitTrim(ctx context.Context, w *worker, done <-chan struc
 // Owned reports whether what there is of a pod is this agent's to remove: it is wanted, being taken down, or will be. Any pod may
 // be before Run has begun, while not all that is wanted is known, and while the runtime was not listed to the end. Who removes what
 // has no owner, such as package gc, asks right before.
-func (r *Reconciler) Owned(uid string) bool {
+func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.wanted()
+	wanted := r.desiredPods()
 	if err != nil || !r.claimed || r.workers[uid] != nil || !wanted.Complete() || wanted.Pod(uid) != nil || wanted.Refused(uid) {
 		return true
 	}

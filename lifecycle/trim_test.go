@@ -74,11 +74,11 @@ func TestTrimKeepsStatusesAndCounts(t *testing.T) {
 		require.NotZero(t, held(t, rt, "uid-a"))
 		server := held(t, rt, "uid-server")
 
-		require.NoError(t, n.reconciler.Trim(t.Context()))
+		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
 		require.Zero(t, held(t, rt, "uid-a"))
 		require.Zero(t, held(t, rt, "uid-b"))
 		require.Equal(t, server, held(t, rt, "uid-server"), "it has not terminated")
-		require.NoError(t, n.reconciler.Trim(t.Context()), "there is nothing left to do")
+		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "there is nothing left to do")
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, before, n.toldOf("a"))
 		starts := ops(rt, "StartContainer")
@@ -120,7 +120,7 @@ func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
 			dead.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_ = n.reconciler.Trim(ctx)
+			_ = n.reconciler.RemoveTerminatedContainers(ctx)
 			n.stop()
 			dead.Store(false)
 
@@ -129,7 +129,7 @@ func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
 			n.set(job("a"))
 			time.Sleep(time.Minute)
 			require.Equal(t, before, n.toldOf("a"), "after %d removals", calls)
-			require.NoError(t, n.reconciler.Trim(t.Context()))
+			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
 			require.Zero(t, held(t, rt, "uid-a"))
 			require.Equal(t, before, n.toldOf("a"))
 			require.Equal(t, starts, ops(rt, "StartContainer"))
@@ -157,7 +157,7 @@ func TestTrimNamesWhatIsLeft(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := n.reconciler.Trim(ctx)
+		err := n.reconciler.RemoveTerminatedContainers(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "trim pod default/p3: ")
 		require.ErrorContains(t, err, "read-only file system")
@@ -166,7 +166,7 @@ func TestTrimNamesWhatIsLeft(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, snap.Sandboxes, 1)
 		n.stop()
-		require.ErrorContains(t, n.reconciler.Trim(t.Context()), "Reconciler.Run has ended")
+		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Reconciler.Run has ended")
 	})
 }
 
@@ -181,17 +181,17 @@ func TestTrimOfHeldPods(t *testing.T) {
 			n.set(podtest.Pod("a"), podtest.Pod("b"))
 			time.Sleep(time.Second)
 			e := lowOnMemory(time.Second)
-			e.Hold = true
+			e.Temporary = true
 			b := held(t, rt, "uid-b")
 			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", e))
 			require.NotZero(t, held(t, rt, "uid-a"))
 			before := n.status("a").ContainerStatuses
-			require.NoError(t, n.reconciler.Trim(t.Context()))
+			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
 			require.Zero(t, held(t, rt, "uid-a"))
 			require.Equal(t, b, held(t, rt, "uid-b"), "it runs")
 			require.Equal(t, before, n.status("a").ContainerStatuses)
 			n.requireStatus("a", "Pending, Evicted, main: exited 143")
-			require.NoError(t, n.reconciler.Trim(t.Context()), "there is nothing left to do")
+			require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "there is nothing left to do")
 			if killed {
 				n.stop()
 				n = boot(t, rt, rt, o)
@@ -211,11 +211,11 @@ func TestTrimIsRefused(t *testing.T) {
 		n := boot(t, rt, rt, lifecycle.Options{})
 		n.set(job("a"))
 		time.Sleep(time.Minute)
-		require.ErrorContains(t, n.reconciler.Trim(t.Context()), "Options.Dirs.Pods: required")
+		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Options.Dirs.Pods: required")
 		require.NotZero(t, held(t, rt, "uid-a"))
 		n.stop()
 		idle := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
-		require.ErrorContains(t, idle.Trim(t.Context()), "lifecycle.Reconciler.Run is not running")
+		require.ErrorContains(t, idle.RemoveTerminatedContainers(t.Context()), "lifecycle.Reconciler.Run is not running")
 	})
 }
 
@@ -238,7 +238,7 @@ func TestOwned(t *testing.T) {
 		n := boot(t, rt, f, lifecycle.Options{Owner: "me"})
 		owned := func() (list []string) {
 			for _, uid := range []string{"uid-a", "uid-f", "uid-o", "uid-none"} {
-				if n.reconciler.Owned(uid) {
+				if n.reconciler.IsManaged(uid) {
 					list = append(list, uid)
 				}
 			}

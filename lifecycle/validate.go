@@ -34,7 +34,7 @@ func (o Options) Validate() error {
 	if o.Dirs.LogLinks != "" && o.Spec.LogRoot == "" {
 		wrong("Dirs.LogLinks", o.Dirs.LogLinks, "empty without Spec.LogRoot: there are no logs to link to")
 	}
-	atLeastZero("Pacing.SlowAfter", o.Pacing.SlowAfter)
+	atLeastZero("Pacing.StartSlotTimeout", o.Pacing.StartSlotTimeout)
 	atLeastZero("Pacing.MaxRestartPeriod", o.Pacing.MaxRestartPeriod)
 	atLeastZero("Pacing.Resync", o.Pacing.Resync)
 	if o.Pacing.Parallel < 0 {

@@ -77,7 +77,7 @@ func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mort
 	o := lifecycle.Options{
 		Dirs: lifecycle.Dirs{Pods: filepath.Join(dir, "pods")}, Pacing: lifecycle.Pacing{Rand: func() float64 { return 0.5 }}, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
-		Hooks: lifecycle.Hooks{Gone: around.gone, Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		Hooks: lifecycle.Hooks{PodRemoved: around.gone, StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			if !m.dead.Load() {
 				around.status(pod, st)
 			}
@@ -94,8 +94,8 @@ func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mort
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
 	ranges, err := userns.New(o.Dirs.Pods, userns.Options{})
 	require.NoError(t, err)
-	o.Spec.UserNamespace = ranges.Of
-	o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
+	o.Spec.UserNamespace = ranges.Assign
+	o.Spec.RuntimeHandlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 	run := func(f func(context.Context) error) { m.ended.Go(func() { _ = f(ctx) }) }
 	var pods *agentPods
 	if around.kernel != nil {

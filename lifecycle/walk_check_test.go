@@ -319,7 +319,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenEnd(&r.server, &cs)
 	}))
 	ended := r.again && r.booted && terminal(r.phase) // for the agent before
-	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.Rejected(r.status) || anew) || ended) {
+	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.IsRejected(r.status) || anew) || ended) {
 		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
 	}
 	r.booted = false

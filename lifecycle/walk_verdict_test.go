@@ -35,7 +35,7 @@ func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod)
 
 // evict ends a pod from elsewhere, while other things happen.
 func (w *walker) evict(pod *corev1.Pod) {
-	e := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Hold: w.chance(50)}
+	e := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Temporary: w.chance(50)}
 	uid, agent := string(pod.UID), w.agent
 	w.add("EVICT %s %+v", uid, e)
 	w.watch.ends(pod)
@@ -44,7 +44,7 @@ func (w *walker) evict(pod *corev1.Pod) {
 		defer cancel()
 		err := agent.reconciler.Evict(ctx, uid, e)
 		w.add("EVICTED %s %v", uid, err)
-		if err == nil && !e.Hold && !agent.dead.Load() {
+		if err == nil && !e.Temporary && !agent.dead.Load() {
 			w.watch.requireDown(uid)
 		}
 	})
@@ -96,13 +96,13 @@ func (w *watch) boots() {
 
 // waitsAfterUnseenEnd reports whether a container waits that an earlier status has as terminated because the pod ended before it had run.
 func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
-	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
 }
 
 // goesBack reports whether the status of a container is that of the instance before the one whose end an earlier status has.
 func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
-	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
 		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
 }

@@ -22,7 +22,7 @@ const (
 	// told, so that it is told within 10 s.
 	wiringPeriod = 4 * time.Second
 	// wiringAgain is how long after that it is told again.
-	wiringAgain = time.Minute
+	wiringReportPeriod = time.Minute
 )
 
 // Notifier says of which pods there is something new. *pleg.Generator, *podprobe.Pods and *volume.Volumes are ones; an
@@ -85,22 +85,22 @@ func (r *Reconciler) reportNotRun(err error) {
 
 // reportNoAdmit reports once that a pod which was temporarily evicted starts although nothing reports whether the node has recovered.
 func (r *Reconciler) reportNoAdmit() {
-	r.noAdmit.Do(func() {
-		r.complain(errors.New("a pod that was evicted starts again unasked: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
+	r.noAdmitOnce.Do(func() {
+		r.reportRuntimeError(errors.New("a pod that was evicted starts again unasked: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
 // connect has the reconciler told of what is new, and asked for its pods, by those who can.
-func (r *Reconciler) connect() {
+func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
-		n.Notify(r.wakePods)
-		r.changed.Store(true)
+		n.Notify(r.wakeWorkers)
+		r.changedCalled.Store(true)
 	}
 	if n, ok := r.opts.Probes.(Notifier); ok {
-		n.Notify(r.wakePods)
+		n.Notify(r.wakeWorkers)
 	}
 	if n, ok := r.opts.Volumes.(Notifier); ok {
-		n.Notify(r.wakePods)
+		n.Notify(r.wakeWorkers)
 	}
 	if f, ok := r.opts.Cgroups.(Follower); ok {
 		f.Follow(r.Active, r.MayRun)
@@ -108,61 +108,61 @@ func (r *Reconciler) connect() {
 }
 
 // wiring finds parts that a program forgot to run or to connect. That the observer does not run is found by [Reconciler.begin].
-type wiring struct {
+type wiringChecks struct {
 	r *Reconciler
 
-	proven bool // Changed is called, or the observer calls it
-	silent bool // it was not, at the last look, although there was a reason
+	changedCalled     bool // Changed is called, or the observer calls it
+	changesUnreported bool // it was not, at the last look, although there was a reason
 
-	unhealthy bool // the probes were, at the last look
-	told      map[string]time.Time
+	probesUnhealthy bool // the probes were, at the last look
+	lastReports     map[string]time.Time
 }
 
 // watchWiring tells what is missing until ctx ends.
 func (r *Reconciler) watchWiring(ctx context.Context) {
-	w := &wiring{r: r, told: map[string]time.Time{}}
+	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
-		if !w.proven {
-			w.lookAtChanges()
+		if !w.changedCalled {
+			w.checkChangedCalls()
 		}
-		w.lookAtProbes()
+		w.checkProbesRun()
 	}
 }
 
 // lookAtChanges finds that what an observer sees that is no [Notifier] is not passed on: the agent has changed something in
 // the runtime, and nobody has ever called Changed.
-func (w *wiring) lookAtChanges() {
-	switch acted := w.r.acted.Load(); {
-	case w.r.changed.Load():
-		w.proven = true
-	case acted && w.silent:
-		w.tell("changes", errors.New("pods change, and Reconciler.Changed is not called: the observer has no Notify, so whoever runs it has to pass on what it sees"))
+func (w *wiringChecks) checkChangedCalls() {
+	switch acted := w.r.podsChanged.Load(); {
+	case w.r.changedCalled.Load():
+		w.changedCalled = true
+	case acted && w.changesUnreported:
+		w.reportPart("changes", errors.New("pods change, and Reconciler.Changed is not called: the observer has no Notify, so whoever runs it has to pass on what it sees"))
 	default:
-		w.silent = acted
+		w.changesUnreported = acted
 	}
 }
 
 // lookAtProbes finds that nobody runs the probes.
-func (w *wiring) lookAtProbes() {
+func (w *wiringChecks) checkProbesRun() {
 	probes, ok := w.r.opts.Probes.(interface{ Healthy() error })
 	if !ok {
 		return
 	}
 	err := probes.Healthy()
-	if err != nil && w.unhealthy {
-		w.tell("probes", fmt.Errorf("pods have probes that nobody runs: is the Run of the set of probes running (probe.Set.Run)? %w", err))
+	if err != nil && w.probesUnhealthy {
+		w.reportPart("probes", fmt.Errorf("pods have probes that nobody runs: is the Run of the set of probes running (probe.Set.Run)? %w", err))
 	}
-	w.unhealthy = err != nil
+	w.probesUnhealthy = err != nil
 }
 
 // tell says what is missing, at most once in a while.
-func (w *wiring) tell(what string, err error) {
-	if last, before := w.told[what]; before && time.Since(last) < wiringAgain {
+func (w *wiringChecks) reportPart(part string, err error) {
+	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return
 	}
-	w.told[what] = time.Now()
+	w.lastReports[part] = time.Now()
 	w.r.opts.Logger.Error("agent is not connected", "error", err)
 	if hook := w.r.opts.Hooks.Error; hook != nil {
-		hook(cri.PodIdentity{}, err, wiringAgain)
+		hook(cri.PodIdentity{}, err, wiringReportPeriod)
 	}
 }

@@ -149,7 +149,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		`field Dirs.LogLinks: "./links" must be an absolute path`:   func(o *lifecycle.Options) { o.Dirs.LogLinks, o.Spec.LogRoot = "./links", "/logs" },
 		`field Dirs.LogLinks: "/links" must be empty without`:       func(o *lifecycle.Options) { o.Dirs.LogLinks = "/links" },
 		`field Spec.SeccompRoot: "." must be an absolute path`:      func(o *lifecycle.Options) { o.Spec.SeccompRoot = "." },
-		"field Pacing.SlowAfter: -1s must not be negative":          func(o *lifecycle.Options) { o.Pacing.SlowAfter = -time.Second },
+		"field Pacing.StartSlotTimeout: -1s must not be negative":   func(o *lifecycle.Options) { o.Pacing.StartSlotTimeout = -time.Second },
 		"field Pacing.MaxRestartPeriod: -1s must not be negative":   func(o *lifecycle.Options) { o.Pacing.MaxRestartPeriod = -time.Second },
 		"field Pacing.Resync: -1s must not be negative":             func(o *lifecycle.Options) { o.Pacing.Resync = -time.Second },
 		"field Pacing.Parallel: -1 must be at least 0":              func(o *lifecycle.Options) { o.Pacing.Parallel = -1 },

@@ -38,14 +38,14 @@ func (w *work) hooks() lifecycle.Hooks {
 		w.lines = append(w.lines, fmt.Sprintf(format, args...))
 	}
 	return lifecycle.Hooks{
-		Started: func(_ cri.PodIdentity, s podevents.ContainerStart) {
+		StartAttempted: func(_ cri.PodIdentity, s podevents.ContainerStart) {
 			add("%s %s %v", s.Type, s.Container, s.Err == nil)
 		},
 		Work: lifecycle.WorkHooks{
-			Sandbox: func(_ cri.PodIdentity, s podevents.SandboxStart) {
+			SandboxStartAttempted: func(_ cri.PodIdentity, s podevents.SandboxStart) {
 				add("sandbox %d %q %v %v %v", s.Attempt, s.RuntimeHandler, s.UserNamespace, s.Took, s.Err == nil)
 			},
-			Synced: func(_ cri.PodIdentity, s podevents.Sync) {
+			PodSynced: func(_ cri.PodIdentity, s podevents.Sync) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.syncs[s.Op]++

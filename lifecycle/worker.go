@@ -31,25 +31,25 @@ type worker struct {
 	reporter *executor.Reporter
 	exec     *executor.Executor
 
-	source  string                     // whose pod it is; of the Reconciler
-	after   predecessors               // pods of the same name that go first
-	retired chan struct{}              // closed when nothing is left of the pod
-	ticket  *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
+	source          string                     // whose pod it is; of the Reconciler
+	earlierPods     predecessors               // pods of the same name that go first
+	removed         chan struct{}              // closed when nothing is left of the pod
+	admissionTicket *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
 	// rejection is what the pod fails with, which Set refused; nil: it may be run. Not written to after newWorker.
 	rejection *podstatus.Rejection
 
 	// Of the goroutine alone.
-	published published
+	published publication
 	progress  progress
 }
 
 // progress is how far a worker has come with its pod.
 type progress struct {
-	lastSync  time.Time    // observations must be newer
-	failures  int          // syncs that failed in a row
-	takeDowns int          // how often all that takes the pod down was done without an error
-	takenOver bool         // another source had the pod of this UID, which is taken down
-	question  <-chan error // the answer of an Admit that did not end with its context; nil: there was none
+	lastSync      time.Time    // observations must be newer
+	failures      int          // syncs that failed in a row
+	teardowns     int          // how often all that takes the pod down was done without an error
+	sourceChanged bool         // another source had the pod of this UID, which is taken down
+	hungAdmit     <-chan error // the answer of an Admit that did not end with its context; nil: there was none
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
@@ -57,23 +57,23 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	reporter := executor.NewReporter(r.node, id)
 	w := &worker{
 		r: r, id: id, mailbox: mailbox.New(pod), record: record, reporter: reporter, exec: executor.New(reporter, record),
-		retired: make(chan struct{}),
+		removed: make(chan struct{}),
 	}
-	w.exec.Resizer.Granted, w.shared.activeChanged = w.allocate, r.deferred.podsChanged
+	w.exec.Resizer.Granted, w.shared.activeChanged = w.storeAllocation, r.deferred.podsChanged
 	return w
 }
 
 // run syncs the pod whenever something changes or is due, until nothing is left of the pod or ctx ends.
-func (w *worker) run(ctx context.Context) {
+func (w *worker) syncUntilRemoved(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
 		w.reporter.Warn("pod record", "error", err)
 	}
-	w.takeOver()
+	w.deletePodOfOtherSource()
 	known := w.record.Get()
-	w.shared.setAllocated(known.Allocated)
+	w.shared.setAllocation(known.Allocated)
 	w.exec.Resizer.Recall(known)
-	w.recallAdmission()
-	if !w.awaitOthers(ctx) {
+	w.restoreAdmission()
+	if !w.awaitSameNamePods(ctx) {
 		return
 	}
 	timer := time.NewTimer(0)
@@ -83,16 +83,16 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.mailbox.Echo:
-			w.republish(ctx)
+			w.republishStatus(ctx)
 			continue
 		case <-w.mailbox.Notes:
 		case <-timer.C:
 		}
 		began := time.Now()
-		next, gone := w.sync(ctx)
+		next, removed := w.syncPod(ctx)
 		pod, deleted := w.mailbox.Wanted()
-		w.reporter.Synced(executor.EndedSync{Began: began, Pod: pod, Deleted: deleted, Removed: gone})
-		if gone {
+		w.reporter.Synced(executor.EndedSync{Began: began, Pod: pod, Deleted: deleted, Removed: removed})
+		if removed {
 			return
 		}
 		timer.Reset(next)
@@ -101,74 +101,74 @@ func (w *worker) run(ctx context.Context) {
 
 // sync reads the pod, decides and does what is decided, once. It returns when to do so again, or that nothing is left of the
 // pod.
-func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
+func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool) {
 	w.published.starting = false
-	observed, err := w.observe(ctx)
+	observed, err := w.observePod(ctx)
 	if err != nil {
-		return w.failed(ctx, err, time.Time{}), false
+		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	w.published.replaced = nil // the reading is newer than the replacement
 	work, begun := w.mailbox.Begin(ctx)
 	defer begun.End()
 	pod, deleted := begun.Pod, begun.Deleted
-	if observed, err = w.shareOut(observed, deleted); err != nil {
-		return w.failed(ctx, err, time.Time{}), false
+	if observed, err = w.filterOwned(observed, deleted); err != nil {
+		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	if deleted {
 		w.clearRecord()
 	}
 	if deleted && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
-		return w.gone(ctx, pod, observed)
+		return w.cleanUpPod(ctx, pod, observed)
 	}
 	if !deleted {
-		w.noteEviction(pod)
-		if err := w.mayRun(work, pod, observed); err != nil {
-			return w.cutShortOr(ctx, work, err), false
+		w.recordEviction(pod)
+		if err := w.resolveAdmission(work, pod, observed); err != nil {
+			return w.delayAfterError(ctx, work, err), false
 		}
 		if pod.DeletionTimestamp == nil {
-			observed = podview.HideLateSuccessors(pod, observed, w.previous(pod))
+			observed = podview.HideLateSuccessors(pod, observed, w.previousStatus(pod))
 		}
 	}
-	w.judgeResize(pod, observed, deleted)
-	s, err := w.state(work, pod, observed, deleted)
+	w.decideResize(pod, observed, deleted)
+	s, err := w.planInput(work, pod, observed, deleted)
 	if err != nil {
-		return w.failed(ctx, err, time.Time{}), false
+		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	a, st := plan.Decide(s)
-	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
-	w.publish(pod, observed, &st, deleted)
-	if !a.Done {
+	w.exec.Waiting.Replace(a.WaitingReasons(s.Waiting))
+	w.publishStatus(pod, observed, &st, deleted)
+	if !a.PodTerminal {
 		w.exec.Volumes.Update(pod)
 	}
-	if a.Idle() {
-		if s.Trim {
+	if a.IsIdle() {
+		if s.RemoveTerminated {
 			w.mailbox.Trimmed()
 		}
 		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
 		if err != nil {
-			return w.failed(ctx, err, time.Time{}), false
+			return w.recordFailure(ctx, err, time.Time{}), false
 		}
-		if a.Done && podview.Terminated(observed) {
+		if a.PodTerminal && podview.Terminated(observed) {
 			w.mailbox.Settle()
 		}
-		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted && !s.Eviction.Holds(pod) {
+		if hook := w.r.opts.Hooks.ResourcesReleased; left && hook != nil && !deleted && !s.Eviction.IsTemporary(pod) {
 			hook(w.id)
 		}
-		w.recovered()
-		if s.Restart && w.restart() {
+		w.recordSuccess()
+		if s.Relisted && w.restartInPlace() {
 			return 0, false
 		}
-		return w.due(a.Wake, s.Now), false
+		return w.nextSyncDelay(a.WakeAt, s.Now), false
 	}
-	return w.act(ctx, work, s, &a, pod), false
+	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
 // cutShortOr returns when to sync again after an error: at once where the work was ended because something else is wanted.
-func (w *worker) cutShortOr(ctx, work context.Context, err error) time.Duration {
+func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
 	}
-	return w.failed(ctx, err, time.Time{})
+	return w.recordFailure(ctx, err, time.Time{})
 }
 
 // clearRecord has the next pod of this UID, as an API server never has one, begin anew. The status that was told last still
@@ -179,48 +179,48 @@ func (w *worker) clearRecord() {
 		return
 	}
 	if was.Source == w.source { // or else it is about another pod
-		w.published.former = was.Status
+		w.published.previousAgent = was.Status
 	}
 	w.reporter.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
 // act has done what was decided, asks for a reading of what has come of it, and returns when to sync again.
-func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, pod *corev1.Pod) (next time.Duration) {
+func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if a.Sandbox != nil {
-		a.Sandbox.Started = w.published.status.StartTime.Time
+		a.Sandbox.PodStarted = w.published.status.StartTime.Time
 	}
-	w.mailbox.SetStops(a.Done)
-	noted, err := w.execute(work, s.Pod, s.Observed, a)
+	w.mailbox.SetStops(a.PodTerminal)
+	changed, err := w.executeActions(work, s.Pod, s.Observed, a)
 	w.progress.lastSync = time.Now()
 	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
-		w.r.acted.Store(true)
+		w.r.podsChanged.Store(true)
 	}
 	w.r.observer.Relist(w.id.UID)
 	switch {
 	case err != nil && work.Err() != nil:
 		return 0 // it was cut short because something else is to be done
 	case err != nil:
-		due := a.Wake
-		if noted { // and not acted upon
-			due = sleep.Earlier(due, time.Now().Add(retryMost))
+		due := a.WakeAt
+		if changed { // and not acted upon
+			due = sleep.Earlier(due, time.Now().Add(retryMax))
 		}
-		return w.retryIn(ctx, pod, s.Observed, s.Deleted, due, err)
+		return w.publishAfterError(ctx, pod, s.Observed, s.Deleted, due, err)
 	}
-	w.recovered()
+	w.recordSuccess()
 	if s.Deleted {
-		w.progress.takeDowns++
-		return w.nextTakeDown() // look once more, whether all is gone
+		w.progress.teardowns++
+		return w.teardownDelay() // look once more, whether all is gone
 	}
-	if noted || len(a.Resize) > 0 || a.ResizePod {
+	if changed || len(a.Resize) > 0 || a.ResizePod {
 		return 0 // look once more, at what has changed meanwhile
 	}
-	return w.due(a.Wake, s.Now)
+	return w.nextSyncDelay(a.WakeAt, s.Now)
 }
 
 // execute has done what was decided. It may take as long as a pull or a grace period, and the status goes on being published
 // meanwhile. It reports whether anything was noted that has not been acted upon.
-func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (noted bool, err error) {
-	w.published.starting, w.published.replaced = len(a.Start) > 0, a.Replaced(observed)
+func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (changed bool, err error) {
+	w.published.starting, w.published.replaced = len(a.Start) > 0, a.ReplacedContainers(observed)
 	w.exec.Begin(w.published.podIPs())
 	done := make(chan error, 1)
 	go func() { done <- w.exec.Do(ctx, pod, observed, a) }()
@@ -228,12 +228,12 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	for {
 		select {
 		case err := <-done:
-			return noted, err
+			return changed, err
 		case <-w.mailbox.Notes:
-			noted = true
-			w.republish(ctx)
+			changed = true
+			w.republishStatus(ctx)
 		case <-w.mailbox.Echo:
-			w.republish(ctx)
+			w.republishStatus(ctx)
 		case <-w.exec.Quota.Lifted():
 			due = w.exec.Quota.Due(due)
 		case <-due:
@@ -244,29 +244,29 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 }
 
 // state returns what is decided from.
-func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
-	s = w.statusState(ctx, pod, observed, deleted)
-	s.Stopped, s.MaxRestartPeriod = w.exec.StoppedSandboxes(observed), w.r.opts.Pacing.MaxRestartPeriod
+func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
+	s = w.statusInput(ctx, pod, observed, deleted)
+	s.StoppedSandboxes, s.MaxRestartPeriod = w.exec.StoppedSandboxes(observed), w.r.opts.Pacing.MaxRestartPeriod
 	if deleted {
-		s.Restart = w.restartsInPlace(pod)
+		s.Relisted = w.shouldRestartInPlace(pod)
 		return s, nil
 	}
-	s.Trim = w.mailbox.TrimAsked() && w.record.Saved()
-	s.PostStartPending = w.postStartPending(observed)
+	s.RemoveTerminated = w.mailbox.TrimAsked() && w.record.Saved()
+	s.PostStartPending = w.pendingPostStarts(observed)
 	s.ResizePod = w.exec.Resizer.MayLackLimits(observed)
-	s.NoCgroup, err = w.exec.LacksCgroup(ctx, s.Pod, observed)
+	s.CgroupMissing, err = w.exec.LacksCgroup(ctx, s.Pod, observed)
 	return s, err
 }
 
 // gone ends the work on a pod of which the runtime has nothing left.
-func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
-	w.publishNow(ctx, pod, observed, true)
+func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
+	w.publishObserved(ctx, pod, observed, true)
 	err := w.exec.Cleaner.Release(ctx)
 	if err == nil {
 		err = w.exec.Cleaner.RemoveCgroup(ctx)
 	}
 	if err != nil {
-		return w.failed(ctx, err, time.Time{}), false
+		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	if w.r.opts.Probes != nil {
 		w.r.opts.Probes.Remove(w.id.UID)
@@ -274,7 +274,7 @@ func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (n
 	w.exec.Cleaner.RemoveFiles()
 	w.mailbox.End()
 	w.reporter.Log("pod is gone")
-	if hook := w.r.opts.Hooks.Gone; hook != nil {
+	if hook := w.r.opts.Hooks.PodRemoved; hook != nil {
 		hook(w.id)
 	}
 	return 0, true
@@ -284,14 +284,14 @@ func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (n
 const observeTimeout = time.Minute
 
 // observe returns a reading of the pod that is newer than what the worker did last.
-func (w *worker) observe(ctx context.Context) (cri.Pod, error) {
+func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	return w.read(ctx, w.progress.lastSync)
+	return w.readPod(ctx, w.progress.lastSync)
 }
 
 // read returns a reading of the pod that is newer than t.
-func (w *worker) read(ctx context.Context, t time.Time) (cri.Pod, error) {
+func (w *worker) readPod(ctx context.Context, t time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, t)
 	return podview.AsUnstarted(observed), err
 }

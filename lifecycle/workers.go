@@ -16,41 +16,41 @@ import (
 
 // retire forgets a worker of whose pod nothing is left. Its successors forget it too: otherwise each pod would keep all earlier pods of
 // its name in memory.
-func (r *Reconciler) retire(w *worker) {
+func (r *Reconciler) removeWorker(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
 	r.mu.Unlock()
-	if w.ticket != nil {
-		w.ticket.Withdraw()
+	if w.admissionTicket != nil {
+		w.admissionTicket.Withdraw()
 	}
-	close(w.retired)
-	r.deferred.remove(w.id.UID)
-	w.after.drop(nil)
+	close(w.removed)
+	r.deferred.removeResize(w.id.UID)
+	w.earlierPods.removeWorker(nil)
 	r.mu.Lock()
 	for _, successor := range r.workers {
 		if successor.id.Name == w.id.Name && successor.id.Namespace == w.id.Namespace {
-			successor.after.drop(w)
+			successor.earlierPods.removeWorker(w)
 		}
 	}
 	r.mu.Unlock()
-	r.wake()
+	r.signalWorkers()
 }
 
 // syncWorkers fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start. Without
 // the whole of what the runtime has, which it reports, nothing is taken for unwanted or removed.
-func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
+func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()
-	r.reportPartial(err)
-	if whole = err == nil; whole {
-		r.former = nil
-		if !r.swept && r.allKnown() {
-			r.swept = true
-			r.recall()
+	r.reportListError(err)
+	if listComplete = err == nil; listComplete {
+		r.recordedPods = nil
+		if !r.recordsLoaded && r.areSourcesComplete() {
+			r.recordsLoaded = true
+			r.loadRecordedPods()
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := r.wanted()
+	wanted := r.desiredPods()
 	r.updateWorkers(wanted)
 	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds
 	for _, w := range r.workers {
@@ -65,14 +65,14 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		}
 		w.expectAdmission(pod)
 		if pod != nil {
-			w.after.workers = slices.Clone(names[name])
-			w.from(wanted.Holder(id.UID))
+			w.earlierPods.workers = slices.Clone(names[name])
+			w.setSource(wanted.Holder(id.UID))
 		}
 		r.workers[id.UID] = w
 		names[name] = append(names[name], w)
 		started = append(started, w)
 	}
-	for _, p := range r.orphans(observed, wanted, whole) {
+	for _, p := range r.selectOrphans(observed, wanted, listComplete) {
 		add(p.PodIdentity, nil, p.Time)
 	}
 	for pod := range wanted.Pods() {
@@ -80,19 +80,19 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
 	}
-	r.rejectRefused(observed, whole, func(refused podset.RefusedPod, why *podstatus.Rejection) {
+	r.startRejections(observed, listComplete, func(refused podset.RefusedPod, why *podstatus.Rejection) {
 		pod := refused.Pod
 		w := newWorker(r, cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}, pod)
 		w.rejection = why
 		w.shared.setAdmission(admissionPending)
-		w.from(refused.Source)
+		w.setSource(refused.Source)
 		r.workers[w.id.UID] = w
 		started = append(started, w)
 	})
-	if r.draining && len(r.workers) == 0 && whole {
+	if r.draining && len(r.workers) == 0 && listComplete {
 		r.closeDrained()
 	}
-	return started, whole
+	return started, listComplete
 }
 
 // updateWorkers gives each worker the newest version of its pod, or its deletion if no source lists the pod any more. The worker of a
@@ -127,8 +127,8 @@ func (r *Reconciler) closeDrained() {
 // neither is wanted nor has anything in the runtime, as an agent leaves them that dies between its last call for a pod and its
 // last look at it. What has no record was not made by an agent. The directory of a pod that could not be looked into, or that
 // is another agent's, stays: it holds the IDs that its containers run with.
-func (r *Reconciler) orphans(observed []cri.Pod, wanted *podset.Merge, whole bool) (orphans []cri.Pod) {
-	all := whole && wanted.Complete()
+func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, listComplete bool) (orphans []cri.Pod) {
+	all := listComplete && wanted.Complete()
 	names := map[string]bool{}
 	for pod := range wanted.Pods() {
 		names[pod.Namespace+"/"+pod.Name] = true
@@ -143,7 +143,7 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted *podset.Merge, whole boo
 		}
 	}
 	// Whether there is anything of a pod that was not listed is found out by its worker, which removes what is on disk.
-	r.former = slices.DeleteFunc(r.former, func(id cri.PodIdentity) bool {
+	r.recordedPods = slices.DeleteFunc(r.recordedPods, func(id cri.PodIdentity) bool {
 		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
 		if known || wanted.Pod(id.UID) != nil || r.workers[id.UID] != nil {
 			return false
@@ -158,8 +158,8 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted *podset.Merge, whole boo
 }
 
 // allKnown reports whether all that is wanted is known.
-func (r *Reconciler) allKnown() bool {
+func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wanted().Complete()
+	return r.desiredPods().Complete()
 }

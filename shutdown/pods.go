@@ -40,7 +40,7 @@ func NewForPods(r Reconciler, o Options) (*Inhibitor, error) {
 // runningPods returns the pods of r that have not terminated.
 func runningPods(r Reconciler) (pods []*corev1.Pod) {
 	for _, p := range r.Pods() {
-		if p.Spec != nil && (p.Status == nil || !podstatus.Terminal(p.Status.Phase)) {
+		if p.Spec != nil && (p.Status == nil || !podstatus.IsTerminal(p.Status.Phase)) {
 			pods = append(pods, p.Spec)
 		}
 	}
@@ -50,7 +50,7 @@ func runningPods(r Reconciler) (pods []*corev1.Pod) {
 // stopPod terminates a pod of r, and returns when no container of it runs and none of its volumes is mounted.
 func stopPod(ctx context.Context, r Reconciler, pod *corev1.Pod, grace time.Duration) error {
 	err := r.Evict(ctx, string(pod.UID), podstatus.Eviction{
-		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{condition()}, Grace: grace, Hold: qos.IsStatic(pod),
+		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{condition()}, Grace: grace, Temporary: qos.IsStatic(pod),
 	})
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil // the pod has terminated meanwhile

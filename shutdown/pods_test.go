@@ -48,9 +48,9 @@ func TestNewForPodsStopsPodsThatHaveNotTerminated(t *testing.T) {
 	require.Equal(t, shutdown.ReasonTerminated, e.Reason)
 	require.Equal(t, 7*time.Second, e.Grace)
 	require.Equal(t, corev1.DisruptionTarget, e.Conditions[0].Type)
-	require.False(t, e.Hold)
+	require.False(t, e.Temporary)
 	require.NoError(t, stop(t.Context(), static, time.Second))
-	require.True(t, r.evicted["static"].Hold, "it is started again after the machine was")
+	require.True(t, r.evicted["static"].Temporary, "it is started again after the machine was")
 
 	r.err = fmt.Errorf("evict: %w", cri.ErrNotFound)
 	require.NoError(t, stop(t.Context(), running, 0), "it has terminated meanwhile")

@@ -48,12 +48,12 @@ func newWhole(t *testing.T, o volume.Options) *whole {
 	w.reconciler, err = lifecycle.New(w.rt, generator, lifecycle.Options{
 		Owner: "test", Volumes: w.volumes,
 		Hooks: lifecycle.Hooks{
-			Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.statuses[pod.Name] = st
 			},
-			Gone: func(pod cri.PodIdentity) {
+			PodRemoved: func(pod cri.PodIdentity) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.gone[pod.Name] = true

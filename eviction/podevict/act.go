@@ -76,7 +76,7 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	if err := n.opts.Pods().Evict(ctx, e.UID, podEviction); err != nil {
 		return err
 	}
-	if podEviction.Holds(state.Spec) {
+	if podEviction.IsTemporary(state.Spec) {
 		n.mu.Lock()
 		n.evicted[e.UID] = true
 		n.mu.Unlock()

@@ -42,8 +42,8 @@ type Pods interface {
 	Pod(uid string) (state lifecycle.PodState, ok bool)
 	// Evict terminates a pod, see [lifecycle.Reconciler.Evict].
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
-	// Trim removes terminated containers, see [lifecycle.Reconciler.Trim].
-	Trim(ctx context.Context) error
+	// RemoveTerminatedContainers removes terminated containers, see [lifecycle.Reconciler.RemoveTerminatedContainers].
+	RemoveTerminatedContainers(ctx context.Context) error
 }
 
 // Images removes unused images. *gc.Images implements it.

@@ -57,7 +57,7 @@ func (m *machine) Evict(_ context.Context, _ string, e podstatus.Eviction) error
 	return nil
 }
 
-func (m *machine) Trim(context.Context) error {
+func (m *machine) RemoveTerminatedContainers(context.Context) error {
 	m.trimmed++
 	m.objects = 0
 	return nil
@@ -182,7 +182,7 @@ func TestEvictOfNode(t *testing.T) {
 		require.NoError(t, n.Evict(t.Context(), e))
 		require.Equal(t, []string{"a Warning Evicted memory"}, events)
 		require.Len(t, m.evicted, 1)
-		require.Equal(t, hold, m.evicted[0].Hold)
+		require.Equal(t, hold, m.evicted[0].Temporary)
 		require.Equal(t, time.Second, m.evicted[0].Grace)
 		require.Contains(t, m.evicted[0].Message, "Container c was using 100Mi, request is 1Mi, has larger consumption of memory. ")
 

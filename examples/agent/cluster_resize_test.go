@@ -38,7 +38,7 @@ func (m *member) resize(pod, patch string) *corev1.Pod {
 	exetest.Eventually(m.t, timeout, func() error {
 		now = m.pod(pod)
 		for _, kind := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
-			if c := podstatus.Condition(now.Status.Conditions, kind); c != nil {
+			if c := podstatus.FindCondition(now.Status.Conditions, kind); c != nil {
 				return fmt.Errorf("%s %s: %s", c.Type, c.Reason, c.Message)
 			}
 		}
@@ -204,12 +204,12 @@ spec:
 	var pod *corev1.Pod
 	exetest.Eventually(t, timeout, func() error {
 		pod = m.pod("beyond")
-		if c := podstatus.Condition(pod.Status.Conditions, corev1.PodResizePending); c == nil || c.ObservedGeneration != pod.Generation {
+		if c := podstatus.FindCondition(pod.Status.Conditions, corev1.PodResizePending); c == nil || c.ObservedGeneration != pod.Generation {
 			return fmt.Errorf("the conditions are %+v", pod.Status.Conditions)
 		}
 		return nil
 	})
-	require.Equal(t, corev1.PodReasonDeferred, podstatus.Condition(pod.Status.Conditions, corev1.PodResizePending).Reason)
+	require.Equal(t, corev1.PodReasonDeferred, podstatus.FindCondition(pod.Status.Conditions, corev1.PodResizePending).Reason)
 	require.Equal(t, "100m", pod.Status.AllocatedResources.Cpu().String())
 	require.Equal(t, "100m", pod.Status.Resources.Requests.Cpu().String())
 

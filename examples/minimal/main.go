@@ -44,8 +44,8 @@ type agent struct {
 // run is the agent, until ctx ends.
 func (a *agent) run(ctx context.Context) error {
 	o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: filepath.Join(a.state, "pods")}, Sources: []string{source.File}, Logger: a.log}
-	o.Spec.LogRoot, o.Hooks.Status = a.logs, a.status
-	o.Hooks.Gone = func(pod cri.PodIdentity) {
+	o.Spec.LogRoot, o.Hooks.StatusChanged = a.logs, a.status
+	o.Hooks.PodRemoved = func(pod cri.PodIdentity) {
 		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, "Gone")
 	}
 	runtime, err := a.open(ctx, &o) // runs containers

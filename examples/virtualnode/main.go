@@ -64,7 +64,7 @@ func main() {
 			o.Logger = slog.With("virtual", name)
 		}
 		o.Runtime = critest.New(critest.Options{Script: n.script, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
-		o.Hooks.Lifecycle.Gone = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
+		o.Hooks.Lifecycle.PodRemoved = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
 		a, err := agent.New(ctx, c, o)
 		if err != nil {
 			log.Fatal("virtualnode: ", err)

@@ -91,7 +91,7 @@ func TestFailureSaysHowMuch(t *testing.T) {
 	require.Len(t, failures, 1)
 	f := failures[0]
 	assert.Equal(t, "Node didn't have enough resource: cpu, requested: 500, used: 1800, capacity: 2000", f.Message)
-	assert.Equal(t, int64(300), f.Missing())
+	assert.Equal(t, int64(300), f.Shortage())
 	rejection, ok := errors.AsType[*podstatus.Rejection](f.Rejection())
 	require.True(t, ok, "what lifecycle takes for a no")
 	assert.Equal(t, "OutOfcpu", rejection.StatusReason())
@@ -107,7 +107,7 @@ func TestFailureSaysHowMuch(t *testing.T) {
 	assert.Equal(t, int64(math.MaxInt64), failures[0].Used, "sums end at the largest number")
 	failures = admission.Check(requesting(t, "memory=8Ei"), node(t, ""), []*corev1.Pod{requesting(t, "memory=8Ei")})
 	require.Len(t, failures, 1)
-	assert.Equal(t, int64(math.MaxInt64), failures[0].Missing(), "and so does what is missing")
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "and so does what is missing")
 }
 
 // A pod in a resize has what it had and what it is about to have, whichever is more.

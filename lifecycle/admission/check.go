@@ -44,9 +44,9 @@ type Failure struct {
 
 // Missing returns how much of Resource others would have to give back: in millicores, bytes, or what its unit is, and at most the
 // largest number.
-func (f *Failure) Missing() int64 {
+func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {
-		return plus(f.Requested, f.Used-f.Capacity)
+		return addSaturated(f.Requested, f.Used-f.Capacity)
 	}
 	return f.Requested - (f.Capacity - f.Used)
 }
@@ -87,18 +87,18 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 // of which only the first is told, because nobody can make room for them; then pods, cpu, memory, ephemeral-storage, and other
 // resources by name, affinity, node name, host ports and taints. Nil: it can run.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
-	if f := fixed(pod, node); f != nil {
+	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
 	}
-	failures := resources(pod, node, others)
+	failures := checkResources(pod, node, others)
 	for _, predicate := range []struct {
 		name, failure string
 		holds         bool
 	}{
-		{ReasonNodeAffinity, "node(s) didn't match Pod's node affinity/selector", wants(pod, node)},
+		{ReasonNodeAffinity, "node(s) didn't match Pod's node affinity/selector", matchesNode(pod, node)},
 		{ReasonNodeName, "node(s) didn't match the requested node name", pod.Spec.NodeName == "" || pod.Spec.NodeName == node.Name},
 		{ReasonNodePorts, "node(s) didn't have free ports for the requested pod ports", portsAreFree(pod, others)},
-		{ReasonTaintToleration, "node(s) had taints that the pod didn't tolerate", tolerates(pod, node)},
+		{ReasonTaintToleration, "node(s) had taints that the pod didn't tolerate", toleratesTaints(pod, node)},
 	} {
 		if !predicate.holds {
 			failures = append(failures, Failure{
@@ -110,7 +110,7 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 }
 
 // fixed returns why no pod that goes would help.
-func fixed(pod *corev1.Pod, node *corev1.Node) *Failure {
+func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}

@@ -37,7 +37,7 @@ func ExampleAdmit() {
 		ObjectMeta: metav1.ObjectMeta{Name: "edge-1"},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}},
 	}
-	options := lifecycle.Options{Admit: admission.Admit(func() *corev1.Node { return node }), AdmitsByNode: true}
+	options := lifecycle.Options{Admit: admission.Admit(func() *corev1.Node { return node }), AdmitChecksNodeAffinity: true}
 	port := func(name string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -16,7 +16,7 @@ import (
 
 // wants reports whether a pod wants such a node, by its node selector and by the affinity that it cannot do without. Terms that
 // cannot be understood match nothing.
-func wants(pod *corev1.Pod, node *corev1.Node) bool {
+func matchesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range pod.Spec.NodeSelector {
 		if have, ok := node.Labels[key]; !ok || have != value {
 			return false
@@ -82,12 +82,12 @@ func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 }
 
 // tolerates reports whether a pod tolerates the taints of a node that end pods. Static pods tolerate all.
-func tolerates(pod *corev1.Pod, node *corev1.Node) bool {
+func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	if qos.IsStatic(pod) {
 		return true
 	}
 	for i := range node.Spec.Taints {
-		if taint := &node.Spec.Taints[i]; taint.Effect == corev1.TaintEffectNoExecute && !tolerated(pod.Spec.Tolerations, taint) {
+		if taint := &node.Spec.Taints[i]; taint.Effect == corev1.TaintEffectNoExecute && !isTolerated(pod.Spec.Tolerations, taint) {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func tolerates(pod *corev1.Pod, node *corev1.Node) bool {
 
 // tolerated reports whether one of the tolerations is about a taint. Comparing values as numbers (operators Lt and Gt) is behind a
 // feature gate that is off. Source: ToleratesTaint in k8s.io/api/core/v1.
-func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
+func isTolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		t := &tolerations[i]
 		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {

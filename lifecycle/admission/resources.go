@@ -18,22 +18,22 @@ import (
 )
 
 // amounts are by resource, in millicores of CPU and whole units of all others. Of a node they are what it has to give.
-type amounts map[corev1.ResourceName]int64
+type quantities map[corev1.ResourceName]int64
 
 // add counts a list. What is neither CPU, memory, storage nor a scalar resource is left out, and what is below zero is zero.
-func (a amounts) add(list corev1.ResourceList) {
+func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {
 		case name == corev1.ResourceCPU:
-			a[name] = plus(a[name], max(qos.MilliValue(&q), 0))
-		case counted(name):
-			a[name] = plus(a[name], max(qos.Value(&q), 0))
+			a[name] = addSaturated(a[name], max(qos.MilliValue(&q), 0))
+		case isCounted(name):
+			a[name] = addSaturated(a[name], max(qos.Value(&q), 0))
 		}
 	}
 }
 
 // plus adds amounts, of which none is below zero, up to the largest.
-func plus(a, b int64) int64 {
+func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
@@ -42,29 +42,29 @@ func plus(a, b int64) int64 {
 
 // resources returns of which resources there is too little. Source: fitsRequest in
 // pkg/scheduler/framework/plugins/noderesources/fit.go.
-func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
+func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
 		failures = append(failures, Failure{
 			Reason: outOf + string(name), Resource: name, Requested: requested, Used: used, Capacity: capacity,
 			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity),
 		})
 	}
-	room := amounts{}
-	room.add(node.Status.Allocatable)
+	room := quantities{}
+	room.addList(node.Status.Allocatable)
 	pods := node.Status.Allocatable[corev1.ResourcePods]
 	if places := qos.Value(&pods); int64(len(others)) >= places {
 		short(corev1.ResourcePods, 1, int64(len(others)), places)
 	}
-	requested := amounts{}
-	requested.add(qos.Requests(withoutUnknown(pod, room), qos.Options{}))
+	requested := quantities{}
+	requested.addList(qos.Requests(withoutUnknown(pod, room), qos.Options{}))
 	if len(requested) == 0 {
 		return failures
 	}
-	used := amounts{}
+	used := quantities{}
 	for _, other := range others {
-		used.add(qos.Requests(other, qos.Options{UseStatus: true}))
+		used.addList(qos.Requests(other, qos.Options{UseStatus: true}))
 	}
-	for _, name := range inOrder(requested) {
+	for _, name := range sortedNames(requested) {
 		if want := requested[name]; want > 0 && want > room[name]-used[name] {
 			short(name, want, used[name], room[name])
 		}
@@ -73,7 +73,7 @@ func resources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failur
 }
 
 // inOrder returns the names of resources as failures are told: those that every node has, then the others by name.
-func inOrder(a amounts) []corev1.ResourceName {
+func sortedNames(a quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -86,10 +86,10 @@ func inOrder(a amounts) []corev1.ResourceName {
 
 // withoutUnknown returns the pod without requests of extended resources that the node does not know: they are those of the
 // cluster, and somebody else has given them. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
-func withoutUnknown(pod *corev1.Pod, room amounts) *corev1.Pod {
+func withoutUnknown(pod *corev1.Pod, room quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := room[name]
-		return !known && extended(name)
+		return !known && isExtended(name)
 	}
 	filter := func(list []corev1.Container) []corev1.Container {
 		var out []corev1.Container
@@ -119,7 +119,7 @@ func withoutUnknown(pod *corev1.Pod, room amounts) *corev1.Pod {
 }
 
 // counted reports whether pods are measured by a resource. Source: IsScalarResourceName in pkg/scheduler/util.
-func counted(name corev1.ResourceName) bool {
+func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix),
@@ -127,12 +127,12 @@ func counted(name corev1.ResourceName) bool {
 		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix):
 		return true
 	}
-	return extended(name)
+	return isExtended(name)
 }
 
 // extended reports whether a resource is one that somebody has added to a node. Source: IsExtendedResourceName in
 // pkg/apis/core/v1/helper.
-func extended(name corev1.ResourceName) bool {
+func isExtended(name corev1.ResourceName) bool {
 	n := string(name)
 	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix) &&

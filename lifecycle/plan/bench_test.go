@@ -36,7 +36,7 @@ func TestPlanIdleAllocatesNothing(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := settledPod(t, kind, 0)
 			a := plan.Plan(s)
-			require.True(t, a.Idle() && !a.Done)
+			require.True(t, a.IsIdle() && !a.PodTerminal)
 			assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
 		})
 	}
@@ -46,9 +46,9 @@ func TestPlanIdleAllocatesNothing(t *testing.T) {
 			s.Observed.Containers[i].State = cri.ContainerExited
 		}
 		s.Observed.Sandboxes[0].State = cri.SandboxNotReady
-		s.Previous, s.Stopped = &corev1.PodStatus{Phase: corev1.PodFailed}, map[string]bool{s.Observed.Sandboxes[0].ID: true}
+		s.Previous, s.StoppedSandboxes = &corev1.PodStatus{Phase: corev1.PodFailed}, map[string]bool{s.Observed.Sandboxes[0].ID: true}
 		a := plan.Plan(s)
-		require.True(t, a.Idle() && a.Done)
+		require.True(t, a.IsIdle() && a.PodTerminal)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
 	})
 }
@@ -63,7 +63,7 @@ func BenchmarkPlanIdle(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := range states {
-			if a := plan.Plan(states[i]); !a.Idle() {
+			if a := plan.Plan(states[i]); !a.IsIdle() {
 				b.Fatal("not idle")
 			}
 		}

@@ -25,7 +25,7 @@ func (p *planner) planContainers() {
 	p.out.ResizePod = p.state.ResizePod
 	switch p.planInit() {
 	case initFailed:
-		p.end()
+		p.planTermination()
 		return
 	case initPending:
 		p.killStrays()
@@ -39,7 +39,7 @@ func (p *planner) planContainers() {
 		}
 	}
 	if kept == 0 && len(p.out.Start)+len(p.out.BackOff) == before {
-		p.end() // sidecars alone keep no pod alive
+		p.planTermination() // sidecars alone keep no pod alive
 		return
 	}
 	p.killStrays()
@@ -55,12 +55,12 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 		}
 		if last != nil && last.State == cri.ContainerUnknown {
 			// It may run after all, and two of one name must not.
-			p.kill(last, "the runtime lost track of it", `Container is in "unknown" state, try killing it before restart`)
+			p.addKill(last, "the runtime lost track of it", `Container is in "unknown" state, try killing it before restart`)
 		}
-		p.start(c)
-	case changed(c, last):
-		p.kill(last, "its definition changed", "Container "+c.Name+" definition changed, will be restarted")
-		p.start(c)
+		p.planStart(c)
+	case isChanged(c, last):
+		p.addKill(last, "its definition changed", "Container "+c.Name+" definition changed, will be restarted")
+		p.planStart(c)
 	default:
 		return p.planRunning(c, last)
 	}
@@ -70,25 +70,25 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 // planRunning decides for a running container that is the one that the spec asks for.
 func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(c, live); must {
-		p.killForProbe(live, failed)
+		p.addProbeKill(live, failed)
 		if failed.Restart {
-			p.start(c)
+			p.planStart(c)
 		}
 		return false
 	}
 	if !p.planResize(live) {
-		p.start(c)
+		p.planStart(c)
 		return false
 	}
 	if slices.Contains(p.state.PostStartPending, live.ID) {
-		p.hook(c, live)
+		p.planPostStart(c, live)
 	}
 	return true
 }
 
 // hook plans the postStart hook of a container that runs.
-func (p *planner) hook(c *corev1.Container, live *cri.Container) {
-	p.out.Start = append(p.out.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, Running: true, Generation: p.view.Generation})
+func (p *planner) planPostStart(c *corev1.Container, live *cri.Container) {
+	p.out.Start = append(p.out.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
 // planEphemeral starts ephemeral containers that never were. They run once, however far the pod has come, but not before
@@ -98,38 +98,38 @@ func (p *planner) planEphemeral() {
 		e := &p.state.Pod.Spec.EphemeralContainers[i]
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		last := p.state.Observed.NewestContainer(c.Name)
-		if last != nil && last.State != cri.ContainerCreated || last == nil && p.terminatedBefore(c.Name) {
+		if last != nil && last.State != cri.ContainerCreated || last == nil && p.hasTerminatedBefore(c.Name) {
 			continue
 		}
 		target := p.view.Newest(e.TargetContainerName)
 		if target == nil && e.TargetContainerName != "" {
 			continue
 		}
-		p.start(c)
+		p.planStart(c)
 		if target != nil {
-			p.out.Start[len(p.out.Start)-1].Target = target.ID
+			p.out.Start[len(p.out.Start)-1].TargetID = target.ID
 		}
 	}
 }
 
 // terminatedBefore reports whether the last status says that an ephemeral container has terminated, which the runtime may have removed since.
-func (p *planner) terminatedBefore(name string) bool {
+func (p *planner) hasTerminatedBefore(name string) bool {
 	if p.state.Previous == nil {
 		return false
 	}
-	st := podstatus.Container(p.state.Previous.EphemeralContainerStatuses, name)
+	st := podstatus.FindContainer(p.state.Previous.EphemeralContainerStatuses, name)
 	return st != nil && st.State.Terminated != nil
 }
 
 // changed reports whether a running container is no longer the one that the spec asks for.
-func changed(want *corev1.Container, have *cri.Container) bool {
+func isChanged(want *corev1.Container, have *cri.Container) bool {
 	hash, ok := have.Annotations[podspec.AnnotationHash]
 	return ok && !podspec.HasHash(want, hash)
 }
 
 // failedProbe reports whether a running container has to be killed for what its probes say.
 func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprobe.Kill, bool) {
-	if !p.says(c.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.says(c.StartupProbe, live, probe.Startup, probe.Failure) {
+	if !p.hasProbeResult(c.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
 	}
 	st := corev1.ContainerStatus{Name: c.Name, ContainerID: live.ID}
@@ -138,7 +138,7 @@ func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprob
 }
 
 // says reports whether a container has a probe, and that has come to an outcome. It allocates nothing.
-func (p *planner) says(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
+func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false
 	}
@@ -152,36 +152,36 @@ func (p *planner) killStrays() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
 		switch {
-		case c.State != cri.ContainerRunning && c.State != cri.ContainerUnknown || p.kills(c.ID):
+		case c.State != cri.ContainerRunning && c.State != cri.ContainerUnknown || p.isKilled(c.ID):
 		case containers.Named(&p.state.Pod.Spec, c.Name) == nil:
-			p.killStray(c, "the pod has no such container")
+			p.addStrayKill(c, "the pod has no such container")
 		case p.state.Observed.NewestContainer(c.Name) != c:
-			p.killStray(c, "a newer container of the same name exists")
+			p.addStrayKill(c, "a newer container of the same name exists")
 		case c.SandboxID != p.out.SandboxID:
-			p.killStray(c, "it runs in a former sandbox")
+			p.addStrayKill(c, "it runs in a former sandbox")
 		}
 	}
 }
 
 // kills reports whether a container is among those to stop.
-func (p *planner) kills(id string) bool {
+func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
 // kill stops a container, for a reason, with a message for the event.
-func (p *planner) kill(c *cri.Container, reason, message string) {
+func (p *planner) addKill(c *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
-		ID: c.ID, Name: c.Name, Grace: Grace(p.state.Pod), Reason: reason, Message: message, PreStop: PreStop(p.state.Pod, c),
+		ID: c.ID, Name: c.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, c),
 	})
 }
 
 // killStray stops a container that the kubelet would leave running.
-func (p *planner) killStray(c *cri.Container, reason string) {
-	p.kill(c, reason, "Stopping container "+c.Name+": "+reason)
+func (p *planner) addStrayKill(c *cri.Container, reason string) {
+	p.addKill(c, reason, "Stopping container "+c.Name+": "+reason)
 }
 
-func (p *planner) killForProbe(c *cri.Container, failed podprobe.Kill) {
-	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStop(p.state.Pod, c)}
+func (p *planner) addProbeKill(c *cri.Container, failed podprobe.Kill) {
+	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, c)}
 	if spec := containers.Named(&p.state.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
 		k.PreStop = spec.Lifecycle.PreStop // also where the pod itself has no time for one
 	}
@@ -198,30 +198,30 @@ func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
 }
 
 // start plans the next instance of a container, now or when its back-off is over.
-func (p *planner) start(c *corev1.Container) {
+func (p *planner) planStart(c *corev1.Container) {
 	start := Start{Container: c, Generation: p.view.Generation}
 	if last := p.state.Observed.NewestContainer(c.Name); last != nil {
-		start.Attempt = p.nextAttempt(c.Name)
+		start.Attempt = p.chooseAttempt(c.Name)
 		if last.State == cri.ContainerCreated {
 			// It never ran, so what starts now is not a restart: this one, or another in its place.
 			start.Attempt = last.Attempt
 			if p.out.Sandbox == nil && last.SandboxID == p.out.SandboxID && podview.GenerationOf(last) == p.view.Generation &&
-				!changed(c, last) && p.resizeOf(last) == nil {
+				!isChanged(c, last) && p.pendingResize(last) == nil {
 				start.CreatedID = last.ID
 				p.out.Start = append(p.out.Start, start)
 				return
 			}
 		}
 	}
-	dead := p.state.Observed.NewestContainerWhere(c.Name, exited)
+	dead := p.state.Observed.NewestContainerWhere(c.Name, hasExited)
 	switch {
-	case dead == nil || p.excused(c, dead):
-	case p.stoppedForRestart(c, dead):
+	case dead == nil || p.isExemptFromBackOff(c, dead):
+	case p.wasStoppedForRestart(c, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
-		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(p.state.Pod, c), dead, p.state.Now, p.state.MaxRestartPeriod)
+		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).nextRestart(crashLoopKey(p.state.Pod, c), dead, p.state.Now, p.state.MaxRestartPeriod)
 		if !until.IsZero() {
-			p.wait(p.state.Pod, c, loop.delay, until)
+			p.addBackOff(p.state.Pod, c, loop.delay, until)
 			return
 		}
 		start.CrashLoop = loop.String()
@@ -230,7 +230,7 @@ func (p *planner) start(c *corev1.Container) {
 }
 
 // nextAttempt returns an attempt that no instance of a container has, but for some that never ran, which are removed before.
-func (p *planner) nextAttempt(name string) (next uint32) {
+func (p *planner) chooseAttempt(name string) (next uint32) {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
 			next = max(next, c.Attempt+1)
@@ -240,18 +240,18 @@ func (p *planner) nextAttempt(name string) (next uint32) {
 }
 
 // excused reports whether an earlier instance does not count for the back-off: an init container runs once in each sandbox.
-func (p *planner) excused(c *corev1.Container, dead *cri.Container) bool {
+func (p *planner) isExemptFromBackOff(c *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-func (p *planner) wait(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {
+func (p *planner) addBackOff(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: c.Name, Until: until, Delay: delay,
 		Message: "back-off " + delay.String() + " restarting failed container=" + c.Name +
 			" pod=" + pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")",
 	})
-	if p.out.Wake.IsZero() || until.Before(p.out.Wake) {
-		p.out.Wake = until
+	if p.out.WakeAt.IsZero() || until.Before(p.out.WakeAt) {
+		p.out.WakeAt = until
 	}
 }
 

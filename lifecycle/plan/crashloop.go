@@ -33,9 +33,9 @@ const AnnotationCrashLoop = "nodeagent/crash-loop"
 
 // crashLoop is the back-off state that a container was started with. The zero value is that of a first start.
 type crashLoop struct {
-	key   string
-	delay time.Duration
-	begun time.Time
+	key         string
+	delay       time.Duration
+	restartedAt time.Time
 }
 
 // crashLoopKey identifies what the back-off is about: a change of image or resources begins a new one.
@@ -49,7 +49,7 @@ func crashLoopKey(pod *corev1.Pod, c *corev1.Container) string {
 
 // String returns the annotation's value.
 func (l crashLoop) String() string {
-	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.begun.UnixNano())
+	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
 // parseCrashLoop reads the annotation. What does not parse is a first start: a runtime that mangles annotations costs
@@ -67,24 +67,24 @@ func parseCrashLoop(s string) crashLoop {
 	if err != nil {
 		return crashLoop{}
 	}
-	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), begun: time.Unix(0, begun)}
+	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
 // next decides when a container whose newest exited instance is last may start again. Until that time the delay in force
 // is returned with it; when it may start now, until is zero and loop is the state for the new instance. No delay is longer
 // than most, which is MaxBackOff if it is zero.
-func (l crashLoop) next(key string, last *cri.Container, now time.Time, most time.Duration) (loop crashLoop, until time.Time) {
-	most = cmp.Or(most, MaxBackOff)
-	if l.key != key || last.FinishedAt.Sub(l.begun) > crashLoopReset {
-		return crashLoop{key: key, delay: min(crashLoopInitial, most), begun: now}, time.Time{}
+func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
+	maxDelay = cmp.Or(maxDelay, MaxBackOff)
+	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {
+		return crashLoop{key: key, delay: min(crashLoopInitial, maxDelay), restartedAt: now}, time.Time{}
 	}
-	l.delay = min(l.delay, most)
+	l.delay = min(l.delay, maxDelay)
 	ended := last.FinishedAt
-	if ended.Before(l.begun) { // the runtime does not know when; it must not cost the pause
-		ended = l.begun
+	if ended.Before(l.restartedAt) { // the runtime does not know when; it must not cost the pause
+		ended = l.restartedAt
 	}
 	if until := ended.Add(l.delay); now.Before(until) && !ended.After(now) {
 		return l, until
 	}
-	return crashLoop{key: key, delay: min(2*l.delay, most), begun: now}, time.Time{}
+	return crashLoop{key: key, delay: min(2*l.delay, maxDelay), restartedAt: now}, time.Time{}
 }

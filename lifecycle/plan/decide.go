@@ -25,19 +25,19 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	if s.Pod == nil {
 		return Plan(s), corev1.PodStatus{}
 	}
-	terminal := s.ended()
-	a := plan(&s, terminal)
-	waiting := a.Waiting(s.Waiting)
+	terminal := s.mustNotStart()
+	a := planActions(&s, terminal)
+	waiting := a.WaitingReasons(s.Waiting)
 	st := Status(s, waiting, false)
-	if !terminal && podstatus.Terminal(st.Phase) { // as when it has just gone past its deadline
-		a = plan(&s, true)
-		st = Status(s, a.Waiting(s.Waiting), false)
+	if !terminal && podstatus.IsTerminal(st.Phase) { // as when it has just gone past its deadline
+		a = planActions(&s, true)
+		st = Status(s, a.WaitingReasons(s.Waiting), false)
 	}
-	if !podstatus.Terminal(st.Phase) {
-		a.Wake = sleep.Earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
+	if !podstatus.IsTerminal(st.Phase) {
+		a.WakeAt = sleep.Earlier(a.WakeAt, podstatus.Deadline(s.Pod, st.StartTime))
 	}
-	if s.Eviction.Holds(s.Pod) && s.HeldUntil.After(s.Now) {
-		a.Wake = sleep.Earlier(a.Wake, s.HeldUntil)
+	if s.Eviction.IsTemporary(s.Pod) && s.ReadmitAt.After(s.Now) {
+		a.WakeAt = sleep.Earlier(a.WakeAt, s.ReadmitAt)
 	}
 	return a, st
 }
@@ -49,13 +49,13 @@ func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1
 		return s.Rejection.Status(s.Pod)
 	}
 	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
-		Now: s.Now, Previous: s.Previous, Runtime: s.Runtime, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
+		Now: s.Now, Previous: s.Previous, RuntimeName: s.RuntimeName, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
 		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
-		Eviction: s.Eviction, HeldFor: s.HeldFor,
+		Eviction: s.Eviction, LastEvictionReason: s.LastEvictionReason,
 	})
-	ends := podstatus.Terminal(st.Phase) || s.Deleted && !s.Restart // a static pod that is deleted may end in phase Running
+	ends := podstatus.IsTerminal(st.Phase) || s.Deleted && !s.Relisted // a static pod that is deleted may end in phase Running
 	if ends && !starting && podview.Terminated(s.Observed) {
-		podstatus.TerminateUnseen(&st)
+		podstatus.TerminateContainers(&st)
 	}
 	return st
 }
@@ -63,7 +63,7 @@ func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1
 // Replaced returns the running containers of an observation, each the newest of its name, that are stopped before their successors are
 // started, or before a new sandbox is, and the containers that were created, never started, and are created anew. A restart of all
 // containers is not among them: it has a status of its own.
-func (a *Actions) Replaced(observed cri.Pod) (replaced []cri.Container) {
+func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container) {
 	for i := range a.Kill {
 		k := &a.Kill[i]
 		c := observed.NewestContainer(k.Name)
@@ -88,7 +88,7 @@ func (a *Actions) Replaced(observed cri.Pod) (replaced []cri.Container) {
 
 // Waiting returns why the containers that should run do not, from the reasons of starts that failed before: those that are
 // to be started again keep theirs, and those that wait for their back-off say so.
-func (a *Actions) Waiting(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
+func (a *Actions) WaitingReasons(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(before)+len(a.BackOff) == 0 {
 		return nil
 	}

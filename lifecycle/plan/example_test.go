@@ -50,7 +50,7 @@ func ExampleDecide() {
 		fmt.Println(state.Now.Sub(begin), status.Phase, status.ContainerStatuses[0].RestartCount)
 		state.Previous = &status
 		if len(actions.Start) == 0 {
-			state.Now = actions.Wake
+			state.Now = actions.WakeAt
 		}
 		for _, s := range actions.Start { // it fails after one second
 			started := state.Now
@@ -74,13 +74,13 @@ func ExampleDecide() {
 
 // An executor of one's own stops the containers of a deleted pod, then its sandbox, and removes both, one step for each observation.
 func ExampleTeardown() {
-	state := plan.State{Now: time.Now(), Deleted: true, Stopped: map[string]bool{}, Observed: cri.Pod{
+	state := plan.State{Now: time.Now(), Deleted: true, StoppedSandboxes: map[string]bool{}, Observed: cri.Pod{
 		Sandboxes:  []cri.Sandbox{{ID: "s", State: cri.SandboxReady}},
 		Containers: []cri.Container{{ID: "c", SandboxID: "s", Name: "server", State: cri.ContainerRunning}},
 	}}
 	for {
 		actions := plan.Teardown(state, 30*time.Second)
-		if actions.Idle() {
+		if actions.IsIdle() {
 			fmt.Println("nothing remains")
 			return
 		}
@@ -90,9 +90,9 @@ func ExampleTeardown() {
 		}
 		for _, id := range actions.StopSandboxes {
 			fmt.Println("stop sandbox", id)
-			state.Observed.Sandboxes[0].State, state.Stopped[id] = cri.SandboxNotReady, true
+			state.Observed.Sandboxes[0].State, state.StoppedSandboxes[id] = cri.SandboxNotReady, true
 		}
-		for _, id := range actions.RemoveSandbox { // with its containers
+		for _, id := range actions.RemoveSandboxes { // with its containers
 			fmt.Println("remove sandbox", id)
 			state.Observed = cri.Pod{}
 		}
@@ -122,7 +122,7 @@ func ExampleActions_Replaced() {
 	}
 	c.Image = "nginx:2"
 	actions := plan.Plan(plan.State{Pod: pod, Observed: observed, Now: now})
-	for _, replaced := range actions.Replaced(observed) {
+	for _, replaced := range actions.ReplacedContainers(observed) {
 		fmt.Println("replace", replaced.ID)
 	}
 	// Output: replace c
@@ -148,7 +148,7 @@ func ExampleStatus() {
 		fmt.Println("attempt", s.Attempt, "has a back-off:", s.Annotations()[plan.AnnotationCrashLoop] != "")
 	}
 	failed := map[string]podstatus.Waiting{"server": {Reason: podstatus.ReasonRunError, Message: "no such file"}} // the start of this attempt
-	status := plan.Status(state, actions.Waiting(failed), false)
+	status := plan.Status(state, actions.WaitingReasons(failed), false)
 	fmt.Println(status.Phase, status.ContainerStatuses[0].State.Waiting.Reason)
 	// Output:
 	// attempt 1 has a back-off: true

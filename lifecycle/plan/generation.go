@@ -32,6 +32,6 @@ func (p *planner) killEarlierGenerations() {
 
 // stoppedForRestart reports whether a container of an earlier generation was stopped for the restart of all, which is no
 // reason to let it wait.
-func (p *planner) stoppedForRestart(c *corev1.Container, dead *cri.Container) bool {
+func (p *planner) wasStoppedForRestart(c *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RestartsAll(c, dead)
 }

@@ -67,7 +67,7 @@ func (p *planner) planInit() initProgress {
 		turns = append(turns, 0)
 	}
 	for _, i := range slices.Backward(turns) {
-		p.start(&specs[i])
+		p.planStart(&specs[i])
 	}
 	return progress
 }
@@ -101,10 +101,10 @@ func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) in
 		return initStep{restart: restart, failed: !restart}
 	}
 	// It may run after all. Its exit code is not known, so no rule can say what follows.
-	if !containers.IsSidecar(c) && !restartsUnseen(&p.state.Pod.Spec, c) {
+	if !containers.IsSidecar(c) && !shouldRestartAfterUnknownExit(&p.state.Pod.Spec, c) {
 		return initStep{failed: true}
 	}
-	p.kill(last, "the runtime lost track of it", `Init container is in "unknown" state, try killing it before restart`)
+	p.addKill(last, "the runtime lost track of it", `Init container is in "unknown" state, try killing it before restart`)
 	return initStep{restart: true}
 }
 
@@ -114,33 +114,33 @@ const reasonOOMKilled = "OOMKilled"
 
 // planSidecar decides about a running sidecar. The next init container waits for its startup probe, not for its liveness.
 func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep {
-	started := c.StartupProbe == nil || p.says(c.StartupProbe, live, probe.Startup, probe.Success)
+	started := c.StartupProbe == nil || p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(c, live)
 	switch {
 	case must && failed.Kind == probe.Startup:
-		p.killForProbe(live, failed)
+		p.addProbeKill(live, failed)
 		return initStep{restart: true}
 	case !started:
 		return initStep{}
-	case changed(c, live):
-		p.kill(live, "its definition changed", "Init container "+c.Name+" definition changed")
+	case isChanged(c, live):
+		p.addKill(live, "its definition changed", "Init container "+c.Name+" definition changed")
 		return initStep{restart: true, complete: true}
 	case must:
-		p.killForProbe(live, failed)
+		p.addProbeKill(live, failed)
 		return initStep{restart: true, complete: true}
 	}
 	if !p.planResize(live) {
 		return initStep{restart: true, complete: true}
 	}
 	if slices.Contains(p.state.PostStartPending, live.ID) {
-		p.hook(c, live)
+		p.planPostStart(c, live)
 		return initStep{}
 	}
 	return initStep{complete: true}
 }
 
 // restartsUnseen reports whether a container is started again when nobody saw how it exited.
-func restartsUnseen(pod *corev1.PodSpec, c *corev1.Container) bool {
+func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}

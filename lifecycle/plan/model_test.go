@@ -37,7 +37,7 @@ func newModel(pod *corev1.Pod) *model {
 }
 
 func (m *model) state() plan.State {
-	s := plan.State{Pod: m.pod, Observed: m.observed, Now: m.now, Probes: m.result, Stopped: m.stopped}
+	s := plan.State{Pod: m.pod, Observed: m.observed, Now: m.now, Probes: m.result, StoppedSandboxes: m.stopped}
 	if m.final {
 		s.Previous = &corev1.PodStatus{Phase: corev1.PodSucceeded}
 	}
@@ -63,10 +63,10 @@ func (m *model) settle(t testing.TB, about fmt.Stringer) {
 		m.check(t, &a, about)
 		m.apply(t, &a, about)
 		switch {
-		case !a.Idle():
+		case !a.IsIdle():
 			m.now = m.now.Add(time.Second)
-		case !a.Wake.IsZero():
-			m.now = a.Wake
+		case !a.WakeAt.IsZero():
+			m.now = a.WakeAt
 		case !m.advance():
 			m.requireSettled(t, &a, about)
 			return
@@ -110,7 +110,7 @@ func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 		sb.State, sb.IPs = cri.SandboxNotReady, nil
 		m.stopped[id] = true
 	}
-	for _, id := range a.Remove {
+	for _, id := range a.RemoveContainers {
 		m.observed.Containers = slices.DeleteFunc(m.observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	}
 	sandbox := a.SandboxID
@@ -137,7 +137,7 @@ func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 			},
 		})
 	}
-	for _, id := range a.RemoveSandbox {
+	for _, id := range a.RemoveSandboxes {
 		m.observed.Sandboxes = slices.DeleteFunc(m.observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id })
 		m.observed.Containers = slices.DeleteFunc(m.observed.Containers, func(c cri.Container) bool { return c.SandboxID == id })
 	}

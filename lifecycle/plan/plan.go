@@ -26,68 +26,68 @@ type State struct {
 	Now      time.Time
 	Deleted  bool // no source wants the pod any more; a pod object may be deleted without
 	// Restart says that a source lists the deleted pod again: it is stopped, and the containers stay for the next start.
-	Restart bool
-	Resize  resize.Decision // about the resources of the pod and its containers
+	Relisted bool
+	Resize   resize.Decision // about the resources of the pod and its containers
 	// ResizePod says that the pod's cgroup may have other limits than the resources of the pod ask for.
 	ResizePod bool
 	// NoCgroup says that the pod's cgroup is missing. What runs all the same runs without limits, so it starts over.
-	NoCgroup bool
-	Probes   podprobe.Results // what the probes of the containers say; nil: nothing
+	CgroupMissing bool
+	Probes        podprobe.Results // what the probes of the containers say; nil: nothing
 	// Stopped has the sandboxes that are not ready, by ID, whose network is known to be torn down. Others are stopped once
 	// more.
-	Stopped map[string]bool
+	StoppedSandboxes map[string]bool
 	// PostStartPending are the running containers, by ID, whose postStart hook has not run to its end, as when an agent dies
 	// in it.
 	PostStartPending []string
 	// Eviction is why the pod is ended or held back although it is wanted. Nil: it is not.
 	Eviction *podstatus.Eviction
 	// HeldUntil is when a pod that is held back may be admitted anew, and HeldFor the reason of the last time that it was.
-	HeldUntil time.Time
-	HeldFor   string
+	ReadmitAt          time.Time
+	LastEvictionReason string
 	// Rejection is why the pod is not to run here: nothing is made for it. Nil: it was not rejected.
 	Rejection *podstatus.Rejection
 	// Trim says that what a pod has left that has terminated or is held back is to go from the runtime, too. Its status has to be kept elsewhere.
-	Trim bool
+	RemoveTerminated bool
 	// MaxRestartPeriod is the longest back-off of a container that keeps exiting. Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
 
 	// What the status of the pod is made from beside that; see podstatus.Input.
-	Previous *corev1.PodStatus            // as decided last; nil: that of the pod object
-	Runtime  string                       // its name, which stands before the IDs of containers
-	Waiting  map[string]podstatus.Waiting // why a start failed, by the name of the container
-	Messages map[string]string            // termination messages, by container ID
-	HostIPs  []netip.Addr                 // of the node
+	Previous    *corev1.PodStatus            // as decided last; nil: that of the pod object
+	RuntimeName string                       // its name, which stands before the IDs of containers
+	Waiting     map[string]podstatus.Waiting // why a start failed, by the name of the container
+	Messages    map[string]string            // termination messages, by container ID
+	HostIPs     []netip.Addr                 // of the node
 }
 
 // Actions is what a pod needs next, in the order in which it is done: kill, stop sandboxes, remove containers,
 // resize, create a sandbox, start, remove sandboxes. The zero value is a pod that needs nothing.
 type Actions struct {
-	Kill           []Kill             // running containers to stop
-	StopSandboxes  []string           // IDs; what runs in them is in Kill
-	Forget         bool               // the pod's logs and files can go: before the runtime forgets it, or nobody would know of them
-	Remove         []string           // IDs of exited containers that nobody needs any more
-	Sandbox        *Sandbox           // to create, before anything is started; nil: none
-	SandboxID      string             // of the sandbox in use, when none is created
-	Resize         []resize.Container // running containers to give other resources, with those of the pod around them
-	ResizePod      bool               // the resources of the pod are to change although those of no running container do
-	Start          []Start            // in order; independent of each other
-	BackOff        []BackOff          // containers that are to start later
-	RemoveSandbox  []string           // IDs of sandboxes that are not ready and that nobody needs any more
-	Done           bool               // nothing runs and nothing is to be started, ever
-	Wake           time.Time          // when to decide again although nothing has changed; zero: not by time
-	SandboxChanged string             // why the sandbox has to go, for logs; empty: it stays
+	Kill                []Kill             // running containers to stop
+	StopSandboxes       []string           // IDs; what runs in them is in Kill
+	RemoveLogs          bool               // the pod's logs and files can go: before the runtime forgets it, or nobody would know of them
+	RemoveContainers    []string           // IDs of exited containers that nobody needs any more
+	Sandbox             *Sandbox           // to create, before anything is started; nil: none
+	SandboxID           string             // of the sandbox in use, when none is created
+	Resize              []resize.Container // running containers to give other resources, with those of the pod around them
+	ResizePod           bool               // the resources of the pod are to change although those of no running container do
+	Start               []Start            // in order; independent of each other
+	BackOff             []BackOff          // containers that are to start later
+	RemoveSandboxes     []string           // IDs of sandboxes that are not ready and that nobody needs any more
+	PodTerminal         bool               // nothing runs and nothing is to be started, ever
+	WakeAt              time.Time          // when to decide again although nothing has changed; zero: not by time
+	SandboxChangeReason string             // why the sandbox has to go, for logs; empty: it stays
 }
 
 // Idle reports whether there is nothing to do now.
-func (a *Actions) Idle() bool {
+func (a *Actions) IsIdle() bool {
 	return len(a.Kill) == 0 && len(a.StopSandboxes) == 0 && a.Sandbox == nil && len(a.Start) == 0 &&
-		len(a.Remove) == 0 && len(a.RemoveSandbox) == 0 && len(a.Resize) == 0 && !a.ResizePod
+		len(a.RemoveContainers) == 0 && len(a.RemoveSandboxes) == 0 && len(a.Resize) == 0 && !a.ResizePod
 }
 
 // Sandbox is a sandbox to create.
 type Sandbox struct {
-	Attempt uint32
-	Started time.Time // when the pod was taken on, for AnnotationStarted; zero: not known to the plan
+	Attempt    uint32
+	PodStarted time.Time // when the pod was taken on, for AnnotationStarted; zero: not known to the plan
 }
 
 // Kill is a container to stop.
@@ -99,7 +99,7 @@ type Kill struct {
 	// PreStop runs first and takes of the grace period; nil: there is none.
 	PreStop *corev1.LifecycleHandler
 	// After names containers that are being stopped at the same time, and that end first as long as there is time.
-	After []string
+	WaitFor []string
 }
 
 // EventMessage returns the message of the event that says so. Source: killContainer in
@@ -117,12 +117,12 @@ type Start struct {
 	Attempt   uint32
 	// CreatedID is a container that was created but never started, by an agent that died in between; starting it
 	// anew would be a restart that never happened. Empty: create one.
-	CreatedID  string
-	Running    bool   // CreatedID runs, and only its postStart hook is to be run
-	CrashLoop  string // value of AnnotationCrashLoop; empty on a first start
-	Generation int    // value of podview.AnnotationGeneration
+	CreatedID     string
+	PostStartOnly bool   // CreatedID runs, and only its postStart hook is to be run
+	CrashLoop     string // value of AnnotationCrashLoop; empty on a first start
+	Generation    int    // value of podview.AnnotationGeneration
 	// Target is the ID of the container whose processes an ephemeral container sees; empty: its own, or the pod's.
-	Target string
+	TargetID string
 }
 
 // Annotations returns those that carry the state of the container to its next instance.
@@ -156,26 +156,26 @@ type planner struct {
 // Plan returns what a pod needs next. A phase in State.Previous that is terminal is never left; whether another one is to
 // become terminal is for [Decide] to say. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(s State) Actions {
-	return plan(&s, s.ended())
+	return planActions(&s, s.mustNotStart())
 }
 
 // ended reports whether nothing of the pod is started any more, whatever its containers do.
-func (s *State) ended() bool {
-	return s.Previous != nil && podstatus.Terminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
+func (s *State) mustNotStart() bool {
+	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
-func plan(s *State, terminal bool) Actions {
+func planActions(s *State, terminal bool) Actions {
 	if s.Pod == nil || s.Deleted || s.Pod.DeletionTimestamp != nil {
-		return Teardown(*s, graceOf(s))
+		return Teardown(*s, teardownGrace(s))
 	}
 	p := planner{state: *s, terminal: terminal, view: podview.New(s.Pod, s.Observed)}
 	change := p.view.SandboxChange()
-	if p.state.NoCgroup && !change.Create && podview.Running(p.state.Observed) {
+	if p.state.CgroupMissing && !change.Create && podview.Running(p.state.Observed) {
 		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Why: "the cgroup of the pod is missing"}
 	}
 	switch {
-	case p.terminal || p.completed():
-		p.end()
+	case p.terminal || p.hasCompleted():
+		p.planTermination()
 	case change.Create:
 		p.planSandbox(change)
 	default:
@@ -187,7 +187,7 @@ func plan(s *State, terminal bool) Actions {
 }
 
 // completed reports whether every regular container of the pod has exited and none is to be started again.
-func (p *planner) completed() bool {
+func (p *planner) hasCompleted() bool {
 	for i := range p.state.Pod.Spec.Containers {
 		c := &p.state.Pod.Spec.Containers[i]
 		last := p.view.Newest(c.Name)
@@ -200,24 +200,24 @@ func (p *planner) completed() bool {
 
 // planSandbox ends what is there and, if something is still to run, begins anew in a fresh sandbox.
 func (p *planner) planSandbox(change podview.SandboxChange) {
-	p.out.SandboxChanged = change.Why
-	p.stopPod(Grace(p.state.Pod), change.Why)
+	p.out.SandboxChangeReason = change.Why
+	p.stopPod(GracePeriod(p.state.Pod), change.Why)
 	ran := slices.ContainsFunc(p.state.Observed.Containers, func(c cri.Container) bool {
 		return c.State != cri.ContainerCreated && podview.GenerationOf(&c) >= p.view.Generation
 	})
 	if p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && change.Attempt != 0 && ran {
-		p.out.Done = true
+		p.out.PodTerminal = true
 		return
 	}
 	var start []*corev1.Container
 	for i := range p.state.Pod.Spec.Containers {
 		c := &p.state.Pod.Spec.Containers[i]
-		if !p.finished(c) {
+		if !p.isComplete(c) {
 			start = append(start, c)
 		}
 	}
 	if len(start) == 0 && ran {
-		p.out.Done = true
+		p.out.PodTerminal = true
 		return
 	}
 	p.out.Sandbox = &Sandbox{Attempt: change.Attempt}
@@ -225,12 +225,12 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 		start = []*corev1.Container{&p.state.Pod.Spec.InitContainers[0]}
 	}
 	for _, c := range start {
-		p.start(c)
+		p.planStart(c)
 	}
 }
 
 // finished reports whether a container did its work once and for all, so that a new sandbox must not repeat it.
-func (p *planner) finished(c *corev1.Container) bool {
+func (p *planner) isComplete(c *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if c.RestartPolicy != nil {
 		once = *c.RestartPolicy == corev1.ContainerRestartPolicyOnFailure
@@ -240,11 +240,11 @@ func (p *planner) finished(c *corev1.Container) bool {
 }
 
 // end stops everything, for good.
-func (p *planner) end() {
-	p.out = Actions{Done: true}
+func (p *planner) planTermination() {
+	p.out = Actions{PodTerminal: true}
 	reason := "its work is done"
 	if p.state.Eviction != nil {
 		reason = "the pod is evicted: " + p.state.Eviction.Reason
 	}
-	p.stopPod(graceOf(&p.state), reason)
+	p.stopPod(teardownGrace(&p.state), reason)
 }

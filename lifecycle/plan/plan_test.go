@@ -97,7 +97,7 @@ func play(t *testing.T, script string) string {
 			describe(&out, s.plan(f[1]))
 		case "replaced":
 			actions := s.plan(f[1])
-			for _, c := range actions.Replaced(s.obs) {
+			for _, c := range actions.ReplacedContainers(s.obs) {
 				fmt.Fprintf(&out, "  %s\n", c.ID)
 			}
 		case "teardown":
@@ -112,8 +112,8 @@ func play(t *testing.T, script string) string {
 // plan returns what the pod needs at a time.
 func (s *scene) plan(at string) plan.Actions {
 	return plan.Plan(plan.State{
-		Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(at)), Previous: s.previous(), NoCgroup: s.bare,
-		Eviction: s.evicted, Rejection: s.rejected, Trim: s.trim,
+		Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(at)), Previous: s.previous(), CgroupMissing: s.bare,
+		Eviction: s.evicted, Rejection: s.rejected, RemoveTerminated: s.trim,
 		Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
 	})
 }
@@ -356,22 +356,22 @@ func describe(out *bytes.Buffer, a plan.Actions) {
 		if k.PreStop != nil {
 			what += " hook=" + strings.Join(k.PreStop.Exec.Command, ",")
 		}
-		if len(k.After) > 0 {
-			what += " after=" + strings.Join(k.After, ",")
+		if len(k.WaitFor) > 0 {
+			what += " after=" + strings.Join(k.WaitFor, ",")
 		}
 		line("%s: %s", what, k.Reason)
 	}
 	for _, id := range a.StopSandboxes {
 		line("stop sandbox %s", id)
 	}
-	if a.Forget {
+	if a.RemoveLogs {
 		line("forget")
 	}
-	for _, id := range a.Remove {
+	for _, id := range a.RemoveContainers {
 		line("remove container %s", id)
 	}
 	if a.Sandbox != nil {
-		line("create sandbox attempt=%d: %s", a.Sandbox.Attempt, a.SandboxChanged)
+		line("create sandbox attempt=%d: %s", a.Sandbox.Attempt, a.SandboxChangeReason)
 	}
 	for _, x := range a.Start {
 		what := fmt.Sprintf("start %s attempt=%d", x.Container.Name, x.Attempt)
@@ -384,21 +384,21 @@ func describe(out *bytes.Buffer, a plan.Actions) {
 		if x.Generation > 0 {
 			what += fmt.Sprint(" round=", x.Generation)
 		}
-		if x.Target != "" {
-			what += " target=" + x.Target
+		if x.TargetID != "" {
+			what += " target=" + x.TargetID
 		}
 		line("%s", what)
 	}
 	for _, x := range a.BackOff {
 		line("wait %s until=%s: %s", x.Name, x.Until.Sub(epoch), x.Message)
 	}
-	for _, id := range a.RemoveSandbox {
+	for _, id := range a.RemoveSandboxes {
 		line("remove sandbox %s", id)
 	}
-	if a.Done {
+	if a.PodTerminal {
 		line("done")
 	}
-	if a.Idle() && !a.Done && len(a.BackOff) == 0 {
+	if a.IsIdle() && !a.PodTerminal && len(a.BackOff) == 0 {
 		line("nothing")
 	}
 }

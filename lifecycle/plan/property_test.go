@@ -68,8 +68,8 @@ func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	m.checkRemovals(t, a, killed, about)
 	m.checkSandbox(t, a, about)
 	m.checkStarts(t, a, killed, about)
-	if a.Done || m.final || m.pod.DeletionTimestamp != nil {
-		require.True(t, a.Done, about)
+	if a.PodTerminal || m.final || m.pod.DeletionTimestamp != nil {
+		require.True(t, a.PodTerminal, about)
 		require.Nil(t, a.Sandbox, about)
 		require.Empty(t, a.Start, about)
 		require.Empty(t, a.BackOff, about)
@@ -83,7 +83,7 @@ func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 			wake = w.Until
 		}
 	}
-	require.Equal(t, wake, a.Wake, about)
+	require.Equal(t, wake, a.WakeAt, about)
 }
 
 func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (killed map[string]bool) {
@@ -96,7 +96,7 @@ func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (k
 		require.Equal(t, c.Name, k.Name, about)
 		require.False(t, killed[k.ID], "kills %s twice: %s", k.ID, about)
 		require.GreaterOrEqual(t, k.Grace, 2*time.Second, about)
-		require.NotContains(t, k.After, k.Name, "waits for itself: %s", about)
+		require.NotContains(t, k.WaitFor, k.Name, "waits for itself: %s", about)
 		killed[k.ID] = true
 	}
 	return killed
@@ -104,12 +104,12 @@ func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (k
 
 func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]bool, about fmt.Stringer) {
 	t.Helper()
-	for _, id := range a.Remove {
+	for _, id := range a.RemoveContainers {
 		c := m.container(id)
 		require.NotNil(t, c, "removes what is not there: %s", about)
 		require.False(t, mayRun(c) && !killed[id], "removes what runs: %s", about)
 	}
-	for _, id := range a.RemoveSandbox {
+	for _, id := range a.RemoveSandboxes {
 		sb := m.sandbox(id)
 		require.NotNil(t, sb, "removes what is not there: %s", about)
 		require.Equal(t, cri.SandboxNotReady, sb.State, about)
@@ -126,8 +126,8 @@ func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]b
 			continue
 		}
 		last := slices.MaxFunc(ended, func(a, b *cri.Container) int { return int(a.Attempt) - int(b.Attempt) })
-		require.NotContains(t, a.Remove, last.ID, "nobody would know how it ended: %s", about)
-		require.NotContains(t, a.RemoveSandbox, last.SandboxID, "nobody would know how it ended: %s", about)
+		require.NotContains(t, a.RemoveContainers, last.ID, "nobody would know how it ended: %s", about)
+		require.NotContains(t, a.RemoveSandboxes, last.SandboxID, "nobody would know how it ended: %s", about)
 	}
 }
 
@@ -166,14 +166,14 @@ func (m *model) checkStarts(t testing.TB, a *plan.Actions, killed map[string]boo
 			require.True(t, killed[live.ID], "%s starts beside %s: %s", name, live.ID, about)
 		}
 		for _, c := range m.lives(name, func(c *cri.Container) bool { return c.Attempt >= s.Attempt }) {
-			require.True(t, c.ID == s.CreatedID || slices.Contains(a.Remove, c.ID), "the attempt of %s is taken by %s: %s", name, c.ID, about)
+			require.True(t, c.ID == s.CreatedID || slices.Contains(a.RemoveContainers, c.ID), "the attempt of %s is taken by %s: %s", name, c.ID, about)
 		}
 		if s.CreatedID != "" {
 			c := m.container(s.CreatedID)
 			require.Equal(t, cri.ContainerCreated, c.State, about)
 			require.Equal(t, a.SandboxID, c.SandboxID, about)
 			require.Nil(t, a.Sandbox, about)
-			require.NotContains(t, a.Remove, c.ID, about)
+			require.NotContains(t, a.RemoveContainers, c.ID, about)
 		}
 		if podtest.Find(m.pod.Spec.Containers, name) != nil {
 			m.requireInitialized(t, a, s.Generation, about)
@@ -221,7 +221,7 @@ func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer
 		}
 		return
 	}
-	if a.Done {
+	if a.PodTerminal {
 		require.Zero(t, ready, about)
 		for _, c := range m.observed.Containers {
 			require.False(t, mayRun(&c), about)

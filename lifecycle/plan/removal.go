@@ -18,35 +18,35 @@ import (
 // terminated or is held back, and is trimmed, nothing stays.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
-		if c := &p.state.Observed.Containers[i]; p.obsolete(c) {
-			p.out.Remove = append(p.out.Remove, c.ID)
+		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {
+			p.out.RemoveContainers = append(p.out.RemoveContainers, c.ID)
 		}
 	}
 	newest := p.state.Observed.NewestSandbox()
 	for i := range p.state.Observed.Sandboxes {
-		if sb := &p.state.Observed.Sandboxes[i]; (sb != newest || p.trims()) && sb.State != cri.SandboxReady && !p.needed(sb) {
-			p.out.RemoveSandbox = append(p.out.RemoveSandbox, sb.ID)
+		if sb := &p.state.Observed.Sandboxes[i]; (sb != newest || p.shouldRemoveAll()) && sb.State != cri.SandboxReady && !p.isNeeded(sb) {
+			p.out.RemoveSandboxes = append(p.out.RemoveSandboxes, sb.ID)
 		}
 	}
 }
 
 // trims reports whether nothing of the pod is to stay in the runtime: others know that it has terminated or is held back, and nothing
 // of it runs.
-func (p *planner) trims() bool {
-	return p.state.Trim && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
-		(podstatus.Terminal(p.state.Previous.Phase) || p.reportsHold(p.state.Previous))
+func (p *planner) shouldRemoveAll() bool {
+	return p.state.RemoveTerminated && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
+		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
 // reportsHold reports whether a status shows that an eviction holds the pod back, as it does once nothing of the pod runs.
-func (p *planner) reportsHold(st *corev1.PodStatus) bool {
+func (p *planner) showsTemporaryEviction(st *corev1.PodStatus) bool {
 	e := p.state.Eviction
-	return e.Holds(p.state.Pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
+	return e.IsTemporary(p.state.Pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
 }
 
 // needed reports whether a sandbox holds a container that stays.
-func (p *planner) needed(sb *cri.Sandbox) bool {
+func (p *planner) isNeeded(sb *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
-		if c := &p.state.Observed.Containers[i]; c.SandboxID == sb.ID && !p.obsolete(c) {
+		if c := &p.state.Observed.Containers[i]; c.SandboxID == sb.ID && !p.isObsolete(c) {
 			return true
 		}
 	}
@@ -55,17 +55,17 @@ func (p *planner) needed(sb *cri.Sandbox) bool {
 
 // obsolete reports whether a container can go: it is dead, or was never started, and is not the newest exited one of a
 // name in the spec.
-func (p *planner) obsolete(c *cri.Container) bool {
+func (p *planner) isObsolete(c *cri.Container) bool {
 	switch c.State {
 	case cri.ContainerCreated:
-		return !p.adopts(c.ID)
+		return !p.startsCreated(c.ID)
 	case cri.ContainerExited:
-		return p.trims() || containers.Named(&p.state.Pod.Spec, c.Name) == nil || p.state.Observed.NewestContainerWhere(c.Name, exited) != c
+		return p.shouldRemoveAll() || containers.Named(&p.state.Pod.Spec, c.Name) == nil || p.state.Observed.NewestContainerWhere(c.Name, hasExited) != c
 	}
 	return false
 }
 
-func (p *planner) adopts(id string) bool {
+func (p *planner) startsCreated(id string) bool {
 	for i := range p.out.Start {
 		if p.out.Start[i].CreatedID == id {
 			return true
@@ -83,4 +83,4 @@ func sandboxOf(sandboxes []cri.Sandbox, c *cri.Container) *cri.Sandbox {
 	return nil
 }
 
-func exited(c *cri.Container) bool { return c.State == cri.ContainerExited }
+func hasExited(c *cri.Container) bool { return c.State == cri.ContainerExited }

@@ -11,12 +11,12 @@ import (
 // planResize gives a running container other resources, if it is to have others. It reports whether it runs on; if not, it
 // is to be started anew.
 func (p *planner) planResize(live *cri.Container) (kept bool) {
-	r := p.resizeOf(live)
+	r := p.pendingResize(live)
 	if r == nil {
 		return true
 	}
 	if r.Restart {
-		p.kill(live, "its resize requires a restart", "Container "+live.Name+" resize requires restart")
+		p.addKill(live, "its resize requires a restart", "Container "+live.Name+" resize requires restart")
 		return false
 	}
 	p.out.Resize = append(p.out.Resize, *r)
@@ -24,7 +24,7 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 }
 
 // resizeOf returns what is to become of the resources of a container, or nil.
-func (p *planner) resizeOf(c *cri.Container) *resize.Container {
+func (p *planner) pendingResize(c *cri.Container) *resize.Container {
 	for i := range p.state.Resize.Containers {
 		if p.state.Resize.Containers[i].ID == c.ID {
 			return &p.state.Resize.Containers[i]

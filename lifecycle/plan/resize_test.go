@@ -207,7 +207,7 @@ func (s *resizeScene) look(out *strings.Builder) {
 	for _, x := range a.Start {
 		fmt.Fprintf(out, "  start %s\n", strings.TrimSpace(x.Container.Name+" "+x.CreatedID))
 	}
-	if a.Idle() {
+	if a.IsIdle() {
 		fmt.Fprintln(out, "  nothing")
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // Grace returns how long the containers of a pod may take to terminate: the deletion grace period, else that of the spec,
 // at least two seconds.
-func Grace(pod *corev1.Pod) time.Duration {
+func GracePeriod(pod *corev1.Pod) time.Duration {
 	var seconds int64
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:
@@ -35,7 +35,7 @@ func Grace(pod *corev1.Pod) time.Duration {
 // eviction says, where it does, and no longer than the deletion of the pod. Source: calculateEffectiveGracePeriod in
 // pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
-	own := Grace(pod)
+	own := GracePeriod(pod)
 	if e == nil || e.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= e.Grace {
 		return own
 	}
@@ -44,7 +44,7 @@ func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
 
 // graceOf returns the grace period of a pod that is torn down: that of its spec or, where only the runtime knows the pod,
 // the longest that was noted on its containers when they were created.
-func graceOf(s *State) time.Duration {
+func teardownGrace(s *State) time.Duration {
 	if s.Pod != nil {
 		return evictionGrace(s.Pod, s.Eviction)
 	}
@@ -62,20 +62,20 @@ func graceOf(s *State) time.Duration {
 // exited can be seen in between. The pod may be nil, for one that only the runtime knows: then its containers are stopped
 // all at once, and their preStop hooks are those that were noted when they were created. Of a pod that is restarted nothing is removed.
 func Teardown(s State, grace time.Duration) Actions {
-	p := planner{state: s, out: Actions{Done: true}}
+	p := planner{state: s, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
 	ready := slices.ContainsFunc(s.Observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady })
-	if len(p.out.Kill) > 0 || ready || s.Restart {
+	if len(p.out.Kill) > 0 || ready || s.Relisted {
 		return p.out
 	}
-	p.out.Forget = len(s.Observed.Containers)+len(s.Observed.Sandboxes) > 0
+	p.out.RemoveLogs = len(s.Observed.Containers)+len(s.Observed.Sandboxes) > 0
 	for i := range s.Observed.Containers {
 		if c := &s.Observed.Containers[i]; sandboxOf(s.Observed.Sandboxes, c) == nil {
-			p.out.Remove = append(p.out.Remove, c.ID)
+			p.out.RemoveContainers = append(p.out.RemoveContainers, c.ID)
 		}
 	}
 	for i := range s.Observed.Sandboxes {
-		p.out.RemoveSandbox = append(p.out.RemoveSandbox, s.Observed.Sandboxes[i].ID)
+		p.out.RemoveSandboxes = append(p.out.RemoveSandboxes, s.Observed.Sandboxes[i].ID)
 	}
 	return p.out
 }
@@ -87,12 +87,12 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 		c := &p.state.Observed.Containers[i]
 		if c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown {
 			p.out.Kill = append(p.out.Kill, Kill{
-				ID: c.ID, Name: c.Name, Grace: grace, Reason: reason, PreStop: PreStop(p.state.Pod, c), After: p.endBefore(c),
+				ID: c.ID, Name: c.Name, Grace: grace, Reason: reason, PreStop: PreStopHook(p.state.Pod, c), WaitFor: p.waitForBefore(c),
 			})
 		}
 	}
 	for i := range p.state.Observed.Sandboxes {
-		if sb := &p.state.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.state.Stopped[sb.ID] {
+		if sb := &p.state.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.state.StoppedSandboxes[sb.ID] {
 			p.out.StopSandboxes = append(p.out.StopSandboxes, sb.ID)
 		}
 	}
@@ -100,7 +100,7 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 
 // endBefore names the running containers that terminate before a sidecar: the regular ones, and the sidecars that
 // started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
-func (p *planner) endBefore(c *cri.Container) (names []string) {
+func (p *planner) waitForBefore(c *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
 	}
@@ -127,12 +127,12 @@ func (p *planner) endBefore(c *cri.Container) (names []string) {
 
 // PreStop returns the hook that runs before a container is stopped, or nil. A grace period of zero leaves no time for
 // one. The hook of a container whose spec is gone was noted when it was made.
-func PreStop(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
+func PreStopHook(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 	if c.State != cri.ContainerRunning {
 		return nil
 	}
 	if pod == nil {
-		return notedPreStop(c)
+		return preStopFromAnnotations(c)
 	}
 	spec := containers.Named(&pod.Spec, c.Name)
 	if spec == nil || spec.Lifecycle == nil {
@@ -144,7 +144,7 @@ func PreStop(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 	return spec.Lifecycle.PreStop
 }
 
-func notedPreStop(have *cri.Container) *corev1.LifecycleHandler {
+func preStopFromAnnotations(have *cri.Container) *corev1.LifecycleHandler {
 	restored, _ := hook.Restore(have) // whatever else cannot be read, the container has to go
 	if restored.Container.Lifecycle == nil {
 		return nil

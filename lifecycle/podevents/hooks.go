@@ -27,11 +27,11 @@ type Pods interface {
 }
 
 // hint names a value for a Record.
-const hint = "a func that calls Recorder.PodEvent"
+const recordHint = "a func that calls Recorder.PodEvent"
 
 // Images returns hooks that record pulls, and images that cannot be used. It panics if record is nil.
 func Images(record Record) images.Hooks {
-	required.MustArgs("podevents.Images", required.Arg{Name: "record", Value: record, Hint: hint})
+	required.MustArgs("podevents.Images", required.Arg{Name: "record", Value: record, Hint: recordHint})
 	tell := func(r images.Request, kind, reason, format string, args ...any) {
 		record(cri.PodIdentity{Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: r.Pod.UID}, Event{
 			Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Container: r.Container,
@@ -68,7 +68,7 @@ func Images(record Record) images.Hooks {
 // Probes returns hooks that record probes that fail or warn. It panics if an argument is nil.
 func Probes(pods Pods, record Record) probe.Hooks {
 	required.MustArgs("podevents.Probes", required.Arg{Name: "pods", Value: pods, Hint: "a *lifecycle.Reconciler"},
-		required.Arg{Name: "record", Value: record, Hint: hint})
+		required.Arg{Name: "record", Value: record, Hint: recordHint})
 	return probe.Hooks{Probed: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
 		reason, message := ReasonUnhealthyContainer, ""
 		switch {

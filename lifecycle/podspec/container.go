@@ -19,7 +19,7 @@ import (
 // Container returns the config of a container of the pod. The pod has been through podapi.Default, podapi.Validate and
 // podapi.Unsupported, and c points into it.
 func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.ContainerConfig, error) {
-	env, err := podenv.New(pod, c, l.sources(o))
+	env, err := podenv.New(pod, c, l.envSources(o))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
@@ -55,13 +55,13 @@ func containerConfig(
 		TTY:         c.TTY,
 		StopSignal:  cri.Signal(*optional.OrZero(optional.OrZero(c.Lifecycle).StopSignal)),
 	}
-	if err = checkListed(path, config.Labels, config.Annotations, podfield.MaxListed); err != nil {
+	if err = checkMetadataSize(path, config.Labels, config.Annotations, podfield.MaxListed); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Mounts, err = mounts(pod, c, path, env, l, o); err != nil {
+	if config.Mounts, err = containerMounts(pod, c, path, env, l, o); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Devices, err = devices(c, path, l); err != nil {
+	if config.Devices, err = containerDevices(c, path, l); err != nil {
 		return cri.ContainerConfig{}, err
 	}
 	if config.Security, err = containerSecurity(pod, c, path.Child("securityContext"), l, o); err != nil {
@@ -70,12 +70,12 @@ func containerConfig(
 	if config.Resources, err = Resources(pod, c, o); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	mapMounts(config.Mounts, config.Security.Namespaces.User)
+	setIDMappings(config.Mounts, config.Security.Namespaces.User)
 	return config, nil
 }
 
 // checkListed checks what a container or a sandbox at path is about to be given, which the runtime lists.
-func checkListed(path *field.Path, labels, annotations map[string]string, limit int) error {
+func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)
 	}

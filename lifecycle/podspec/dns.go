@@ -27,7 +27,7 @@ func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 		return nil, fmt.Errorf("parse resolv.conf: %d bytes, the limit is %d", len(data), maxResolvConf)
 	}
 	c := &cri.DNSConfig{}
-	var options options
+	var options resolverOptions
 	n := 0
 	for line := range strings.SplitSeq(string(data), "\n") {
 		n++
@@ -50,7 +50,7 @@ func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 			}
 		case "options":
 			for _, w := range words[1:] {
-				options.set(w)
+				options.setOption(w)
 			}
 		}
 	}
@@ -59,12 +59,12 @@ func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 }
 
 // options is a list of resolver options in which each name occurs once, where it was first set.
-type options struct {
+type resolverOptions struct {
 	list  []string
 	index map[string]int
 }
 
-func (o *options) set(option string) {
+func (o *resolverOptions) setOption(option string) {
 	name, _, _ := strings.Cut(option, ":")
 	if i, ok := o.index[name]; ok {
 		o.list[i] = option
@@ -85,8 +85,8 @@ func podDNS(pod *corev1.Pod, o Options) (*cri.DNSConfig, error) {
 			return nil, field.Forbidden(field.NewPath("spec", "dnsConfig"),
 				"cannot be merged with the resolv.conf of the node, which is not known")
 		}
-		dns.Servers = unique(append(dns.Servers, extra.Nameservers...))
-		dns.Searches = unique(append(dns.Searches, extra.Searches...))
+		dns.Servers = removeDuplicates(append(dns.Servers, extra.Nameservers...))
+		dns.Searches = removeDuplicates(append(dns.Searches, extra.Searches...))
 		dns.Options = mergeOptions(dns.Options, extra.Options)
 	}
 	if dns != nil {
@@ -105,10 +105,10 @@ func baseDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 		if len(o.ClusterDNS) > 0 {
 			return clusterDNS(pod, o)
 		}
-		o.warn(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
+		o.recordWarning(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
 	}
 	if o.NoResolvConf {
-		return &cri.DNSConfig{Servers: loopbacks(o.NodeIPs()), Searches: []string{"."}}
+		return &cri.DNSConfig{Servers: loopbackServers(o.NodeIPs()), Searches: []string{"."}}
 	}
 	if o.ResolvConf == nil {
 		return nil
@@ -131,12 +131,12 @@ func clusterDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 	}
 	dns.Searches = host
 	if d := o.ClusterDomain; d != "" {
-		dns.Searches = unique(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, host...))
+		dns.Searches = removeDuplicates(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, host...))
 	}
 	return dns
 }
 
-func loopbacks(ips []netip.Addr) []string {
+func loopbackServers(ips []netip.Addr) []string {
 	var servers []string
 	for _, ip := range ips {
 		if ip.Unmap().Is6() {
@@ -152,15 +152,15 @@ func loopbacks(ips []netip.Addr) []string {
 }
 
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
-	var merged options
+	var merged resolverOptions
 	for _, option := range base {
-		merged.set(strings.TrimSuffix(option, ":"))
+		merged.setOption(strings.TrimSuffix(option, ":"))
 	}
 	for _, e := range extra {
 		if e.Value != nil && *e.Value != "" {
-			merged.set(e.Name + ":" + *e.Value)
+			merged.setOption(e.Name + ":" + *e.Value)
 		} else {
-			merged.set(e.Name)
+			merged.setOption(e.Name)
 		}
 	}
 	return merged.list
@@ -170,7 +170,7 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
 		dns.Servers = dns.Servers[:podfield.MaxNameservers]
-		o.warn(pod, "DNSConfigForming", "too many name servers, used are "+strings.Join(dns.Servers, " "))
+		o.recordWarning(pod, "DNSConfigForming", "too many name servers, used are "+strings.Join(dns.Servers, " "))
 	}
 	all := len(dns.Searches)
 	dns.Searches = dns.Searches[:min(all, podfield.MaxSearches)]
@@ -182,12 +182,12 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 		dns.Searches = dns.Searches[:len(dns.Searches)-1]
 	}
 	if len(dns.Searches) < all {
-		o.warn(pod, "DNSConfigForming", "search domains exceed the limits, used are "+strings.Join(dns.Searches, " "))
+		o.recordWarning(pod, "DNSConfigForming", "search domains exceed the limits, used are "+strings.Join(dns.Searches, " "))
 	}
 }
 
 // unique drops repeated strings; the first of each stays.
-func unique(list []string) []string {
+func removeDuplicates(list []string) []string {
 	seen := make(map[string]struct{}, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {
 		n := len(seen)

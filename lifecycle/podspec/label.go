@@ -29,46 +29,46 @@ const (
 
 // Hash returns the hash by which a running container is compared with what its pod asks for now. Only name and image
 // count: a change of anything else leaves a running container alone. The value equals the kubelet's.
-func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(sum(c)), 16) }
+func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(hashContainer(c)), 16) }
 
 // HasHash reports whether hash is that of the container. It allocates nothing.
 func HasHash(c *corev1.Container, hash string) bool {
 	var buf [8]byte
-	return string(strconv.AppendUint(buf[:0], uint64(sum(c)), 16)) == hash
+	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(c)), 16)) == hash
 }
 
 // sum is the FNV-1a sum of the name and the image in JSON; the kubelet hashes a dump of the bytes, not the bytes.
-func sum(c *corev1.Container) uint32 {
-	d := dump{sum: offset}
-	d.text("([]uint8)[")
-	d.json(`{"image":"`, c.Image)
-	d.json(`","name":"`, c.Name)
-	d.json(`"}`, "")
-	d.text("]")
+func hashContainer(c *corev1.Container) uint32 {
+	d := hashDump{sum: fnvOffset}
+	d.addText("([]uint8)[")
+	d.addJSON(`{"image":"`, c.Image)
+	d.addJSON(`","name":"`, c.Name)
+	d.addJSON(`"}`, "")
+	d.addText("]")
 	return d.sum
 }
 
 // The constants of FNV-1a with 32 bits.
 const (
-	offset = 2166136261
-	prime  = 16777619
+	fnvOffset = 2166136261
+	fnvPrime  = 16777619
 )
 
 // dump sums up a list of numbers as it is printed.
-type dump struct {
+type hashDump struct {
 	sum   uint32
 	begun bool
 }
 
-func (d *dump) text(s string) {
+func (d *hashDump) addText(s string) {
 	for i := range len(s) {
-		d.sum = (d.sum ^ uint32(s[i])) * prime
+		d.sum = (d.sum ^ uint32(s[i])) * fnvPrime
 	}
 }
 
 // json adds bytes of JSON: some as they are, and a string between quotes.
-func (d *dump) json(plain, quoted string) {
-	d.bytes(plain)
+func (d *hashDump) addJSON(plain, quoted string) {
+	d.addBytes(plain)
 	for i := range len(quoted) {
 		if b := quoted[i]; b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
 			text, _ := json.Marshal(quoted) // a string always can be
@@ -76,25 +76,25 @@ func (d *dump) json(plain, quoted string) {
 			break
 		}
 	}
-	d.bytes(quoted)
+	d.addBytes(quoted)
 }
 
 // bytes adds the decimal numbers of bytes, with spaces between. Each look at a running container comes by here.
-func (d *dump) bytes(s string) {
+func (d *hashDump) addBytes(s string) {
 	sum := d.sum
 	for i := range len(s) {
 		if d.begun {
-			sum = (sum ^ ' ') * prime
+			sum = (sum ^ ' ') * fnvPrime
 		}
 		d.begun = true
 		b := uint32(s[i])
 		if b >= 100 {
-			sum = (sum ^ ('0' + b/100)) * prime
+			sum = (sum ^ ('0' + b/100)) * fnvPrime
 		}
 		if b >= 10 {
-			sum = (sum ^ ('0' + b/10%10)) * prime
+			sum = (sum ^ ('0' + b/10%10)) * fnvPrime
 		}
-		sum = (sum ^ ('0' + b%10)) * prime
+		sum = (sum ^ ('0' + b%10)) * fnvPrime
 	}
 	d.sum = sum
 }
@@ -114,7 +114,7 @@ func (o Options) logDirectory(pod *corev1.Pod) string {
 	if o.LogRoot == "" {
 		return ""
 	}
-	return LogDirectory(o.LogRoot, identity(pod))
+	return LogDirectory(o.LogRoot, podIdentity(pod))
 }
 
 // logPath returns the path of a container's log below the directory of the pod's logs, or nothing where none are kept.
@@ -125,7 +125,7 @@ func (o Options) logPath(container string, attempt uint32) string {
 	return LogPath(container, attempt)
 }
 
-func identity(pod *corev1.Pod) cri.PodIdentity {
+func podIdentity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
 }
 

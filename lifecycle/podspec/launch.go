@@ -40,9 +40,9 @@ type Launch struct {
 }
 
 // sources returns what the variables of a container come from.
-func (l Launch) sources(o Options) podenv.Sources {
+func (l Launch) envSources(o Options) podenv.Sources {
 	return podenv.Sources{
-		References: l.References.sources(), Volumes: hostPaths(l.Volumes), Node: l.Env,
-		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.allocatable(),
+		References: l.References.envReferences(), Volumes: hostPaths(l.Volumes), Node: l.Env,
+		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.allocatableResources(),
 	}
 }

@@ -40,7 +40,7 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 
 // mounts returns what is mounted into a container: what devices need, its volumes, the hosts file and the file for its
 // termination message, in this order (kubelet_pods.go and kuberuntime_container.go, makeMounts).
-func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options) ([]cri.Mount, error) {
+func containerMounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options) ([]cri.Mount, error) {
 	all := slices.Clone(l.Mounts)
 	for i := range c.VolumeMounts {
 		m, err := volumeMount(pod, c, i, path.Child("volumeMounts").Index(i), env, l, o)
@@ -59,7 +59,7 @@ func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.
 	}
 	if l.TerminationLogPath != "" && c.TerminationMessagePath != "" {
 		all = append(all, cri.Mount{
-			ContainerPath:  absolute(c.TerminationMessagePath),
+			ContainerPath:  toAbsolute(c.TerminationMessagePath),
 			HostPath:       l.TerminationLogPath,
 			SELinuxRelabel: o.SELinux,
 		})
@@ -68,7 +68,7 @@ func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.
 }
 
 // mapMounts makes the files of mounts belong to the same users inside the user namespace of a pod as outside.
-func mapMounts(mounts []cri.Mount, user *cri.UserNamespace) {
+func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
 	}
@@ -80,12 +80,12 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, 
 	if !ok || v.HostPath == "" && v.Image == nil {
 		return cri.Mount{}, field.NotFound(path.Child("name"), m.Name)
 	}
-	sub, err := subPath(m, path, env)
+	sub, err := resolveSubPath(m, path, env)
 	if err != nil {
 		return cri.Mount{}, err
 	}
 	mount := cri.Mount{
-		ContainerPath:  absolute(m.MountPath),
+		ContainerPath:  toAbsolute(m.MountPath),
 		HostPath:       v.HostPath,
 		ReadOnly:       m.ReadOnly || v.ReadOnly,
 		SELinuxRelabel: v.SELinuxRelabel && o.SELinux,
@@ -101,18 +101,18 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, 
 			return cri.Mount{}, field.Invalid(path.Child("subPath"), sub, err.Error())
 		}
 	}
-	if mount.Propagation, err = propagation(m, path.Child("mountPropagation")); err != nil {
+	if mount.Propagation, err = convertPropagation(m, path.Child("mountPropagation")); err != nil {
 		return cri.Mount{}, err
 	}
-	mount.RecursiveReadOnly, err = recursiveReadOnly(pod, m, path.Child("recursiveReadOnly"), o)
+	mount.RecursiveReadOnly, err = resolveRecursiveReadOnly(pod, m, path.Child("recursiveReadOnly"), o)
 	return mount, err
 }
 
 // subPath returns where in its volume a mount starts. A variable that is missing or empty would make it start elsewhere
 // than it is meant to, so that is an error.
-func subPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
+func resolveSubPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if m.SubPathExpr == "" {
-		return m.SubPath, check(path.Child("subPath"), m.SubPath, podfield.Descending)
+		return m.SubPath, checkValue(path.Child("subPath"), m.SubPath, podfield.Descending)
 	}
 	path = path.Child("subPathExpr")
 	var missing []string
@@ -130,10 +130,10 @@ func subPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (
 		slices.Sort(missing)
 		return "", field.Invalid(path, m.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
 	}
-	return sub, check(path, sub, podfield.Descending)
+	return sub, checkValue(path, sub, podfield.Descending)
 }
 
-func propagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
+func convertPropagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
 	switch mode := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
 		return cri.PropagationPrivate, nil
@@ -147,7 +147,7 @@ func propagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, erro
 }
 
 // recursiveReadOnly decides whether mounts below a read-only one are read-only too (KEP-3857).
-func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
+func resolveRecursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
 	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {
 		return false, nil
@@ -155,7 +155,7 @@ func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path,
 	if p := m.MountPropagation; !m.ReadOnly || p != nil && *p != corev1.MountPropagationNone {
 		return false, field.Invalid(path, mode, "needs readOnly and mountPropagation None")
 	}
-	h, err := o.handler(pod)
+	h, err := o.runtimeHandlerOf(pod)
 	able := err == nil && h.RecursiveReadOnlyMounts
 	switch mode {
 	case corev1.RecursiveReadOnlyIfPossible:
@@ -171,7 +171,7 @@ func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path,
 }
 
 // devices returns the devices of a container: those that it was given, then its block volumes.
-func devices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, error) {
+func containerDevices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, error) {
 	all := slices.Clone(l.Devices)
 	for i, d := range c.VolumeDevices {
 		path := path.Child("volumeDevices").Index(i)
@@ -192,7 +192,7 @@ func devices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, err
 }
 
 // absolute makes a path start at the root of the container.
-func absolute(p string) string {
+func toAbsolute(p string) string {
 	if path.IsAbs(p) {
 		return p
 	}

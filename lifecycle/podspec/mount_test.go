@@ -38,7 +38,7 @@ func launch() podspec.Launch {
 }
 
 func TestMounts(t *testing.T) {
-	able := podspec.Options{Handlers: handlers(cri.RuntimeHandler{RecursiveReadOnlyMounts: true}), SELinux: true}
+	able := podspec.Options{RuntimeHandlers: handlers(cri.RuntimeHandler{RecursiveReadOnlyMounts: true}), SELinux: true}
 	for name, c := range map[string]struct {
 		mount   string
 		options podspec.Options

@@ -17,7 +17,7 @@ import (
 const userIDs = 1 << 16
 
 // namespaces returns where the namespaces of a pod's containers are (kuberuntime/util, NamespacesForPod).
-func namespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
+func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
 	switch {
 	case pod.Spec.HostPID:
@@ -42,7 +42,7 @@ func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
 	}
 	path := field.NewPath("spec", "hostUsers")
-	h, err := o.handler(pod)
+	h, err := o.runtimeHandlerOf(pod)
 	switch {
 	case err != nil:
 		return nil, err
@@ -64,7 +64,7 @@ func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 }
 
 // target lets an ephemeral container see the processes of the container that it is to look at.
-func target(pod *corev1.Pod, c *corev1.Container, l Launch, n *cri.NamespaceOptions) error {
+func setTarget(pod *corev1.Pod, c *corev1.Container, l Launch, n *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]
 		if e.Name != c.Name || e.TargetContainerName == "" {

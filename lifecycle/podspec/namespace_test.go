@@ -25,7 +25,7 @@ func TestUserNamespace(t *testing.T) {
 	p := podtest.Pod(t, "hostUsers: false", "securityContext: {procMount: Unmasked}")
 	require.Empty(t, podapi.Validate(p))
 	m := cri.IDMapping{HostID: 131072, Length: 65536}
-	o := podspec.Options{UserNamespace: ids(m, nil), Handlers: handlers(cri.RuntimeHandler{Name: "x"}, cri.RuntimeHandler{UserNamespaces: true})}
+	o := podspec.Options{UserNamespace: ids(m, nil), RuntimeHandlers: handlers(cri.RuntimeHandler{Name: "x"}, cri.RuntimeHandler{UserNamespaces: true})}
 	want := cri.NamespaceOptions{
 		PID:  cri.NamespaceContainer,
 		User: &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}},
@@ -46,12 +46,12 @@ func TestUserNamespace(t *testing.T) {
 
 	able := handlers(cri.RuntimeHandler{UserNamespaces: true})
 	for want, o := range map[string]podspec.Options{
-		"this node has no user namespaces":                           {Handlers: able},
+		"this node has no user namespaces":                           {RuntimeHandlers: able},
 		`the runtime has no user namespaces with handler ""`:         {UserNamespace: ids(m, nil)},
-		"no range is free":                                           {UserNamespace: ids(m, errors.New("no range is free")), Handlers: able},
-		"65536 IDs from 0 of the pod to 0 of the host: want":         {UserNamespace: ids(cri.IDMapping{Length: 65536}, nil), Handlers: able},
-		"65535 IDs from 0 of the pod to 131072 of the host: want":    {UserNamespace: ids(cri.IDMapping{HostID: 131072, Length: 65535}, nil), Handlers: able},
-		"65536 IDs from 1 of the pod to 131072 of the host: want at": {UserNamespace: ids(cri.IDMapping{HostID: 131072, ContainerID: 1, Length: 65536}, nil), Handlers: able},
+		"no range is free":                                           {UserNamespace: ids(m, errors.New("no range is free")), RuntimeHandlers: able},
+		"65536 IDs from 0 of the pod to 0 of the host: want":         {UserNamespace: ids(cri.IDMapping{Length: 65536}, nil), RuntimeHandlers: able},
+		"65535 IDs from 0 of the pod to 131072 of the host: want":    {UserNamespace: ids(cri.IDMapping{HostID: 131072, Length: 65535}, nil), RuntimeHandlers: able},
+		"65536 IDs from 1 of the pod to 131072 of the host: want at": {UserNamespace: ids(cri.IDMapping{HostID: 131072, ContainerID: 1, Length: 65536}, nil), RuntimeHandlers: able},
 	} {
 		_, err := podspec.Sandbox(p, 0, o)
 		assert.ErrorContains(t, err, "spec.hostUsers: Invalid value: false: "+want)

@@ -47,8 +47,8 @@ type Options struct {
 	RuntimeClasses func(class string) (handler string, ok bool)
 	// Handlers returns the features of the runtime's handlers, from [cri.StatusReporter]. Nil, or a handler that is not
 	// among them: it has none.
-	Handlers func() []cri.RuntimeHandler
-	SELinux  bool // the node enforces it: files that are mounted get the label of the container
+	RuntimeHandlers func() []cri.RuntimeHandler
+	SELinux         bool // the node enforces it: files that are mounted get the label of the container
 
 	// UserNamespace returns the IDs on the host of a pod with hostUsers false: the same range every time, and none that
 	// overlaps another pod's. Nil is a node without user namespaces.
@@ -84,7 +84,7 @@ func (o Options) NodeIPs() []netip.Addr {
 }
 
 // allocatable returns the resources that Allocatable returns, or none where it is nil.
-func (o Options) allocatable() corev1.ResourceList {
+func (o Options) allocatableResources() corev1.ResourceList {
 	if o.Allocatable == nil {
 		return nil
 	}
@@ -92,13 +92,13 @@ func (o Options) allocatable() corev1.ResourceList {
 }
 
 // handler returns the features of the runtime handler of a pod.
-func (o Options) handler(pod *corev1.Pod) (cri.RuntimeHandler, error) {
+func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
 		return cri.RuntimeHandler{}, err
 	}
-	if o.Handlers != nil {
-		for _, h := range o.Handlers() {
+	if o.RuntimeHandlers != nil {
+		for _, h := range o.RuntimeHandlers() {
 			if h.Name == name {
 				return h, nil
 			}
@@ -114,7 +114,7 @@ func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	return o.VolumeGroups(pod)
 }
 
-func (o Options) warn(pod *corev1.Pod, reason, message string) {
+func (o Options) recordWarning(pod *corev1.Pod, reason, message string) {
 	if o.Warn != nil {
 		o.Warn(pod, reason, message)
 	}

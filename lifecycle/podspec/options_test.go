@@ -37,9 +37,9 @@ func TestOptionsFollowTheNode(t *testing.T) {
 	node := addrs("10.0.0.1")
 	able := []cri.RuntimeHandler{}
 	o := podspec.Options{
-		HostIPs:       func() []netip.Addr { return node },
-		Handlers:      func() []cri.RuntimeHandler { return able },
-		UserNamespace: ids(cri.IDMapping{HostID: 131072, Length: 65536}, nil),
+		HostIPs:         func() []netip.Addr { return node },
+		RuntimeHandlers: func() []cri.RuntimeHandler { return able },
+		UserNamespace:   ids(cri.IDMapping{HostID: 131072, Length: 65536}, nil),
 	}
 	p := podtest.Pod(t, "", "env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}]")
 	assert.Equal(t, "10.0.0.1", container(t, p, podspec.Launch{}, o).Env[0].Value)

@@ -40,6 +40,6 @@ func ResolveReferences(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 }
 
 // sources converts the references to those that the environment of a container is resolved with.
-func (r References) sources() podenv.References {
+func (r References) envReferences() podenv.References {
 	return podenv.References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, EnvFiles: r.envFiles}
 }

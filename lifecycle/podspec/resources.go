@@ -14,7 +14,7 @@ import (
 
 // node returns how resources become limits. Of a node that is not known a container gets only what does not depend on
 // it: nothing that cgroup v1 lacks, and no OOM score, which needs the memory of the machine.
-func (o Options) node() (n qos.Node, known bool) {
+func (o Options) nodeResources() (n qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
 	}
@@ -24,7 +24,7 @@ func (o Options) node() (n qos.Node, known bool) {
 // Resources returns what a container may use. It is in the config that [Container] returns, and is asked for by itself
 // where a container that runs is to have other resources than it was made with.
 func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
-	n, known := o.node()
+	n, known := o.nodeResources()
 	r, err := qos.ContainerResources(pod, c, n)
 	if err != nil {
 		return nil, err

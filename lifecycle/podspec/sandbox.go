@@ -29,7 +29,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	host, err := hostname(pod, o)
+	host, err := kernelHostname(pod, o)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
@@ -41,10 +41,10 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	node, _ := o.node()
+	node, _ := o.nodeResources()
 	resources, overhead := qos.SandboxResources(pod, node)
 	c := cri.SandboxConfig{
-		Pod:            identity(pod),
+		Pod:            podIdentity(pod),
 		Attempt:        attempt,
 		RuntimeHandler: handler,
 		Hostname:       host,
@@ -53,12 +53,12 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 		Ports:          portMappings(pod, o),
 		Labels:         sandboxLabels(pod),
 		Annotations:    pod.Annotations,
-		Sysctls:        sysctls(pod),
+		Sysctls:        convertSysctls(pod),
 		Security:       security,
 		Overhead:       overhead,
 		Resources:      resources,
 	}
-	if err := checkListed(field.NewPath("metadata"), c.Labels, c.Annotations, podfield.MaxAnnotations+podfield.MaxSandboxLabels); err != nil {
+	if err := checkMetadataSize(field.NewPath("metadata"), c.Labels, c.Annotations, podfield.MaxAnnotations+podfield.MaxSandboxLabels); err != nil {
 		return cri.SandboxConfig{}, err
 	}
 	if o.CgroupParent != nil {
@@ -82,7 +82,7 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 
 // hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go). The error for a long FQDN has the kubelet's text
 // (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
-func hostname(pod *corev1.Pod, o Options) (string, error) {
+func kernelHostname(pod *corev1.Pod, o Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
 	}
@@ -104,30 +104,30 @@ func hostAndDomain(pod *corev1.Pod, o Options) (host, domain string, err error) 
 	spec, path := &pod.Spec, field.NewPath("spec")
 	if spec.HostnameOverride != nil {
 		name := *spec.HostnameOverride
-		return truncate(pod, name, o), "", check(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain)
+		return truncateHostname(pod, name, o), "", checkValue(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain)
 	}
 	if spec.Hostname != "" {
-		if err := check(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
+		if err := checkValue(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
 			return "", "", err
 		}
 	}
-	host = truncate(pod, cmp.Or(spec.Hostname, pod.Name), o)
+	host = truncateHostname(pod, cmp.Or(spec.Hostname, pod.Name), o)
 	if spec.Subdomain == "" {
 		return host, "", nil
 	}
-	if err := check(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
+	if err := checkValue(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
 		return "", "", err
 	}
 	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain, nil
 }
 
 // truncate cuts a host name to what fits. Its first character is alphanumeric, so something always stays.
-func truncate(pod *corev1.Pod, name string, o Options) string {
+func truncateHostname(pod *corev1.Pod, name string, o Options) string {
 	if len(name) <= maxHostname {
 		return name
 	}
 	short := strings.TrimRight(name[:maxHostname], "-.")
-	o.warn(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
+	o.recordWarning(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
 	return short
 }
 
@@ -141,15 +141,15 @@ func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
 		for _, p := range pod.Spec.Containers[i].Ports {
 			key := p.Name
 			if key == "" {
-				key = fmt.Sprintf("%s-%s-%s:%d:%d", family(p.HostIP), p.Protocol, p.HostIP, p.ContainerPort, p.HostPort)
+				key = fmt.Sprintf("%s-%s-%s:%d:%d", ipFamily(p.HostIP), p.Protocol, p.HostIP, p.ContainerPort, p.HostPort)
 			}
 			if seen[key] {
-				o.warn(pod, "DuplicatePort", fmt.Sprintf("container %q has port %q more than once", pod.Spec.Containers[i].Name, key))
+				o.recordWarning(pod, "DuplicatePort", fmt.Sprintf("container %q has port %q more than once", pod.Spec.Containers[i].Name, key))
 				continue
 			}
 			seen[key] = true
 			all = append(all, cri.PortMapping{
-				Protocol:      protocol(p.Protocol),
+				Protocol:      convertProtocol(p.Protocol),
 				ContainerPort: p.ContainerPort,
 				HostPort:      p.HostPort,
 				HostIP:        p.HostIP,
@@ -159,7 +159,7 @@ func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
 	return all
 }
 
-func family(ip string) string {
+func ipFamily(ip string) string {
 	if ip == "" {
 		return "any"
 	}
@@ -169,7 +169,7 @@ func family(ip string) string {
 	return "v4"
 }
 
-func protocol(p corev1.Protocol) cri.Protocol {
+func convertProtocol(p corev1.Protocol) cri.Protocol {
 	switch p {
 	case corev1.ProtocolUDP:
 		return cri.UDP
@@ -189,18 +189,18 @@ func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 		s.Privileged = s.Privileged || c.Privileged()
 	}
 	var err error
-	if s.Namespaces, err = namespaces(pod, o); err != nil {
+	if s.Namespaces, err = podNamespaces(pod, o); err != nil {
 		return s, err
 	}
 	sc := optional.OrZero(pod.Spec.SecurityContext)
 	s.RunAsUser, s.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
-	s.SELinux = selinux(sc.SELinuxOptions)
+	s.SELinux = convertSELinux(sc.SELinuxOptions)
 	s.SupplementalGroups = slices.Concat(fsGroup(sc), o.volumeGroups(pod), sc.SupplementalGroups)
 	s.SupplementalGroupsPolicy, err = groupsPolicy(sc)
 	return s, err
 }
 
-func check(path *field.Path, value string, valid func(string) []string) error {
+func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))
 	}
@@ -208,7 +208,7 @@ func check(path *field.Path, value string, valid func(string) []string) error {
 }
 
 // sysctls returns the pod's sysctls with dots between their parts.
-func sysctls(pod *corev1.Pod) map[string]string {
+func convertSysctls(pod *corev1.Pod) map[string]string {
 	sc := pod.Spec.SecurityContext
 	if sc == nil || len(sc.Sysctls) == 0 {
 		return nil

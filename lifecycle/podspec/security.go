@@ -27,24 +27,24 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 	if err = setUser(&s, podSC, sc, path, l); err != nil {
 		return s, err
 	}
-	if s.Namespaces, err = namespaces(pod, o); err != nil {
+	if s.Namespaces, err = podNamespaces(pod, o); err != nil {
 		return s, err
 	}
-	if err = target(pod, c, l, &s.Namespaces); err != nil {
+	if err = setTarget(pod, c, l, &s.Namespaces); err != nil {
 		return s, err
 	}
 	if s.SupplementalGroupsPolicy, err = groupsPolicy(podSC); err != nil {
 		return s, err
 	}
-	if s.Seccomp, err = seccomp(podSC, sc, path, o); err != nil {
+	if s.Seccomp, err = seccompProfile(podSC, sc, path, o); err != nil {
 		return s, err
 	}
-	if s.AppArmor, err = appArmor(pod, c, podSC, sc, path); err != nil {
+	if s.AppArmor, err = appArmorProfile(pod, c, podSC, sc, path); err != nil {
 		return s, err
 	}
 	s.SupplementalGroups = slices.Concat(fsGroup(podSC), podSC.SupplementalGroups, o.volumeGroups(pod))
-	s.SELinux = selinux(optional.First(sc.SELinuxOptions, podSC.SELinuxOptions))
-	s.Capabilities = capabilities(sc.Capabilities)
+	s.SELinux = convertSELinux(optional.First(sc.SELinuxOptions, podSC.SELinuxOptions))
+	s.Capabilities = convertCapabilities(sc.Capabilities)
 	s.Privileged = optional.IsTrue(sc.Privileged)
 	s.ReadonlyRootfs = optional.IsTrue(sc.ReadOnlyRootFilesystem)
 	s.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
@@ -92,7 +92,7 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 	return nil
 }
 
-func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
+func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(sc.SeccompProfile, podSC.SeccompProfile)
 	switch {
 	case profile == nil && o.SeccompDefault, profile != nil && profile.Type == corev1.SeccompProfileTypeRuntimeDefault:
@@ -109,7 +109,7 @@ func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path 
 }
 
 // appArmor returns the profile of the container, else that of the old annotation, else that of the pod.
-func appArmor(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
+func appArmorProfile(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := sc.AppArmorProfile
 	if profile == nil {
 		profile = optional.First(podfield.AnnotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]), podSC.AppArmorProfile)
@@ -164,14 +164,14 @@ func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
 		*sc.SupplementalGroupsPolicy, podfield.GroupsPolicies())
 }
 
-func selinux(o *corev1.SELinuxOptions) *cri.SELinux {
+func convertSELinux(o *corev1.SELinuxOptions) *cri.SELinux {
 	if o == nil {
 		return nil
 	}
 	return &cri.SELinux{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-func capabilities(c *corev1.Capabilities) *cri.Capabilities {
+func convertCapabilities(c *corev1.Capabilities) *cri.Capabilities {
 	if c == nil {
 		return nil
 	}

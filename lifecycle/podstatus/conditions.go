@@ -25,7 +25,7 @@ const (
 
 // Owned reports whether a condition is one that a node agent owns, whether the pod has it now or not. What has another type is
 // somebody else's, and stays as it is: a new condition has to be here.
-func Owned(t corev1.PodConditionType) bool {
+func IsOwnedCondition(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
@@ -35,28 +35,28 @@ func Owned(t corev1.PodConditionType) bool {
 }
 
 // conditions returns the conditions a node agent owns, in the kubelet's order, after those of others.
-func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
+func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	pod := v.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
 	if change := v.SandboxChange(); change.Create {
 		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Why
 	}
-	ready := containersReady(pod, st)
-	out := evictionConditions(v, st, foreign(pod, previous), previous, in)
+	ready := readyCondition(pod, st)
+	out := evictionConditions(v, st, foreignConditions(pod, previous), previous, in)
 	allReady := ready
 	allReady.Type = corev1.ContainersReady
 	own := []corev1.PodCondition{
-		sandbox, initializedCondition(pod, st, previous), readyWithGates(pod, ready, out), allReady,
+		sandbox, initializedCondition(pod, st, previous), applyReadinessGates(pod, ready, out), allReady,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
 	if MayRestartAll(&pod.Spec) {
-		own = append(own, allRestarting(v, st))
+		own = append(own, allRestartingCondition(v, st))
 	}
 	out = append(out, resizeConditions(pod, previous, in)...)
 	for _, c := range own {
 		c.ObservedGeneration = pod.Generation
 		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
-		if p := Condition(previous, c.Type); p != nil && p.Status == c.Status {
+		if p := FindCondition(previous, c.Type); p != nil && p.Status == c.Status {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
 		out = append(out, c)
@@ -74,7 +74,7 @@ func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []core
 	var incomplete []string
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
-		s := Container(st.InitContainerStatuses, spec.Name)
+		s := FindContainer(st.InitContainerStatuses, spec.Name)
 		if s == nil || containers.IsSidecar(spec) && (s.Started == nil || !*s.Started) || !containers.IsSidecar(spec) && !s.Ready {
 			incomplete = append(incomplete, spec.Name)
 		}
@@ -84,7 +84,7 @@ func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []core
 			return c
 		}
 	}
-	before := Condition(previous, corev1.PodInitialized)
+	before := FindCondition(previous, corev1.PodInitialized)
 	if len(incomplete) == 0 || before != nil && before.Status == corev1.ConditionTrue {
 		return c
 	}
@@ -95,12 +95,12 @@ func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []core
 
 // foreign returns the conditions of others, in the order that they are in. They are those of the pod object. An agent that
 // booted without its API server has a pod object without any, and takes those that it knew last.
-func foreign(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
+func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
 	if len(pod.Status.Conditions) > 0 {
 		previous = pod.Status.Conditions
 	}
 	for _, c := range previous {
-		if !Owned(c.Type) {
+		if !IsOwnedCondition(c.Type) {
 			out = append(out, c)
 		}
 	}
@@ -120,7 +120,7 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 }
 
 // allRestarting reports whether all containers are being restarted because one asked for it.
-func allRestarting(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
+func allRestartingCondition(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {
 	case st.Phase == corev1.PodSucceeded:
@@ -146,22 +146,22 @@ func TerminalReason(phase corev1.PodPhase) string {
 }
 
 // containersReady reports whether every container is ready, as condition Ready before the gates.
-func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
+func readyCondition(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
-	if Terminal(st.Phase) {
+	if IsTerminal(st.Phase) {
 		c.Reason = TerminalReason(st.Phase)
 		return c
 	}
 	var unready []string
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; containers.IsSidecar(c) {
-			if s := Container(st.InitContainerStatuses, c.Name); s == nil || !s.Ready {
+			if s := FindContainer(st.InitContainerStatuses, c.Name); s == nil || !s.Ready {
 				unready = append(unready, c.Name)
 			}
 		}
 	}
 	for i := range pod.Spec.Containers {
-		if s := Container(st.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+		if s := FindContainer(st.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
 			unready = append(unready, pod.Spec.Containers[i].Name)
 		}
 	}
@@ -174,13 +174,13 @@ func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition 
 }
 
 // readyWithGates lowers Ready while a readiness gate of the pod is not True.
-func readyWithGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
+func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready
 	}
 	var unmet []string
 	for _, gate := range pod.Spec.ReadinessGates {
-		switch c := Condition(conditions, gate.ConditionType); {
+		switch c := FindCondition(conditions, gate.ConditionType); {
 		case c == nil:
 			unmet = append(unmet, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case c.Status != corev1.ConditionTrue:
@@ -194,7 +194,7 @@ func readyWithGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []cor
 }
 
 // Condition returns the condition of a type, or nil.
-func Condition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+func FindCondition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == t {
 			return &conditions[i]

@@ -27,34 +27,34 @@ const (
 )
 
 // describer makes the statuses of the containers of a pod.
-type describer struct {
-	view       *podview.View
-	in         *Input
-	generation int  // restart-all; instances of an earlier one are started again
-	begun      bool // a regular container was created in that generation, in whatever sandbox
+type statusBuilder struct {
+	view           *podview.View
+	in             *Input
+	generation     int  // restart-all; instances of an earlier one are started again
+	regularCreated bool // a regular container was created in that generation, in whatever sandbox
 }
 
 // describeContainers fills in the statuses of all containers: regular and ephemeral ones by name, init
 // containers in their order.
-func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
-	d := describer{view: v, in: in, generation: v.Generation}
+func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
+	d := statusBuilder{view: v, in: in, generation: v.Generation}
 	pod := v.Pod
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		cs := d.container(c, Container(previous.ContainerStatuses, c.Name))
+		cs := d.containerStatus(c, FindContainer(previous.ContainerStatuses, c.Name))
 		last := v.Observed.NewestContainer(c.Name)
-		d.begun = d.begun || last != nil && podview.GenerationOf(last) == d.generation
+		d.regularCreated = d.regularCreated || last != nil && podview.GenerationOf(last) == d.generation
 		st.ContainerStatuses = append(st.ContainerStatuses, cs)
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		st.InitContainerStatuses = append(st.InitContainerStatuses, d.init(c, Container(previous.InitContainerStatuses, c.Name)))
+		st.InitContainerStatuses = append(st.InitContainerStatuses, d.initContainerStatus(c, FindContainer(previous.InitContainerStatuses, c.Name)))
 	}
 	d.generation = 0 // a restart of all leaves ephemeral containers alone
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		before := Container(previous.EphemeralContainerStatuses, c.Name)
-		cs := d.instance(c, before)
+		before := FindContainer(previous.EphemeralContainerStatuses, c.Name)
+		cs := d.instanceStatus(c, before)
 		if before != nil && before.State.Terminated != nil && cs.State.Waiting != nil {
 			cs.State = before.State // it runs once: why a start failed comes too late for API servers
 		}
@@ -66,8 +66,8 @@ func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.
 }
 
 // container describes a container with what its probes say.
-func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.instance(c, before)
+func (d *statusBuilder) containerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.instanceStatus(c, before)
 	started := podprobe.Started(d.view.Pod, c, &st, before, d.in.Probes)
 	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, c, &st, before, d.in.Probes)
 	return st
@@ -75,11 +75,11 @@ func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatu
 
 // init describes an init container. One that the runtime has forgotten must have succeeded if later ones have run, unless
 // it is to run again.
-func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.container(c, before)
+func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.containerStatus(c, before)
 	_, waits := d.in.Waiting[c.Name]
 	again := waits && !d.in.Deleted
-	if st.State.Waiting != nil && d.begun && !containers.IsSidecar(c) && !again && d.view.Observed.NewestContainer(c.Name) == nil {
+	if st.State.Waiting != nil && d.regularCreated && !containers.IsSidecar(c) && !again && d.view.Observed.NewestContainer(c.Name) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: messageInitForgotten,
 		}}
@@ -89,16 +89,16 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 }
 
 // instance describes the newest instance of a container, with the one before as its last state.
-func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(c.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
 		last = nil // its successor, which terminated, was removed first, or it is never started
 	}
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if last == nil {
-		d.missing(&st, before)
+		d.setFromPrevious(&st, before)
 	} else {
-		d.present(c, last, &st, before)
+		d.setFromInstance(c, last, &st, before)
 	}
 	st.VolumeMounts = mountStatuses(c, last, before)
 	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
@@ -108,22 +108,22 @@ func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus
 }
 
 // present describes a container that the runtime has.
-func (d *describer) present(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
+func (d *statusBuilder) setFromInstance(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
-		st.ContainerID = d.id(last)
+		st.ContainerID = d.containerID(last)
 	}
-	st.RestartCount = d.restarts(last, before)
+	st.RestartCount = d.restartCount(last, before)
 	st.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, c.Image)
 	st.ImageID = last.ImageRef
-	st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
-	st.State = d.state(last, before)
+	st.Resources, st.AllocatedResources = d.actualResources(c, last), c.Resources.Requests
+	st.State = d.containerState(last, before)
 	older := d.view.Observed.NewestContainerWhere(c.Name, func(o *cri.Container) bool {
 		return o.ID != last.ID && o.State == cri.ContainerExited
 	})
 	switch {
 	case older != nil:
-		st.LastTerminationState = d.state(older, nil)
-	case before != nil && before.State.Terminated != nil && !isOf(before, last):
+		st.LastTerminationState = d.containerState(older, nil)
+	case before != nil && before.State.Terminated != nil && !isStatusOf(before, last):
 		st.LastTerminationState = before.State
 	case before != nil:
 		st.LastTerminationState = before.LastTerminationState
@@ -136,34 +136,34 @@ func (d *describer) present(c *corev1.Container, last *cri.Container, st, before
 }
 
 // id is the ID of a container as API users know it.
-func (d *describer) id(c *cri.Container) string {
-	if d.in.Runtime == "" {
+func (d *statusBuilder) containerID(c *cri.Container) string {
+	if d.in.RuntimeName == "" {
 		return c.ID
 	}
-	return d.in.Runtime + "://" + c.ID
+	return d.in.RuntimeName + "://" + c.ID
 }
 
 // isOf reports whether a status is that of one instance of a container.
-func isOf(st *corev1.ContainerStatus, c *cri.Container) bool {
+func isStatusOf(st *corev1.ContainerStatus, c *cri.Container) bool {
 	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
 // isPredecessor reports whether a status is that of a terminated instance whose predecessor is c.
 func isPredecessor(st *corev1.ContainerStatus, c *cri.Container) bool {
-	if st == nil || st.State.Terminated == nil || st.LastTerminationState.Terminated == nil || isOf(st, c) {
+	if st == nil || st.State.Terminated == nil || st.LastTerminationState.Terminated == nil || isStatusOf(st, c) {
 		return false
 	}
-	return isOf(&corev1.ContainerStatus{ContainerID: st.LastTerminationState.Terminated.ContainerID}, c)
+	return isStatusOf(&corev1.ContainerStatus{ContainerID: st.LastTerminationState.Terminated.ContainerID}, c)
 }
 
 // restarts returns how often a container was started again. It never falls: an instance that was created and not started, and may
 // be replaced, does not count, and what was said before stands. An instance that runs in the place of another counts also where
 // the runtime has forgotten how many there were.
-func (d *describer) restarts(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
+func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
 	if before != nil {
 		n = before.RestartCount
-		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isOf(before, last) {
+		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isStatusOf(before, last) {
 			n++
 		}
 	}
@@ -186,7 +186,7 @@ func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.Cont
 		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
-			if m.RecursiveReadOnly != nil && recursive(m, last) {
+			if m.RecursiveReadOnly != nil && isRecursiveReadOnly(m, last) {
 				mode = corev1.RecursiveReadOnlyEnabled
 			}
 			st.RecursiveReadOnly = &mode
@@ -197,7 +197,7 @@ func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.Cont
 }
 
 // recursive reports whether the mounts below a read-only one are read-only too.
-func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
+func isRecursiveReadOnly(m *corev1.VolumeMount, c *cri.Container) bool {
 	if c == nil {
 		return *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
 	}
@@ -208,7 +208,7 @@ func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
 
 // setWaiting shows why a container that is about to be started again does not run: its end moves to the last state. One that its restart
 // policy leaves terminated, as when it was stopped for another image and that cannot be pulled, does not wait.
-func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
+func (d *statusBuilder) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[st.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
 		containers.IsInit(&d.view.Pod.Spec, c) || podview.ShouldRestart(&d.view.Pod.Spec, c, last.ExitCode)
@@ -226,7 +226,7 @@ func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, 
 }
 
 // waiting is the state of a container that has not run yet.
-func (d *describer) waiting() corev1.ContainerState {
+func (d *statusBuilder) waitingState() corev1.ContainerState {
 	reason := ReasonContainerCreating
 	if len(d.view.Pod.Spec.InitContainers) > 0 {
 		reason = ReasonPodInitializing
@@ -235,8 +235,8 @@ func (d *describer) waiting() corev1.ContainerState {
 }
 
 // missing describes a container that the runtime does not have: not yet, or, where it ran before, not any more.
-func (d *describer) missing(st, before *corev1.ContainerStatus) {
-	st.State = d.waiting()
+func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
+	st.State = d.waitingState()
 	if before == nil {
 		return
 	}
@@ -262,28 +262,28 @@ func (d *describer) missing(st, before *corev1.ContainerStatus) {
 }
 
 // state translates one instance of a container. before is the status last given for its name, or nil.
-func (d *describer) state(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
+func (d *statusBuilder) containerState(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
 	switch c.State {
 	case cri.ContainerRunning:
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}}
 	case cri.ContainerExited:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.message(c), ContainerID: d.id(c),
+			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.terminatedMessage(c), ContainerID: d.containerID(c),
 			StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
 		}}
 	case cri.ContainerUnknown:
 		if before != nil && before.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.id(c),
+				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.containerID(c),
 				Message: messageNotLocated,
 			}}
 		}
 	}
-	return d.waiting()
+	return d.waitingState()
 }
 
 // message is what the runtime and the container say about its end.
-func (d *describer) message(c *cri.Container) string {
+func (d *statusBuilder) terminatedMessage(c *cri.Container) string {
 	own := d.in.Messages[c.ID]
 	if c.Message == "" || own == "" {
 		return c.Message + own
@@ -292,7 +292,7 @@ func (d *describer) message(c *cri.Container) string {
 }
 
 // Container returns the status of the container of a name, or nil.
-func Container(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+func FindContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {
 			return &statuses[i]

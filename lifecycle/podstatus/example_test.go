@@ -57,10 +57,10 @@ func ExampleOf() {
 		}},
 	}
 	status := podstatus.Of(pod, observed, podstatus.Input{
-		Now: created.Add(2 * time.Second), Runtime: "containerd",
+		Now: created.Add(2 * time.Second), RuntimeName: "containerd",
 		Waiting: map[string]podstatus.Waiting{"server": {Reason: podstatus.ReasonCrashLoopBackOff, Message: "back-off 10s"}},
 	})
-	server := podstatus.Container(status.ContainerStatuses, "server")
+	server := podstatus.FindContainer(status.ContainerStatuses, "server")
 	fmt.Println(status.Phase, server.Name, explain(server.State.Waiting.Reason))
 	fmt.Println("exit code", server.LastTerminationState.Terminated.ExitCode)
 	fmt.Println("may run until", podstatus.Deadline(pod, status.StartTime).UTC().Format(time.TimeOnly))

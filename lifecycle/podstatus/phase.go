@@ -20,18 +20,18 @@ type PhaseInput struct {
 // Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase Running if its
 // restart policy would restart a container: its manifest may be written again. Source: getPhase in pkg/kubelet/kubelet_pods.go.
 func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) corev1.PodPhase {
-	var n tally
+	var n phaseCounts
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		if st := Container(statuses, c.Name); containers.IsSidecar(c) {
+		if st := FindContainer(statuses, c.Name); containers.IsSidecar(c) {
 			n.addSidecar(st)
 		} else {
-			n.addInit(&pod.Spec, c, st)
+			n.addInitContainer(&pod.Spec, c, st)
 		}
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		n.add(&pod.Spec, c, Container(statuses, c.Name))
+		n.addRegular(&pod.Spec, c, FindContainer(statuses, c.Name))
 	}
 	switch {
 	case n.initFailed > 0:
@@ -44,7 +44,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) co
 		return corev1.PodRunning
 	case n.stopped == 0:
 		return corev1.PodPending
-	case (!in.Deleted || qos.IsStatic(pod)) && n.stopped != n.final:
+	case (!in.Deleted || qos.IsStatic(pod)) && n.stopped != n.notRestarted:
 		return corev1.PodRunning // something will be started again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded
@@ -53,13 +53,13 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) co
 }
 
 // tally counts the containers of a pod by what they say about its phase.
-type tally struct {
-	unknown, running, waiting, stopped, final, succeeded int
-	sidecarPending, initPending, initFailed              int
+type phaseCounts struct {
+	unknown, running, waiting, stopped, notRestarted, succeeded int
+	sidecarPending, initPending, initFailed                     int
 }
 
 // exit returns how a container that does not run has exited, or nil if it never ran.
-func exit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+func lastExit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if st.State.Terminated != nil {
 		return st.State.Terminated
 	}
@@ -67,24 +67,24 @@ func exit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 }
 
 // stays reports whether a container that has exited will not be started again.
-func stays(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
+func staysTerminated(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
 	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
 		return false
 	}
-	return !podview.ShouldRestart(pod, c, exit(st).ExitCode)
+	return !podview.ShouldRestart(pod, c, lastExit(st).ExitCode)
 }
 
-func (n *tally) addInit(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch {
-	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || exit(st) == nil:
+	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || lastExit(st) == nil:
 		n.initPending++
-	case exit(st).ExitCode != 0 && stays(pod, c, st):
+	case lastExit(st).ExitCode != 0 && staysTerminated(pod, c, st):
 		n.initFailed++
 	}
 }
 
 // addSidecar counts a sidecar, which says nothing about the phase once it has run.
-func (n *tally) addSidecar(st *corev1.ContainerStatus) {
+func (n *phaseCounts) addSidecar(st *corev1.ContainerStatus) {
 	switch {
 	case st == nil:
 		n.unknown++
@@ -93,7 +93,7 @@ func (n *tally) addSidecar(st *corev1.ContainerStatus) {
 		if st.Started == nil || !*st.Started {
 			n.sidecarPending++
 		}
-	case st.State.Terminated != nil || st.State.Waiting != nil && exit(st) != nil:
+	case st.State.Terminated != nil || st.State.Waiting != nil && lastExit(st) != nil:
 	case st.State.Waiting != nil:
 		n.sidecarPending++
 		n.waiting++
@@ -103,19 +103,19 @@ func (n *tally) addSidecar(st *corev1.ContainerStatus) {
 	}
 }
 
-func (n *tally) add(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+func (n *phaseCounts) addRegular(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch {
 	case st == nil:
 		n.unknown++
 	case st.State.Running != nil:
 		n.running++
-	case st.State.Terminated != nil || st.State.Waiting != nil && exit(st) != nil:
+	case st.State.Terminated != nil || st.State.Waiting != nil && lastExit(st) != nil:
 		n.stopped++
 		if t := st.State.Terminated; t != nil && t.ExitCode == 0 {
 			n.succeeded++
 		}
-		if stays(pod, c, st) {
-			n.final++
+		if staysTerminated(pod, c, st) {
+			n.notRestarted++
 		}
 	case st.State.Waiting != nil:
 		n.waiting++

@@ -38,7 +38,7 @@ func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input
 		c := &own[i]
 		c.Status = corev1.ConditionTrue
 		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
-		if p := Condition(previous, c.Type); p != nil && p.Reason == c.Reason {
+		if p := FindCondition(previous, c.Type); p != nil && p.Reason == c.Reason {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
 		c.LastProbeTime = c.LastTransitionTime
@@ -54,7 +54,7 @@ const (
 
 // resources returns what a container has. One that does not run has what is allocated to it. The lists that its spec has
 // also tell the limits that it takes from its pod. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
-func (d *describer) resources(c *corev1.Container, have *cri.Container) *corev1.ResourceRequirements {
+func (d *statusBuilder) actualResources(c *corev1.Container, have *cri.Container) *corev1.ResourceRequirements {
 	r := c.Resources.DeepCopy()
 	if have.State != cri.ContainerRunning {
 		return r

@@ -44,18 +44,18 @@ type Waiting struct{ Reason, Message string }
 
 // Input is what a pod's status is made from beside the spec and the runtime.
 type Input struct {
-	Now      time.Time
-	Previous *corev1.PodStatus  // as last returned for this pod; nil: that of the pod object
-	Runtime  string             // its name, before "://" and the ID of a container, such as containerd; empty: IDs stand alone
-	Waiting  map[string]Waiting // by container name: of those that are to be started and do not run
-	Messages map[string]string  // by container ID: what it left as its termination message
-	HostIPs  []netip.Addr       // of the node, the primary first
-	Deleted  bool               // nothing of the pod will be started
-	Starting bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
-	Probes   podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
-	Resize   resize.Decision    // of the pod's resources; zero: they are those of the spec
-	Eviction *Eviction          // why the pod is ended or held back; nil: it is not evicted
-	HeldFor  string             // the reason of the last time that it was held back; empty: it never was
+	Now                time.Time
+	Previous           *corev1.PodStatus  // as last returned for this pod; nil: that of the pod object
+	RuntimeName        string             // its name, before "://" and the ID of a container, such as containerd; empty: IDs stand alone
+	Waiting            map[string]Waiting // by container name: of those that are to be started and do not run
+	Messages           map[string]string  // by container ID: what it left as its termination message
+	HostIPs            []netip.Addr       // of the node, the primary first
+	Deleted            bool               // nothing of the pod will be started
+	Starting           bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
+	Probes             podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
+	Resize             resize.Decision    // of the pod's resources; zero: they are those of the spec
+	Eviction           *Eviction          // why the pod is ended or held back; nil: it is not evicted
+	LastEvictionReason string             // the reason of the last time that it was held back; empty: it never was
 }
 
 // Of returns the status of a pod as an API user sees it. A terminal phase, in Previous or in the pod object, is never left.
@@ -83,31 +83,31 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	if len(st.PodIPs) > 0 {
 		st.PodIP = st.PodIPs[0].IP
 	}
-	describeContainers(&st, &view, &previous, &in)
-	cutMessages(&st)
+	setContainerStatuses(&st, &view, &previous, &in)
+	truncateMessages(&st)
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
-	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: initialized(&view)})
-	unfinished := in.Deleted && endedUnfinished(&previous)
+	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: isInitialized(&view)})
+	unfinished := in.Deleted && failedBeforeCompletion(&previous)
 	switch {
-	case in.Deleted && !in.Starting && !Terminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it went before all of it had run
-		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !Terminal(previous.Phase)
-	case !in.Deleted && Terminal(st.Phase) && (in.Starting || made(pod, observed)):
+	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it went before all of it had run
+		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !IsTerminal(previous.Phase)
+	case !in.Deleted && IsTerminal(st.Phase) && (in.Starting || hasCreatedContainer(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
 	switch deadline := Deadline(pod, st.StartTime); {
-	case Terminal(pod.Status.Phase): // whoever told the API server
+	case IsTerminal(pod.Status.Phase): // whoever told the API server
 		st.Phase = pod.Status.Phase
-	case Terminal(previous.Phase):
+	case IsTerminal(previous.Phase):
 		st.Phase = previous.Phase
 	case in.Eviction != nil:
-		in.evicted(&st, pod, observed)
+		in.applyEviction(&st, pod, observed)
 	case !deadline.IsZero() && !in.Now.Before(deadline) && !completedBefore(&st, deadline):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, ReasonDeadlineExceeded, messageDeadlineExceeded
 	}
 	if st.Reason == "" && st.Phase == previous.Phase {
 		st.Reason, st.Message = cmp.Or(previous.Reason, pod.Status.Reason), cmp.Or(previous.Message, pod.Status.Message)
 	}
-	if in.Eviction == nil && !Terminal(st.Phase) && in.HeldFor != "" && st.Reason == in.HeldFor {
+	if in.Eviction == nil && !IsTerminal(st.Phase) && in.LastEvictionReason != "" && st.Reason == in.LastEvictionReason {
 		st.Reason, st.Message = "", "" // which is no longer so
 	}
 	st.Resources = podResources(pod, st.Phase, &in)
@@ -115,28 +115,28 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	if unfinished {
 		described.Phase = corev1.PodPending
 	}
-	st.Conditions = conditions(&view, &described, previous.Conditions, &in)
+	st.Conditions = podConditions(&view, &described, previous.Conditions, &in)
 	return st
 }
 
 // endedUnfinished reports whether a status is that of a pod that was deleted before all its containers had run. It fails, and its conditions
 // stay those of a pod that waits for its containers. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
-func endedUnfinished(st *corev1.PodStatus) bool {
-	c := Condition(st.Conditions, corev1.ContainersReady)
+func failedBeforeCompletion(st *corev1.PodStatus) bool {
+	c := FindCondition(st.Conditions, corev1.ContainersReady)
 	return st.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
 }
 
 // Terminal reports whether a phase is one that a pod does not leave: Succeeded or Failed.
-func Terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+func IsTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
 // initialized reports whether a regular container was created in the sandbox in use, so that the init containers are through.
-func initialized(v *podview.View) bool {
+func isInitialized(v *podview.View) bool {
 	newest := v.Observed.NewestSandbox()
 	return newest != nil && v.Initialized(newest.ID)
 }
 
 // made reports whether there is a container that has yet to be started, whatever became of its earlier instances.
-func made(pod *corev1.Pod, observed cri.Pod) bool {
+func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		last := observed.NewestContainer(c.Name)
 		return last != nil && last.State == cri.ContainerCreated
@@ -145,7 +145,7 @@ func made(pod *corev1.Pod, observed cri.Pod) bool {
 
 // completedBefore reports whether a pod had completed by itself before its deadline, which an agent may see only later.
 func completedBefore(st *corev1.PodStatus, deadline time.Time) bool {
-	return Terminal(st.Phase) && !slices.ContainsFunc(st.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+	return IsTerminal(st.Phase) && !slices.ContainsFunc(st.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)
 	})
 }
@@ -190,13 +190,13 @@ func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *I
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs
 	s := observed.NewestSandbox()
-	if (s == nil || len(s.IPs) == 0) && Terminal(previous.Phase) {
+	if (s == nil || len(s.IPs) == 0) && IsTerminal(previous.Phase) {
 		return before
 	}
 	if s != nil {
 		ips, onHost = s.IPs, onHost || s.Namespaces.Network == cri.NamespaceNode
 	}
-	if up := s != nil && s.State == cri.SandboxReady; !up && !in.Deleted && !Terminal(previous.Phase) {
+	if up := s != nil && s.State == cri.SandboxReady; !up && !in.Deleted && !IsTerminal(previous.Phase) {
 		before = nil
 	}
 	for _, ip := range podip.Addresses(onHost, ips, before, in.HostIPs) {

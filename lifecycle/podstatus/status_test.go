@@ -146,7 +146,7 @@ func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
 	first, second := life(0, cri.ContainerExited), life(1, cri.ContainerExited)
 	second.ExitCode = 137
 	for _, deleted := range []bool{true, false} {
-		in := podstatus.Input{Now: epoch, Runtime: "containerd", Deleted: deleted}
+		in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Deleted: deleted}
 		before := podstatus.Of(webPod(), observed(second, first), in)
 		require.Equal(t, int32(137), before.ContainerStatuses[0].State.Terminated.ExitCode)
 		in.Previous = &before
@@ -157,7 +157,7 @@ func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
 
 // A deleted pod starts no container: the end of the last instance stays, although the next one was created.
 func TestStatusOfDeletedPodWithCreatedSuccessor(t *testing.T) {
-	in := podstatus.Input{Now: epoch, Runtime: "containerd", Deleted: true}
+	in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Deleted: true}
 	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), in)
 	in.Previous = &before
 	require.Equal(t, before.ContainerStatuses, podstatus.Of(webPod(), observed(life(1, cri.ContainerCreated), life(0, cri.ContainerExited)), in).ContainerStatuses)
@@ -167,7 +167,7 @@ func TestStatusNamesTheRuntime(t *testing.T) {
 	bare := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), podstatus.Input{Now: epoch})
 	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)
 	st := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)),
-		podstatus.Input{Now: epoch, Previous: &bare, Runtime: "containerd"})
+		podstatus.Input{Now: epoch, Previous: &bare, RuntimeName: "containerd"})
 	c := st.ContainerStatuses[0]
 	require.Equal(t, "containerd://w0", c.ContainerID)
 	require.Equal(t, "containerd://w0", c.State.Terminated.ContainerID)
@@ -303,7 +303,7 @@ func TestStatusOfContainersThatNeverEnded(t *testing.T) {
 			gone := observed(tt.have...)
 			gone.Sandboxes[0].State = cri.SandboxNotReady
 			st := podstatus.Of(pod, gone, podstatus.Input{Now: epoch, Deleted: true})
-			podstatus.TerminateUnseen(&st)
+			podstatus.TerminateContainers(&st)
 			require.Equal(t, tt.want, podtest.Describe(st))
 			again := podstatus.Of(pod, cri.Pod{}, podstatus.Input{Now: epoch, Deleted: true, Previous: &st})
 			require.Equal(t, tt.want, podtest.Describe(again), "also when the runtime has forgotten all of it")

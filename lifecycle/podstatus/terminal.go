@@ -16,7 +16,7 @@ import (
 // conclude that nothing of the pod is in use any more, so they are not told while something of it may run. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
 func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
-	if Terminal(st.Phase) && !Terminal(pod.Status.Phase) && !Terminal(before) && !podview.Terminated(observed) {
+	if IsTerminal(st.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.Terminated(observed) {
 		st.Phase, st.Reason, st.Message = cmp.Or(before, corev1.PodPending), "", ""
 	}
 	return st
@@ -25,7 +25,7 @@ func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, 
 // TerminateUnseen gives each container of a pod that has terminated a terminated state, for nobody will see another one: that
 // of a failure where none was seen. Those whose turn had not come stay as they are. Source: TerminatePod in
 // pkg/kubelet/status/status_manager.go.
-func TerminateUnseen(st *corev1.PodStatus) {
+func TerminateContainers(st *corev1.PodStatus) {
 	tried := st.InitContainerStatuses[:min(1, len(st.InitContainerStatuses))]
 	for i, s := range st.InitContainerStatuses {
 		if s.State.Waiting == nil || s.LastTerminationState.Terminated != nil {
@@ -33,7 +33,7 @@ func TerminateUnseen(st *corev1.PodStatus) {
 		}
 	}
 	lists := [][]corev1.ContainerStatus{tried}
-	if c := Condition(st.Conditions, corev1.PodInitialized); c.Status == corev1.ConditionTrue {
+	if c := FindCondition(st.Conditions, corev1.PodInitialized); c.Status == corev1.ConditionTrue {
 		lists = append(lists, st.ContainerStatuses)
 	}
 	for _, list := range lists {
@@ -48,22 +48,22 @@ func TerminateUnseen(st *corev1.PodStatus) {
 }
 
 // maxMessages bounds the termination messages of a pod, in bytes, in equal parts for all containers.
-const maxMessages = 12 * 1024
+const maxTerminationMessages = 12 * 1024
 
 // cutMessages keeps the messages of all containers of a pod together within their limit. Source: normalizeStatus in
 // pkg/kubelet/status/status_manager.go.
-func cutMessages(st *corev1.PodStatus) {
+func truncateMessages(st *corev1.PodStatus) {
 	lists := [...][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
 	n := 0
 	for _, list := range lists {
 		n += len(list)
 	}
 	cut := func(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
-		if t == nil || len(t.Message) <= maxMessages/n {
+		if t == nil || len(t.Message) <= maxTerminationMessages/n {
 			return t
 		}
 		short := *t
-		short.Message = t.Message[:maxMessages/n]
+		short.Message = t.Message[:maxTerminationMessages/n]
 		return &short
 	}
 	for _, list := range lists {

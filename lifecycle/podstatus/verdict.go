@@ -28,12 +28,12 @@ type Eviction struct {
 	Grace time.Duration `json:"grace,omitempty"`
 	// Hold says that the pod does not fail but waits, in phase Pending with this reason, and is started again after a
 	// back-off, once it is admitted anew. A pod whose restart policy is not Always fails all the same.
-	Hold bool `json:"hold,omitempty"`
+	Temporary bool `json:"hold,omitempty"`
 }
 
 // Holds reports whether the eviction holds a pod back instead of failing it.
-func (e *Eviction) Holds(pod *corev1.Pod) bool {
-	return e != nil && e.Hold && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
+func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
+	return e != nil && e.Temporary && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
 // Rejection is why a pod is not to run on this node. It fails with this reason, and nothing is made for it.
@@ -55,7 +55,7 @@ func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpe
 const rejectedPrefix = "Pod was rejected: "
 
 // Rejected reports whether a status is that of a pod that was rejected.
-func Rejected(st *corev1.PodStatus) bool {
+func IsRejected(st *corev1.PodStatus) bool {
 	return st.Phase == corev1.PodFailed && strings.HasPrefix(st.Message, rejectedPrefix)
 }
 
@@ -70,10 +70,10 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 
 // evicted sets the phase of a pod that is evicted, whatever its containers say. One that is held back tells it once nothing
 // of the pod runs; for one that fails see [DeferTerminalPhase].
-func (in *Input) evicted(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
+func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
-	case !e.Holds(pod):
+	case !e.IsTemporary(pod):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, e.Reason, e.Message
 	case podview.Terminated(observed):
 		st.Phase, st.Reason, st.Message = corev1.PodPending, e.Reason, e.Message
@@ -89,10 +89,10 @@ func evictionConditions(v *podview.View, st *corev1.PodStatus, others, previous 
 	for _, c := range in.Eviction.Conditions {
 		c.ObservedGeneration = v.Pod.Generation
 		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
-		if p := Condition(previous, c.Type); p != nil && p.Status == c.Status {
+		if p := FindCondition(previous, c.Type); p != nil && p.Status == c.Status {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
-		if had := Condition(others, c.Type); had != nil {
+		if had := FindCondition(others, c.Type); had != nil {
 			*had = c
 		} else {
 			others = append(others, c)

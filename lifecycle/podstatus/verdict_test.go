@@ -23,7 +23,7 @@ func TestVerdicts(t *testing.T) {
 		{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerExited, ExitCode: 143},
 	}}
 	eviction := func(hold bool) *podstatus.Eviction {
-		return &podstatus.Eviction{Reason: "Evicted", Message: "low", Hold: hold, Conditions: []corev1.PodCondition{
+		return &podstatus.Eviction{Reason: "Evicted", Message: "low", Temporary: hold, Conditions: []corev1.PodCondition{
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"},
 		}}
 	}
@@ -41,8 +41,8 @@ func TestVerdicts(t *testing.T) {
 		"held and down":           {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Pending Evicted", false},
 		"held, but never starts":  {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Never", "Failed Evicted", true},
 		"evicted after its end":   {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodSucceeded}}, "Never", "Succeeded ", false},
-		"no longer held":          {down, podstatus.Input{HeldFor: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}}, "Always", "Running ", false},
-		"another reason is kept":  {up, podstatus.Input{HeldFor: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}}, "Always", "Running NodeLost", false},
+		"no longer held":          {down, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}}, "Always", "Running ", false},
+		"another reason is kept":  {up, podstatus.Input{LastEvictionReason: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}}, "Always", "Running NodeLost", false},
 		"past its deadline first": {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}}, "Always", "Failed DeadlineExceeded", false},
 	}
 	for name, tt := range tests {
@@ -53,7 +53,7 @@ func TestVerdicts(t *testing.T) {
 			st := podstatus.Of(pod, tt.observed, tt.in)
 			shown := podstatus.DeferTerminalPhase(pod, tt.observed, st, tt.in.Previous.Phase)
 			assert.Equal(t, tt.want, string(shown.Phase)+" "+shown.Reason)
-			target := podstatus.Condition(shown.Conditions, corev1.DisruptionTarget)
+			target := podstatus.FindCondition(shown.Conditions, corev1.DisruptionTarget)
 			assert.Equal(t, tt.disrupted, target != nil)
 			if target != nil {
 				assert.Equal(t, metav1.Unix(1000, 0).UTC(), target.LastTransitionTime.UTC())
@@ -71,7 +71,7 @@ func TestConditionOfAnEviction(t *testing.T) {
 		Reason: "Evicted", Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"}},
 	}})
 	assert.Equal(t, "True TerminationByKubelet", podtest.ConditionOf(st, corev1.DisruptionTarget))
-	assert.Equal(t, int64(1), podstatus.Condition(st.Conditions, corev1.DisruptionTarget).LastTransitionTime.Unix())
+	assert.Equal(t, int64(1), podstatus.FindCondition(st.Conditions, corev1.DisruptionTarget).LastTransitionTime.Unix())
 }
 
 func TestRejection(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 )
 
 // header returns the first line of a file with these lines after it.
-func header(saved string, lines []byte) string {
+func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)
 	_, _ = io.WriteString(h, saved)
@@ -43,26 +43,26 @@ type line struct {
 }
 
 // encoded is the content of a file.
-type encoded struct {
+type encodedFile struct {
 	data    []byte
 	sum     [sha256.Size]byte // of the pods in it
 	pods    int
-	tooMuch []error // one for each pod that is not in it, as Load would not take it
+	omitted []error // one for each pod that is not in it, as Load would not take it
 }
 
 // encode returns the content of a file with the pods of all sets, or, if they do not fit, with those that [choose] chooses. The sources are
 // in the order of their importance.
-func encode(sets []lifecycle.PodSet, sources []string, now time.Time) (e encoded, err error) {
+func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (e encodedFile, err error) {
 	e, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
-		e, _, _, err = encodeChosen(sets, choose(costs, sources), now)
+		e, _, _, err = encodeChosen(sets, choosePods(costs, sources), now)
 	}
 	return e, err
 }
 
 // encodeChosen returns the content of a file with the chosen pods, in the order of the sets. If chosen is nil these are all, as long as they
 // fit: full reports that they do not. Costs are those of the pods that Load takes.
-func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encoded, costs []cost, full bool, err error) {
+func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
@@ -75,8 +75,8 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 			if err := enc.Encode(line{set.Source, &bare}); err != nil {
 				return e, nil, false, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}
-			c := cost{pod: pod, source: set.Source, bytes: lines.Len() - start}
-			c.values, err = check(lines.Bytes()[start:], maxValues)
+			c := podCost{pod: pod, source: set.Source, bytes: lines.Len() - start}
+			c.values, err = checkLine(lines.Bytes()[start:], maxValues)
 			if err == nil {
 				costs = append(costs, c)
 			}
@@ -86,21 +86,21 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 			}
 			if err != nil {
 				lines.Truncate(start)
-				e.tooMuch = append(e.tooMuch, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
+				e.omitted = append(e.omitted, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
 				continue
 			}
 			values += c.values
 			e.pods++
 		}
 	}
-	first := header(now.UTC().Format(time.RFC3339), lines.Bytes())
+	first := buildHeader(now.UTC().Format(time.RFC3339), lines.Bytes())
 	e.data, e.sum = slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes())
 	return e, costs, full, nil
 }
 
 // decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
 // written, as the sum covers every byte.
-func decode(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
+func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
 	}
@@ -117,7 +117,7 @@ func decode(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err er
 		return nil, sum, fmt.Errorf("it has the version %.20q, want %q", v, version)
 	}
 	saved, _, _ := strings.Cut(strings.TrimPrefix(fields, "saved="), " ")
-	if want := header(saved, lines); want != magic+string(first)+"\n" {
+	if want := buildHeader(saved, lines); want != magic+string(first)+"\n" {
 		return nil, sum, errors.New("the checksum does not match")
 	}
 	sets, err = decodeLines(lines)
@@ -129,7 +129,7 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	for text := range bytes.Lines(lines) {
 		number++
 		var l line
-		values, err := check(text, left)
+		values, err := checkLine(text, left)
 		if err == nil {
 			err = json.Unmarshal(text, &l)
 		}
@@ -152,7 +152,7 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 
 // check returns an error for a line that costs more to decode than it may, or that has more than is left of the values
 // of the file, and how many values it has. The sum of a file is none that only an agent can write.
-func check(text []byte, left int) (values int, err error) {
+func checkLine(text []byte, left int) (values int, err error) {
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {
 		return 0, err

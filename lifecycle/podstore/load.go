@@ -30,7 +30,7 @@ const (
 )
 
 // keep is how many damaged files are kept.
-const keep = 3
+const maxDamagedFiles = 3
 
 // Load returns what each source last wanted. It is called once, before Update and Run. The package documentation says
 // what becomes of a file that is missing, damaged or out of reach.
@@ -38,16 +38,16 @@ func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	if err := atomicfile.Clean(s.path); err != nil {
 		s.opts.Logger.Warn("remove temporary files", "error", err)
 	}
-	data, err := read(s.path)
+	data, err := readFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load pods from %s: %w", s.path, err)
 	}
-	sets, sum, err := decode(data)
+	sets, sum, err := decodeFile(data)
 	if err != nil {
-		return nil, fmt.Errorf("load pods from %s: %w: %w; %s", s.path, ErrCorrupt, err, putAside(s.path, time.Now()))
+		return nil, fmt.Errorf("load pods from %s: %w: %w; %s", s.path, ErrCorrupt, err, renameDamaged(s.path, time.Now()))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,12 +59,12 @@ func (s *Store) Load() ([]lifecycle.PodSet, error) {
 		s.sets = append(s.sets, set)
 		s.loaded[set.Source] = set.Pods
 	}
-	s.opts.Logger.Info("pods loaded", "path", s.path, "pods", count(s.sets))
+	s.opts.Logger.Info("pods loaded", "path", s.path, "pods", countPods(s.sets))
 	return slices.Clone(s.sets), nil
 }
 
 // read returns the content of a file, cut off where it is too long to be whole.
-func read(path string) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	// Opening a named pipe would wait for a writer.
 	if info, err := os.Lstat(path); err != nil {
 		return nil, err
@@ -87,12 +87,12 @@ func read(path string) ([]byte, error) {
 }
 
 // putAside renames a damaged file, removes the oldest of those before it, and returns what has become of it.
-func putAside(path string, now time.Time) string {
+func renameDamaged(path string, now time.Time) string {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
 	entries, err := os.ReadDir(dir) // by name, which is by time
 	if err == nil {
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix) })
-		for _, e := range entries[:max(0, len(entries)-keep+1)] {
+		for _, e := range entries[:max(0, len(entries)-maxDamagedFiles+1)] {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // cost is what a pod takes of the file.
-type cost struct {
+type podCost struct {
 	pod           *corev1.Pod
 	source        string
 	bytes, values int
@@ -22,9 +22,9 @@ type cost struct {
 // choose returns the pods that fit into a file, of costs that do not: those of the first sources first, and of a source those that have not
 // terminated. Of these each namespace gets an equal share, so that no namespace displaces the pods of another, and what a namespace does
 // not need of its share is for the others.
-func choose(costs []cost, sources []string) map[*corev1.Pod]bool {
+func choosePods(costs []podCost, sources []string) map[*corev1.Pod]bool {
 	type candidate struct {
-		cost
+		podCost
 		rank  int     // of the source
 		ended bool    // the pod has terminated
 		used  float64 // by the pod and those before it in its namespace, as a fraction of the file
@@ -41,7 +41,7 @@ func choose(costs []cost, sources []string) map[*corev1.Pod]bool {
 		if rank < 0 {
 			rank = len(sources)
 		}
-		g := group{rank, podstatus.Terminal(c.pod.Status.Phase), c.pod.Namespace}
+		g := group{rank, podstatus.IsTerminal(c.pod.Status.Phase), c.pod.Namespace}
 		used[g] += max(float64(c.bytes)/maxLines, float64(c.values)/maxValues)
 		all = append(all, candidate{c, g.rank, g.ended, used[g]})
 	}

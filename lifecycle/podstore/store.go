@@ -58,9 +58,9 @@ type Store struct {
 	sets   []lifecycle.PodSet       // in the order in which the sources came; the slices in it are never changed
 	loaded map[string][]*corev1.Pod // by source: of the file, not named by their source since and not given up
 
-	writing sync.Mutex        // held for a write
-	written [sha256.Size]byte // sum of the pods in the file, once known
-	leftOut map[string]bool   // what has been said of pods that are not stored
+	writing        sync.Mutex        // held for a write
+	written        [sha256.Size]byte // sum of the pods in the file, once known
+	omittedReports map[string]bool   // what has been said of pods that are not stored
 }
 
 // New returns a Store for the file at path, whose directory is made when needed. It neither reads nor writes; see [Store.Load] and [Store.Run]. It panics without a path.
@@ -83,7 +83,7 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if set.Incomplete {
-		s.loaded[set.Source] = unnamed(s.loaded[set.Source], set.Pods)
+		s.loaded[set.Source] = removeNamed(s.loaded[set.Source], set.Pods)
 	} else {
 		delete(s.loaded, set.Source)
 	}
@@ -97,18 +97,18 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	} else {
 		s.sets = append(s.sets, set)
 	}
-	s.wake()
+	s.signalRun()
 	return set
 }
 
 // wake makes Run look whether there is something to write.
-func (s *Store) wake() {
-	s.guard.Need(s.notRun)
+func (s *Store) signalRun() {
+	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)
 }
 
 // notRun tells that nobody writes what was given to be kept.
-func (s *Store) notRun() {
+func (s *Store) reportNotRun() {
 	if s.flushed.Load() {
 		return
 	}
@@ -120,7 +120,7 @@ func (s *Store) notRun() {
 }
 
 // unnamed returns the pods that a source has not named, neither by UID nor by another pod of their name.
-func unnamed(pods, named []*corev1.Pod) []*corev1.Pod {
+func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {
 		taken[string(pod.UID)], taken[pod.Namespace+"/"+pod.Name] = true, true
@@ -152,7 +152,7 @@ func (s *Store) Run(ctx context.Context) error {
 		if err := s.Flush(); err != nil {
 			failures++
 			wait = retryPolicy().After(failures)
-			s.wake()
+			s.signalRun()
 			s.opts.Logger.Warn("write pods", "error", err, "retry", wait)
 			if hook := s.opts.Hooks.Error; hook != nil {
 				hook(err, wait)
@@ -167,7 +167,7 @@ func (s *Store) Run(ctx context.Context) error {
 // Flush writes the file now if it has to change, however short ago the last write was.
 func (s *Store) Flush() error {
 	s.flushed.Store(true)
-	file, left, err := s.write()
+	file, left, err := s.writeFile()
 	for _, err := range left {
 		s.opts.Logger.Warn("write pods", "error", err)
 		if hook := s.opts.Hooks.Error; hook != nil {
@@ -182,7 +182,7 @@ func (s *Store) Flush() error {
 
 // write returns what it has written, which is nothing if the file has these pods already, and an error for each pod
 // that is newly left out.
-func (s *Store) write() (wrote encoded, left []error, err error) {
+func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
@@ -191,14 +191,14 @@ func (s *Store) write() (wrote encoded, left []error, err error) {
 	if len(sets) == 0 {
 		return wrote, nil, nil // nothing is known, which is not the same as that nothing is wanted
 	}
-	file, err := encode(sets, s.opts.Sources, time.Now())
+	file, err := encodeSets(sets, s.opts.Sources, time.Now())
 	if err != nil {
 		return wrote, nil, err
 	}
-	left = slices.DeleteFunc(slices.Clone(file.tooMuch), func(err error) bool { return s.leftOut[err.Error()] })
-	s.leftOut = make(map[string]bool, len(file.tooMuch))
-	for _, err := range file.tooMuch {
-		s.leftOut[err.Error()] = true
+	left = slices.DeleteFunc(slices.Clone(file.omitted), func(err error) bool { return s.omittedReports[err.Error()] })
+	s.omittedReports = make(map[string]bool, len(file.omitted))
+	for _, err := range file.omitted {
+		s.omittedReports[err.Error()] = true
 	}
 	if file.sum == s.written {
 		return wrote, left, nil
@@ -214,7 +214,7 @@ func (s *Store) write() (wrote encoded, left []error, err error) {
 }
 
 // count returns the number of pods in all sets.
-func count(sets []lifecycle.PodSet) (n int) {
+func countPods(sets []lifecycle.PodSet) (n int) {
 	for _, set := range sets {
 		n += len(set.Pods)
 	}

@@ -29,9 +29,9 @@ func ExampleNew() {
 	}
 	a := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: "1"}}
 	b := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "default", UID: "2"}}
-	first, _ := ranges.Of(a)
-	other, _ := ranges.Of(b)
-	again, _ := ranges.Of(a)
+	first, _ := ranges.Assign(a)
+	other, _ := ranges.Assign(b)
+	again, _ := ranges.Assign(a)
 	fmt.Println(first.Length, first == again, first == other)
 	// Output:
 	// 65536 true false

@@ -62,26 +62,26 @@ func New(root string, o Options) (*Ranges, error) {
 
 // Of returns the range of a pod: the one that it has, or one that is free. The error names the pod, and the file if one
 // cannot be read: a range that nobody can know must not be given a second time.
-func (r *Ranges) Of(pod *corev1.Pod) (cri.IDMapping, error) {
-	m, err := r.of(string(pod.UID))
+func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
+	m, err := r.assignRange(string(pod.UID))
 	if err != nil {
 		return cri.IDMapping{}, fmt.Errorf("user namespace of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return m, nil
 }
 
-func (r *Ranges) of(uid string) (cri.IDMapping, error) {
+func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	if uid == "" || strings.ContainsAny(uid, "/\x00") || uid[0] == '.' {
 		return cri.IDMapping{}, fmt.Errorf("UID %q is no file name", uid)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	path := r.path(uid)
-	m, err := read(path)
+	path := r.rangeFile(uid)
+	m, err := readRange(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return m, err
 	}
-	taken, err := r.taken()
+	taken, err := r.readTaken()
 	if err != nil {
 		return cri.IDMapping{}, err
 	}
@@ -91,22 +91,22 @@ func (r *Ranges) of(uid string) (cri.IDMapping, error) {
 			continue
 		}
 		m := cri.IDMapping{HostID: host, Length: Length}
-		return m, write(path, m)
+		return m, writeRange(path, m)
 	}
 	return cri.IDMapping{}, fmt.Errorf("all %d ranges are taken", r.count)
 }
 
-func (r *Ranges) path(uid string) string { return filepath.Join(r.root, uid, "userns") }
+func (r *Ranges) rangeFile(uid string) string { return filepath.Join(r.root, uid, "userns") }
 
 // taken returns the first IDs of the ranges that pods have.
-func (r *Ranges) taken() (map[uint32]bool, error) {
+func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	entries, err := os.ReadDir(r.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	taken := map[uint32]bool{}
 	for _, e := range entries {
-		m, err := read(r.path(e.Name()))
+		m, err := readRange(r.rangeFile(e.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || !e.IsDir():
 			continue
@@ -119,20 +119,20 @@ func (r *Ranges) taken() (map[uint32]bool, error) {
 }
 
 // file is what is written of a range. The kubelet reads and writes the same.
-type file struct {
-	UIDs []mapping `json:"uidMappings"`
-	GIDs []mapping `json:"gidMappings"`
+type rangesFile struct {
+	UIDs []idMapping `json:"uidMappings"`
+	GIDs []idMapping `json:"gidMappings"`
 }
 
-type mapping struct {
+type idMapping struct {
 	HostID      uint32 `json:"hostId"`
 	ContainerID uint32 `json:"containerId"`
 	Length      uint32 `json:"length"`
 }
 
-func write(path string, m cri.IDMapping) error {
-	one := []mapping{{HostID: m.HostID, Length: m.Length}}
-	data, err := json.Marshal(file{UIDs: one, GIDs: one})
+func writeRange(path string, m cri.IDMapping) error {
+	one := []idMapping{{HostID: m.HostID, Length: m.Length}}
+	data, err := json.Marshal(rangesFile{UIDs: one, GIDs: one})
 	if err != nil {
 		return err
 	}
@@ -142,12 +142,12 @@ func write(path string, m cri.IDMapping) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-func read(path string) (cri.IDMapping, error) {
+func readRange(path string) (cri.IDMapping, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return cri.IDMapping{}, err
 	}
-	var f file
+	var f rangesFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return cri.IDMapping{}, fmt.Errorf("read %s: %w", path, err)
 	}

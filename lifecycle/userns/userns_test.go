@@ -30,7 +30,7 @@ func open(t *testing.T, root string, o userns.Options) *userns.Ranges {
 
 // first returns the first ID of the range of a pod.
 func first(t *testing.T, r *userns.Ranges, uid string) uint32 {
-	m, err := r.Of(pod(uid))
+	m, err := r.Assign(pod(uid))
 	require.NoError(t, err)
 	require.Zero(t, m.ContainerID)
 	require.EqualValues(t, userns.Length, m.Length)
@@ -44,7 +44,7 @@ func TestRanges(t *testing.T) {
 	require.EqualValues(t, 65536, first(t, r, "a"))
 	require.EqualValues(t, 131072, first(t, r, "b"))
 	require.EqualValues(t, 65536, first(t, r, "a"))
-	_, err := r.Of(pod("c"))
+	_, err := r.Assign(pod("c"))
 	require.EqualError(t, err, "user namespace of pod shop/web-c: all 2 ranges are taken")
 
 	r = open(t, root, userns.Options{Count: 2})
@@ -85,7 +85,7 @@ func TestDamage(t *testing.T) {
 		note(t, root, "bad", content)
 		r := open(t, root, userns.Options{})
 		for _, uid := range []string{"bad", "other"} {
-			_, err := r.Of(pod(uid))
+			_, err := r.Assign(pod(uid))
 			require.ErrorContains(t, err, "shop/web-"+uid)
 			require.ErrorContains(t, err, filepath.Join(root, "bad", "userns"))
 			require.ErrorContains(t, err, says)
@@ -102,7 +102,7 @@ func TestBadInput(t *testing.T) {
 	require.Error(t, err)
 	r := open(t, t.TempDir(), userns.Options{})
 	for _, uid := range []string{"", ".", "..", "a/b", "a\x00"} {
-		_, err := r.Of(pod(uid))
+		_, err := r.Assign(pod(uid))
 		require.ErrorContains(t, err, "is no file name", "%q", uid)
 	}
 }
@@ -115,7 +115,7 @@ func TestAllRanges(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			m, err := r.Of(pod(strings.Repeat("x", i+1)))
+			m, err := r.Assign(pod(strings.Repeat("x", i+1)))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || seen[m.HostID] {
@@ -126,6 +126,6 @@ func TestAllRanges(t *testing.T) {
 	}
 	wg.Wait()
 	require.True(t, seen[0xffff0000])
-	_, err := r.Of(pod("one-more"))
+	_, err := r.Assign(pod("one-more"))
 	require.ErrorContains(t, err, "all 8 ranges are taken")
 }

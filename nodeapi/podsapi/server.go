@@ -147,7 +147,7 @@ func end(g *grpc.Server) {
 }
 
 // Updated sends a pod to all watchers, with its status: as ADDED if it is the first time for the pod, else as MODIFIED. It is
-// made for lifecycle's Hooks.Status. Neither argument is written to, nor used after it returns.
+// made for lifecycle's Hooks.StatusChanged. Neither argument is written to, nor used after it returns.
 func (s *Server) Updated(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
@@ -155,13 +155,13 @@ func (s *Server) Updated(pod *corev1.Pod, status *corev1.PodStatus) {
 }
 
 // Terminated sends to all watchers that a pod which is still wanted does not run any more and has released its resources, as
-// DELETED. Nothing more is sent about it. It is made for lifecycle's Hooks.Left.
+// DELETED. Nothing more is sent about it. It is made for lifecycle's Hooks.ResourcesReleased.
 func (s *Server) Terminated(pod cri.PodIdentity) {
 	s.tell(s.watchers.removed(pod.UID, true, deleted(pod)))
 }
 
 // Removed sends to all watchers that nothing is left of a pod, as DELETED, unless Terminated has. It is made for lifecycle's
-// Hooks.Gone.
+// Hooks.PodRemoved.
 func (s *Server) Removed(pod cri.PodIdentity) {
 	s.tell(s.watchers.removed(pod.UID, false, deleted(pod)))
 }

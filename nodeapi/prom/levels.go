@@ -88,7 +88,7 @@ func (l *levels) empty() tally {
 
 func (l *levels) count(t tally, p *lifecycle.PodState) {
 	state := lifecycleSync
-	terminated := p.Status != nil && podstatus.Terminal(p.Status.Phase)
+	terminated := p.Status != nil && podstatus.IsTerminal(p.Status.Phase)
 	switch {
 	case terminated:
 		state = lifecycleTerminated
@@ -121,10 +121,10 @@ func (l *levels) countResize(t tally, p *lifecycle.PodState) {
 	if p.Status == nil {
 		return
 	}
-	if c := podstatus.Condition(p.Status.Conditions, corev1.PodResizePending); c != nil {
+	if c := podstatus.FindCondition(p.Status.Conditions, corev1.PodResizePending); c != nil {
 		t.add(l.pending, 1, strings.ToLower(c.Reason), priorityBucket(p.Spec))
 	}
-	if podstatus.Condition(p.Status.Conditions, corev1.PodResizeInProgress) != nil {
+	if podstatus.FindCondition(p.Status.Conditions, corev1.PodResizeInProgress) != nil {
 		t.add(l.inProgress, 1)
 	}
 }

@@ -92,9 +92,9 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	l := &m.lifecycle
 	l.group.wired.Store(true)
 	return lifecycle.Hooks{
-		Status: func(pod *corev1.Pod, status *corev1.PodStatus) {
+		StatusChanged: func(pod *corev1.Pod, status *corev1.PodStatus) {
 			m.pods.record(string(pod.UID), func(r *podRecord) { r.changed(l, pod, status, time.Now()) })
-			each(with, func(h lifecycle.Hooks) { call2(h.Status, pod, status) })
+			each(with, func(h lifecycle.Hooks) { call2(h.StatusChanged, pod, status) })
 		},
 		Event: func(pod cri.PodIdentity, event podevents.Event) {
 			if event.Reason == podevents.ReasonLifecycleHTTPFallback {
@@ -103,19 +103,19 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 			m.pods.record(pod.UID, func(r *podRecord) { r.told(event) })
 			each(with, func(h lifecycle.Hooks) { call2(h.Event, pod, event) })
 		},
-		Started: func(pod cri.PodIdentity, start podevents.ContainerStart) {
+		StartAttempted: func(pod cri.PodIdentity, start podevents.ContainerStart) {
 			l.started(start)
-			each(with, func(h lifecycle.Hooks) { call2(h.Started, pod, start) })
+			each(with, func(h lifecycle.Hooks) { call2(h.StartAttempted, pod, start) })
 		},
-		Gone: func(pod cri.PodIdentity) {
+		PodRemoved: func(pod cri.PodIdentity) {
 			m.pods.record(pod.UID, func(r *podRecord) { r.gone(l, time.Now()) })
 			m.pods.forget(pod.UID)
-			each(with, func(h lifecycle.Hooks) { call(h.Gone, pod) })
+			each(with, func(h lifecycle.Hooks) { call(h.PodRemoved, pod) })
 		},
-		Left: func(pod cri.PodIdentity) { each(with, func(h lifecycle.Hooks) { call(h.Left, pod) }) },
-		Refused: func(err *lifecycle.RefusedError) {
+		ResourcesReleased: func(pod cri.PodIdentity) { each(with, func(h lifecycle.Hooks) { call(h.ResourcesReleased, pod) }) },
+		PodRefused: func(err *lifecycle.RefusedError) {
 			l.refused.inc()
-			each(with, func(h lifecycle.Hooks) { call(h.Refused, err) })
+			each(with, func(h lifecycle.Hooks) { call(h.PodRefused, err) })
 		},
 		Error: func(pod cri.PodIdentity, err error, retry time.Duration) {
 			l.errors.inc()
@@ -128,11 +128,11 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 // work returns the hooks for what is done and how long it takes.
 func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
-		Sandbox: func(pod cri.PodIdentity, start podevents.SandboxStart) {
+		SandboxStartAttempted: func(pod cri.PodIdentity, start podevents.SandboxStart) {
 			l.ranSandbox(start)
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.Sandbox, pod, start) })
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.SandboxStartAttempted, pod, start) })
 		},
-		Synced: func(pod cri.PodIdentity, s podevents.Sync) {
+		PodSynced: func(pod cri.PodIdentity, s podevents.Sync) {
 			l.worker.observe(s.Took, string(s.Op))
 			if s.Op == podevents.SyncCreate {
 				l.workerStart.observe(s.Waited)
@@ -140,16 +140,16 @@ func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 			if s.First && s.Orphan {
 				l.orphaned.inc()
 			}
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.Synced, pod, s) })
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.PodSynced, pod, s) })
 		},
-		ImageVolume: func(pod cri.PodIdentity, err error) {
+		ImageVolumeRequested: func(pod cri.PodIdentity, err error) {
 			l.images.inc()
 			if err != nil {
 				l.imageErrors.inc()
 			} else {
 				l.imagesMounted.inc()
 			}
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.ImageVolume, pod, err) })
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.ImageVolumeRequested, pod, err) })
 		},
 		SleepTerminated: func(pod cri.PodIdentity) {
 			l.sleep.inc()

@@ -37,7 +37,7 @@ func TestTerminatedContainers(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	h := p.metrics.Lifecycle()
 	pod := newPod("a")
-	say := func(c corev1.ContainerStatus) { h.Status(pod, running(c)) }
+	say := func(c corev1.ContainerStatus) { h.StatusChanged(pod, running(c)) }
 	up := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 
 	say(corev1.ContainerStatus{State: up, LastTerminationState: terminated("c0", 1, "Error")})
@@ -59,15 +59,15 @@ func TestRejections(t *testing.T) {
 		uid := fmt.Sprint("p", i)
 		h.Event(cri.PodIdentity{UID: uid}, podevents.Event{Type: corev1.EventTypeWarning, Reason: reason})
 		status := &corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: no"}
-		h.Status(newPod(uid), status)
-		h.Status(newPod(uid), status)
+		h.StatusChanged(newPod(uid), status)
+		h.StatusChanged(newPod(uid), status)
 	}
 	assert.InDelta(t, 2, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
 	assert.InDelta(t, 1, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfExtendedResources"), 0)
 	assert.InDelta(t, 1, value(t, p.main, "kubelet_admission_rejections_total", "reason=Other"), 0)
 	assert.Zero(t, value(t, p.main, "kubelet_containers_per_pod_count"), "none was admitted")
 
-	h.Status(newPod("old"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
+	h.StatusChanged(newPod("old"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 	assert.InDelta(t, 2, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
 }
 
@@ -82,7 +82,7 @@ func TestPodStart(t *testing.T) {
 		pod.CreationTimestamp = metav1.Now()
 		pod.Annotations = map[string]string{"kubernetes.io/config.seen": time.Now().Add(-5 * time.Second).Format(time.RFC3339Nano)}
 		pod.Spec.InitContainers = []corev1.Container{{Name: "setup"}}
-		h.Status(pod, &corev1.PodStatus{Phase: corev1.PodPending})
+		h.StatusChanged(pod, &corev1.PodStatus{Phase: corev1.PodPending})
 		time.Sleep(10 * time.Second)
 		pulled(images.Request{Pod: credential.Pod{UID: "a"}}, images.Pull{Total: 4 * time.Second})
 		status := running(corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
@@ -91,7 +91,7 @@ func TestPodStart(t *testing.T) {
 		status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: setup}}
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 		assert.NotContains(t, gather(t, p.main), "kubelet_pod_start_total_duration_seconds", "it does not run")
-		h.Status(pod, status)
+		h.StatusChanged(pod, status)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 		sent(cri.PodIdentity{UID: "a"}, time.Second)
 
@@ -115,21 +115,21 @@ func TestResizes(t *testing.T) {
 		deferred := &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, LastTransitionTime: metav1.Now()},
 		}}
-		h.Status(small, &corev1.PodStatus{Phase: corev1.PodRunning})
-		h.Status(large, deferred)
+		h.StatusChanged(small, &corev1.PodStatus{Phase: corev1.PodRunning})
+		h.StatusChanged(large, deferred)
 		time.Sleep(20 * time.Second)
-		h.Status(large, &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodResizeInProgress}}})
+		h.StatusChanged(large, &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodResizeInProgress}}})
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=requests", "operation=increase"), 0)
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "resource=cpu", "requirement=limits", "operation=add"), 0)
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_accepted_resizes_total"), 0)
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=accepted", "priority_bucket=normal"), 0)
 
-		h.Status(large, deferred)
-		h.Status(small, &corev1.PodStatus{Phase: corev1.PodRunning})
+		h.StatusChanged(large, deferred)
+		h.StatusChanged(small, &corev1.PodStatus{Phase: corev1.PodRunning})
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=reverted"), 0)
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_container_requested_resizes_total", "requirement=limits", "operation=remove"), 0)
-		h.Status(large, deferred)
-		h.Gone(cri.PodIdentity{UID: "a"})
+		h.StatusChanged(large, deferred)
+		h.PodRemoved(cri.PodIdentity{UID: "a"})
 		assert.InDelta(t, 1, value(t, p.main, "kubelet_pod_deferred_resize_duration_seconds", "resolution=terminated"), 0)
 	})
 }
@@ -176,15 +176,15 @@ func TestPodsThatCameAndWent(t *testing.T) {
 		uid := fmt.Sprint("pod-", i)
 		pod := newPod(uid)
 		l.Event(cri.PodIdentity{UID: uid}, podevents.Event{})
-		l.Status(pod, &corev1.PodStatus{Phase: corev1.PodPending})
-		l.Status(pod, running(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
+		l.StatusChanged(pod, &corev1.PodStatus{Phase: corev1.PodPending})
+		l.StatusChanged(pod, running(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
 		for _, kind := range []probe.Kind{probe.Liveness, probe.Readiness, probe.Startup} {
 			k := probe.Key{PodUID: uid, Container: "main", Kind: kind}
 			pr.Probed(k, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
 			pr.Probed(k, probe.Result{Outcome: probe.Failure}, nil, time.Millisecond)
 			defer pr.Removed(k)
 		}
-		l.Gone(cri.PodIdentity{UID: uid})
+		l.PodRemoved(cri.PodIdentity{UID: uid})
 	}
 	one(0)
 	series := func() (n int) {

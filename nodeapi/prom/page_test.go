@@ -104,7 +104,7 @@ func TestPageParses(t *testing.T) {
 	p.feedAll()
 	pod := newPod("evil")
 	pod.Name, pod.Namespace = "a\"b\\c\nd\xff", "ü"
-	p.metrics.Lifecycle().Status(pod, &corev1.PodStatus{})
+	p.metrics.Lifecycle().StatusChanged(pod, &corev1.PodStatus{})
 	p.metrics.Probes().Probed(probe.Key{PodUID: "evil", Container: "{}"}, probe.Result{}, nil, 0)
 	for _, from := range []prometheus.Gatherer{p.main, p.probes} {
 		page := prom.Page(from, prom.PageOptions{Error: func(err error) { t.Error(err) }})

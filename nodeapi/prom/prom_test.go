@@ -152,27 +152,27 @@ func (p *pages) feedNode() {
 func (p *pages) feedLifecycle() {
 	l := p.metrics.Lifecycle()
 	id := cri.PodIdentity{UID: "a", Namespace: "default", Name: "a"}
-	l.Work.Sandbox(id, podevents.SandboxStart{Err: errors.New("no")})
-	l.Work.Synced(id, podevents.Sync{Op: podevents.SyncCreate, First: true})
-	l.Started(id, podevents.ContainerStart{Type: podevents.RegularContainer, Err: &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no")}})
+	l.Work.SandboxStartAttempted(id, podevents.SandboxStart{Err: errors.New("no")})
+	l.Work.PodSynced(id, podevents.Sync{Op: podevents.SyncCreate, First: true})
+	l.StartAttempted(id, podevents.ContainerStart{Type: podevents.RegularContainer, Err: &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no")}})
 
 	pod := newPod("a")
 	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
-	l.Status(pod, &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+	l.StatusChanged(pod, &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred, LastTransitionTime: metav1.Now()},
 	}})
 	resized := pod.DeepCopy()
 	resized.Spec.Containers[0].Resources.Requests = resources("200m")
-	l.Status(resized, &corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+	l.StatusChanged(resized, &corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, LastTerminationState: terminated("c1", 3, "Error")},
 	}})
 	p.metrics.StatusSent()(id, time.Second)
-	l.Status(resized, &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+	l.StatusChanged(resized, &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible},
 	}})
 	rejected := cri.PodIdentity{UID: "b", Namespace: "default", Name: "b"}
 	l.Event(rejected, podevents.Event{Type: corev1.EventTypeWarning, Reason: "OutOfcpu"})
-	l.Status(newPod("b"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
+	l.StatusChanged(newPod("b"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 }
 
 // The list of what the kubelet has says the truth about what we have.

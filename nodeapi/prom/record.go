@@ -38,7 +38,7 @@ func (r *podRecord) changed(l *lifecycleMetrics, pod *corev1.Pod, status *corev1
 	if first {
 		r.begin(l, pod, status, now)
 	}
-	if podstatus.Rejected(status) && status.Reason == r.rejected {
+	if podstatus.IsRejected(status) && status.Reason == r.rejected {
 		l.rejectedFor(status.Reason)
 		r.rejected = ""
 	}
@@ -169,8 +169,8 @@ func resizeOperation(was, is resource.Quantity) string {
 
 // resizeChanged counts what has become of a resize.
 func (r *podRecord) resizeChanged(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
-	was := podstatus.Condition(r.status.Conditions, corev1.PodResizePending)
-	is := podstatus.Condition(status.Conditions, corev1.PodResizePending)
+	was := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
+	is := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
 	if is != nil && is.Reason == corev1.PodReasonInfeasible &&
 		(was == nil || was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
 		l.infeasible.inc(infeasibleDetail(is.Message))
@@ -179,7 +179,7 @@ func (r *podRecord) resizeChanged(l *lifecycleMetrics, pod *corev1.Pod, status *
 		return
 	}
 	resolution := "accepted"
-	if podstatus.Condition(status.Conditions, corev1.PodResizeInProgress) == nil && r.pod.Generation != pod.Generation {
+	if podstatus.FindCondition(status.Conditions, corev1.PodResizeInProgress) == nil && r.pod.Generation != pod.Generation {
 		resolution = "reverted"
 	}
 	if r.endDeferred(l, was, resolution, now) && resolution == "accepted" && is == nil {
@@ -199,7 +199,7 @@ func (r *podRecord) endDeferred(l *lifecycleMetrics, was *corev1.PodCondition, r
 // gone counts what ends with the pod.
 func (r *podRecord) gone(l *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
-		r.endDeferred(l, podstatus.Condition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
+		r.endDeferred(l, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 

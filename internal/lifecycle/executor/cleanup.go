@@ -30,7 +30,7 @@ func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 // releaseTerminated releases the volumes and the cgroup of a pod that is terminal or temporarily evicted, although its source lists it, and
 // reports whether it has done so now. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, a *plan.Actions, observed cri.Pod) (released bool, err error) {
-	if terminated := a.Done && podview.Terminated(observed); !terminated || c.released {
+	if terminated := a.PodTerminal && podview.Terminated(observed); !terminated || c.released {
 		c.released = terminated
 		return false, nil
 	}

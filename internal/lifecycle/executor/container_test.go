@@ -55,7 +55,7 @@ func TestWhatIsWrittenOnObjects(t *testing.T) {
 		sandbox, c := observed.Sandboxes[0], observed.Containers[0]
 		assert.Equal(t, "this agent", sandbox.Labels["owner"])
 		assert.Equal(t, "node", sandbox.Annotations[podview.AnnotationNetwork])
-		assert.Equal(t, a.Sandbox.Started.UTC().Format(time.RFC3339), sandbox.Annotations[podstatus.AnnotationStarted])
+		assert.Equal(t, a.Sandbox.PodStarted.UTC().Format(time.RFC3339), sandbox.Annotations[podstatus.AnnotationStarted])
 		assert.Equal(t, "this agent", c.Labels["owner"])
 		assert.Equal(t, "10s", c.Annotations[plan.AnnotationCrashLoop])
 		assert.Equal(t, "2", c.Annotations[podview.AnnotationGeneration])

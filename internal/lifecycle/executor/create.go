@@ -31,7 +31,7 @@ type creator struct {
 
 // create creates a container, with its image, and returns its ID.
 func (c *creator) create(ctx context.Context, pod *corev1.Pod, s plan.Start, sb *sandbox) (id string, err error) {
-	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: sb.ips, Annotations: s.Annotations(), TargetID: s.Target}
+	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: sb.ips, Annotations: s.Annotations(), TargetID: s.TargetID}
 	size := resize.SizeOf(&pod.Spec, s.Container)
 	launch.Annotations[resize.AnnotationResources] = resize.FormatSize(size)
 	release := c.puller.hold(pod, s.Container)

@@ -82,7 +82,7 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 	if err := x.stopper.stop(ctx, pod, observed, a); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if a.Forget {
+	if a.RemoveLogs {
 		if err := x.Cleaner.Release(ctx); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -94,7 +94,7 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 	if a.Sandbox != nil || len(a.Start) > 0 {
 		errs = append(errs, x.prepareAndStart(ctx, pod, observed, a))
 	}
-	errs = append(errs, x.remover.removeSandboxes(ctx, a.RemoveSandbox))
+	errs = append(errs, x.remover.removeSandboxes(ctx, a.RemoveSandboxes))
 	return errors.Join(errs...)
 }
 

@@ -27,16 +27,16 @@ import (
 // everything is actions of each kind: more than a plan ever has at once.
 func everything(s *scene) plan.Actions {
 	return plan.Actions{
-		Kill:          []plan.Kill{kill("side", 5*time.Second)},
-		StopSandboxes: []string{"uid-a-0"},
-		Remove:        []string{"uid-a-main-0"},
-		SandboxID:     "uid-a-0",
-		Resize:        []resize.Container{{ID: "uid-a-side-0", Name: "side", To: cgroups.ContainerSize{CPURequest: 500}}},
-		Sandbox:       &plan.Sandbox{Attempt: 1},
+		Kill:             []plan.Kill{kill("side", 5*time.Second)},
+		StopSandboxes:    []string{"uid-a-0"},
+		RemoveContainers: []string{"uid-a-main-0"},
+		SandboxID:        "uid-a-0",
+		Resize:           []resize.Container{{ID: "uid-a-side-0", Name: "side", To: cgroups.ContainerSize{CPURequest: 500}}},
+		Sandbox:          &plan.Sandbox{Attempt: 1},
 		Start: []plan.Start{
 			{Container: containers.Named(&s.pod.Spec, "main"), Attempt: 1}, {Container: containers.Named(&s.pod.Spec, "side"), Attempt: 1},
 		},
-		RemoveSandbox: []string{"uid-a-0"},
+		RemoveSandboxes: []string{"uid-a-0"},
 	}
 }
 
@@ -104,7 +104,7 @@ func TestContainerThatCannotBeRemoved(t *testing.T) {
 		s.up("main")
 		require.NoError(t, s.rt.Kill("a/main", 128))
 		s.breaks("RemoveContainer", errors.New("cannot delete running task"))
-		again := plan.Actions{Remove: []string{"uid-a-main-0"}, SandboxID: "uid-a-0", Start: []plan.Start{{Container: &s.pod.Spec.Containers[0]}}}
+		again := plan.Actions{RemoveContainers: []string{"uid-a-main-0"}, SandboxID: "uid-a-0", Start: []plan.Start{{Container: &s.pod.Spec.Containers[0]}}}
 		require.ErrorContains(t, s.do(t.Context(), again), "cannot delete running task")
 		s.requireCalls("0s RemoveContainer uid-a-main-0", "0s CreateContainer main", "0s StartContainer uid-a-main-1")
 	})
@@ -126,7 +126,7 @@ func TestForget(t *testing.T) {
 		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 
 		s.breaks("RemovePodSandbox", errors.New("out of order"))
-		require.Error(t, s.do(t.Context(), plan.Actions{Forget: true, RemoveSandbox: []string{"uid-a-0"}}))
+		require.Error(t, s.do(t.Context(), plan.Actions{RemoveLogs: true, RemoveSandboxes: []string{"uid-a-0"}}))
 		for _, dir := range []string{root, logs, links} {
 			entries, err := os.ReadDir(dir)
 			require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestRemove(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
 		require.NoError(t, s.rt.Kill("a/main", 1))
-		require.NoError(t, s.do(t.Context(), plan.Actions{Remove: []string{"uid-a-main-0"}}))
+		require.NoError(t, s.do(t.Context(), plan.Actions{RemoveContainers: []string{"uid-a-main-0"}}))
 		s.requireCalls("0s RemoveContainer uid-a-main-0")
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)

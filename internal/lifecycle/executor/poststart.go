@@ -56,7 +56,7 @@ func (p *postStart) run(ctx context.Context, pod *corev1.Pod, s plan.Start, id s
 		p.reporter.RecordWarning(podevents.ReasonFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
 		p.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
 	}
-	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
-	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
+	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.GracePeriod(pod), Reason: "its postStart hook failed"}
+	kill.PreStop = plan.PreStopHook(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
 	return &podstatus.StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, p.stopper.kill(ctx, call, kill, nil))}
 }

@@ -222,7 +222,7 @@ func TestCgroupOfATerminatedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
 		s.up("main")
-		done := &plan.Actions{Done: true}
+		done := &plan.Actions{PodTerminal: true}
 		rest := func() bool {
 			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), done)
 			require.ErrorIs(t, err, groups.fails["Remove"])

@@ -24,7 +24,7 @@ type remover struct {
 // just after its task was made.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, a *plan.Actions) error {
 	var errs []error
-	for _, id := range a.Remove {
+	for _, id := range a.RemoveContainers {
 		old := containerOf(observed, id)
 		err := r.removeContainer(ctx, observed, old)
 		if err == nil {

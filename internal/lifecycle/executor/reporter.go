@@ -89,7 +89,7 @@ func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
 	} {
 		for i := range list[1] {
 			c := &list[1][i]
-			if old := podstatus.Container(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
+			if old := podstatus.FindContainer(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
 				t.RecordWarning(podevents.ReasonBackOffStartContainer, exitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
 			}
 		}

@@ -35,10 +35,10 @@ type resizeEvents struct {
 // restore restores the conditions that an earlier agent published, so that no event is recorded twice. It returns the generation of the
 // spec whose resize was in progress, or zero.
 func (e *resizeEvents) restore(list []corev1.PodCondition) (generation int64) {
-	if c := podstatus.Condition(list, corev1.PodResizePending); c != nil {
+	if c := podstatus.FindCondition(list, corev1.PodResizePending); c != nil {
 		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
 	}
-	if c := podstatus.Condition(list, corev1.PodResizeInProgress); c != nil {
+	if c := podstatus.FindCondition(list, corev1.PodResizeInProgress); c != nil {
 		e.reported.inProgress, generation = true, c.ObservedGeneration
 		if c.Reason == corev1.PodReasonError {
 			e.setError(c.Message)

@@ -72,7 +72,7 @@ func TestResize(t *testing.T) {
 				s.up("main")
 				s.requireResources(256, 50000, 64*mib)
 				a := s.decide()
-				require.True(t, a.Idle(), "it has what it was made with")
+				require.True(t, a.IsIdle(), "it has what it was made with")
 
 				s.pod = sizedPod(2, "cpu=500m/1 memory=64Mi/128Mi")
 				a = s.decide()
@@ -81,12 +81,12 @@ func TestResize(t *testing.T) {
 				s.requireCalls(want...)
 				s.requireResources(512, 100000, 128*mib)
 				a = s.decide()
-				require.True(t, a.Idle())
+				require.True(t, a.IsIdle())
 
 				s.begin()
 				s.x.Resizer.Recall(s.record.Get())
 				a = s.decide()
-				require.True(t, a.Idle(), "and the next agent knows it")
+				require.True(t, a.IsIdle(), "and the next agent knows it")
 			})
 		})
 	}
@@ -229,7 +229,7 @@ func TestResizeThatCannotBe(t *testing.T) {
 		full = errors.New("the node is full")
 		s.pod = sizedPod(2, "cpu=500m/1")
 		a := s.decide()
-		require.True(t, a.Idle())
+		require.True(t, a.IsIdle())
 		d := s.x.Resizer.Decision(s.pod, s.observed(), false)
 		require.Equal(t, "Deferred: the node is full", d.Reason+": "+d.Message)
 		for why, want := range map[podstatus.Rejection]string{
@@ -238,7 +238,7 @@ func TestResizeThatCannotBe(t *testing.T) {
 		} {
 			full = fmt.Errorf("admit: %w", &why)
 			a = s.decide()
-			require.True(t, a.Idle())
+			require.True(t, a.IsIdle())
 			d = s.x.Resizer.Decision(s.pod, s.observed(), false)
 			require.Equal(t, want, d.Reason+": "+d.Message)
 		}
@@ -249,7 +249,7 @@ func TestResizeThatCannotBe(t *testing.T) {
 		s.node.Runtime = struct{ cri.Runtime }{s.rt} // which has no cri.Updater
 		s.begin()
 		a = s.decide()
-		require.True(t, a.Idle())
+		require.True(t, a.IsIdle())
 		d = s.x.Resizer.Decision(s.pod, s.observed(), false)
 		require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
 	})

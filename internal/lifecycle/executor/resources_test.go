@@ -87,7 +87,7 @@ func TestVolumesGoBeforeTheFiles(t *testing.T) {
 		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
 		s.up("main")
 		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
-		last := plan.Actions{Forget: true, RemoveSandbox: []string{"uid-a-0"}}
+		last := plan.Actions{RemoveLogs: true, RemoveSandboxes: []string{"uid-a-0"}}
 		s.breaks("Release volumes", errors.New("the disk is busy"))
 		require.EqualError(t, s.do(t.Context(), last), "release volumes: the disk is busy")
 		s.requireCalls("0s Release volumes")
@@ -111,7 +111,7 @@ func TestVolumesOfATerminatedPod(t *testing.T) {
 		s.up("main")
 		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 		rest := func() bool {
-			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{Done: true})
+			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{PodTerminal: true})
 			require.ErrorIs(t, err, s.fault("Release volumes"))
 			return left
 		}

@@ -64,7 +64,7 @@ func (r *sandboxRunner) ensure(ctx context.Context, pod *corev1.Pod, observed cr
 		r.reporter.RecordEvent(podevents.ReasonSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 	}
 	sb := &sandbox{config: config}
-	if err := r.run(ctx, pod, sb, a.SandboxChanged); err != nil {
+	if err := r.run(ctx, pod, sb, a.SandboxChangeReason); err != nil {
 		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
 	}
 	return sb, nil
@@ -88,7 +88,7 @@ func (r *sandboxRunner) configure(pod *corev1.Pod, observed cri.Pod, a *plan.Act
 	}
 	c.Annotations[podview.AnnotationNetwork] = podview.Network(pod).String()
 	if a.Sandbox != nil {
-		c.Annotations[podstatus.AnnotationStarted] = a.Sandbox.Started.UTC().Format(time.RFC3339)
+		c.Annotations[podstatus.AnnotationStarted] = a.Sandbox.PodStarted.UTC().Format(time.RFC3339)
 	}
 	return c, nil
 }

@@ -161,7 +161,7 @@ func (s *scene) do(ctx context.Context, a plan.Actions) error {
 
 // startOf is the first start of containers, in a new sandbox.
 func (s *scene) startOf(names ...string) plan.Actions {
-	a := plan.Actions{Sandbox: &plan.Sandbox{Started: time.Now()}}
+	a := plan.Actions{Sandbox: &plan.Sandbox{PodStarted: time.Now()}}
 	for _, name := range names {
 		a.Start = append(a.Start, plan.Start{Container: containers.Named(&s.pod.Spec, name)})
 	}
@@ -252,7 +252,7 @@ func (s *scene) requireWaiting(want ...string) {
 
 // kill stops a container of the first sandbox, after others.
 func kill(name string, grace time.Duration, after ...string) plan.Kill {
-	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", After: after}
+	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", WaitFor: after}
 }
 
 // podWith returns the pod "a" of containers with a hook each.

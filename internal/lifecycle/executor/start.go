@@ -75,7 +75,7 @@ func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start pla
 // postStart hook is run. It returns the ID of the container, also of one that was created and not started.
 func (s *starter) run(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	switch {
-	case start.Running:
+	case start.PostStartOnly:
 		return start.CreatedID, s.postStart.run(ctx, pod, start, start.CreatedID, sb)
 	case start.CreatedID != "":
 		s.reporter.Log("start container", "container", start.Container.Name, "id", start.CreatedID, "attempt", start.Attempt, "created", "before")

@@ -176,7 +176,7 @@ func TestStartGoesOn(t *testing.T) {
 		require.NoError(t, s.do(t.Context(), a))
 		s.requireCalls("0s StartContainer uid-a-main-0", "0s ExecSync uid-a-main-0")
 
-		a.Start[0].Running = true
+		a.Start[0].PostStartOnly = true
 		require.NoError(t, s.do(t.Context(), a))
 		s.requireCalls("0s ExecSync uid-a-main-0")
 	})

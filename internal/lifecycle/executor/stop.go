@@ -41,7 +41,7 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	for i, k := range a.Kill {
 		var before []chan struct{}
 		for j := range a.Kill {
-			for _, name := range k.After {
+			for _, name := range k.WaitFor {
 				if a.Kill[j].Name == name && j != i {
 					before = append(before, ended[j])
 				}

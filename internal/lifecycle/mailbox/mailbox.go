@@ -74,13 +74,13 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 		return
 	}
 	notes := m.Echo
-	if !Same(m.given, pod) || podstatus.Terminal(pod.Status.Phase) && !terminal {
+	if !Same(m.given, pod) || podstatus.IsTerminal(pod.Status.Phase) && !terminal {
 		notes = m.Notes
 	}
 	m.given = pod
 	pod = shrinkGrace(m.pod, pod)
 	if m.cancel != nil && pod.DeletionTimestamp != nil &&
-		(m.pod.DeletionTimestamp == nil && !m.stops || plan.Grace(pod) < plan.Grace(m.pod)) {
+		(m.pod.DeletionTimestamp == nil && !m.stops || plan.GracePeriod(pod) < plan.GracePeriod(m.pod)) {
 		m.cancel() // what is under way takes too long, or has become pointless
 	}
 	m.pod = pod
@@ -297,11 +297,11 @@ func Same(a, b *corev1.Pod) bool {
 // shrinkGrace returns a new spec of a pod with the grace period that it may terminate with: once a pod is deleted, it only gets
 // less time, never more.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
-	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.Grace(pod) <= plan.Grace(old) {
+	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod
 	}
 	shrunk := *pod
-	seconds := int64(plan.Grace(old) / time.Second)
+	seconds := int64(plan.GracePeriod(old) / time.Second)
 	shrunk.DeletionGracePeriodSeconds = &seconds
 	return &shrunk
 }

@@ -163,7 +163,7 @@ func (r *Recorder) save() error {
 		return err
 	}
 	write := atomicfile.Replace
-	if st := r.now.Status; st != nil && podstatus.Terminal(st.Phase) {
+	if st := r.now.Status; st != nil && podstatus.IsTerminal(st.Phase) {
 		write = atomicfile.WriteFile
 	}
 	root := filepath.Dir(filepath.Dir(r.path))
@@ -184,7 +184,7 @@ func (r *Recorder) save() error {
 
 // mustLast reports whether a pod ends, or is over: an agent that did not know that would run it again.
 func (r *Record) mustLast() bool {
-	return r.Eviction != nil || r.Status != nil && podstatus.Terminal(r.Status.Phase)
+	return r.Eviction != nil || r.Status != nil && podstatus.IsTerminal(r.Status.Phase)
 }
 
 // fullDisk reports whether a disk, or the quota of a user, has no room.

@@ -47,7 +47,7 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	out := *status.DeepCopy()
 	err := keepTerminated(pod, before, &out)
 	for _, t := range keptTimes() {
-		if c := podstatus.Condition(out.Conditions, t); c != nil {
+		if c := podstatus.FindCondition(out.Conditions, t); c != nil {
 			keepTransitionTime(c, before.Conditions, now)
 		}
 	}
@@ -77,7 +77,7 @@ func keptTimes() [7]corev1.PodConditionType {
 
 // keepTransitionTime gives a condition the time of the one before where their status is the same, and a time where it has none.
 func keepTransitionTime(c *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
-	switch p := podstatus.Condition(before, c.Type); {
+	switch p := podstatus.FindCondition(before, c.Type); {
 	case p != nil && p.Status == c.Status:
 		c.LastTransitionTime = p.LastTransitionTime
 	case c.LastTransitionTime.IsZero():
@@ -123,7 +123,7 @@ func (k *keeper) report(e TransitionError) {
 func (k *keeper) keep(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]
-		current := podstatus.Container(list, previous.Name)
+		current := podstatus.FindContainer(list, previous.Name)
 		if previous.State.Terminated == nil || current == nil || current.State.Terminated != nil {
 			continue
 		}

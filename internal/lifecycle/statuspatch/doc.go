@@ -17,7 +17,7 @@
 //		// PATCH pods/NAME/status, and status is what it then has
 //	}
 //
-// What belongs to the agent is said by podstatus.Owned, and the condition DisruptionTarget is shared: it is sent with a terminal phase.
+// What belongs to the agent is said by podstatus.IsOwnedCondition, and the condition DisruptionTarget is shared: it is sent with a terminal phase.
 // A reason to write a status belongs in package podstatus, and when to send one in package apiserver.
 //
 // # Concurrency

@@ -40,7 +40,7 @@ func Next(pod *corev1.Pod, ours *corev1.PodStatus, mayRun bool, now time.Time) (
 // pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *ours
-	terminates := !podstatus.Terminal(server.Phase) && podstatus.Terminal(ours.Phase)
+	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(ours.Phase)
 	out.Conditions = mergeConditions(server.Conditions, ours.Conditions, terminates && !mayRun, now)
 	out.ResourceClaimStatuses = server.ResourceClaimStatuses
 	out.ExtendedResourceClaimStatus = server.ExtendedResourceClaimStatus
@@ -48,7 +48,7 @@ func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now tim
 	if terminates && mayRun {
 		out.Phase, out.Reason, out.Message = server.Phase, server.Reason, server.Message
 	}
-	if podstatus.Terminal(out.Phase) && (isTrue(out.Conditions, corev1.PodReady) || isTrue(out.Conditions, corev1.ContainersReady)) {
+	if podstatus.IsTerminal(out.Phase) && (isTrue(out.Conditions, corev1.PodReady) || isTrue(out.Conditions, corev1.ContainersReady)) {
 		for _, t := range [...]corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
 			out.Conditions = setNotReady(out.Conditions, t, pod.Generation, out.Phase, now)
 		}
@@ -60,17 +60,17 @@ func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now tim
 func mergeConditions(server, ours []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(ours))
 	for _, c := range server {
-		if !podstatus.Owned(c.Type) {
+		if !podstatus.IsOwnedCondition(c.Type) {
 			out = append(out, c)
 		}
 	}
 	for _, c := range ours {
 		switch {
-		case podstatus.Owned(c.Type):
+		case podstatus.IsOwnedCondition(c.Type):
 			out = append(out, c)
 		case disrupted && c.Type == corev1.DisruptionTarget:
 			keepTransitionTime(&c, server, now)
-			if had := podstatus.Condition(out, c.Type); had != nil {
+			if had := podstatus.FindCondition(out, c.Type); had != nil {
 				*had = c
 			} else {
 				out = append(out, c)
@@ -81,7 +81,7 @@ func mergeConditions(server, ours []corev1.PodCondition, disrupted bool, now tim
 }
 
 func isTrue(conditions []corev1.PodCondition, t corev1.PodConditionType) bool {
-	c := podstatus.Condition(conditions, t)
+	c := podstatus.FindCondition(conditions, t)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
@@ -91,7 +91,7 @@ func setNotReady(conditions []corev1.PodCondition, t corev1.PodConditionType, ge
 		Type: t, Status: corev1.ConditionFalse, ObservedGeneration: generation,
 		Reason: podstatus.TerminalReason(phase), LastTransitionTime: metav1.Time{Time: now}.Rfc3339Copy(),
 	}
-	had := podstatus.Condition(conditions, t)
+	had := podstatus.FindCondition(conditions, t)
 	if had == nil {
 		return append(conditions, c)
 	}
@@ -121,10 +121,10 @@ func equalBeside(a, b corev1.PodStatus) bool {
 func sameConditions(of, in []corev1.PodCondition) bool {
 	for i := range of {
 		c := &of[i]
-		if !podstatus.Owned(c.Type) && c.Type != corev1.DisruptionTarget {
+		if !podstatus.IsOwnedCondition(c.Type) && c.Type != corev1.DisruptionTarget {
 			continue
 		}
-		if o := podstatus.Condition(in, c.Type); o == nil || o.Status != c.Status || o.Reason != c.Reason || o.Message != c.Message {
+		if o := podstatus.FindCondition(in, c.Type); o == nil || o.Status != c.Status || o.Reason != c.Reason || o.Message != c.Message {
 			return false
 		}
 	}

@@ -124,8 +124,8 @@ func TestATerminalPhase(t *testing.T) {
 			status := update.Status
 			assert.Equal(t, test.want, status.Phase)
 			assert.Equal(t, test.serversReasons, status.Reason == "Before", status.Reason)
-			assert.Equal(t, test.disrupted, podstatus.Condition(status.Conditions, corev1.DisruptionTarget) != nil)
-			ready := podstatus.Condition(status.Conditions, corev1.PodReady)
+			assert.Equal(t, test.disrupted, podstatus.FindCondition(status.Conditions, corev1.DisruptionTarget) != nil)
+			ready := podstatus.FindCondition(status.Conditions, corev1.PodReady)
 			assert.Equal(t, test.ready, ready.Reason)
 			assert.Equal(t, test.ready == "", ready.Status == corev1.ConditionTrue)
 		})
