@@ -12,8 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the pods whose requests count, with the resources that they are allocated: those that are wanted and admitted,
-// or may be, are not held back and have not terminated. It is complete when every source has said all that it wants.
+// Active returns the pods whose requests count against the capacity of the node, with the resources allocated to them. It
+// includes pods that are admitted, or may be, and excludes rejected, temporarily evicted and terminated pods. complete is true
+// once every source has reported all of its pods.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,8 +30,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, wanted.Complete()
 }
 
-// allocatedPod returns the pod with the resources that are allocated to it. listed is the pod of its UID that a source lists: it is returned
-// while an orphaned pod of the UID is taken down.
+// applyAllocation returns the pod of the worker with the resources allocated to it. It returns listed, the pod that a source
+// lists under the UID, if the worker tears down an orphaned pod of that UID.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Wanted(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
@@ -38,19 +39,21 @@ func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	return listed
 }
 
-// PodState is a pod that a [Reconciler] works on.
+// PodState is the state of one pod that a [Reconciler] manages.
 type PodState struct {
 	Pod     cri.PodIdentity
-	Spec    *corev1.Pod       // as its source gave it last; nil: the pod is orphaned. It must not be written to
-	Status  *corev1.PodStatus // as Hooks.Status was told it last; nil: nothing yet. It must not be written to
-	Deleted bool              // no source wants it any more, and it is being taken down
-	// Admitted says that the pod may run on this node, or has: nobody rejected it, and it does not wait for admission.
+	Spec    *corev1.Pod       // the newest version from its source; nil: the pod is orphaned. Read-only
+	Status  *corev1.PodStatus // as last passed to Hooks.StatusChanged; nil: not yet. Read-only
+	Deleted bool              // no source lists the pod any more, and it is being torn down
+	// Admitted is true if the pod has passed admission on this node, in this agent process or a previous one, and was not
+	// rejected.
 	Admitted bool
-	Evicted  bool // [Reconciler.Evict] was called for it, be it by an agent before this one: it terminates, has terminated or is held back
+	Evicted  bool // [Reconciler.Evict] was called for it, possibly in a previous process: it terminates, has terminated or is temporarily evicted
 }
 
-// Pods returns the pods that are wanted or being taken down, by UID: the level, where Hooks.Status is the edge. A pod whose
-// worker has yet to begin is not among them.
+// Pods returns the state of every pod that is listed by a source or being torn down, sorted by UID. It is a snapshot;
+// Hooks.StatusChanged reports each change. A pod that [Reconciler.Set] has just added is included once Run has created its
+// worker.
 func (r *Reconciler) Pods() []PodState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +64,7 @@ func (r *Reconciler) Pods() []PodState {
 	return pods
 }
 
-// Pod returns the one of [Reconciler.Pods] that has a UID, and whether there is one.
+// Pod returns the state of the pod with the given UID. ok is false if [Reconciler.Pods] does not have the pod.
 func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,26 +74,27 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	return state, false
 }
 
-// PodStatus returns the identity of the pod of a UID and its last reported status, which is nil before the first report. The caller must not write
-// to the status. It implements podevents.Pods.
+// PodStatus returns the identity and the last reported status of the pod with the given UID. status is nil before the first
+// report and is read-only. The method implements podevents.Pods.
 func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
 	state, ok := r.Pod(uid)
 	return state.Pod, state.Status, ok
 }
 
-// podState is what others are told of the pod. The Reconciler's lock is held, so that it is a worker of it still.
+// podState returns a snapshot of the pod for [Reconciler.Pods]. Reconciler.mu is held, so that the worker is still registered.
 func (w *worker) podState() PodState {
 	pod, deleted := w.mailbox.Wanted()
 	known := w.record.Get()
-	evicted := known.Eviction != nil // only a pod that was admitted is
+	evicted := known.Eviction != nil // only an admitted pod is evicted
 	return PodState{
 		Pod: w.id, Spec: pod, Status: w.shared.publishedStatus(), Deleted: deleted, Evicted: evicted,
 		Admitted: known.Rejection == nil && (evicted || w.shared.admissionState() == admitted),
 	}
 }
 
-// MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still terminating, or one that
-// only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
+// MayRun reports whether a container of the pod runs or may be started. It is true for a pod that a source lists, that is
+// terminating, or that exists in the runtime, even if another program created it. It is true for every UID while the runtime's
+// pods cannot be listed.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	wanted, known := r.desiredPods(), r.workers[uid] != nil

@@ -19,20 +19,21 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// admitTimeout is how long one answer may take.
+// admitTimeout limits one call of Options.Admit.
 const admitTimeout = 10 * time.Second
 
-// admission is what is known of whether a pod may run.
+// admission is the state of the admission of a pod, as far as its worker knows it.
 type admission int
 
-// A pod of which it is not known yet whether an earlier agent has admitted it counts as one that runs.
+// The states of admission. A pod counts as running while the worker has not read whether a previous agent process admitted it.
 const (
-	admissionUnknown admission = iota
-	admissionPending
+	admissionUnknown admission = iota // the record of the pod is not read yet
+	admissionPending                  // Options.Admit has not accepted the pod, or it must be called again after a temporary eviction
 	admitted
 )
 
-// expectAdmission announces a pod that may have to be admitted. It is called before the worker runs.
+// expectAdmission queues a new pod for Options.Admit, in the order of creation of the pods. It is called before the worker runs.
+// Without Options.Admit, or for an orphaned pod (nil), it marks the pod as admitted.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
 		w.shared.setAdmission(admitted)
@@ -45,7 +46,8 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Wanted()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
-		// As with the kubelet a static pod gets another chance when the agent starts: what it lacked may be there.
+		// As in the kubelet, a restart of the agent repeats the admission of a rejected static pod: the missing resource may be
+		// available now.
 		w.reporter.Note(w.record, func(now *poddir.Record) {
 			now.Rejection, now.Status, now.AdmissionPending = nil, nil, true
 		})
@@ -56,7 +58,7 @@ func (w *worker) restoreAdmission() {
 	known := w.record.Get()
 	switch {
 	case known.Rejection != nil || known.Eviction.IsTemporary(pod):
-		w.shared.setAdmission(admissionPending) // its resources are others' to have
+		w.shared.setAdmission(admissionPending) // other pods may use its resources
 		w.admissionTicket.Withdraw()
 	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.IsTerminal(pod.Status.Phase):
 		w.shared.setAdmission(admitted)
@@ -64,13 +66,13 @@ func (w *worker) restoreAdmission() {
 	default:
 		w.shared.setAdmission(admissionPending)
 		if w.blockingWorker() != nil {
-			w.admissionTicket.Withdraw() // for now
+			w.admissionTicket.Withdraw() // the pod waits for a pod of its name; admission follows
 		}
 	}
 }
 
-// admit reports whether the pod may run, or else why not: it asks unless that is known. What is in the runtime was
-// admitted once, by whomever.
+// admitPod calls Options.Admit for a new pod, and records a rejection. A pod that already has sandboxes or containers in the
+// runtime, is terminating or has terminated is admitted without a call. An error means that admission could not be decided.
 func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if w.shared.admissionState() == admitted {
 		return nil
@@ -88,8 +90,9 @@ func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// rejectRefused rejects a pod that Set has refused. One that is over or deleted goes its way, and what exists of one in the runtime all the
-// same, as after a call of an earlier agent that took effect late, is left as it is.
+// rejectRefusedPod rejects a pod that [Reconciler.Set] has refused. A deleted or terminated pod is torn down as usual. If the pod
+// unexpectedly exists in the runtime, for example after a late call of a previous agent process, it returns an error and leaves
+// the pod unchanged.
 func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
@@ -102,7 +105,8 @@ func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	return nil
 }
 
-// ask has the pod admitted in its turn. What has to be known of it when the next is asked about is done by then.
+// callAdmit waits for the turn of the pod in the admission queue and calls Options.Admit. If the pod is accepted, it calls
+// onAdmitted before the next pod is admitted.
 func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func()) error {
 	if q := w.progress.hungAdmit; q != nil && len(q) == 0 {
 		return errAdmitHangs
@@ -121,19 +125,21 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 	return nil
 }
 
-// errAdmitHangs is told about a pod for as long as an Admit that was called for it has not returned.
+// errAdmitHangs is reported while a call of Options.Admit for the pod has not returned after its timeout.
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
-// reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
+// rejectPod records the rejection of the pod before the status is published, and records an event. The requests of the pod do not
+// count against the node.
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = rejection })
-	if w.rejection == nil { // or else Set has returned it
+	if w.rejection == nil { // else Set has returned it already
 		w.reporter.Log("pod is rejected", "reason", rejection.StatusReason(), "message", rejection.Message)
 	}
 	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
-// othersThan returns the pods whose resources count beside those of one that is to be admitted.
+// activePodsExcept returns the pods, except that of the worker asks, whose requests count against the capacity of the node, with
+// their allocated resources.
 func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

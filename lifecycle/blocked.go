@@ -18,10 +18,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// blockedReport is after how long of waiting for another pod of its name a pod tells what that one waits for itself.
+// blockedReportDelay is the time after which a pod that waits for another pod of its name also reports the last error of that
+// pod.
 const blockedReportDelay = 5 * time.Second
 
-// awaitOthers waits while another pod has the name of this one: they share a name in the world. It returns false when ctx ends
+// awaitSameNamePods waits until no earlier pod with the namespace and name of this pod is left. It returns false if ctx ends
 // first.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
@@ -45,11 +46,11 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 		}
 	}
 	w.exec.Waiting.Replace(nil)
-	return ctx.Err() == nil // when it ends the workers of others retire, too
+	return ctx.Err() == nil // at the end of ctx the workers of the other pods stop, too
 }
 
-// blocker returns the first pod that this one waits for, or nil. One that is not to run, or has run to its end, waits for
-// none.
+// blockingWorker returns the worker of the earliest pod of this name that must be removed first, or nil. A deleted, evicted or
+// terminated pod waits for no pod.
 func (w *worker) blockingWorker() *worker {
 	last := w.record.Get().Status
 	pod, deleted := w.mailbox.Wanted()
@@ -59,16 +60,16 @@ func (w *worker) blockingWorker() *worker {
 	return w.earlierSameNameWorker()
 }
 
-// namesake returns the first pod that has the name of this one and was there before it, or nil.
+// earlierSameNameWorker returns the worker of the earliest pod with this namespace and name that is not removed yet, or nil.
 func (w *worker) earlierSameNameWorker() *worker { return w.earlierPods.firstRemaining() }
 
-// predecessors are the workers of earlier pods of one name that have not retired, the earliest first.
+// predecessors holds the workers of earlier pods with one namespace and name, the earliest first.
 type predecessors struct {
 	mu      sync.Mutex
 	workers []*worker
 }
 
-// first returns the first worker that has not retired, or nil.
+// firstRemaining returns the first worker whose pod is not removed, or nil.
 func (p *predecessors) firstRemaining() *worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +83,7 @@ func (p *predecessors) firstRemaining() *worker {
 	return nil
 }
 
-// drop forgets a worker that has retired, or all of them if retired is nil.
+// removeWorker removes a worker whose pod is removed from the list. A nil worker empties the list.
 func (p *predecessors) removeWorker(removed *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,8 +94,8 @@ func (p *predecessors) removeWorker(removed *worker) {
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == removed })
 }
 
-// reportBlocked publishes for whom the pod waits. If that one is in trouble, it is told to the hooks as well when it is
-// time to.
+// reportBlocked publishes that the pod waits for the pod of worker b. If withError is set and that pod has failed, it also
+// records an event and reports the error.
 func (w *worker) reportBlocked(ctx context.Context, b *worker, withError bool) {
 	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", b.id.Namespace, b.id.Name, b.id.UID)
 	lastErr := w.r.lastErrorOf(b)
@@ -109,7 +110,8 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, withError bool) {
 	w.reporter.SyncFailed(err, retryMax)
 }
 
-// publishBlocked publishes that the containers wait, and why. Of a pod that cannot be read it says nothing.
+// publishBlockedStatus publishes a status in which all containers wait, with message why. It does nothing if the pod cannot be
+// read within a second.
 func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -127,7 +129,7 @@ func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
 	w.publishObserved(ctx, pod, observed, false)
 }
 
-// setWaiting notes why containers that have not run yet do not.
+// setWaitingReasons sets the waiting reason of those containers of the list that have no instance in the runtime.
 func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, why error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
@@ -136,8 +138,8 @@ func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.P
 	}
 }
 
-// troubleOf returns why a pod does not get on, as far as that is known: a reading of it that fails or hangs, or what
-// failed last.
+// lastErrorOf returns the reason why the pod of w makes no progress: the error of its observation, or else its last error. It
+// returns nil if neither is known.
 func (r *Reconciler) lastErrorOf(w *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
 		if err := observer.PodHealthy(w.id.UID); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// checkPod returns why a pod cannot be run, or nil.
+// checkPod returns an error if the pod is invalid or uses a feature that this agent does not support. A *podCheckError also has
+// the rejection of the pod.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podapi.Validate(pod)
 	invalid := len(errs) > 0
@@ -35,7 +36,8 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	}
 }
 
-// lacking returns an error for each field that asks for something that the options of this agent leave out or forbid.
+// missingOptions returns an error for each field that requires an option of this agent which is not configured, or which the
+// options forbid.
 func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 	errs = lacking.Parts{
 		Probes:         r.opts.Probes != nil,

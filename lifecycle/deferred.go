@@ -17,17 +17,17 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// deferredResizes are the resizes that the node had no room for when they were judged last.
+// deferredResizes holds the in-place pod resizes that the node had no capacity for when they were last decided.
 type deferredResizes struct {
-	signal chan struct{} // a resize was judged, or resources may have been released
+	signal chan struct{} // a resize was decided, or a pod may have released resources
 
-	mu            sync.Mutex                // guards all below
+	mu            sync.Mutex                // guards the fields below
 	byUID         map[string]deferredResize // by pod UID
-	epoch         uint64                    // of the resizequeue.Queue
-	queueOutdated bool                      // there was a time without deferred resizes, in which pods were not observed
+	epoch         uint64                    // the current epoch of the resizequeue.Queue
+	queueOutdated bool                      // no resize was deferred for a while, so the queue has not observed the pods
 }
 
-// deferredResize is one resize and the epoch before it was judged.
+// deferredResize is a deferred resize: the pod with its requested resources, and the queue's epoch before the decision.
 type deferredResize struct {
 	pod   *corev1.Pod
 	epoch uint64
@@ -37,14 +37,14 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns the epoch to read before a resize is judged.
+// currentEpoch returns the epoch that a caller reads before it decides about a resize.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.epoch
 }
 
-// add records that the resize of a pod is deferred.
+// addResize records that the resize of a pod is deferred.
 func (d *deferredResizes) addResize(uid string, r deferredResize) {
 	d.mu.Lock()
 	changed := d.byUID[uid] != r
@@ -55,7 +55,7 @@ func (d *deferredResizes) addResize(uid string, r deferredResize) {
 	}
 }
 
-// remove records that the resize of a pod is not deferred.
+// removeResize records that the resize of a pod is not deferred any more.
 func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
 	_, found := d.byUID[uid]
@@ -67,7 +67,7 @@ func (d *deferredResizes) removeResize(uid string) {
 	}
 }
 
-// podsChanged has the pods observed if a resize waits for resources that a pod may have released.
+// podsChanged signals the retry loop if a resize is deferred: a pod may have released resources.
 func (d *deferredResizes) podsChanged() {
 	d.mu.Lock()
 	waits := len(d.byUID) > 0
@@ -81,8 +81,8 @@ func (d *deferredResizes) signalRetry() {
 	sleep.Wake(d.signal)
 }
 
-// retryDeferred wakes the workers of pods with a deferred resize when another pod has released resources, until ctx ends. Source:
-// RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// retryDeferred wakes the workers of pods with a deferred resize whenever another pod has released resources, until ctx ends.
+// Source: RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
 func (r *Reconciler) retryDeferred(ctx context.Context) {
 	var queue resizequeue.Queue
 	for {
@@ -100,7 +100,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers whose resizes are judged now, and returns the time of the next call; zero: at a signal.
+// wakeDeferred wakes the workers whose deferred resizes must be decided now. It returns the time of the next call; zero: only
+// after a signal.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -123,7 +124,7 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	return at
 }
 
-// listDeferred returns the deferred resizes.
+// listDeferred returns the deferred resizes for the retry queue.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +146,7 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	return resizes
 }
 
-// judgeResize decides about the resources of the pod, and records whether its resize is deferred.
+// decideResize decides about a resize of the pod, and records whether it is deferred.
 func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {
@@ -155,7 +156,8 @@ func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	}
 }
 
-// allocate records the resources allocated to the pod. A resize that was granted while only a status was published is started by the next sync.
+// storeAllocation stores the resources allocated to the pod. If they have changed, it wakes the worker, because the decision may
+// have been made outside of a sync.
 func (w *worker) storeAllocation(a *resize.Allocation) {
 	resized := w.shared.currentAllocation() != nil
 	if w.shared.setAllocation(a); resized {

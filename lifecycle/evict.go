@@ -18,14 +18,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Evict ends a pod that is wanted, and returns nil when nothing of it is up any more and its volumes and its cgroup are given back:
-// its containers are killed as at a deletion, with the grace period of the eviction, and then its status says why, together with the
-// conditions. The pod is not started again, but for one that is only held back. That is so from the first kill on, whatever becomes of the agent: the
-// next one goes on with it.
+// Evict terminates a pod that a source still lists, and returns nil once no container of it runs and its volumes and cgroup are
+// released. The containers are stopped with the grace period of e. The pod then fails with the reason, message and conditions of
+// e, or is started again later if e is temporary.
 //
-// A pod that has terminated stays as it is. Of two evictions the first gives the reason, and the shorter grace period counts.
-// The error says that there is no such pod ([cri.ErrNotFound]), or that ctx ended first and what the pod waits for; the
-// eviction goes on all the same.
+// The eviction is recorded on disk before the first kill: a restarted agent continues it. A terminated pod is unchanged. Of two
+// evictions of a pod, the first sets the reason, and the shorter grace period applies.
+//
+// The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, the error names the pod's last error, and the
+// eviction continues.
 func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
 	switch {
 	case e.Reason == "":
@@ -55,7 +56,7 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 	}
 }
 
-// hasEnded reports whether Run has returned.
+// hasRunReturned reports whether Run has returned.
 func (r *Reconciler) hasRunReturned() bool {
 	select {
 	case <-r.runReturned:
@@ -65,14 +66,15 @@ func (r *Reconciler) hasRunReturned() bool {
 	}
 }
 
-// The back-off of a pod that is held back again and again. One that was left alone for holdReset begins anew.
+// evictionBackOffReset is the time after which a new temporary eviction of a pod starts with the shortest back-off again.
 const evictionBackOffReset = 10 * time.Minute
 
 func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// noteEviction takes up an eviction that was asked for. It is on the disk, where there is one, before anything is killed.
+// recordEviction reads an eviction that was requested by Evict and records it on disk, before any container is killed. It merges
+// the eviction with an earlier one of the pod.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.TakeEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {
@@ -81,7 +83,7 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	e := *requested
 	e.Temporary = e.IsTemporary(pod)
 	w.reporter.Note(w.record, func(now *poddir.Record) {
-		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // over: what is held would run again at once
+		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // expired: the temporarily evicted pod could be admitted again at once
 		if was != nil && (!was.IsTemporary(pod) || !over) && (!was.Temporary || e.Temporary) {
 			grace := e.Grace
 			e = *was
@@ -97,13 +99,14 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Temporary)
 }
 
-// hasTerminated reports whether others know that a pod has terminated.
+// hasTerminated reports whether a terminal phase of the pod was published.
 func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	last := w.record.Get().Status
 	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)
 }
 
-// mayRun returns an error when it could not be found out whether a pod may run. What was decided about it is in its record.
+// resolveAdmission decides whether the pod may run: it applies a rejection or an eviction, or calls Options.Admit. The result is
+// in the record of the pod. An error means that no decision was possible.
 func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	known := w.record.Get()
 	switch {
@@ -119,8 +122,8 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	return w.admitPod(ctx, pod, observed)
 }
 
-// resume lets a pod that is held back run again, when its back-off is over and it is admitted. While it is down its
-// resources are others' to have.
+// readmitPod starts a temporarily evicted pod again, after its back-off and once Options.Admit accepts it. Until then other pods
+// may use its resources.
 func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.Holds) error {
 	if !podview.Terminated(observed) || pod.DeletionTimestamp != nil {
 		return nil

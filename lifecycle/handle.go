@@ -14,17 +14,18 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Handle has the pods of a Reconciler that is made later: for the parts of an agent that [Options] refers to, and that need the pods themselves,
-// such as an evictor. Until Set is called it has no pods. The zero value is ready; it must not be copied.
+// Handle provides the pods of a [Reconciler] that is created later. It breaks the dependency cycle between the Reconciler and
+// parts of its [Options] that read its pods, such as an eviction manager. Before Set it has no pods. The zero value is ready; it
+// must not be copied.
 type Handle struct{ reconciler atomic.Pointer[Reconciler] }
 
-// Set sets the Reconciler.
+// Set sets the Reconciler that all other methods use.
 func (h *Handle) Set(r *Reconciler) { h.reconciler.Store(r) }
 
 // Reconciler returns the Reconciler, or nil before Set.
 func (h *Handle) Reconciler() *Reconciler { return h.reconciler.Load() }
 
-// Pods is [Reconciler.Pods].
+// Pods calls [Reconciler.Pods]. Before Set it returns nil.
 func (h *Handle) Pods() []PodState {
 	if r := h.Reconciler(); r != nil {
 		return r.Pods()
@@ -32,7 +33,7 @@ func (h *Handle) Pods() []PodState {
 	return nil
 }
 
-// Pod is [Reconciler.Pod].
+// Pod calls [Reconciler.Pod]. Before Set ok is false.
 func (h *Handle) Pod(uid string) (state PodState, ok bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.Pod(uid)
@@ -40,7 +41,7 @@ func (h *Handle) Pod(uid string) (state PodState, ok bool) {
 	return PodState{}, false
 }
 
-// PodStatus is [Reconciler.PodStatus].
+// PodStatus calls [Reconciler.PodStatus]. Before Set ok is false.
 func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.PodStatus(uid)
@@ -48,7 +49,7 @@ func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodS
 	return pod, nil, false
 }
 
-// Active is [Reconciler.Active]. Before Set the pods are not complete.
+// Active calls [Reconciler.Active]. Before Set complete is false.
 func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 	if r := h.Reconciler(); r != nil {
 		return r.Active()
@@ -56,7 +57,7 @@ func (h *Handle) Active() (pods []*corev1.Pod, complete bool) {
 	return nil, false
 }
 
-// Images is [Reconciler.Images].
+// ImagesInUse calls [Reconciler.ImagesInUse]. Before Set it returns nil.
 func (h *Handle) ImagesInUse() []string {
 	if r := h.Reconciler(); r != nil {
 		return r.ImagesInUse()
@@ -64,19 +65,19 @@ func (h *Handle) ImagesInUse() []string {
 	return nil
 }
 
-// MayRun is [Reconciler.MayRun]. Before Set any pod may run.
+// MayRun calls [Reconciler.MayRun]. Before Set it returns true: any pod may run.
 func (h *Handle) MayRun(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.MayRun(uid)
 }
 
-// Owned is [Reconciler.Owned]. Before Set every pod is owned, so that nothing of it is removed.
+// IsManaged calls [Reconciler.IsManaged]. Before Set it returns true, so that garbage collection removes nothing.
 func (h *Handle) IsManaged(uid string) bool {
 	r := h.Reconciler()
 	return r == nil || r.IsManaged(uid)
 }
 
-// Evict is [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
+// Evict calls [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
 func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
 	if r := h.Reconciler(); r != nil {
 		return r.Evict(ctx, uid, e)
@@ -84,7 +85,7 @@ func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) er
 	return fmt.Errorf("pod %s: the reconciler is not made yet: %w", uid, cri.ErrNotFound)
 }
 
-// Trim is [Reconciler.Trim].
+// RemoveTerminatedContainers calls [Reconciler.RemoveTerminatedContainers]. Before Set it does nothing.
 func (h *Handle) RemoveTerminatedContainers(ctx context.Context) error {
 	if r := h.Reconciler(); r != nil {
 		return r.RemoveTerminatedContainers(ctx)

@@ -5,8 +5,8 @@ package lifecycle
 
 import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
 
-// Images returns the images that the pods of the node name, for containers and volumes, as gc.ImageOptions.Wanted has them: of pods that run or
-// are to run, also of evicted pods that wait until the node has recovered, and of pods that have no worker yet. An image may be named twice.
+// ImagesInUse returns the image names of containers and image volumes of all pods that run or will run, including temporarily
+// evicted pods. Image garbage collection must keep these images. A name may occur twice.
 func (r *Reconciler) ImagesInUse() (names []string) {
 	pods, _ := r.Active()
 	for _, p := range r.Pods() {

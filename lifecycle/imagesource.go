@@ -65,17 +65,18 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 		}
 		failed := &podstatus.StartError{Reason: e.Reason, Err: cause}
 		if e.Reason == images.ReasonImagePullBackOff {
-			failed.Retry = e.Retry // not before: the status is to say that there is a back-off, as the kubelet's does
+			failed.Retry = e.Retry // an earlier retry would replace ImagePullBackOff in the status, as it does not in the kubelet
 		}
 		return cri.Image{}, failed
 	}
 	return image, err
 }
 
-// secretsTimeout is how long all secrets of a pod together are waited for.
+// secretsTimeout limits the time to read all pull secrets of a pod.
 const secretsTimeout = 10 * time.Second
 
-// secrets returns the pull secrets of a pod that can be had. The error is the first of those that exist and cannot.
+// readPullSecrets returns the pull secrets of a pod that can be read. missing is the first error of a secret that exists and
+// cannot be read.
 func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, firstErr error) {
 	if i.Objects == nil {
 		return nil, nil
@@ -84,7 +85,7 @@ func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []c
 	defer cancel()
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
-			continue // an API server takes it
+			continue // an API server accepts an empty name
 		}
 		s, err := i.Objects.Secret(ctx, pod.Namespace, ref.Name)
 		if err != nil {
@@ -107,7 +108,8 @@ func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []c
 	return found, firstErr
 }
 
-// defaultImages returns the ImageSource of a Reconciler without Options.Images: nil if the runtime has no images.
+// newDefaultImages returns the ImageSource for a Reconciler without Options.Images, or nil if the runtime does not implement
+// [cri.Images] and [cri.Puller].
 func newDefaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
 	store, ok := rt.(cri.Images)
 	puller, pulls := rt.(cri.Puller)
@@ -116,7 +118,7 @@ func newDefaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) Imag
 	}
 	p, err := images.New(store, puller, images.Options{Logger: logger})
 	if err != nil {
-		panic(err) // it is about options that are not set
+		panic(err) // impossible with these options
 	}
 	return Images{Puller: p, Objects: objects}
 }

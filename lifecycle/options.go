@@ -15,142 +15,143 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Options configures a [Reconciler]. The zero value is for production. What is nil or empty is left out: pods that need it are
-// rejected.
+// Options configures a [Reconciler]. The zero value is for production. Pods that need an option which is not set are rejected.
 type Options struct {
-	// Owner is written to LabelOwner; no two agents of a runtime may have the same. Empty: a random ID that is kept in
-	// Dirs.Pods. See the package doc, Orphaned pods.
+	// Owner is the value of [LabelOwner], unique among the agents that share a runtime. Empty: a random ID that is kept in
+	// Dirs.Pods. See "Orphaned pods" in the package documentation.
 	Owner string
-	// Sources names the sources that must have reported completely before an orphaned pod is taken down. Empty: the first
-	// complete set is enough.
+	// Sources names all sources of pods. No orphaned pod is torn down before each of them has reported all of its pods. Empty:
+	// before the first complete [PodSet] of any source.
 	Sources []string
-	// Spec is what configs are made from beside the pod. Its fields say what zero means.
+	// Spec has the settings of the node for sandbox and container configs, such as DNS and the log directory.
 	Spec podspec.Options
-	// Dirs are where the agent keeps what it makes for pods. Zero: nothing is kept.
+	// Dirs are the directories for data of pods. Zero: the agent keeps no files.
 	Dirs Dirs
-	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get no hosts file and no file for a
-	// termination message.
+	// NoMounts says that the runtime cannot mount files, like package cri/process. Containers then get no /etc/hosts and no
+	// termination message file.
 	NoMounts bool
 
-	// Images makes images present. Nil means [Images] with its defaults where the runtime has images, else no image is
-	// looked at.
+	// Images pulls images. Nil: [Images] with its defaults if the runtime has images; else images are ignored.
 	Images ImageSource
-	// Cgroups makes a cgroup for each pod, see [CgroupNamer] for Spec.CgroupParent and [NodeResources] for Spec.Node. Nil leaves
-	// that to the runtime.
+	// Cgroups manages a cgroup per pod. See [CgroupNamer] for Spec.CgroupParent and [NodeResources] for Spec.Node. Nil: the
+	// runtime manages cgroups.
 	Cgroups PodCgroups
-	// Volumes are the volumes of pods but for images, which are the runtime's. Nil: pods that have some are refused.
+	// Volumes sets up the volumes of pods, except image volumes, which the runtime mounts. Nil: pods with other volumes are
+	// refused.
 	Volumes PodResources
-	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
+	// Objects provides the config maps, secrets and services that pods refer to. Nil: none exist.
 	Objects Objects
-	// Probes runs the liveness, readiness and startup probes. Nil: pods that have probes are refused.
+	// Probes runs the liveness, readiness and startup probes. Nil: pods with probes are refused.
 	Probes Probes
-	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
-	// for all that begin like it. Nil: none.
+	// AllowedUnsafeSysctls lists the unsafe sysctls that pods may set in addition to the safe ones. A trailing "*" matches any
+	// suffix. Nil: none.
 	AllowedUnsafeSysctls []string
 
-	// AppArmor is why this host cannot enforce AppArmor, as machine.AppArmor returns it: pods that have a profile are rejected. Nil: profiles are
-	// passed to the runtime.
+	// AppArmorError is the reason why this host cannot enforce AppArmor, as returned by machine.AppArmor: pods with a profile are
+	// rejected. Nil: profiles are passed to the runtime.
 	AppArmorError error
 
-	// Admit is asked whether a pod is to run here, see [Admit]. Nil: all are.
+	// Admit decides whether a pod may run on this node; see [Admit]. Nil: all pods may run.
 	Admit Admit
-	// AdmitsByNode says that Admit compares the node selector and the required node affinity of a pod with the Node, as package
-	// admission does. False: pods that have these are refused.
+	// AdmitChecksNodeAffinity says that Admit checks the node selector and required node affinity of a pod, as package admission
+	// does. False: pods with these fields are refused.
 	AdmitChecksNodeAffinity bool
-	// AdmitResize is asked whether the node has room for the resources that a pod requests instead of its own, at each sync and when other pods
-	// release resources. Its error defers the resize, or is a [podstatus.Rejection] of reason Infeasible, and has the message. Nil: there always is.
+	// AdmitResize decides whether the node has capacity for the resized requests of a pod. It is called at each sync, and after
+	// other pods have released resources. An error defers the resize; a [podstatus.Rejection] of reason Infeasible refuses it.
+	// Nil: there is always capacity.
 	AdmitResize func(pod *corev1.Pod) error
 
-	// Pacing is how much is done at a time, and how often. A zero field has its default.
+	// Pacing sets concurrency and intervals. A zero field has its default.
 	Pacing Pacing
-	// Logger gets what is done to pods. Nil discards.
+	// Logger logs the actions on pods. Nil: no logs.
 	Logger *slog.Logger
-	// Hooks are told what happens.
+	// Hooks are called for changes of pods and errors.
 	Hooks Hooks
 }
 
-// Dirs are the directories that an agent writes to, beside that of logs (podspec.Options.LogRoot). They are made when needed.
+// Dirs are the directories that an agent writes to, in addition to podspec.Options.LogRoot. They are created when needed.
 //
-// Pods is this agent's alone: Run locks it, and fails where another agent has. In it are, for each pod, record.json with what
-// the next agent could read nowhere else, such as a terminal phase; and, mounted into containers, a hosts file and files for
-// termination messages. Once all sources have reported, the directories of pods that nobody wants are removed, if they have a
-// record. Without it there is nothing of all that, pods with host aliases are refused, and the next agent knows what the
-// runtime and the API server tell it.
+// Each pod has a directory below Pods with record.json, which has the state that a restarted agent cannot read from the runtime,
+// such as a terminal phase. It also has the /etc/hosts and termination message files that are mounted into containers. Run locks
+// Pods and fails if another agent has locked it. Once all sources have reported, directories with a record of pods that no source
+// lists are removed.
 type Dirs struct {
-	// Pods is the parent of the directories of pods. Empty: none are kept.
+	// Pods is the parent of the pods' directories. Empty: no records and files are kept, and pods with host aliases are refused.
 	Pods string
-	// LogLinks is for links to the logs of containers, named as in /var/log/containers, which many a log shipper follows.
-	// Empty: there are none.
+	// LogLinks is the directory for symbolic links to container logs, usually /var/log/containers, which log collectors read.
+	// Empty: no links.
 	LogLinks string
 }
 
-// Pacing is how much is done at a time, and how often. The zero value is for production.
+// Pacing sets concurrency and intervals of a [Reconciler]. The zero value is for production.
 type Pacing struct {
-	// Parallel is how many pods are started at the same time. Zero means as many as the machine can do: twice the
-	// processors, at least 4, and while starts wait and a quarter of the CPU time is idle up to four times as many.
+	// Parallel is the number of pods that may start at a time. Zero: twice the number of CPUs, at least 4, and up to four times
+	// as many while starts wait and a quarter of the CPU time is idle.
 	Parallel int
-	// SlowAfter is when a start that hangs releases its start slot to the next pod; it goes on all the same. Zero means 10 s.
+	// StartSlotTimeout is the time after which a slow start releases its slot to the next pod and continues. Zero means 10 s.
 	StartSlotTimeout time.Duration
-	// MaxRestartPeriod is the longest back-off of a container that keeps exiting, at most 5 minutes, which zero means. One
-	// below 10 s is also the first.
+	// MaxRestartPeriod is the longest CrashLoopBackOff, at most 5 minutes. A value below 10 s also shortens the first back-off.
+	// Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
-	// Resync is how often a pod is looked at although nothing has changed; up to half is added at random. Zero
-	// means 1 minute.
+	// Resync is the time between two syncs of a pod without a change, to which up to half is added at random. Zero means 1
+	// minute.
 	Resync time.Duration
-	// Rand returns a number in [0,1) for jitter. Nil means math/rand/v2.
+	// Rand returns a random number in [0,1) for jitter. Nil means math/rand/v2.
 	Rand func() float64
 }
 
-// Hooks are called by the goroutine of a pod, for one pod one after the other, with no lock held. A hook that blocks
-// delays its pod. Any may be nil. Error is also called by other goroutines of [Reconciler.Run]. The pods are the
-// Reconciler's own copies.
+// Hooks are functions that a [Reconciler] calls. Unless a field says otherwise, the calls for one pod are sequential, come from
+// the pod's own goroutine, and hold no lock. A hook that blocks delays its pod. Pods are the Reconciler's own copies. Any field
+// may be nil.
 type Hooks struct {
-	// Status is called when the status of a pod has changed. Both arguments must not be written to.
+	// StatusChanged is called when the status of a pod has changed. It must not write to the arguments.
 	StatusChanged func(pod *corev1.Pod, status *corev1.PodStatus)
-	// Event is called for what is done to a pod and what goes wrong with it; for one pod one event after the other, but
-	// perhaps beside another hook. What goes wrong again and again is told each time that it is tried.
+	// Event is called for each event of a pod, such as a started container or an error. The calls for one pod are sequential, but
+	// may be concurrent with other hooks. An error that repeats is reported at each retry.
 	Event func(pod cri.PodIdentity, event podevents.Event)
-	// Started is called for each attempt to start a container, with how long it took and what became of it. It is called
-	// beside other hooks.
+	// StartAttempted is called after each attempt to start a container, with its duration and error. Calls may be concurrent with
+	// other hooks.
 	StartAttempted func(pod cri.PodIdentity, start podevents.ContainerStart)
-	// Gone is called when nothing of a pod is left, also for one of which an earlier agent had left only a directory.
+	// PodRemoved is called when all containers, volumes, cgroups and files of a pod are removed, including an orphaned pod of
+	// which only the directory was left.
 	PodRemoved func(pod cri.PodIdentity)
-	// Left is called when nothing of a pod runs or will, and its volumes and its cgroup are given back, although a source
-	// still wants it: its resources are another's to have. Each agent says so once.
+	// ResourcesReleased is called when a pod that its source still lists has terminated for good and its volumes and cgroup are
+	// removed: other pods may use its resources. Each agent process calls it once per pod.
 	ResourcesReleased func(pod cri.PodIdentity)
-	// Refused is called by Set for each error about a pod that it returns.
+	// PodRefused is called by [Reconciler.Set] for each error about a pod that it returns.
 	PodRefused func(err *RefusedError)
-	// Work are told what is done for pods and how long it takes.
+	// Work has hooks for metrics of sandboxes and syncs.
 	Work WorkHooks
-	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
-	// an empty identity it is about the agent: the runtime cannot be read, or a part does not run or is not connected.
+	// Error is called after each failed sync of a pod, with the delay before the next one. If pod is empty, err is about the
+	// agent: the runtime cannot be listed, or the program does not run or connect a part of it. Calls with an empty pod come from
+	// a goroutine of [Reconciler.Run].
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
-// WorkHooks are called when work for pods is done, with its duration, mostly for metrics. Any may be nil. They are called by the goroutines of
-// pods, concurrently with other hooks and with no lock held, and must not block.
+// WorkHooks are functions for metrics that a [Reconciler] calls after a step of work, with its duration. The goroutines of pods
+// call them, concurrently with other hooks and with no lock held. They must not block. Any field may be nil.
 type WorkHooks struct {
-	// Sandbox is called for each attempt to run the sandbox of a pod (kubelet_started_pods_total,
+	// SandboxStartAttempted is called after each attempt to run the sandbox of a pod (kubelet_started_pods_total,
 	// kubelet_run_podsandbox_duration_seconds).
 	SandboxStartAttempted func(pod cri.PodIdentity, start podevents.SandboxStart)
-	// Synced is called after each sync of a pod (kubelet_pod_worker_duration_seconds).
+	// PodSynced is called after each sync of a pod (kubelet_pod_worker_duration_seconds).
 	PodSynced func(pod cri.PodIdentity, s podevents.Sync)
-	// ImageVolume is called for each image volume of a container that is about to be created: with a nil error once the image is present, or
-	// with the error of its pull (kubelet_image_volume_requested_total).
+	// ImageVolumeRequested is called for each image volume of a container that is about to be created. err is nil if the image is
+	// present, or is the error of its pull (kubelet_image_volume_requested_total).
 	ImageVolumeRequested func(pod cri.PodIdentity, err error)
-	// SleepTerminated is called when the sleep of a lifecycle hook was shorter than requested
+	// SleepTerminated is called when the sleep action of a lifecycle hook ended before its time
 	// (kubelet_sleep_action_terminated_early_total).
 	SleepTerminated func(pod cri.PodIdentity)
 }
 
-// Admit decides whether a pod is to run on this node beside others. It is asked once for each pod, before anything is made of
-// it, the oldest first: never again for a pod that has a record or anything in the runtime, so that a restart of the agent
-// ends nothing that runs; and not for one that is deleted or has terminated.
+// Admit decides whether a pod may run on this node, in addition to the pods in others. These are the admitted pods that have not
+// terminated, with their allocated resources. Neither pod nor others may be written to.
 //
-// Others are the pods that are admitted and have not terminated, with the resources that they are allocated. They must not be
-// written to, nor the pod.
+// It is called once per pod, for the oldest pod first, before anything is created for it. It is not called for a pod that is
+// deleted, has terminated, was admitted by a previous agent process, or exists in the runtime. So a restart of the agent
+// terminates no running pod.
 //
-// A [*podstatus.Rejection] fails the pod with its reason. Another error is one of asking: the pod waits, and Admit is asked again. A
-// call has 10 s; while it lasts no other pod is admitted. One that does not return then is told to Hooks.Error, and not asked
-// about that pod again until it has.
+// A [*podstatus.Rejection] fails the pod with its reason. After any other error the pod waits, and Admit is called again. A call
+// has 10 s, and no other pod is admitted meanwhile. If it does not return in time, Hooks.Error is called, and Admit is not called
+// again for that pod until it has returned.
 type Admit func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error

@@ -11,11 +11,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// LabelOwner marks the sandboxes and containers of an agent. Only what carries the agent's own mark is taken down as
-// an orphan, so that an agent on a shared runtime leaves the pods of others alone.
+// LabelOwner is the label of sandboxes and containers that names the agent which created them. An agent tears down orphaned pods
+// with its own value only, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
-// claim sets the owner of the pods of this agent. It locks Dirs.Pods, if there is one, until release is called.
+// claimOwner determines the owner value of this agent, and locks Dirs.Pods, if set, until release is called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
@@ -32,9 +32,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// shareOut returns what of a pod the worker may act upon. Where another agent runs a pod of this UID, that is nothing
-// but to take down what the worker itself has made: two agents that both bring the pod to where they want it would
-// never come to an end.
+// filterOwned returns the part of the observed pod that the worker may change. If another agent runs a pod of this UID, the
+// worker only tears down its own containers, and returns an error while a source lists the pod: two agents would undo each
+// other's changes.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.Foreign(&observed)
 	w.exec.Cleaner.SetShared(foreign)

@@ -10,20 +10,20 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods is one. Whoever owns one that is no
-// [Notifier] calls [Reconciler.Changed] when a result has changed.
+// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods implements it. If an implementation is no
+// [Notifier], the program must call [Reconciler.Changed] when a result has changed.
 type Probes interface {
-	// Sync says how a pod and its containers are now. It does not wait. The error names probes that can never be
-	// asked; the others are.
+	// Sync starts, updates and stops the probes of a pod for its current containers. It does not block. The error names probes
+	// that cannot be run; the remaining probes run.
 	Sync(pod *corev1.Pod, status *corev1.PodStatus) error
-	// Remove ends the probes of a pod and forgets what they have found.
+	// Remove stops the probes of a pod and discards their results.
 	Remove(uid string)
-	// Result returns what a probe has come to, if anything.
+	// Result returns the current result of a probe. ok is false if there is none.
 	Result(k probe.Key) (probe.Value, bool)
 }
 
-// syncProbes tells the probes how the pod is, as it was published. Of a pod that nobody wants any more only readiness
-// matters.
+// syncProbes passes the pod and its published status to Options.Probes. A pod that no source lists is passed as terminating, so
+// that only its readiness probes run.
 func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, deleted bool) {
 	if w.r.opts.Probes == nil {
 		return

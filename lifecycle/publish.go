@@ -20,24 +20,24 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// published is what was said of a pod last. The zero value has said nothing.
+// publication is the state of the last publication of a pod's status. The zero value means that nothing was published.
 type publication struct {
-	status        *corev1.PodStatus // as decided
-	previousAgent *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
-	phase         corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
-	probed        probeInput        // with which the probes were told the status
-	starting      bool              // containers are being started: no exit is the last
-	replaced      []cri.Container   // as they were before work that stops them, until a reading is newer than that; see podview.HideReplacement
-	messages      map[string]string // termination messages, by container ID
+	status        *corev1.PodStatus // as computed; nil: not yet published
+	previousAgent *corev1.PodStatus // last status of the previous agent process, of a pod whose record is cleared; nil: none
+	phase         corev1.PodPhase   // as published: a terminal phase is deferred until no container runs
+	probed        probeInput        // the pod as last passed to Options.Probes
+	starting      bool              // containers are being started: the pod does not terminate
+	replaced      []cri.Container   // containers before they are stopped for a replacement, until the next observation; see podview.HideReplacement
+	messages      map[string]string // termination messages by container ID; each file is read once
 }
 
-// probesTold is what the probes know of a pod beside its status.
+// probeInput is the input, besides the status, that was last passed to Options.Probes.
 type probeInput struct {
 	pod     *corev1.Pod
 	deleted bool
 }
 
-// podIPs returns the addresses that the status has.
+// podIPs returns the pod IPs of the last published status, or nil.
 func (p *publication) podIPs() []corev1.PodIP {
 	if p.status == nil {
 		return nil
@@ -45,7 +45,7 @@ func (p *publication) podIPs() []corev1.PodIP {
 	return p.status.PodIPs
 }
 
-// statusState returns the part of what is decided from that a status is made from.
+// statusInput returns the input for the status of the pod: all fields of plan.State that a status is computed from.
 func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
@@ -60,7 +60,7 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 }
 
-// previous returns the status said last: by this agent, or by the one before, or what the API server has.
+// previousStatus returns the last published status: of this agent process, else from the record, else of the pod object.
 func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
@@ -73,7 +73,7 @@ func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// publishNow makes the status of the pod as it is now, and publishes it.
+// publishObserved computes the status from the observed containers and publishes it. A nil pod is orphaned and has no status.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
@@ -86,8 +86,8 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 	w.publishStatus(pod, observed, &st, deleted)
 }
 
-// publish tells the hook, and the probes, a status that differs from the last one. What others would take for the end of the
-// pod they are told when it is.
+// publishStatus passes a changed status to the probes, to the record on disk and to Hooks.StatusChanged, in this order. Observers
+// see a terminal phase only once no container of the pod runs.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return
@@ -107,7 +107,7 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 		return
 	}
 	if !deleted {
-		w.reporter.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
+		w.reporter.Note(w.record, func(now *poddir.Record) { // before any observer reads the status
 			now.Status = &shown
 			now.AdmissionPending = w.shared.admissionState() == admissionPending && now.Eviction == nil && now.Rejection == nil
 			w.exec.Resizer.Put(now)
@@ -120,19 +120,19 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 	w.reporter.StatusChanged(previous, st)
 }
 
-// republish publishes how the pod is now, and does nothing about it.
+// republishStatus observes the pod and publishes its status, without any action.
 func (w *worker) republishStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	observed, err := w.readPod(ctx, time.Time{})
 	if err != nil || w.published.status == nil {
-		return // whoever does something about it publishes then
+		return // the next sync publishes the status
 	}
 	pod, deleted := w.mailbox.Wanted()
 	w.publishObserved(ctx, pod, observed, deleted)
 }
 
-// terminationMessages returns the termination messages of the containers that have exited, by ID. Each is read once.
+// readTerminationMessages returns the termination messages of the exited containers by container ID.
 func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
 	p := &w.published
 	if p.messages == nil {
@@ -152,8 +152,8 @@ func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) 
 	return p.messages
 }
 
-// postStartPending returns the containers whose postStart hook is yet to run to its end, and forgets those that do not exist
-// any more.
+// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It removes exited and
+// deleted containers from the record.
 func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	ids := w.record.Get().PostStartPending
 	gone := func(id string) bool {
@@ -168,7 +168,7 @@ func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	return ids
 }
 
-// probeResults returns what the probes of all pods have come to.
+// probeResults returns the function that reads probe results, or nil without Options.Probes.
 func (w *worker) probeResults() podprobe.Results {
 	if w.r.opts.Probes == nil {
 		return nil

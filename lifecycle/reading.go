@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Times of waiting for a complete list of the pods of the runtime.
+// The intervals while the runtime's pods cannot be listed completely.
 const (
-	listRetryPeriod  = time.Second     // after how long it is looked again whether there is one
-	listReportDelay  = 8 * time.Second // after how long without one somebody is told, who is told again after the next
-	listReportPeriod = time.Minute
+	listRetryPeriod  = time.Second     // between two attempts
+	listReportDelay  = 8 * time.Second // without a complete list before the error is reported
+	listReportPeriod = time.Minute     // between two reports
 )
 
-// begin waits until the runtime has been read once and has said who it is: nothing can be decided before. Where its list is
-// larger than an answer may be, single pods have to do. It returns false when ctx ends first.
+// awaitFirstList waits for the first complete list of the runtime's pods and for the runtime's name. If the list exceeds the
+// message size limit, the pods are read one by one instead. It returns false if ctx ends first.
 func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	var missing reportThrottle
 	for {
@@ -45,7 +45,7 @@ func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	}
 }
 
-// firstReading returns nil when the runtime has been read as far as it can be.
+// checkFirstList returns nil if the pods of the runtime are listed, or can only be read one by one.
 func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, listRetryPeriod)
 	defer cancel()
@@ -60,8 +60,9 @@ func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	return err
 }
 
-// recall notes the pods that a former agent left a record of: where there is no list of all, one of them may have the name
-// of a pod that is wanted now; where there is one, those that are not in it have nothing but files.
+// loadRecordedPods loads the identities of the pods that have a record on disk into r.recordedPods. Without a complete list, such
+// a pod may exist in the runtime and share its name with a desired pod. With a list, a recorded pod that is not listed has only
+// files left.
 func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
@@ -80,8 +81,8 @@ func (r *Reconciler) loadRecordedPods() {
 	}
 }
 
-// reportPartial tells that there may be pods that nobody knows of, because the runtime cannot be listed, and what comes of
-// that. A list that fails once or twice is the observer's to tell.
+// reportListError reports that the runtime's pods cannot be listed, at once if the list is too large and else after
+// listReportPeriod, because the observer logs short failures. A nil error resets it.
 func (r *Reconciler) reportListError(err error) {
 	after := listReportPeriod
 	if errors.Is(err, cri.ErrTooLarge) {
@@ -100,7 +101,7 @@ func (r *Reconciler) reportListError(err error) {
 	}
 }
 
-// complain tells of what concerns all pods.
+// reportRuntimeError logs an error that concerns all pods, and calls Hooks.Error.
 func (r *Reconciler) reportRuntimeError(err error) {
 	r.opts.Logger.Error("runtime", "error", err)
 	if hook := r.opts.Hooks.Error; hook != nil {
@@ -108,10 +109,11 @@ func (r *Reconciler) reportRuntimeError(err error) {
 	}
 }
 
-// complaint is when something that goes on is told. The zero value has not begun.
+// reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// due reports whether it is time to tell: when it has gone on for so long, and each readingRemind after that.
+// allowReport reports whether the error is reported now: after it has persisted for the duration after, and then once per
+// listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

@@ -28,59 +28,60 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Observer tells what the runtime holds. *pleg.Generator is one. One that is a [Notifier] says by itself what has changed;
-// whoever runs another one calls [Reconciler.Changed].
+// Observer reads the pods of the runtime. *pleg.Generator implements it. If an implementation is no [Notifier], the program must
+// call [Reconciler.Changed] when the pods have changed.
 type Observer interface {
-	// NewerThan waits for a reading of the pod that began after t and returns it, or the error of that reading. A
-	// pod that the runtime does not have is a Pod without sandboxes and containers.
+	// NewerThan returns an observation of the pod that started after t, or its error, and waits for it. If the runtime does not
+	// have the pod, the result has no sandboxes and containers.
 	NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error)
-	// Relist asks for a new reading of one pod, soon. It does not wait.
+	// Relist requests a new observation of one pod. It does not wait.
 	Relist(uid string)
-	// Pods returns every pod of the runtime, also those that it has only listed and could not look into yet. An error says
-	// why there may be others: the runtime has not been listed to the end, or the last list failed.
+	// Pods returns all known pods of the runtime, including listed pods whose details could not be read. An error means that more
+	// pods may exist, because the last list failed or was incomplete.
 	Pods() ([]cri.Pod, error)
 }
 
-// Reconciler brings pods to where their specs want them, each on its own: a pod whose runtime calls hang or fail
-// delays no other. Make one with [New].
+// Reconciler runs the pods of a node: it moves each pod towards its spec and publishes its status. Pods are independent: a pod
+// whose runtime calls hang or fail delays no other pod. [New] creates a Reconciler, [Reconciler.Set] sets its pods, and
+// [Reconciler.Run] runs it.
 type Reconciler struct {
 	runtime       cri.Runtime
-	node          *executor.Node // what the executors of all pods share
+	node          *executor.Node // shared by the executors of all pods
 	runtimeState  *runtimestate.Runtime
-	runtimeName   string // of the runtime, as the IDs of its containers are written; set before there is a worker
+	runtimeName   string // runtime name, the prefix of container IDs in statuses; set before the first worker starts
 	observer      Observer
 	opts          Options
 	slots         *startslots.Slots
-	admissions    *turns.Queue[*corev1.Pod] // pods that wait to be admitted
-	workersSignal chan struct{}             // the set of workers may have to change
+	admissions    *turns.Queue[*corev1.Pod] // pods that wait for Options.Admit
+	workersSignal chan struct{}             // wakes Run to start or stop workers
 	deferred      *deferredResizes          // resizes that wait for resources of other pods
-	owner         ownership.Mark            // what is written to LabelOwner; set before there is a worker
-	podCheck      func(*corev1.Pod) error   // why a pod cannot be run
-	guard         runonce.Guard             // of Run
-	runCalled     chan struct{}             // closed when Run was called
+	owner         ownership.Mark            // value of LabelOwner; set before the first worker starts
+	podCheck      func(*corev1.Pod) error   // returns why a pod cannot be run; nil: it can
+	guard         runonce.Guard             // allows one call of Run
+	runCalled     chan struct{}             // closed when Run is called
 	changedCalled atomic.Bool               // Changed was called, or the observer calls it
-	podsChanged   atomic.Bool               // something of a pod was started or stopped
-	runReturned   chan struct{}             // closed when Run has returned
-	noAdmitOnce   sync.Once                 // of reportNoAdmit
+	podsChanged   atomic.Bool               // a sandbox or container was started or stopped
+	runReturned   chan struct{}             // closed when Run returns
+	noAdmitOnce   sync.Once                 // guards the report of reportNoAdmit
 
 	mu       sync.Mutex
-	merged   *podset.Merge           // what the sources want together
-	sources  map[string]*sourceState // by source
-	setCalls uint64                  // how often Set was called
+	merged   *podset.Merge           // the pods of all sources
+	sources  map[string]*sourceState // state of Set, by source name
+	setCalls uint64                  // number of Set calls
 	workers  map[string]*worker      // by pod UID
 	draining bool
-	drained  chan struct{} // closed when draining and no worker is left
-	claimErr error         // what Run returned
-	claimed  bool          // owner is known
+	drained  chan struct{} // closed when draining and all workers have stopped
+	claimErr error         // error of claimOwner, with which Run returned
+	claimed  bool          // owner is set
 
-	listErrors    reportThrottle    // of Run alone: that there may be pods that nobody knows of
-	recordedPods  []cri.PodIdentity // likewise: those that an earlier agent left a record of, and that are yet to be looked at
-	recordsLoaded bool              // likewise: those that have nothing but files were found
+	listErrors    reportThrottle    // used by Run alone: reports of list errors
+	recordedPods  []cri.PodIdentity // used by Run alone: pods with a record on disk that have no worker yet
+	recordsLoaded bool              // used by Run alone: recordedPods was loaded after the first complete list
 }
 
-// New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
-// An observer and probes that are a [Notifier] tell it what has changed, without more ado. The error is that of
-// [Options.Validate], or names a nil argument or the option that another one needs.
+// New returns a Reconciler for the runtime rt and its observer. It starts no goroutine; see [Reconciler.Run]. It subscribes to
+// the observer, the probes and the volumes if they implement [Notifier]. It returns the error of [Options.Validate], or an error
+// that names a nil argument or a missing option.
 func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -139,14 +140,14 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	return r, nil
 }
 
-// Changed tells the Reconciler that the runtime's view of these pods has changed, or what their probes have found. It does
-// not wait. Only what is no [Notifier] needs it.
+// Changed wakes the workers of pods whose observed containers or probe results have changed. It does not block. Only a program
+// with an [Observer] or [Probes] that is no [Notifier] needs it.
 func (r *Reconciler) Changed(uids ...string) {
 	r.changedCalled.Store(true)
 	r.wakeWorkers(uids...)
 }
 
-// wakePods has the workers of pods look at them again.
+// wakeWorkers makes the workers of the pods sync. For an unknown UID it wakes Run, which may start a worker.
 func (r *Reconciler) wakeWorkers(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,10 +160,9 @@ func (r *Reconciler) wakeWorkers(uids ...string) {
 	}
 }
 
-// Drain takes every pod down and returns when none is left or ctx ends. What sources want from now on is ignored. As long
-// as the runtime has not been listed to the end there may be pods that nobody knows of, so it waits for that, too; the
-// error then says why it has not. It returns an error when Run was not called, within a second for a program that is about
-// to, and as soon as Run has returned.
+// Drain terminates all pods and returns when none is left or ctx ends. From now on the pods of sources are ignored. It also waits
+// for a complete list of the runtime's pods, and its error names the cause if there is none. It returns an error if Run has
+// returned, or is not called within a second.
 func (r *Reconciler) Drain(ctx context.Context) error {
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -184,7 +184,7 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	}
 }
 
-// awaitRun waits for a Run that another goroutine is about to call.
+// awaitRun waits up to a second until another goroutine has called Run.
 func (r *Reconciler) awaitRun(ctx context.Context) error {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -198,9 +198,9 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	}
 }
 
-// Run drives pods until ctx ends, and then leaves them as they are. It returns nil when all that it started has ended. It
-// returns an error at once when another agent has locked Dirs.Pods, when the owner that is kept there cannot be read, and
-// when it is called a second time.
+// Run runs the pods until ctx ends, and then stops its goroutines but no container. It returns nil when all goroutines have
+// returned. It returns an error at once if another agent has locked Dirs.Pods, if the owner file there cannot be read, or at a
+// second call.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("lifecycle.Reconciler: %w", err)
@@ -232,7 +232,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 				r.removeWorker(w)
 			})
 		}
-		if !whole { // what waits for a complete list is not told when there is one
+		if !whole { // a later complete list may cause no signal
 			again.Reset(listRetryPeriod)
 		}
 		select {
@@ -244,13 +244,13 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	}
 }
 
-// meet asks the runtime for its name.
+// readRuntimeName reads the name of the runtime.
 func (r *Reconciler) readRuntimeName(ctx context.Context) (err error) {
 	r.runtimeName, err = r.runtimeState.Name(ctx)
 	return err
 }
 
-// wake makes Run look at the set of workers again.
+// signalWorkers makes Run update the set of workers.
 func (r *Reconciler) signalWorkers() {
 	sleep.Wake(r.workersSignal)
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// RefusedError is why [Reconciler.Set] did not accept a pod, or an update of one. errors.As finds each in what Set returns.
+// RefusedError is the reason why [Reconciler.Set] did not accept a pod or a changed version of a pod. errors.As finds each one in
+// the error of Set.
 type RefusedError struct {
 	Pod    cri.PodIdentity
 	Source string
-	Err    error // such as a [*podapi.ImmutableError]
-	// Rejection is what the pod fails with, unless something of it exists in the runtime. Nil: the pod stays as it is, as after an update that
-	// it cannot follow.
+	Err    error // the cause, such as a [*podapi.ImmutableError]
+	// Rejection is the reason and message of the failed pod, unless the runtime has something of the pod. Nil: the pod does not
+	// fail; a refused change leaves it as it was.
 	Rejection *podstatus.Rejection
 }
 
@@ -35,7 +36,7 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// The reasons of pods that are refused, beside [podstatus.ReasonUnexpectedAdmissionError] of those that are invalid. Source:
+// The rejection reasons of refused pods. Invalid pods have [podstatus.ReasonUnexpectedAdmissionError]. Source:
 // pkg/kubelet/sysctl, pkg/kubelet/lifecycle.
 const (
 	reasonSysctl   = "SysctlForbidden"
@@ -44,13 +45,13 @@ const (
 	reasonFeature  = "PodFeatureUnsupported"
 )
 
-// maxRejectionMessage bounds the message of a rejection, in bytes.
+// maxRejectionMessage limits the message of a rejection, in bytes.
 const maxRejectionMessage = 1024
 
-// unfitError is why a pod cannot be run, and what it fails with.
+// podCheckError is the reason why a pod cannot be run, with the rejection of the pod.
 type podCheckError struct {
 	err       error
-	rejection *podstatus.Rejection // nil: the pod cannot even be named
+	rejection *podstatus.Rejection // nil: the pod has no valid name or UID, so no status can be reported
 }
 
 // Error returns the text of the cause.
@@ -59,8 +60,8 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// rejectionOf returns what a pod with these errors fails with: where the kubelet rejects it, with the kubelet's reason and message, in the
-// order of the kubelet's admission handlers.
+// newRejection returns the rejection of a pod with the given field errors. It has the kubelet's reason and message where the
+// kubelet rejects the pod too, in the order of the kubelet's admission handlers.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -81,10 +82,10 @@ func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid
 	return &podstatus.Rejection{Reason: reasonFeature, Message: truncateMessage("Pod requires node features that are not available: " + message)}
 }
 
-// messageAppArmor returns the message about a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
+// appArmorMessage returns the rejection message for a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
 func appArmorMessage(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
 
-// shorten cuts a message.
+// truncateMessage truncates a message to maxRejectionMessage bytes.
 func truncateMessage(message string) string {
 	if len(message) <= maxRejectionMessage {
 		return message
@@ -92,7 +93,7 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxRejectionMessage-len("...")], "") + "..."
 }
 
-// rejectable returns the rejection of a pod that was refused, or nil. One that is over or deleted is not rejected any more.
+// rejectionFor returns the rejection of a refused pod, or nil. A deleted or terminated pod is not rejected.
 func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	unfit, ok := errors.AsType[*podCheckError](refusal.Err)
 	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.IsTerminal(refusal.Pod.Status.Phase) {
@@ -101,7 +102,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// keepRefused makes the pods of the set that are refused the Reconciler's own, or those that it has already, if they are equal.
+// retainRefusedPods replaces the refused pods of the set next with the equal pods of before, or with copies unless they are
+// shared.
 func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -115,8 +117,8 @@ func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	}
 }
 
-// report returns the errors of pods that a source does not get, and calls the hook: once for each pod and cause, for as long as that is so. No
-// lock is held but the turn of the source.
+// reportRefusals returns the errors of refused pods and calls Hooks.PodRefused. It omits a pod and cause that the previous call
+// has reported. The caller is the only Set call of the source, and Reconciler.mu is not held.
 func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -124,7 +126,7 @@ func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []po
 		if pod := refusal.Pod; pod != nil {
 			id = cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
 			if podstatus.IsTerminal(pod.Status.Phase) && errors.As(refusal.Err, new(*podCheckError)) {
-				continue // it is over, as after its rejection
+				continue // it has terminated, for example by its rejection
 			}
 		}
 		key := sha256.Sum256([]byte(id.UID + "/" + id.Namespace + "/" + id.Name + " " + refusal.Err.Error()))
@@ -147,8 +149,8 @@ func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []po
 	return errs
 }
 
-// rejectRefused starts a worker for each refused pod of which nothing exists in the runtime, and returns whether a pod has one: it fails the
-// pod. Of the others whatever runs goes on. The lock is held; observed is all that the runtime has.
+// startRejections calls add for each refused pod that must fail: nothing of it exists in the runtime, and it has no worker. A
+// refused pod with running containers continues. whole says that observed has all pods of the runtime. Reconciler.mu is held.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)

@@ -10,16 +10,18 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// restartsInPlace reports whether a deleted pod is stopped and started again by this worker: a static pod whose source lists it again, unchanged,
-// as after its manifest was removed and written again. Its mirror pod and its restart counts stay. A pod whose phase is terminal by then
-// is not started. A pod that another source had is taken down first and starts anew. Source: restartRequested in
-// pkg/kubelet/pod_workers.go, filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
+// shouldRestartInPlace reports whether a deleted pod is stopped and then started again by this worker. This happens to a static
+// pod whose source lists it again unchanged, for example because its manifest was removed and rewritten. Its mirror pod and
+// restart counts are kept.
+//
+// A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
+// in pkg/kubelet/kubelet_pods.go.
 func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
 	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.ListedAgain() && !w.progress.sourceChanged
 }
 
-// restart revokes the deletion of a pod of which nothing runs and whose volumes and cgroup are released, and reports whether its source
-// still lists it.
+// restartInPlace revokes the deletion of a pod whose containers have exited and whose volumes and cgroup are released. It returns
+// false if the source does not list the pod any more.
 func (w *worker) restartInPlace() bool {
 	if !w.mailbox.Restart() {
 		return false

@@ -19,8 +19,8 @@ import (
 type PodResources interface {
 	// Check returns an error for each field of a valid pod that requests a resource which is not supported. It does no I/O.
 	Check(pod *corev1.Pod) field.ErrorList
-	// Prepare sets up the resources of a pod, and returns when they are ready. It is called before the sandbox and before each start of
-	// containers, and must be quick if the resources are ready already. Release removes the resources that a failed Prepare has set up.
+	// Prepare sets up the resources of a pod and returns when they are ready. It is called before the sandbox is created and
+	// before each start of containers, and must return fast if they are ready already. Release undoes a failed Prepare.
 	Prepare(ctx context.Context, pod *corev1.Pod) error
 	// Container adds the mounts and devices of a container to l, from which the config of the container is built. It is called before each
 	// start and after Prepare.
@@ -28,8 +28,8 @@ type PodResources interface {
 	// Update is called for a pod that a source lists when its object has changed, for example its labels, and once after the agent has started.
 	// The resources of the pod are then refreshed. Update does not block.
 	Update(pod *corev1.Pod)
-	// Release tears down all resources of a pod by its UID. It is called when no container of the pod runs any more, before the directory and
-	// the cgroup of the pod are removed, also for an orphaned pod that has only the record in its directory. A pod without resources is no
-	// error. After an error Release is called again, and the Reconciler does not forget the pod.
+	// Release tears down all resources of the pod with this UID, before its directory and cgroup are removed. It is called when
+	// no container of the pod runs, also for an orphaned pod that has only a record on disk. A pod without resources is no error.
+	// After an error it is called again, and the pod is kept until it succeeds.
 	Release(ctx context.Context, uid string) error
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
-// something else is wanted of it now, and no longer than until something else is due, unless that is zero.
+// publishAfterError publishes the status after a failed sync and returns the delay before the next one. The delay is zero if the
+// pod has changed, and ends at due at the latest unless due is zero.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
-	}
+	} // the observation of the plan may be older than the last published status
 	w.decideResize(pod, observed, deleted)
-	w.published.starting = false   // nothing is under way any more
-	if unread == nil || !deleted { // of a pod that ends, an older reading has containers run that were published as terminated
+	w.published.starting = false   // no start is in progress
+	if unread == nil || !deleted { // an older observation may have running containers that were published as terminated
 		w.publishObserved(ctx, pod, observed, deleted)
 	}
 	wait := w.recordFailure(ctx, err, due)
@@ -36,8 +36,8 @@ func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observe
 	return wait
 }
 
-// readAfterWork returns the last reading of the pod or, where running containers were to be replaced, one that is newer than that: an older
-// one may have the exit of a container and not its successor, which is created and could not be started.
+// readAfterActions returns the last observation of the pod. If running containers were being replaced, it waits for a newer
+// observation: an older one may have the exited container without its successor.
 func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	if len(w.published.replaced) == 0 {
 		return w.readPod(ctx, time.Time{})
@@ -49,7 +49,8 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	return newest, err
 }
 
-// failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.
+// recordFailure reports the error of a sync and returns the delay before the next one. The delay ends at due at the latest,
+// unless due is zero.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -67,18 +68,17 @@ func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) ti
 	return wait
 }
 
-// recovered notes that all went well.
+// recordSuccess resets the back-off after a successful sync.
 func (w *worker) recordSuccess() {
 	w.progress.failures = 0
 	w.shared.setLastError(nil)
 }
 
-// takeDownsAtOnce is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough
-// for a runtime that does what it says.
+// maxImmediateTeardowns is the number of teardowns of a pod that are repeated without delay. A correct runtime needs two.
 const maxImmediateTeardowns = 5
 
-// nextTakeDown returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
-// that says it has done what it has not is asked again and again, but not without a pause.
+// teardownDelay returns the delay before the next check whether the pod is removed. After maxImmediateTeardowns checks it backs
+// off: the runtime reports success but does not remove the pod.
 func (w *worker) teardownDelay() time.Duration {
 	if w.progress.teardowns <= maxImmediateTeardowns {
 		return 0
@@ -86,14 +86,14 @@ func (w *worker) teardownDelay() time.Duration {
 	return retryDelay(w.progress.teardowns-maxImmediateTeardowns, false, w.r.opts.Pacing.Rand())
 }
 
-// The wait after a first failure, and the longest after several.
+// The delay after the first failed sync, and the longest.
 const (
 	retryFirst = time.Second
 	retryMax   = 10 * time.Second
 )
 
-// retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
-// runtime that is away is asked every second or two, because nothing is wrong with the pod.
+// retryDelay returns the delay after a number of consecutive failures: 1 s, doubling to 10 s, plus up to half at random. For an
+// unavailable runtime it stays at the first value, because the pod is not the cause.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
 		failures = 1
@@ -102,7 +102,7 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// due returns how long to wait when all went well.
+// nextSyncDelay returns the delay before the next sync after a successful one: until wake, if set, and at most the resync period.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
@@ -111,9 +111,10 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	return d
 }
 
-// retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
+// earliestRetry returns the earliest time at which a retry can succeed, according to the [podstatus.StartError] values in err;
+// zero: at any time.
 func earliestRetry(err error) time.Time {
-	switch x := err.(type) { //nolint:errorlint // each layer is looked at
+	switch x := err.(type) { // each wrapped error is examined
 	case *podstatus.StartError:
 		return x.Retry
 	case interface{ Unwrap() []error }:

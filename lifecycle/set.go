@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// PodSet has all pods that one source lists. The same value is passed from the source through package podstore to [Reconciler.Set]:
+// PodSet is the list of all pods of one source. A source passes it through package podstore to [Reconciler.Set]:
 //
 //	dir.Run(ctx, func(u source.Update) {
 //		err := reconciler.Set(store.Update(u.PodSet))
@@ -24,33 +24,34 @@ import (
 type PodSet struct {
 	Source string // the name of the source, unique in the agent; required
 	Pods   []*corev1.Pod
-	// Incomplete is true if the source could not read all of its pods. Pods that the previous set had and this set lacks are terminated. Orphaned
-	// pods are not terminated until the source reports a complete set.
+	// Incomplete is true if the source could not read all of its pods. A pod that the previous set had and this set lacks is
+	// terminated. Orphaned pods are kept until the source reports a complete set.
 	Incomplete bool
-	// Shared is true if no other code writes to the pods after the call, so that the receiver may keep them. False: the receiver copies them.
+	// Shared is true if no other code writes to the pods after the call, so that the receiver may keep them. False: the receiver
+	// copies them.
 	Shared bool
 }
 
-// source orders the calls of Set for one source.
+// sourceState is the state of the Set calls of one source.
 type sourceState struct {
-	slot       chan struct{} // has an element while a call is at work
-	newestCall uint64        // the call whose pods count, of the one that is at work
-	// reported has the hash of each pod and cause that the last call refused, of the one that is at work.
+	slot       chan struct{} // semaphore with one slot: one call runs at a time
+	newestCall uint64        // number of the newest call that has run; used by the running call
+	// reported has a hash of each pod and cause that the last call refused; used by the running call.
 	reported map[[sha256.Size]byte]bool
 }
 
-// Set replaces what a source wants, with copies of the pods unless they are Shared. It does not wait for what becomes of them. Of two calls for
-// one source at the same time the later one counts. What a call costs depends on what has changed: pods that are as
-// they were are only compared.
+// Set replaces the pods of one source. It copies the pods unless set.Shared is true, and returns before they are started or
+// terminated. Of concurrent calls for one source the latest wins. Unchanged pods are only compared.
 //
-// A pod that is invalid or that this version cannot run is refused, with an error that names it and the field. If the runtime has nothing of
-// it, it is rejected: its phase is Failed, with the kubelet's reason and message where the kubelet rejects it too, so that its controller can
-// replace it on another node. A change that a pod cannot follow is refused with an [*podapi.ImmutableError]. Where a pod of that UID runs, it
-// goes on as it was, also when an earlier agent started it, until the pod is deleted. Of two pods of a set with one name or UID the first
-// counts, and of two sources that want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before
-// the other's is started. Each refusal is returned once: by the first call with that pod and cause, until a call without it.
+// Set refuses a pod that is invalid or needs an unsupported feature, with an error that names the field. If the runtime has
+// nothing of the pod, the pod fails with the kubelet's reason, so that its controller can replace it. A pod that exists in the
+// runtime continues unchanged. A change that cannot be applied to a running pod is refused with a [*podapi.ImmutableError].
 //
-// A source that Options.Sources does not name is refused as a whole, as is one without a name, and every set once Run has returned.
+// Of two pods with one name or UID in a set, the first is used. Of two sources that list one UID, the first keeps it until it
+// drops the pod. That pod is torn down before the pod of the other source starts. The error has one [RefusedError] per refused
+// pod; the next calls omit it while pod and cause are unchanged.
+//
+// Set returns an error for an empty source name, for a source that Options.Sources does not name, and after Run has returned.
 func (r *Reconciler) Set(set PodSet) error {
 	src, call, err := r.beginSet(set.Source)
 	if err != nil {
@@ -59,7 +60,7 @@ func (r *Reconciler) Set(set PodSet) error {
 	src.slot <- struct{}{}
 	defer func() { <-src.slot }()
 	if call < src.newestCall {
-		return nil // a later call came first
+		return nil // a later call has already run
 	}
 	src.newestCall = call
 	r.mu.Lock()
@@ -67,18 +68,18 @@ func (r *Reconciler) Set(set PodSet) error {
 	r.mu.Unlock()
 	before, reported := merged.Of(set.Source)
 	if reported && !merged.Contested(set.Source) && isSameSet(&before, &set) {
-		src.reported = nil // there is nothing to refuse
+		src.reported = nil // no pod is refused
 		return nil
 	}
 	accepted, refusals := podset.Accept(before, podset.Set{Source: set.Source, Pods: set.Pods, Incomplete: set.Incomplete}, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return r.acceptPod(old, pod, set.Shared)
-	}) // takes as long as validation does, so with no lock held
+	}) // validation is slow, so no lock is held
 	retainRefusedPods(&before, &accepted, set.Shared)
 	refusals = append(refusals, r.commitSet(accepted)...)
 	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
-// enter checks whether a source may say anything, and gives its call a number.
+// beginSet checks the source name of a Set call, and returns the state of the source and the number of the call.
 func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
@@ -108,7 +109,7 @@ func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	return src, r.setCalls, nil
 }
 
-// same reports whether a set is what its source wants already.
+// isSameSet reports whether a set equals the accepted set before, which has no refused pods.
 func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	if before.Incomplete != set.Incomplete || len(before.Refused) > 0 || len(before.Pods) != len(set.Pods) {
 		return false
@@ -121,7 +122,8 @@ func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	return true
 }
 
-// acceptPod returns what a pod is to be from now on: what it is already, or nothing, or what was given, copied unless it is shared.
+// acceptPod returns the pod to run for a listed pod: old if it is unchanged, or if the change is refused with an error; else pod,
+// copied unless it is shared. The result is nil for a refused new pod.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {
@@ -135,7 +137,7 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	}
 	if err := r.podCheck(pod); err != nil {
 		if unfit, ok := errors.AsType[*podCheckError](err); ok && old != nil {
-			err = unfit.err // the pod goes on as it was
+			err = unfit.err // the pod continues unchanged
 		}
 		return withDeletion(old, pod), err
 	}
@@ -143,15 +145,16 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 		return pod, nil
 	}
 	was, is := old.DeepCopy(), pod.DeepCopy()
-	podapi.Default(was) // an agent of an earlier version may have kept it, which knew fewer defaults
-	podapi.Default(is)  // an API server of another version may know fewer
+	podapi.Default(was) // a previous agent version, with fewer defaults, may have stored it
+	podapi.Default(is)  // the API server may apply fewer defaults
 	if err := podapi.ValidateUpdate(was, is); err != nil {
 		return withDeletion(old, pod), err
 	}
 	return pod, nil
 }
 
-// withDeletion returns a pod as it was before an update that is refused: that it is deleted, and with how much time, holds all the same.
+// withDeletion returns old with the deletion timestamp and grace period of pod: a deletion is applied even if the changed spec is
+// refused.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {
@@ -162,18 +165,18 @@ func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	return old
 }
 
-// commit makes a set the one of its source, and returns a refusal for each UID that is another source's.
+// commitSet stores the accepted set of a source, and returns a refusal for each UID that belongs to another source.
 func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.merged, refusals = r.merged.With(accepted)
-	// Before the next call: a pod that is listed again by then is restarted, as it was removed in between.
+	// updateWorkers runs before the next Set call: a pod that a call drops and the next call lists again is restarted.
 	r.updateWorkers(r.desiredPods())
 	r.signalWorkers()
 	return refusals
 }
 
-// wanted returns what the sources want together. The lock is held.
+// desiredPods returns the merged pods of all sources, or none after Drain was called. Reconciler.mu is held.
 func (r *Reconciler) desiredPods() *podset.Merge {
 	if r.draining {
 		return podset.Nothing()

@@ -12,25 +12,25 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// sharedState is the state of a pod that its worker writes, and that other goroutines read.
+// sharedState is the state of a pod that its worker writes and other goroutines read.
 type sharedState struct {
-	activeChanged func() // called when Active may list the pod, or list it no longer, or when its allocation has changed
+	activeChanged func() // called when the result of Reconciler.Active may have changed for the pod
 
-	mu        sync.Mutex         // guards all below
-	published *corev1.PodStatus  // the status published last; nil: none yet
-	allocated *resize.Allocation // to the pod; nil: the resources of its spec
+	mu        sync.Mutex         // guards the fields below
+	published *corev1.PodStatus  // the last published status; nil: none yet
+	allocated *resize.Allocation // the resources allocated to the pod; nil: the resources of its spec
 	admitted  admission
-	lastErr   error // of the last attempt that failed; nil: the last attempt succeeded
+	lastErr   error // of the last sync; nil: it succeeded
 }
 
-// status returns the status of the pod that was published last, or nil.
+// publishedStatus returns the last published status of the pod, or nil.
 func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.published
 }
 
-// setStatus stores the status of the pod that is published.
+// setStatus stores the published status of the pod.
 func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.mu.Lock()
 	s.published = shown
@@ -38,20 +38,20 @@ func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.activeChanged()
 }
 
-// isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
+// isTerminal reports whether a terminal phase was published: the pod has terminated and never starts again.
 func (s *sharedState) isTerminal() bool {
 	st := s.publishedStatus()
 	return st != nil && podstatus.IsTerminal(st.Phase)
 }
 
-// admission returns whether the pod is admitted, as far as it is known.
+// admissionState returns the admission state of the pod.
 func (s *sharedState) admissionState() admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.admitted
 }
 
-// setAdmission stores whether the pod is admitted.
+// setAdmission stores the admission state of the pod.
 func (s *sharedState) setAdmission(a admission) {
 	s.mu.Lock()
 	s.admitted = a
@@ -59,7 +59,7 @@ func (s *sharedState) setAdmission(a admission) {
 	s.activeChanged()
 }
 
-// counts reports whether the pod is admitted and not terminated: no other pod may have its resources.
+// reservesResources reports whether the requests of the pod count against the node: it may be admitted and has not terminated.
 func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Trim removes what pods that are still wanted, and have terminated or are held back, have in the runtime, with the logs of their
-// containers, and returns when that is done. Their statuses and restart counts stay: Dirs.Pods has them, without which Trim is refused. The error
-// names the pods of which something was left when ctx ended; that is removed all the same.
+// RemoveTerminatedContainers removes the containers, logs and sandboxes of terminated and temporarily evicted pods that a source
+// still lists, for example when the disk is full. It returns when they are removed. Statuses and restart counts are kept in
+// Dirs.Pods, which is required. The error names the pods that were not done when ctx ended; their removal continues.
 func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" {
 		return errors.New("trim pods: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
@@ -39,8 +39,7 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitTrim waits until the runtime has nothing of a pod any more. What was done by the time that ctx ended is done, although it was
-// another pod that was waited for.
+// awaitRemoval waits until done is closed: the runtime has nothing of the pod. It prefers done over the end of ctx.
 func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan struct{}) error {
 	var why error
 	select {
@@ -59,9 +58,9 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan st
 	}
 }
 
-// Owned reports whether what there is of a pod is this agent's to remove: it is wanted, being taken down, or will be. Any pod may
-// be before Run has begun, while not all that is wanted is known, and while the runtime was not listed to the end. Who removes what
-// has no owner, such as package gc, asks right before.
+// IsManaged reports whether the Reconciler removes the containers and files of the pod itself: a source lists it, it is being
+// torn down, or it will be. It is true for every UID while Run has not started, a source has not reported all of its pods, or the
+// runtime cannot be listed. Package gc calls it before each removal.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

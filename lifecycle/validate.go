@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Validate returns an error that names each field with a value that cannot work, such as a relative path or a negative
-// time. [New] returns it too; a program that asks first can say which flag it is about.
+// Validate returns an error that names each field with an invalid value, such as a relative path or a negative duration. [New]
+// calls it, too.
 func (o Options) Validate() error {
 	var errs []error
 	wrong := func(name string, value any, must string) {

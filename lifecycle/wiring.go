@@ -18,46 +18,47 @@ import (
 )
 
 const (
-	// wiringPeriod is how often the parts that a program has to connect are looked at. What is missing at two looks is
-	// told, so that it is told within 10 s.
+	// wiringPeriod is the period of the checks. A fault that two successive checks find is reported, within 10 s.
 	wiringPeriod = 4 * time.Second
-	// wiringAgain is how long after that it is told again.
+	// wiringReportPeriod is the time between two reports of one fault.
 	wiringReportPeriod = time.Minute
 )
 
-// Notifier says of which pods there is something new. *pleg.Generator, *podprobe.Pods and *volume.Volumes are ones; an
-// [Observer], [Probes] and [PodResources] need not be.
+// Notifier is an optional interface of an [Observer], [Probes] or [PodResources] that reports changed pods. *pleg.Generator,
+// *podprobe.Pods and *volume.Volumes implement it.
 type Notifier interface {
-	// Notify has fn called with the UIDs of pods of which there is something new, from then on. It does not wait.
+	// Notify registers fn, which is called with the UIDs of changed pods from now on. It does not block.
 	Notify(fn func(uids ...string))
 }
 
-// Follower is a [PodCgroups] that has to know which pods there are. *podtree.Tree is one; a PodCgroups need not be.
+// Follower is an optional interface of [PodCgroups] that reads the pods of the Reconciler. *podtree.Tree implements it.
 type Follower interface {
-	// Follow has active and mayRun asked, from then on: [Reconciler.Active] and [Reconciler.MayRun]. It does not wait.
+	// Follow passes [Reconciler.Active] and [Reconciler.MayRun], which the implementation may call from now on. It does not
+	// block.
 	Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool)
 }
 
-// CgroupNamer is a [PodCgroups] that names the cgroups of pods for the runtime. *podtree.Tree is one, where it works on a driver.Driver.
+// CgroupNamer is an optional interface of [PodCgroups] that names the cgroups of pods. *podtree.Tree on a driver.Driver
+// implements it.
 type CgroupNamer interface {
-	// CgroupParent returns the function for podspec.Options.CgroupParent, or nil where the names are not known.
+	// CgroupParent returns the function for podspec.Options.CgroupParent, or nil if the names are unknown.
 	CgroupParent() func(pod *corev1.Pod) string
 }
 
-// NodeResources is a [PodCgroups] that has the resources of the node. *podtree.Tree is one.
+// NodeResources is an optional interface of [PodCgroups] that provides the resources of the node. *podtree.Tree implements it.
 type NodeResources interface {
-	// Node returns the resources for podspec.Options.Node.
+	// Node returns the value for podspec.Options.Node.
 	Node() qos.Node
 }
 
-// ProbeChecker is a [Probes] that cannot run probes of all kinds. *podprobe.Pods is one.
+// ProbeChecker is an optional interface of [Probes] that supports some kinds of probes only. *podprobe.Pods implements it.
 type ProbeChecker interface {
-	// Check returns an error for each field of a pod that asks for a probe that is never run.
+	// Check returns an error for each probe field of the pod that the implementation does not support.
 	Check(pod *corev1.Pod) field.ErrorList
 }
 
-// completeSpec takes from Options.Cgroups what Options.Spec leaves out. The sandboxes of pods that have a cgroup must be in it, so a
-// missing name is an error.
+// completeSpec sets the fields of Options.Spec that Options.Cgroups provides. A missing CgroupParent is an error, because the
+// sandbox of a pod must be in the pod's cgroup.
 func (o *Options) completeSpec() error {
 	if o.Cgroups == nil {
 		return nil
@@ -76,21 +77,23 @@ func (o *Options) completeSpec() error {
 	return nil
 }
 
-// reportNotRun calls Hooks.Error because Run is missing.
+// reportNotRun calls Hooks.Error because the program has not called Run.
 func (r *Reconciler) reportNotRun(err error) {
 	if hook := r.opts.Hooks.Error; hook != nil {
 		hook(cri.PodIdentity{}, err, 0)
 	}
 }
 
-// reportNoAdmit reports once that a pod which was temporarily evicted starts although nothing reports whether the node has recovered.
+// reportNoAdmit reports once that a temporarily evicted pod starts although no Options.Admit checks whether the node has
+// recovered.
 func (r *Reconciler) reportNoAdmit() {
 	r.noAdmitOnce.Do(func() {
 		r.reportRuntimeError(errors.New("a pod that was evicted starts again unasked: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
-// connect has the reconciler told of what is new, and asked for its pods, by those who can.
+// connectNotifiers subscribes to changes of the observer, the probes and the volumes, and passes the pods to the cgroups, where
+// they implement the optional interfaces.
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -107,18 +110,18 @@ func (r *Reconciler) connectNotifiers() {
 	}
 }
 
-// wiring finds parts that a program forgot to run or to connect. That the observer does not run is found by [Reconciler.begin].
+// wiringChecks detects parts that the program does not run or connect. awaitFirstList detects an observer that does not run.
 type wiringChecks struct {
 	r *Reconciler
 
-	changedCalled     bool // Changed is called, or the observer calls it
-	changesUnreported bool // it was not, at the last look, although there was a reason
+	changedCalled     bool // Changed was called, by the program or the observer
+	changesUnreported bool // Changed was not called before the last check, although pods had changed
 
-	probesUnhealthy bool // the probes were, at the last look
-	lastReports     map[string]time.Time
+	probesUnhealthy bool                 // the probes were unhealthy at the last check
+	lastReports     map[string]time.Time // time of the last report, by name of the part
 }
 
-// watchWiring tells what is missing until ctx ends.
+// watchWiring checks the parts every wiringPeriod until ctx ends.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
@@ -129,8 +132,8 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	}
 }
 
-// lookAtChanges finds that what an observer sees that is no [Notifier] is not passed on: the agent has changed something in
-// the runtime, and nobody has ever called Changed.
+// checkChangedCalls detects an observer without Notify whose changes the program does not pass on: the agent has changed pods,
+// but Changed was never called.
 func (w *wiringChecks) checkChangedCalls() {
 	switch acted := w.r.podsChanged.Load(); {
 	case w.r.changedCalled.Load():
@@ -142,7 +145,7 @@ func (w *wiringChecks) checkChangedCalls() {
 	}
 }
 
-// lookAtProbes finds that nobody runs the probes.
+// checkProbesRun detects probes whose Run is not called.
 func (w *wiringChecks) checkProbesRun() {
 	probes, ok := w.r.opts.Probes.(interface{ Healthy() error })
 	if !ok {
@@ -155,7 +158,7 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// tell says what is missing, at most once in a while.
+// reportPart reports a missing part, at most once per wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

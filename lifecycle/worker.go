@@ -20,36 +20,36 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,
-// and sleeps until something changes. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
+// worker runs one pod in its own goroutine. In each sync it observes the pod, decides the next actions, executes them and
+// publishes the status. Then it sleeps until a change or a deadline.
 type worker struct {
 	r        *Reconciler
 	id       cri.PodIdentity
-	mailbox  *mailbox.Mailbox // requests to the worker
+	mailbox  *mailbox.Mailbox // changes and requests for the worker
 	shared   sharedState
 	record   *poddir.Recorder
 	reporter *executor.Reporter
 	exec     *executor.Executor
 
-	source          string                     // whose pod it is; of the Reconciler
-	earlierPods     predecessors               // pods of the same name that go first
-	removed         chan struct{}              // closed when nothing is left of the pod
-	admissionTicket *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
-	// rejection is what the pod fails with, which Set refused; nil: it may be run. Not written to after newWorker.
+	source          string                     // name of the source that lists the pod
+	earlierPods     predecessors               // pods of this name that must be removed first
+	removed         chan struct{}              // closed when the pod is removed
+	admissionTicket *turns.Ticket[*corev1.Pod] // place in the admission queue; nil: no Options.Admit
+	// rejection is the reason for which Set has refused the pod; nil: it may run. It is constant.
 	rejection *podstatus.Rejection
 
-	// Of the goroutine alone.
+	// Used by the worker's goroutine only.
 	published publication
 	progress  progress
 }
 
-// progress is how far a worker has come with its pod.
+// progress is the worker's position in the work on its pod.
 type progress struct {
-	lastSync      time.Time    // observations must be newer
-	failures      int          // syncs that failed in a row
-	teardowns     int          // how often all that takes the pod down was done without an error
-	sourceChanged bool         // another source had the pod of this UID, which is taken down
-	hungAdmit     <-chan error // the answer of an Admit that did not end with its context; nil: there was none
+	lastSync      time.Time    // end of the last actions: the next observation must be newer
+	failures      int          // failed syncs in a row
+	teardowns     int          // teardowns in a row that reported no error
+	sourceChanged bool         // the pod is torn down because another source had listed its UID
+	hungAdmit     <-chan error // receives the result of a call of Options.Admit that timed out; nil: none
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
@@ -63,7 +63,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	return w
 }
 
-// run syncs the pod whenever something changes or is due, until nothing is left of the pod or ctx ends.
+// syncUntilRemoved syncs the pod at each change and deadline, until the pod is removed or ctx ends.
 func (w *worker) syncUntilRemoved(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
 		w.reporter.Warn("pod record", "error", err)
@@ -99,15 +99,15 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 	}
 }
 
-// sync reads the pod, decides and does what is decided, once. It returns when to do so again, or that nothing is left of the
-// pod.
+// syncPod observes the pod once, decides the next actions and executes them. It returns the delay before the next sync, or gone
+// if the pod is removed.
 func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool) {
 	w.published.starting = false
 	observed, err := w.observePod(ctx)
 	if err != nil {
 		return w.recordFailure(ctx, err, time.Time{}), false
 	}
-	w.published.replaced = nil // the reading is newer than the replacement
+	w.published.replaced = nil // this observation is newer than the replacement
 	work, begun := w.mailbox.Begin(ctx)
 	defer begun.End()
 	pod, deleted := begun.Pod, begun.Deleted
@@ -163,7 +163,7 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
-// cutShortOr returns when to sync again after an error: at once where the work was ended because something else is wanted.
+// delayAfterError returns the delay after an error: zero if the work was canceled by a change of the pod, else the retry delay.
 func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
@@ -171,20 +171,20 @@ func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Dura
 	return w.recordFailure(ctx, err, time.Time{})
 }
 
-// clearRecord has the next pod of this UID, as an API server never has one, begin anew. The status that was told last still
-// counts for this one.
+// clearRecord clears the record of a deleted pod, so that a later pod with its UID (a static pod) starts from scratch. The last
+// status remains in memory for this pod.
 func (w *worker) clearRecord() {
 	was := w.record.Get()
 	if was.Status == nil {
 		return
 	}
-	if was.Source == w.source { // or else it is about another pod
+	if was.Source == w.source { // else the status is of another source's pod
 		w.published.previousAgent = was.Status
 	}
 	w.reporter.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
-// act has done what was decided, asks for a reading of what has come of it, and returns when to sync again.
+// applyActions executes the actions a, requests a new observation, and returns the delay before the next sync.
 func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if a.Sandbox != nil {
 		a.Sandbox.PodStarted = w.published.status.StartTime.Time
@@ -198,10 +198,10 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 	w.r.observer.Relist(w.id.UID)
 	switch {
 	case err != nil && work.Err() != nil:
-		return 0 // it was cut short because something else is to be done
+		return 0 // canceled by a change of the pod
 	case err != nil:
 		due := a.WakeAt
-		if changed { // and not acted upon
+		if changed { // a change has arrived that is not applied yet
 			due = sleep.Earlier(due, time.Now().Add(retryMax))
 		}
 		return w.publishAfterError(ctx, pod, s.Observed, s.Deleted, due, err)
@@ -209,22 +209,22 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 	w.recordSuccess()
 	if s.Deleted {
 		w.progress.teardowns++
-		return w.teardownDelay() // look once more, whether all is gone
+		return w.teardownDelay() // observe again whether the pod is removed
 	}
 	if changed || len(a.Resize) > 0 || a.ResizePod {
-		return 0 // look once more, at what has changed meanwhile
+		return 0 // observe the changes made meanwhile
 	}
 	return w.nextSyncDelay(a.WakeAt, s.Now)
 }
 
-// execute has done what was decided. It may take as long as a pull or a grace period, and the status goes on being published
-// meanwhile. It reports whether anything was noted that has not been acted upon.
+// executeActions executes the actions a, which may take as long as an image pull or a grace period. Meanwhile it publishes
+// changed statuses. noted reports that a change has arrived which the next sync must apply.
 func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (changed bool, err error) {
 	w.published.starting, w.published.replaced = len(a.Start) > 0, a.ReplacedContainers(observed)
 	w.exec.Begin(w.published.podIPs())
 	done := make(chan error, 1)
 	go func() { done <- w.exec.Do(ctx, pod, observed, a) }()
-	var due <-chan time.Time // when the start that goes on is to have its quota
+	var due <-chan time.Time // when the CPU quota of the pod is enforced during the start; nil: no quota is lifted
 	for {
 		select {
 		case err := <-done:
@@ -243,7 +243,7 @@ func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed c
 	}
 }
 
-// state returns what is decided from.
+// planInput returns the input of plan.Decide.
 func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
 	s = w.statusInput(ctx, pod, observed, deleted)
 	s.StoppedSandboxes, s.MaxRestartPeriod = w.exec.StoppedSandboxes(observed), w.r.opts.Pacing.MaxRestartPeriod
@@ -258,7 +258,7 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return s, err
 }
 
-// gone ends the work on a pod of which the runtime has nothing left.
+// cleanUpPod releases the volumes, cgroup, probes and files of a pod that the runtime does not have any more.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
 	err := w.exec.Cleaner.Release(ctx)
@@ -280,17 +280,17 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	return 0, true
 }
 
-// observeTimeout is after how long without a reading of its pod a worker says so, and asks again.
+// observeTimeout is the time without an observation of the pod after which a sync fails and is retried.
 const observeTimeout = time.Minute
 
-// observe returns a reading of the pod that is newer than what the worker did last.
+// observePod returns an observation of the pod that is newer than the worker's last actions.
 func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// read returns a reading of the pod that is newer than t.
+// readPod returns an observation of the pod that started after t.
 func (w *worker) readPod(ctx context.Context, t time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, t)
 	return podview.AsUnstarted(observed), err

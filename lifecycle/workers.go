@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// retire forgets a worker of whose pod nothing is left. Its successors forget it too: otherwise each pod would keep all earlier pods of
-// its name in memory.
+// removeWorker removes the worker of a removed pod, and wakes the workers of later pods with its name. These drop their reference
+// to it, which would otherwise keep all earlier pods of the name in memory.
 func (r *Reconciler) removeWorker(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
@@ -36,8 +36,9 @@ func (r *Reconciler) removeWorker(w *worker) {
 	r.signalWorkers()
 }
 
-// syncWorkers fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start. Without
-// the whole of what the runtime has, which it reports, nothing is taken for unwanted or removed.
+// syncWorkers starts and updates workers so that each desired pod and each orphaned pod to tear down has one. It returns the new
+// workers, and whether the list of the runtime's pods is complete. Without a complete list no pod is treated as orphaned or
+// removed.
 func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()
 	r.reportListError(err)
@@ -52,7 +53,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	defer r.mu.Unlock()
 	wanted := r.desiredPods()
 	r.updateWorkers(wanted)
-	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds
+	names := make(map[string][]*worker, len(r.workers)) // pods that have a name, by namespace/name
 	for _, w := range r.workers {
 		name := w.id.Namespace + "/" + w.id.Name
 		names[name] = append(names[name], w)
@@ -61,7 +62,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 		name := id.Namespace + "/" + id.Name
 		w := newWorker(r, id, pod)
 		if !listed.IsZero() {
-			w.progress.lastSync = listed.Add(-1) // an older reading, without the pod, would end the worker, and the list begin another
+			w.progress.lastSync = listed.Add(-1) // with an observation older than the list, the worker would end, and the next list would start another
 		}
 		w.expectAdmission(pod)
 		if pod != nil {
@@ -95,8 +96,8 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers gives each worker the newest version of its pod, or its deletion if no source lists the pod any more. The worker of a
-// rejected pod keeps it while its source lists it. The lock is held.
+// updateWorkers passes each worker the newest version of its pod, or the deletion if no source lists the pod. The worker of a
+// rejected pod continues while its source lists the pod. Reconciler.mu is held.
 func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
 	for _, pod := range wanted.RefusedPods() {
@@ -122,11 +123,11 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// orphans returns the orphaned pods that have to go: those that stand in the way of a wanted pod of the same name, and, once
-// every source has reported completely and the runtime was listed to the end, all others. So do the directories of pods that
-// neither is wanted nor has anything in the runtime, as an agent leaves them that dies between its last call for a pod and its
-// last look at it. What has no record was not made by an agent. The directory of a pod that could not be looked into, or that
-// is another agent's, stays: it holds the IDs that its containers run with.
+// selectOrphans returns the orphaned pods to tear down. Before the list of the runtime's pods is complete and all sources have
+// reported, these are only pods with the name of a desired pod.
+//
+// It includes pods of which only a directory with a record is left, for example after a crash of the agent. The directory of a
+// pod of another agent, or of a pod that could not be read, is kept: it may have the user namespace IDs of running containers.
 func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, listComplete bool) (orphans []cri.Pod) {
 	all := listComplete && wanted.Complete()
 	names := map[string]bool{}
@@ -142,7 +143,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 			orphans = append(orphans, *p)
 		}
 	}
-	// Whether there is anything of a pod that was not listed is found out by its worker, which removes what is on disk.
+	// The worker of such a pod observes whether the runtime has it, and removes its directory.
 	r.recordedPods = slices.DeleteFunc(r.recordedPods, func(id cri.PodIdentity) bool {
 		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
 		if known || wanted.Pod(id.UID) != nil || r.workers[id.UID] != nil {
@@ -157,7 +158,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 	return orphans
 }
 
-// allKnown reports whether all that is wanted is known.
+// areSourcesComplete reports whether every source has reported all of its pods.
 func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

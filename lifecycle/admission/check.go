@@ -13,8 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// The reasons of failures beside those about a resource, as pkg/kubelet/lifecycle/predicate.go and the scheduler's plugins have
-// them.
+// The reasons of failures that are not about resources, as in pkg/kubelet/lifecycle/predicate.go and the scheduler's plugins.
 const (
 	ReasonOSSelector         = "PodOSSelectorNodeLabelDoesNotMatch"
 	ReasonOS                 = "PodOSNotSupported"
@@ -25,25 +24,25 @@ const (
 	ReasonTaintToleration    = "TaintToleration"
 )
 
-// outOf is the beginning of a reason that ends with the name of a resource.
+// outOf is the prefix of the reason for an insufficient resource, followed by its name.
 const outOf = "OutOf"
 
-// os is the operating system of pods.
+// os is the operating system of this node.
 const os = string(corev1.Linux)
 
-// Failure is why a pod cannot run on a node.
+// Failure is one reason why a pod cannot run on a node.
 type Failure struct {
 	Reason  string // such as "OutOfcpu" or "NodePorts"
-	Message string // the kubelet's
+	Message string // as in the kubelet
 
-	// Resource is the one of which there is too little; empty: the failure is about something else. The amounts are in millicores of
-	// CPU and whole units of all others. Used is what the others request or, of pods, their number.
+	// Resource is the insufficient resource; empty: the failure is not about a resource. Amounts are in millicores for CPU, and
+	// in units (such as bytes) for other resources. Used is requested by the other pods; for resource pods it is their number.
 	Resource                  corev1.ResourceName
 	Requested, Used, Capacity int64
 }
 
-// Missing returns how much of Resource others would have to give back: in millicores, bytes, or what its unit is, and at most the
-// largest number.
+// Missing returns how much of Resource other pods must release for the pod: in millicores for CPU, bytes for memory, or the unit
+// of the resource. It saturates at the largest int64.
 func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {
 		return addSaturated(f.Requested, f.Used-f.Capacity)
@@ -51,13 +50,13 @@ func (f *Failure) Shortage() int64 {
 	return f.Requested - (f.Capacity - f.Used)
 }
 
-// Rejection returns what an Admit of lifecycle answers for it.
+// Rejection returns the error with which a lifecycle.Admit rejects the pod for this failure: a [*podstatus.Rejection].
 func (f *Failure) Rejection() error {
 	return &podstatus.Rejection{Reason: f.Reason, Message: f.Message}
 }
 
-// Admit returns an Admit of lifecycle that rejects a pod with the first failure of [Check] on the Node that node returns, which is
-// asked each time.
+// Admit returns a lifecycle.Admit that rejects a pod with the first failure of [Check]. It calls node for the current Node object
+// at each call.
 func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	return func(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if failures := Check(pod, node(), others); len(failures) > 0 {
@@ -67,7 +66,8 @@ func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, 
 	}
 }
 
-// Chain returns an Admit of lifecycle that asks each of checks in order, and returns the first error. A nil check is left out.
+// Chain returns a lifecycle.Admit that calls checks in order and returns the first error. Nil checks are skipped. Without checks
+// it returns nil.
 func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error](checks ...A) A {
 	checks = slices.DeleteFunc(slices.Clone(checks), func(check A) bool { return check == nil })
 	if len(checks) == 0 {
@@ -83,9 +83,9 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns why a pod cannot run on a node beside others, in the kubelet's order: the operating system and supplemental groups,
-// of which only the first is told, because nobody can make room for them; then pods, cpu, memory, ephemeral-storage, and other
-// resources by name, affinity, node name, host ports and taints. Nil: it can run.
+// Check returns the reasons why the pod cannot run on the node in addition to the pods in others; nil: it can. The order is the
+// kubelet's: pods, cpu, memory, ephemeral-storage, other resources by name, node affinity, node name, host ports, taints. A
+// mismatch of the operating system or the supplemental groups policy is returned alone, because no eviction of pods can solve it.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
@@ -109,7 +109,7 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	return failures
 }
 
-// fixed returns why no pod that goes would help.
+// checkUnchangeable returns a failure that no eviction of other pods can solve, or nil.
 func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
@@ -124,7 +124,7 @@ func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	return nil
 }
 
-// hasStrictGroups reports whether the runtime of a node can leave out the groups of an image.
+// hasStrictGroups reports whether the runtime of the node supports the supplemental groups policy Strict.
 func hasStrictGroups(node *corev1.Node) bool {
 	f := node.Status.Features
 	return f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy

@@ -1,35 +1,32 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission reports whether a pod may run on a node, beside the pods that run there: whether there is room for what it
-// requests, whether it wants such a node, whether its host ports are free, and whether it tolerates the node's taints. A scheduler has
-// asked all that before; a node agent asks again, because nobody schedules static pods and the node may have changed since.
+// Package admission checks whether a node can run a pod in addition to its other pods: resources, node selector and affinity,
+// host ports and taints. It does not evict pods. A scheduler has checked this before, but not for static pods, and the node may
+// have changed since.
 //
-// # Model
+//	failures := admission.Check(pod, node, others)
+//	for _, f := range failures {
+//		log.Print(f.Reason, ": ", f.Message) // OutOfcpu: Node didn't have enough resource: cpu, ...
+//	}
 //
-// [Check] is a pure function of the three. Its first failure is the one that a pod is rejected for, as [Admit] does:
+//	// In an agent, the first failure rejects the pod:
+//	options.Admit, options.AdmitChecksNodeAffinity = admission.Admit(reporter.Node), true
 //
-//	opts.Admit, opts.AdmitsByNode = admission.Admit(reporter.Node), true
+// others are the admitted pods of the node that have not terminated, with their allocated resources, as lifecycle passes them to
+// its Admit. They exclude the pod. [Failure.Shortage] returns how much of a resource is missing; package podevict evicts pods by
+// it for a critical pod.
 //
-// The others are those that may run or wait to, with the resources that they have: what lifecycle hands to its Admit. The pod is
-// not among them. What is too little of a resource, [Failure.Missing] says; package podevict makes room for a critical pod by it.
+// Concurrency: all functions may be called from any goroutine; the package has no state and does not write to its arguments.
 //
-// # Concurrency
-//
-// Nothing is kept and nothing that is handed in is changed.
-//
-// # Errors
-//
-// There are none: all input has an answer, also amounts that no int64 holds, which count as the largest one.
+// Errors: there are none. Quantities above the largest int64 count as that value.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/lifecycle/predicate.go at 1.37.1, with AdmissionCheck of pkg/scheduler. What a user must act
-// on:
+// The behavior is that of pkg/kubelet/lifecycle/predicate.go at 1.37.1, with AdmissionCheck of pkg/scheduler. DIFFERENCES.md has
+// all differences. A user has to know this:
 //
-//   - A failure by the node's labels is not looked at again with a fresh Node object: hand in one that is.
+//   - The check is not repeated with a fresh Node object after a failure by its labels: pass a current Node.
 //
-// DIFFERENCES.md has the whole list.
-//
-// Test kit: there is none, everything here is a pure function.
+// Test kit: none is needed, because all functions are pure.
 package admission

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// wants reports whether a pod wants such a node, by its node selector and by the affinity that it cannot do without. Terms that
-// cannot be understood match nothing.
+// matchesNode reports whether the node matches the node selector and the required node affinity of the pod. Invalid terms match
+// no node.
 func matchesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range pod.Spec.NodeSelector {
 		if have, ok := node.Labels[key]; !ok || have != value {
@@ -30,18 +30,17 @@ func matchesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	return matches
 }
 
-// hostPort is a port of the node that a pod has for itself.
+// hostPort is a port of the node that a pod reserves.
 type hostPort struct {
 	ip       string
 	protocol corev1.Protocol
 	port     int32
 }
 
-// everyIP is the address of a port on all addresses of the node. Source: DefaultBindAllHostIP in k8s.io/kube-scheduler.
+// everyIP is the host IP of a port on all addresses of the node. Source: DefaultBindAllHostIP in k8s.io/kube-scheduler.
 const everyIP = "0.0.0.0"
 
-// hostPorts yields the ports of the node that a pod has all its life: those of regular containers and sidecars. Source:
-// GetHostPorts in pkg/scheduler/util.
+// hostPorts yields the host ports of the regular containers and sidecars of a pod. Source: GetHostPorts in pkg/scheduler/util.
 func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	return func(yield func(hostPort) bool) {
 		for c := range containers.All(&pod.Spec) {
@@ -57,10 +56,10 @@ func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	}
 }
 
-// portsAreFree reports whether no other pod has a port of the node that the pod wants. One of all addresses is in the way of one of
-// any address, and the other way round.
+// portsAreFree reports whether no other pod reserves a host port of the pod. A port on all addresses conflicts with that port on
+// any single address.
 func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
-	taken := map[hostPort]bool{} // with the address of all for each that has one of its own, too
+	taken := map[hostPort]bool{} // each port, and once more with anyIP in place of its address
 	const anyIP = "any"
 	for _, other := range others {
 		for p := range hostPorts(other) {
@@ -81,7 +80,7 @@ func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 	return true
 }
 
-// tolerates reports whether a pod tolerates the taints of a node that end pods. Static pods tolerate all.
+// toleratesTaints reports whether the pod tolerates the NoExecute taints of the node. Static pods tolerate all.
 func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	if qos.IsStatic(pod) {
 		return true
@@ -94,8 +93,8 @@ func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	return true
 }
 
-// tolerated reports whether one of the tolerations is about a taint. Comparing values as numbers (operators Lt and Gt) is behind a
-// feature gate that is off. Source: ToleratesTaint in k8s.io/api/core/v1.
+// isTolerated reports whether one of the tolerations matches the taint. The numeric operators Lt and Gt never match, because
+// their feature gate is off by default. Source: ToleratesTaint in k8s.io/api/core/v1.
 func isTolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		t := &tolerations[i]

@@ -17,10 +17,11 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// amounts are by resource, in millicores of CPU and whole units of all others. Of a node they are what it has to give.
+// quantities has quantities by resource: CPU in millicores, other resources in their units.
 type quantities map[corev1.ResourceName]int64
 
-// add counts a list. What is neither CPU, memory, storage nor a scalar resource is left out, and what is below zero is zero.
+// addList adds the quantities of list. Resources that are not CPU, memory, storage or scalar are skipped. Negative quantities
+// count as zero.
 func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {
@@ -32,7 +33,7 @@ func (a quantities) addList(list corev1.ResourceList) {
 	}
 }
 
-// plus adds amounts, of which none is below zero, up to the largest.
+// addSaturated returns the sum of two quantities that are not negative, at most the largest int64.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -40,7 +41,7 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// resources returns of which resources there is too little. Source: fitsRequest in
+// checkResources returns a failure for each resource of which the node has too little for the pod. Source: fitsRequest in
 // pkg/scheduler/framework/plugins/noderesources/fit.go.
 func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
@@ -72,7 +73,8 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 	return failures
 }
 
-// inOrder returns the names of resources as failures are told: those that every node has, then the others by name.
+// sortedNames returns the names of resources in the order of failures: cpu, memory and ephemeral-storage, then the remaining ones
+// by name.
 func sortedNames(a quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
@@ -84,8 +86,8 @@ func sortedNames(a quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without requests of extended resources that the node does not know: they are those of the
-// cluster, and somebody else has given them. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
+// withoutUnknown returns the pod without requests of extended resources that the node does not have: they are resources of the
+// cluster, which another component has allocated. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
 func withoutUnknown(pod *corev1.Pod, room quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := room[name]
@@ -118,7 +120,7 @@ func withoutUnknown(pod *corev1.Pod, room quantities) *corev1.Pod {
 	return &filtered
 }
 
-// counted reports whether pods are measured by a resource. Source: IsScalarResourceName in pkg/scheduler/util.
+// isCounted reports whether requests of the resource are checked. Source: IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
@@ -130,7 +132,7 @@ func isCounted(name corev1.ResourceName) bool {
 	return isExtended(name)
 }
 
-// extended reports whether a resource is one that somebody has added to a node. Source: IsExtendedResourceName in
+// isExtended reports whether the resource is an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
 // pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	n := string(name)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// planContainers decides for each container of a pod with a sound sandbox.
+// planContainers plans the ephemeral, init and regular containers of a pod whose sandbox is ready.
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
@@ -39,13 +39,13 @@ func (p *planner) planContainers() {
 		}
 	}
 	if kept == 0 && len(p.out.Start)+len(p.out.BackOff) == before {
-		p.planTermination() // sidecars alone keep no pod alive
+		p.planTermination() // sidecars alone do not keep a pod running
 		return
 	}
 	p.killStrays()
 }
 
-// planContainer decides for one regular container, and reports whether it runs on as it is.
+// planContainer plans one regular container. kept is true if its running instance continues unchanged.
 func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 	last := p.view.Newest(c.Name)
 	switch {
@@ -54,7 +54,7 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 			return false
 		}
 		if last != nil && last.State == cri.ContainerUnknown {
-			// It may run after all, and two of one name must not.
+			// The container may still run, and two instances must not run at once.
 			p.addKill(last, "the runtime lost track of it", `Container is in "unknown" state, try killing it before restart`)
 		}
 		p.planStart(c)
@@ -67,7 +67,7 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 	return false
 }
 
-// planRunning decides for a running container that is the one that the spec asks for.
+// planRunning plans a running container whose definition is unchanged. kept is true if it continues.
 func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(c, live); must {
 		p.addProbeKill(live, failed)
@@ -86,13 +86,13 @@ func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bo
 	return true
 }
 
-// hook plans the postStart hook of a container that runs.
+// planPostStart plans the pending postStart hook of the running container live.
 func (p *planner) planPostStart(c *corev1.Container, live *cri.Container) {
 	p.out.Start = append(p.out.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
-// planEphemeral starts ephemeral containers that never were. They run once, however far the pod has come, but not before
-// the container whose processes they are to see.
+// planEphemeral starts ephemeral containers that have never run. An ephemeral container runs once, in any phase of the pod, but
+// only after its target container was created.
 func (p *planner) planEphemeral() {
 	for i := range p.state.Pod.Spec.EphemeralContainers {
 		e := &p.state.Pod.Spec.EphemeralContainers[i]
@@ -112,7 +112,8 @@ func (p *planner) planEphemeral() {
 	}
 }
 
-// terminatedBefore reports whether the last status says that an ephemeral container has terminated, which the runtime may have removed since.
+// hasTerminatedBefore reports whether, by the previous status, the named ephemeral container has terminated. The runtime may have
+// removed it since.
 func (p *planner) hasTerminatedBefore(name string) bool {
 	if p.state.Previous == nil {
 		return false
@@ -121,13 +122,14 @@ func (p *planner) hasTerminatedBefore(name string) bool {
 	return st != nil && st.State.Terminated != nil
 }
 
-// changed reports whether a running container is no longer the one that the spec asks for.
+// isChanged reports whether the definition of a container in the spec differs from that of its running instance.
 func isChanged(want *corev1.Container, have *cri.Container) bool {
 	hash, ok := have.Annotations[podspec.AnnotationHash]
 	return ok && !podspec.HasHash(want, hash)
 }
 
-// failedProbe reports whether a running container has to be killed for what its probes say.
+// failedProbe returns the failed liveness or startup probe for which the running container must be killed. The bool is false if
+// there is none.
 func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprobe.Kill, bool) {
 	if !p.hasProbeResult(c.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -137,7 +139,8 @@ func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprob
 	return podprobe.MustKill(p.state.Pod, c, &st, p.state.Probes)
 }
 
-// says reports whether a container has a probe, and that has come to an outcome. It allocates nothing.
+// hasProbeResult reports whether the container has the probe spec of this kind and its latest result is outcome. It does not
+// allocate.
 func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false
@@ -146,8 +149,8 @@ func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind p
 	return ok && v.ContainerID == live.ID && v.Outcome == outcome
 }
 
-// killStrays stops containers that the spec does not name any more, older instances of those it does, and what runs in another
-// sandbox than the one in use.
+// killStrays stops running containers that the spec does not name, instances that are not the newest of their name, and
+// containers in a sandbox that is no longer used.
 func (p *planner) killStrays() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -163,19 +166,19 @@ func (p *planner) killStrays() {
 	}
 }
 
-// kills reports whether a container is among those to stop.
+// isKilled reports whether the container with this ID is stopped by the plan.
 func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
-// kill stops a container, for a reason, with a message for the event.
+// addKill plans the stop of container c, with a reason for logs and the message of the event.
 func (p *planner) addKill(c *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
 		ID: c.ID, Name: c.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, c),
 	})
 }
 
-// killStray stops a container that the kubelet would leave running.
+// addStrayKill plans the stop of a container that the kubelet would leave running.
 func (p *planner) addStrayKill(c *cri.Container, reason string) {
 	p.addKill(c, reason, "Stopping container "+c.Name+": "+reason)
 }
@@ -183,12 +186,12 @@ func (p *planner) addStrayKill(c *cri.Container, reason string) {
 func (p *planner) addProbeKill(c *cri.Container, failed podprobe.Kill) {
 	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, c)}
 	if spec := containers.Named(&p.state.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
-		k.PreStop = spec.Lifecycle.PreStop // also where the pod itself has no time for one
+		k.PreStop = spec.Lifecycle.PreStop // even if the pod's grace period is zero
 	}
 	p.out.Kill = append(p.out.Kill, k)
 }
 
-// hasOwnGrace reports whether a probe of a container has a grace period of its own.
+// hasOwnGrace reports whether the liveness or startup probe of the container sets terminationGracePeriodSeconds.
 func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
 	p := c.LivenessProbe
 	if kind == probe.Startup {
@@ -197,13 +200,13 @@ func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
 	return p.TerminationGracePeriodSeconds != nil
 }
 
-// start plans the next instance of a container, now or when its back-off is over.
+// planStart plans the next instance of a container, or a wait if its back-off has not expired.
 func (p *planner) planStart(c *corev1.Container) {
 	start := Start{Container: c, Generation: p.view.Generation}
 	if last := p.state.Observed.NewestContainer(c.Name); last != nil {
 		start.Attempt = p.chooseAttempt(c.Name)
 		if last.State == cri.ContainerCreated {
-			// It never ran, so what starts now is not a restart: this one, or another in its place.
+			// The created instance never ran: the next start is not a restart, whether it uses this instance or replaces it.
 			start.Attempt = last.Attempt
 			if p.out.Sandbox == nil && last.SandboxID == p.out.SandboxID && podview.GenerationOf(last) == p.view.Generation &&
 				!isChanged(c, last) && p.pendingResize(last) == nil {
@@ -229,7 +232,8 @@ func (p *planner) planStart(c *corev1.Container) {
 	p.out.Start = append(p.out.Start, start)
 }
 
-// nextAttempt returns an attempt that no instance of a container has, but for some that never ran, which are removed before.
+// chooseAttempt returns the attempt number for the next instance of a container. Instances that were created but never ran do not
+// count: they are removed before the start.
 func (p *planner) chooseAttempt(name string) (next uint32) {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
@@ -239,11 +243,13 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 	return next
 }
 
-// excused reports whether an earlier instance does not count for the back-off: an init container runs once in each sandbox.
+// isExemptFromBackOff reports whether the exited instance dead does not count for the back-off: an init container runs once in
+// each sandbox.
 func (p *planner) isExemptFromBackOff(c *corev1.Container, dead *cri.Container) bool {
 	return containers.IsInit(&p.state.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
+// addBackOff plans a CrashLoopBackOff of container c until the given time.
 func (p *planner) addBackOff(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: c.Name, Until: until, Delay: delay,
@@ -255,7 +261,7 @@ func (p *planner) addBackOff(pod *corev1.Pod, c *corev1.Container, delay time.Du
 	}
 }
 
-// shouldStart reports whether a container that does not run is to be started. last is its newest instance, or nil.
+// shouldStart reports whether a container that is not running must be started. last is its newest instance; nil: it has none.
 func shouldStart(pod *corev1.Pod, c *corev1.Container, last *cri.Container) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

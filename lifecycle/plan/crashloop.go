@@ -16,29 +16,29 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// The back-off of a container that keeps exiting: the first restart is immediate, the next waits crashLoopInitial
-// after the exit, then twice as long each time, up to MaxBackOff. An instance that exited more than crashLoopReset after
-// it was started starts over. Source: pkg/kubelet/kubelet.go (MaxCrashLoopBackOff), client-go util/flowcontrol.
+// The CrashLoopBackOff of a container. The first restart is immediate. The second waits crashLoopInitial after the exit, and each
+// further restart twice as long, up to MaxBackOff. It starts again after an instance that exited more than crashLoopReset after
+// its start. Source: pkg/kubelet/kubelet.go (MaxCrashLoopBackOff), client-go util/flowcontrol.
 const (
 	crashLoopInitial = 10 * time.Second
 	MaxBackOff       = 5 * time.Minute
 	crashLoopReset   = 10 * time.Minute
 )
 
-// AnnotationCrashLoop carries the back-off of a container from one instance to the next, so that a restart of the agent
-// does not forget it: "KEY DELAY UNIX-NANOSECONDS", where the key is a hash of the pod and of the container's name,
-// image and resources, the delay is what the next exit will wait and the time is when the restart was decided. It stands
-// on every container that replaces an exited one. One that cannot be read, or of another key, is no back-off.
+// AnnotationCrashLoop is the annotation of a restarted container with its back-off, so that a restarted agent continues it: "KEY
+// DELAY UNIX-NANOSECONDS". KEY is a hash of the pod and of the container's name, image and resources. DELAY is the wait after the
+// next exit, and the time is that of the restart. An invalid value, or one with another key, means no back-off.
 const AnnotationCrashLoop = "nodeagent/crash-loop"
 
-// crashLoop is the back-off state that a container was started with. The zero value is that of a first start.
+// crashLoop is the back-off state of one container instance. The zero value is that of the first instance.
 type crashLoop struct {
-	key         string
-	delay       time.Duration
-	restartedAt time.Time
+	key         string        // from crashLoopKey
+	delay       time.Duration // wait after the next exit
+	restartedAt time.Time     // when the restart was decided
 }
 
-// crashLoopKey identifies what the back-off is about: a change of image or resources begins a new one.
+// crashLoopKey returns the key of a back-off. A change of the container's image or resources changes the key and starts a new
+// back-off.
 func crashLoopKey(pod *corev1.Pod, c *corev1.Container) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, strings.Join([]string{
@@ -47,13 +47,13 @@ func crashLoopKey(pod *corev1.Pod, c *corev1.Container) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// String returns the annotation's value.
+// String returns the value of AnnotationCrashLoop.
 func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
-// parseCrashLoop reads the annotation. What does not parse is a first start: a runtime that mangles annotations costs
-// a restart too early, never a container that does not come back.
+// parseCrashLoop parses the value of AnnotationCrashLoop. An invalid value is treated as a first start, so that a damaged
+// annotation causes a restart without delay rather than none.
 func parseCrashLoop(s string) crashLoop {
 	f := strings.Fields(s)
 	if len(f) != 3 {
@@ -70,9 +70,9 @@ func parseCrashLoop(s string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// next decides when a container whose newest exited instance is last may start again. Until that time the delay in force
-// is returned with it; when it may start now, until is zero and loop is the state for the new instance. No delay is longer
-// than most, which is MaxBackOff if it is zero.
+// nextRestart decides when a container can restart whose newest exited instance is last. If it must wait, until is the time of
+// the restart and loop has the current delay. If until is zero, it restarts now, and loop is the state of the new instance.
+// maxDelay limits the delay; zero means MaxBackOff.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {
@@ -80,7 +80,7 @@ func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, m
 	}
 	l.delay = min(l.delay, maxDelay)
 	ended := last.FinishedAt
-	if ended.Before(l.restartedAt) { // the runtime does not know when; it must not cost the pause
+	if ended.Before(l.restartedAt) { // the exit time is unknown; the delay must not be lost
 		ended = l.restartedAt
 	}
 	if until := ended.Add(l.delay); now.Before(until) && !ended.After(now) {

@@ -15,12 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Decide returns what a pod needs next, and its status until that is done. The two depend on each other: why a container
-// waits follows from the actions, and a pod whose status has just become terminal is not started again. An orphaned pod has no
+// Decide returns the next actions for a pod, and the status to publish until they are executed. Both are computed together: the
+// actions determine why containers wait, and a pod whose phase becomes terminal is not started again. An orphaned pod has no
 // status.
 //
-// The phase is the one decided, which is not for others to see while something of the pod may run: see
-// [podstatus.DeferTerminalPhase].
+// The phase may be terminal while containers still run: callers publish it with [podstatus.DeferTerminalPhase].
 func Decide(s State) (Actions, corev1.PodStatus) {
 	if s.Pod == nil {
 		return Plan(s), corev1.PodStatus{}
@@ -29,7 +28,7 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	a := planActions(&s, terminal)
 	waiting := a.WaitingReasons(s.Waiting)
 	st := Status(s, waiting, false)
-	if !terminal && podstatus.IsTerminal(st.Phase) { // as when it has just gone past its deadline
+	if !terminal && podstatus.IsTerminal(st.Phase) { // for example, its active deadline has just passed
 		a = planActions(&s, true)
 		st = Status(s, a.WaitingReasons(s.Waiting), false)
 	}
@@ -42,8 +41,8 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of a pod with the given waiting reasons. While the actions that start containers are being
-// done, starting keeps a container that has exited from looking as if it were to stay so.
+// Status returns the status of a pod with the given waiting reasons, by container name. starting says that containers are being
+// started: an exited container then does not make the phase terminal.
 func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if s.Rejection != nil {
 		return s.Rejection.Status(s.Pod)
@@ -53,16 +52,16 @@ func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1
 		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
 		Eviction: s.Eviction, LastEvictionReason: s.LastEvictionReason,
 	})
-	ends := podstatus.IsTerminal(st.Phase) || s.Deleted && !s.Relisted // a static pod that is deleted may end in phase Running
+	ends := podstatus.IsTerminal(st.Phase) || s.Deleted && !s.Relisted // a deleted static pod may terminate with phase Running
 	if ends && !starting && podview.Terminated(s.Observed) {
 		podstatus.TerminateContainers(&st)
 	}
 	return st
 }
 
-// Replaced returns the running containers of an observation, each the newest of its name, that are stopped before their successors are
-// started, or before a new sandbox is, and the containers that were created, never started, and are created anew. A restart of all
-// containers is not among them: it has a status of its own.
+// ReplacedContainers returns the observed containers that a replaces: running containers that are stopped before their successors
+// or a new sandbox start, and created ones that are created again. A restart of all containers (restart-all generation) is
+// excluded, because it has its own status.
 func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container) {
 	for i := range a.Kill {
 		k := &a.Kill[i]
@@ -86,8 +85,8 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// Waiting returns why the containers that should run do not, from the reasons of starts that failed before: those that are
-// to be started again keep theirs, and those that wait for their back-off say so.
+// WaitingReasons returns the waiting reasons of containers, by name, for the actions a. Containers that a starts keep their
+// reason in before, and containers in back-off get CrashLoopBackOff.
 func (a *Actions) WaitingReasons(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(before)+len(a.BackOff) == 0 {
 		return nil

@@ -1,24 +1,29 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what a pod needs next: which containers are stopped, removed, resized, created and started, in which
-// order, and when to look again. It does none of it, and how the pod then looks to users is package podstatus's to say.
-//
-// # Model
-//
-// [Decide] is a pure function. From the pod's spec, what the runtime has of it, what its probes say and the time, it returns
-// the [Actions] that bring the pod closer to its spec, and its status until they are done. The actions are done in the
-// order of the fields of Actions, and then it is asked again. [Plan] is the half of it that needs no status.
+// Package plan decides the next actions for a pod: which containers to stop, remove, resize and start, and when to decide again.
+// It executes nothing; package lifecycle does.
 //
 //	actions, status := plan.Decide(plan.State{Pod: pod, Observed: observed, Now: time.Now()})
+//	for _, kill := range actions.Kill {
+//		err := runtime.StopContainer(ctx, kill.ID, kill.Grace)
+//		...
+//	}
+//	for _, start := range actions.Start {
+//		// Create and start start.Container, with start.Annotations().
+//	}
 //
-// What a container instance needs to know of those before it (its restart-all generation and its back-off) is in annotations,
-// so that the decision of an agent that was started again is that of the one before it.
+// [Decide] is a pure function of the pod's spec, its containers and sandboxes in the runtime, its probe results and the time. It
+// returns the [Actions] that move the pod towards its spec, and the status of the pod until they are executed. The caller
+// executes them in the order of the fields of Actions, observes the pod again, and calls Decide again. [Plan] returns the actions
+// only.
 //
-// What belongs here: rules about when to do what with containers and sandboxes. What does not: anything that calls a runtime,
-// reads a file or a clock, or words a status.
+// The back-off and the restart-all generation of a container are stored in annotations of its instances. So the decisions do not
+// change when an agent is restarted.
 //
-// All functions may be called from any goroutine; they keep nothing.
+// Concurrency: all functions may be called from any goroutine; the package has no state.
 //
-// Test kit: none is needed, as all of it is pure.
+// Errors: there are none.
+//
+// Test kit: none is needed, because all functions are pure.
 package plan

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// killEarlierGenerations ends what still runs from before the last restart of all containers, at once. Ephemeral containers
-// stay.
+// killEarlierGenerations stops running containers that were created before the last restart of all containers, with the minimum
+// grace period and without preStop hooks. Ephemeral containers continue.
 func (p *planner) killEarlierGenerations() {
 	if p.view.Generation == 0 {
 		return
@@ -30,8 +30,8 @@ func (p *planner) killEarlierGenerations() {
 	}
 }
 
-// stoppedForRestart reports whether a container of an earlier generation was stopped for the restart of all, which is no
-// reason to let it wait.
+// wasStoppedForRestart reports whether the exited instance dead was stopped by a restart of all containers, which causes no
+// back-off.
 func (p *planner) wasStoppedForRestart(c *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RestartsAll(c, dead)
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// initProgress is how far the init containers of a pod are.
+// initProgress is the progress of the init containers of a pod.
 type initProgress uint8
 
 const (
-	initDone    initProgress = iota // the regular containers may run
-	initPending                     // they may not yet
-	initFailed                      // they never will
+	initDone    initProgress = iota // all have completed: the regular containers may run
+	initPending                     // the regular containers must wait
+	initFailed                      // an init container failed for good: the pod fails
 )
 
-// planInit starts the init container whose turn it is, and keeps sidecars running. It goes from the last one to the
-// first, because the runtime may have lost early ones that have exited: what comes later proves that they did. Source:
+// planInit starts the next init container, and restarts sidecars. It iterates from the last init container to the first: the
+// runtime may have lost exited containers, and a later one proves that the earlier ones completed. Source:
 // computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.state.Pod.Spec.InitContainers
@@ -32,7 +32,7 @@ func (p *planner) planInit() initProgress {
 		return initDone
 	}
 	progress := initPending
-	passed := p.view.Initialized(p.out.SandboxID) // all that come before the container that is looked at have had their turn
+	passed := p.view.Initialized(p.out.SandboxID) // the containers before index i have completed
 	if passed {
 		progress = initDone
 	}
@@ -72,14 +72,14 @@ func (p *planner) planInit() initProgress {
 	return progress
 }
 
-// initStep is the decision about one init container that the runtime has. The zero value lets it run on, and the next one wait.
+// initStep is the decision about one init container. The zero value lets it run, and keeps the next one waiting.
 type initStep struct {
-	restart  bool // it is started again
+	restart  bool // the container is started again
 	complete bool // the next init container, or the regular containers, may start
-	failed   bool // the pod has failed
+	failed   bool // the pod fails
 }
 
-// planInitContainer decides about the instance last of init container c.
+// planInitContainer decides about init container c, whose newest instance is last.
 func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
@@ -100,7 +100,7 @@ func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) in
 		restart := podview.ShouldRestart(&p.state.Pod.Spec, c, last.ExitCode)
 		return initStep{restart: restart, failed: !restart}
 	}
-	// It may run after all. Its exit code is not known, so no rule can say what follows.
+	// The container may still run. Its exit code is unknown, so restart rules cannot be evaluated.
 	if !containers.IsSidecar(c) && !shouldRestartAfterUnknownExit(&p.state.Pod.Spec, c) {
 		return initStep{failed: true}
 	}
@@ -108,11 +108,12 @@ func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) in
 	return initStep{restart: true}
 }
 
-// reasonOOMKilled is the reason of a container that the kernel ended for its memory. An init container that lost a
-// process that way has failed, whatever it exits with.
+// reasonOOMKilled is the reason of a container in which the kernel killed a process for lack of memory. An init container with
+// this reason has failed, even with exit code 0.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar decides about a running sidecar. The next init container waits for its startup probe, not for its liveness.
+// planSidecar decides about a running sidecar (restartable init container). The next init container waits for its startup probe,
+// but not for its liveness probe.
 func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep {
 	started := c.StartupProbe == nil || p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(c, live)
@@ -139,7 +140,7 @@ func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep
 	return initStep{complete: true}
 }
 
-// restartsUnseen reports whether a container is started again when nobody saw how it exited.
+// shouldRestartAfterUnknownExit reports whether a container is restarted if its exit code is unknown.
 func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever

@@ -18,67 +18,71 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// State is what [Decide] and [Plan] decide by: what is wanted, what is there, and the time. Pod and Now are required; the zero
-// value of anything else is a pod of which the runtime has nothing, and a node without probes, resizes and cgroups.
+// State is the input of [Decide] and [Plan]: the desired pod, the observed containers, and the time. Pod and Now are required.
+// The zero value of another field means that nothing is observed, and that probes, resizes and cgroups are not used.
 type State struct {
-	Pod      *corev1.Pod // has defaults; with the resources that it may have, as Resize says
+	Pod      *corev1.Pod // with defaults applied, and with its allocated resources; nil: the pod is orphaned
 	Observed cri.Pod
 	Now      time.Time
-	Deleted  bool // no source wants the pod any more; a pod object may be deleted without
-	// Restart says that a source lists the deleted pod again: it is stopped, and the containers stay for the next start.
+	Deleted  bool // no source lists the pod any more; a deletion timestamp in Pod is evaluated separately
+	// Relisted is true if a source lists the deleted pod again: it is stopped, and its exited containers are kept for the next
+	// start.
 	Relisted bool
-	Resize   resize.Decision // about the resources of the pod and its containers
-	// ResizePod says that the pod's cgroup may have other limits than the resources of the pod ask for.
+	Resize   resize.Decision // decision about the in-place resize of the pod and its containers
+	// ResizePod is true if the limits of the pod's cgroup may differ from the pod's resources.
 	ResizePod bool
-	// NoCgroup says that the pod's cgroup is missing. What runs all the same runs without limits, so it starts over.
+	// CgroupMissing is true if the pod's cgroup does not exist. Running containers then have no limits, so the sandbox is
+	// recreated.
 	CgroupMissing bool
-	Probes        podprobe.Results // what the probes of the containers say; nil: nothing
-	// Stopped has the sandboxes that are not ready, by ID, whose network is known to be torn down. Others are stopped once
-	// more.
+	Probes        podprobe.Results // results of the containers' probes; nil: none
+	// StoppedSandboxes has the IDs of the sandboxes in state NotReady whose network was torn down. Other sandboxes in this state
+	// are stopped again.
 	StoppedSandboxes map[string]bool
-	// PostStartPending are the running containers, by ID, whose postStart hook has not run to its end, as when an agent dies
-	// in it.
+	// PostStartPending has the IDs of the running containers whose postStart hook has not completed, for example because the
+	// agent was killed.
 	PostStartPending []string
-	// Eviction is why the pod is ended or held back although it is wanted. Nil: it is not.
+	// Eviction is the eviction of the pod, possibly a temporary one. Nil: the pod is not evicted.
 	Eviction *podstatus.Eviction
-	// HeldUntil is when a pod that is held back may be admitted anew, and HeldFor the reason of the last time that it was.
+	// ReadmitAt is the time when a temporarily evicted pod may be admitted again. LastEvictionReason is the reason of its last
+	// temporary eviction.
 	ReadmitAt          time.Time
 	LastEvictionReason string
-	// Rejection is why the pod is not to run here: nothing is made for it. Nil: it was not rejected.
+	// Rejection is the reason why the pod must not run on this node: nothing is created for it. Nil: it was not rejected.
 	Rejection *podstatus.Rejection
-	// Trim says that what a pod has left that has terminated or is held back is to go from the runtime, too. Its status has to be kept elsewhere.
+	// RemoveTerminated removes the remaining containers of a terminated or temporarily evicted pod from the runtime. The caller
+	// keeps its status elsewhere.
 	RemoveTerminated bool
-	// MaxRestartPeriod is the longest back-off of a container that keeps exiting. Zero means 5 minutes.
+	// MaxRestartPeriod is the longest CrashLoopBackOff. Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
 
-	// What the status of the pod is made from beside that; see podstatus.Input.
-	Previous    *corev1.PodStatus            // as decided last; nil: that of the pod object
-	RuntimeName string                       // its name, which stands before the IDs of containers
-	Waiting     map[string]podstatus.Waiting // why a start failed, by the name of the container
+	// More input for the status of the pod; see podstatus.Input.
+	Previous    *corev1.PodStatus            // last computed status; nil: that of the pod object
+	RuntimeName string                       // name of the runtime, the prefix of container IDs
+	Waiting     map[string]podstatus.Waiting // why the last start failed, by container name
 	Messages    map[string]string            // termination messages, by container ID
-	HostIPs     []netip.Addr                 // of the node
+	HostIPs     []netip.Addr                 // IP addresses of the node
 }
 
-// Actions is what a pod needs next, in the order in which it is done: kill, stop sandboxes, remove containers,
-// resize, create a sandbox, start, remove sandboxes. The zero value is a pod that needs nothing.
+// Actions is the next work on a pod. It is executed in this order: stop containers, stop sandboxes, remove containers, resize,
+// create a sandbox, start containers, remove sandboxes. The zero value means that nothing is to be done.
 type Actions struct {
 	Kill                []Kill             // running containers to stop
-	StopSandboxes       []string           // IDs; what runs in them is in Kill
-	RemoveLogs          bool               // the pod's logs and files can go: before the runtime forgets it, or nobody would know of them
-	RemoveContainers    []string           // IDs of exited containers that nobody needs any more
-	Sandbox             *Sandbox           // to create, before anything is started; nil: none
-	SandboxID           string             // of the sandbox in use, when none is created
-	Resize              []resize.Container // running containers to give other resources, with those of the pod around them
-	ResizePod           bool               // the resources of the pod are to change although those of no running container do
-	Start               []Start            // in order; independent of each other
-	BackOff             []BackOff          // containers that are to start later
-	RemoveSandboxes     []string           // IDs of sandboxes that are not ready and that nobody needs any more
-	PodTerminal         bool               // nothing runs and nothing is to be started, ever
-	WakeAt              time.Time          // when to decide again although nothing has changed; zero: not by time
-	SandboxChangeReason string             // why the sandbox has to go, for logs; empty: it stays
+	StopSandboxes       []string           // IDs of sandboxes to stop; their running containers are in Kill
+	RemoveLogs          bool               // remove the logs and files of the pod, before its last sandbox is removed
+	RemoveContainers    []string           // IDs of exited containers to remove
+	Sandbox             *Sandbox           // sandbox to create before containers start; nil: none
+	SandboxID           string             // ID of the current sandbox, if none is created
+	Resize              []resize.Container // running containers to resize, together with the pod
+	ResizePod           bool               // apply the resources of the pod, even if no container is resized
+	Start               []Start            // containers to start, in this order, independently of each other
+	BackOff             []BackOff          // containers that wait for their back-off
+	RemoveSandboxes     []string           // IDs of NotReady sandboxes to remove
+	PodTerminal         bool               // the pod has terminated or must terminate: nothing is started any more
+	WakeAt              time.Time          // when to decide again without a change; zero: no time is set
+	SandboxChangeReason string             // why the sandbox is replaced, for logs; empty: it is kept
 }
 
-// Idle reports whether there is nothing to do now.
+// IsIdle reports whether there is nothing to execute now.
 func (a *Actions) IsIdle() bool {
 	return len(a.Kill) == 0 && len(a.StopSandboxes) == 0 && a.Sandbox == nil && len(a.Start) == 0 &&
 		len(a.RemoveContainers) == 0 && len(a.RemoveSandboxes) == 0 && len(a.Resize) == 0 && !a.ResizePod
@@ -87,22 +91,22 @@ func (a *Actions) IsIdle() bool {
 // Sandbox is a sandbox to create.
 type Sandbox struct {
 	Attempt    uint32
-	PodStarted time.Time // when the pod was taken on, for AnnotationStarted; zero: not known to the plan
+	PodStarted time.Time // start time of the pod, for AnnotationStarted; zero: the caller sets it
 }
 
 // Kill is a container to stop.
 type Kill struct {
 	ID, Name string
-	Grace    time.Duration // for the hook, the wait for others and the container itself, together
+	Grace    time.Duration // total time for the preStop hook, the wait for other containers, and the container itself
 	Reason   string        // for logs
-	Message  string        // of the event; empty: that the container is stopped
-	// PreStop runs first and takes of the grace period; nil: there is none.
+	Message  string        // of the event; empty: "Stopping container NAME"
+	// PreStop is the hook to run first, within the grace period; nil: none.
 	PreStop *corev1.LifecycleHandler
-	// After names containers that are being stopped at the same time, and that end first as long as there is time.
+	// WaitFor has the names of containers that are stopped at the same time and should exit first, within the grace period.
 	WaitFor []string
 }
 
-// EventMessage returns the message of the event that says so. Source: killContainer in
+// EventMessage returns the message of the Killing event. Source: killContainer in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (k *Kill) EventMessage() string {
 	if k.Message != "" {
@@ -115,17 +119,17 @@ func (k *Kill) EventMessage() string {
 type Start struct {
 	Container *corev1.Container
 	Attempt   uint32
-	// CreatedID is a container that was created but never started, by an agent that died in between; starting it
-	// anew would be a restart that never happened. Empty: create one.
+	// CreatedID is the ID of an existing instance to start: a previous agent process created it and did not start it. Empty:
+	// create a new instance.
 	CreatedID     string
-	PostStartOnly bool   // CreatedID runs, and only its postStart hook is to be run
-	CrashLoop     string // value of AnnotationCrashLoop; empty on a first start
-	Generation    int    // value of podview.AnnotationGeneration
-	// Target is the ID of the container whose processes an ephemeral container sees; empty: its own, or the pod's.
+	PostStartOnly bool   // the container CreatedID is running, and only its postStart hook is to be run
+	CrashLoop     string // value of AnnotationCrashLoop; empty: the first start
+	Generation    int    // restart-all generation: value of podview.AnnotationGeneration
+	// TargetID is the ID of the container whose processes an ephemeral container can see; empty: none.
 	TargetID string
 }
 
-// Annotations returns those that carry the state of the container to its next instance.
+// Annotations returns the annotations that pass the state of this instance to the next one.
 func (s *Start) Annotations() map[string]string {
 	a := map[string]string{}
 	if s.CrashLoop != "" {
@@ -137,33 +141,35 @@ func (s *Start) Annotations() map[string]string {
 	return a
 }
 
-// BackOff is a container that CrashLoopBackOff keeps from being started.
+// BackOff is a container in CrashLoopBackOff.
 type BackOff struct {
 	Name    string
 	Until   time.Time
-	Delay   time.Duration // the back-off in force
+	Delay   time.Duration // the current back-off
 	Message string
 }
 
-// planner makes the actions of one state.
+// planner computes the actions for one state.
 type planner struct {
 	state    State
-	terminal bool // the phase of the pod is terminal, or will be: nothing is started any more
+	terminal bool // the phase of the pod is terminal or becomes terminal: nothing is started
 	view     podview.View
 	out      Actions
 }
 
-// Plan returns what a pod needs next. A phase in State.Previous that is terminal is never left; whether another one is to
-// become terminal is for [Decide] to say. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// Plan returns the next actions for a pod. A terminal phase in State.Previous is final; whether the phase becomes terminal now is
+// decided by [Decide]. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(s State) Actions {
 	return planActions(&s, s.mustNotStart())
 }
 
-// ended reports whether nothing of the pod is started any more, whatever its containers do.
+// mustNotStart reports whether no container of the pod may be started any more: its phase is terminal, or it is evicted or
+// rejected.
 func (s *State) mustNotStart() bool {
 	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
+// planActions returns the actions for a state. terminal says that nothing is started any more.
 func planActions(s *State, terminal bool) Actions {
 	if s.Pod == nil || s.Deleted || s.Pod.DeletionTimestamp != nil {
 		return Teardown(*s, teardownGrace(s))
@@ -186,7 +192,7 @@ func planActions(s *State, terminal bool) Actions {
 	return p.out
 }
 
-// completed reports whether every regular container of the pod has exited and none is to be started again.
+// hasCompleted reports whether all regular containers of the pod have exited and none is restarted.
 func (p *planner) hasCompleted() bool {
 	for i := range p.state.Pod.Spec.Containers {
 		c := &p.state.Pod.Spec.Containers[i]
@@ -198,7 +204,7 @@ func (p *planner) hasCompleted() bool {
 	return true
 }
 
-// planSandbox ends what is there and, if something is still to run, begins anew in a fresh sandbox.
+// planSandbox stops the containers and the current sandbox, and plans a new sandbox if a container is still to run.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChangeReason = change.Why
 	p.stopPod(GracePeriod(p.state.Pod), change.Why)
@@ -229,7 +235,7 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 	}
 }
 
-// finished reports whether a container did its work once and for all, so that a new sandbox must not repeat it.
+// isComplete reports whether a container has succeeded and has restart policy OnFailure: a new sandbox must not run it again.
 func (p *planner) isComplete(c *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if c.RestartPolicy != nil {
@@ -239,7 +245,7 @@ func (p *planner) isComplete(c *corev1.Container) bool {
 	return once && last != nil && last.State == cri.ContainerExited && last.ExitCode == 0
 }
 
-// end stops everything, for good.
+// planTermination stops all containers and sandboxes, and marks the pod as terminal.
 func (p *planner) planTermination() {
 	p.out = Actions{PodTerminal: true}
 	reason := "its work is done"

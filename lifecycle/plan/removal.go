@@ -12,10 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// planRemoval lists what has exited and tells nobody anything any more. Of each container its newest exited instance stays:
-// its exit code is the pod's status, its attempt the restart count, its back-off the next delay. The newest sandbox
-// stays, and every sandbox with a container that stays, since its removal would take the container along. Of a pod that has
-// terminated or is held back, and is trimmed, nothing stays.
+// planRemoval removes exited containers and stopped sandboxes that are not needed. The newest exited instance of each container
+// is kept: it has the exit code, the restart count and the back-off. The newest sandbox and each sandbox with a kept container
+// are kept, because the runtime removes a sandbox with its containers.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {
@@ -30,20 +29,20 @@ func (p *planner) planRemoval() {
 	}
 }
 
-// trims reports whether nothing of the pod is to stay in the runtime: others know that it has terminated or is held back, and nothing
-// of it runs.
+// shouldRemoveAll reports whether everything of the pod is removed from the runtime: this was requested, no container runs, and
+// the pod was published as terminated or temporarily evicted.
 func (p *planner) shouldRemoveAll() bool {
 	return p.state.RemoveTerminated && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// reportsHold reports whether a status shows that an eviction holds the pod back, as it does once nothing of the pod runs.
+// showsTemporaryEviction reports whether st is the status of a temporarily evicted pod after its containers have exited.
 func (p *planner) showsTemporaryEviction(st *corev1.PodStatus) bool {
 	e := p.state.Eviction
 	return e.IsTemporary(p.state.Pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
 }
 
-// needed reports whether a sandbox holds a container that stays.
+// isNeeded reports whether the sandbox has a container that is kept.
 func (p *planner) isNeeded(sb *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.SandboxID == sb.ID && !p.isObsolete(c) {
@@ -53,8 +52,8 @@ func (p *planner) isNeeded(sb *cri.Sandbox) bool {
 	return false
 }
 
-// obsolete reports whether a container can go: it is dead, or was never started, and is not the newest exited one of a
-// name in the spec.
+// isObsolete reports whether a container can be removed: it was created and never started, or has exited and is not the newest
+// exited instance of its name in the spec.
 func (p *planner) isObsolete(c *cri.Container) bool {
 	switch c.State {
 	case cri.ContainerCreated:
@@ -65,6 +64,7 @@ func (p *planner) isObsolete(c *cri.Container) bool {
 	return false
 }
 
+// startsCreated reports whether the plan starts the created container with this ID.
 func (p *planner) startsCreated(id string) bool {
 	for i := range p.out.Start {
 		if p.out.Start[i].CreatedID == id {
@@ -74,6 +74,7 @@ func (p *planner) startsCreated(id string) bool {
 	return false
 }
 
+// sandboxOf returns the sandbox of container c, or nil.
 func sandboxOf(sandboxes []cri.Sandbox, c *cri.Container) *cri.Sandbox {
 	for i := range sandboxes {
 		if sandboxes[i].ID == c.SandboxID {
@@ -83,4 +84,5 @@ func sandboxOf(sandboxes []cri.Sandbox, c *cri.Container) *cri.Sandbox {
 	return nil
 }
 
+// hasExited reports whether c is in state Exited.
 func hasExited(c *cri.Container) bool { return c.State == cri.ContainerExited }

@@ -8,8 +8,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// planResize gives a running container other resources, if it is to have others. It reports whether it runs on; if not, it
-// is to be started anew.
+// planResize plans a pending resize of the running container live. kept is false if the container must be restarted for it.
 func (p *planner) planResize(live *cri.Container) (kept bool) {
 	r := p.pendingResize(live)
 	if r == nil {
@@ -23,7 +22,7 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 	return true
 }
 
-// resizeOf returns what is to become of the resources of a container, or nil.
+// pendingResize returns the pending resize of a container, or nil.
 func (p *planner) pendingResize(c *cri.Container) *resize.Container {
 	for i := range p.state.Resize.Containers {
 		if p.state.Resize.Containers[i].ID == c.ID {

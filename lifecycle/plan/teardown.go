@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Grace returns how long the containers of a pod may take to terminate: the deletion grace period, else that of the spec,
-// at least two seconds.
+// GracePeriod returns the termination grace period of a pod: the deletion grace period, else that of the spec, and at least two
+// seconds.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	var seconds int64
 	switch {
@@ -27,13 +27,12 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	case pod.Spec.TerminationGracePeriodSeconds != nil:
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
-	const most = 1 << 32 // seconds; more would overflow a Duration
+	const most = 1 << 32 // seconds; a larger value would overflow a Duration
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns how long the containers of a pod may take to terminate that is perhaps evicted: as long as the
-// eviction says, where it does, and no longer than the deletion of the pod. Source: calculateEffectiveGracePeriod in
-// pkg/kubelet/pod_workers.go.
+// evictionGrace returns the grace period of a pod with the eviction e: that of the eviction, if set, but not more than the
+// deletion grace period. A nil e means no eviction. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
 	if e == nil || e.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= e.Grace {
@@ -42,8 +41,8 @@ func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
 	return max(e.Grace, hook.MinimumGrace)
 }
 
-// graceOf returns the grace period of a pod that is torn down: that of its spec or, where only the runtime knows the pod,
-// the longest that was noted on its containers when they were created.
+// teardownGrace returns the grace period of a pod to tear down. For an orphaned pod it is the longest that the annotations of its
+// containers have.
 func teardownGrace(s *State) time.Duration {
 	if s.Pod != nil {
 		return evictionGrace(s.Pod, s.Eviction)
@@ -58,9 +57,9 @@ func teardownGrace(s *State) time.Duration {
 	return grace
 }
 
-// Teardown plans the end of a whole pod: what runs is stopped, and what has exited is removed, so that how its containers
-// exited can be seen in between. The pod may be nil, for one that only the runtime knows: then its containers are stopped
-// all at once, and their preStop hooks are those that were noted when they were created. Of a pod that is restarted nothing is removed.
+// Teardown plans the removal of a whole pod: it stops the containers and sandboxes, and removes them in a later step, so that the
+// exit codes can be observed in between. s.Pod is nil for an orphaned pod: its containers are stopped all at once, with the
+// preStop hooks in their annotations. If s.Relisted is set, nothing is removed.
 func Teardown(s State, grace time.Duration) Actions {
 	p := planner{state: s, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
@@ -80,8 +79,8 @@ func Teardown(s State, grace time.Duration) Actions {
 	return p.out
 }
 
-// stopPod stops everything that runs and every sandbox. A sandbox that is not ready is stopped too: its network may
-// still be there.
+// stopPod stops all running containers and all sandboxes. It also stops a NotReady sandbox whose network may not be torn down
+// yet.
 func (p *planner) stopPod(grace time.Duration, reason string) {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -98,8 +97,8 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 	}
 }
 
-// endBefore names the running containers that terminate before a sidecar: the regular ones, and the sidecars that
-// started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
+// waitForBefore returns the names of the running containers that must exit before the sidecar c: the regular containers, and the
+// sidecars that started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
 func (p *planner) waitForBefore(c *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
@@ -125,8 +124,8 @@ func (p *planner) waitForBefore(c *cri.Container) (names []string) {
 	return names
 }
 
-// PreStop returns the hook that runs before a container is stopped, or nil. A grace period of zero leaves no time for
-// one. The hook of a container whose spec is gone was noted when it was made.
+// PreStopHook returns the preStop hook to run before a container is stopped, or nil. There is none if the grace period of the pod
+// is zero. If pod is nil, the hook is read from the annotations of the container.
 func PreStopHook(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 	if c.State != cri.ContainerRunning {
 		return nil
@@ -144,8 +143,9 @@ func PreStopHook(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 	return spec.Lifecycle.PreStop
 }
 
+// preStopFromAnnotations returns the preStop hook in the annotations of container have, or nil.
 func preStopFromAnnotations(have *cri.Container) *corev1.LifecycleHandler {
-	restored, _ := hook.Restore(have) // whatever else cannot be read, the container has to go
+	restored, _ := hook.Restore(have) // a container with a damaged annotation is stopped, too
 	if restored.Container.Lifecycle == nil {
 		return nil
 	}

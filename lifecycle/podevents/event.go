@@ -7,11 +7,11 @@ import (
 	"log/slog"
 )
 
-// Event is a record of an action on a pod, or of an error of one, with the reason and the words of the kubelet's event. The Reconciler of
-// package lifecycle records no pulls and no probes: [Images] and [Probes] do.
+// Event is a record of an action on a pod or of its error, with the reason and message of a kubelet event. The Reconciler of
+// package lifecycle records all events except those of image pulls and probes: [Images] and [Probes] do.
 //
-// Messages about lifecycle hooks are fixed texts, as in the kubelet: the output of a handler and the response of a server may contain secrets.
-// They go to the log and into the status of the container only.
+// Messages about lifecycle hooks are fixed texts, as in the kubelet: the output of a handler and the response of a server may
+// contain secrets. They are only in the log and in the status of the container.
 type Event struct {
 	Type    string // corev1.EventTypeNormal or corev1.EventTypeWarning
 	Reason  string // such as [ReasonStartedContainer]

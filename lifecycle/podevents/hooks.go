@@ -16,20 +16,21 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Record gets an event of a pod. It must not block.
+// Record is a function that receives an event of a pod. It must not block.
 type Record func(pod cri.PodIdentity, event Event)
 
-// Pods has the pods of a node by UID. *lifecycle.Reconciler implements it, and *lifecycle.Handle.
+// Pods provides the pods of a node by UID. *lifecycle.Reconciler and *lifecycle.Handle implement it.
 type Pods interface {
-	// PodStatus returns the identity of a pod and its last reported status, which is nil before the first report. The caller must not write to
-	// the status.
+	// PodStatus returns the identity and the last reported status of the pod with the given UID. status is nil before the first
+	// report, and is read-only. ok is false for an unknown pod.
 	PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool)
 }
 
-// hint names a value for a Record.
+// recordHint describes a valid Record, for panics about a nil argument.
 const recordHint = "a func that calls Recorder.PodEvent"
 
-// Images returns hooks that record pulls, and images that cannot be used. It panics if record is nil.
+// Images returns hooks for package images that record events about image pulls, and about images that cannot be used. It panics
+// if record is nil.
 func Images(record Record) images.Hooks {
 	required.MustArgs("podevents.Images", required.Arg{Name: "record", Value: record, Hint: recordHint})
 	tell := func(r images.Request, kind, reason, format string, args ...any) {
@@ -65,7 +66,8 @@ func Images(record Record) images.Hooks {
 	}
 }
 
-// Probes returns hooks that record probes that fail or warn. It panics if an argument is nil.
+// Probes returns hooks for package probe that record events about failed probes and probe warnings. pods provides the pod of a
+// probe. It panics if an argument is nil.
 func Probes(pods Pods, record Record) probe.Hooks {
 	required.MustArgs("podevents.Probes", required.Arg{Name: "pods", Value: pods, Hint: "a *lifecycle.Reconciler"},
 		required.Arg{Name: "record", Value: record, Hint: recordHint})
@@ -90,7 +92,7 @@ func Probes(pods Pods, record Record) probe.Hooks {
 	}}
 }
 
-// restartCount returns how often a container was restarted, by the last status of its pod.
+// restartCount returns the restart count of the named container in status, or zero.
 func restartCount(status *corev1.PodStatus, container string) uint32 {
 	if status == nil {
 		return 0

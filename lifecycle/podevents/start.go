@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// ContainerStart is a record of an attempt to start a container, or to run the postStart hook that a previous agent did not complete.
+// ContainerStart is a record of one attempt to start a container, or to run a postStart hook that a previous agent process did
+// not complete.
 type ContainerStart struct {
 	Container string
 	Type      ContainerType
-	ID        string // empty: the container was not created
+	ID        string // container ID; empty: the container was not created
 	Attempt   uint32
-	Took      time.Duration // with its image, and its postStart hook
-	Err       error         // nil: it runs; often a *podstatus.StartError
+	Took      time.Duration // including the image pull and the postStart hook
+	Err       error         // nil: the container runs; often a *podstatus.StartError
 }
 
-// SandboxStart is a record of an attempt to run the sandbox of a pod.
+// SandboxStart is a record of one attempt to run the sandbox of a pod.
 type SandboxStart struct {
 	Attempt        uint32
-	RuntimeHandler string // empty: the default
+	RuntimeHandler string // empty: the default handler
 	UserNamespace  bool   // the pod has its own user namespace
 	Took           time.Duration
 	Err            error // nil: the sandbox runs

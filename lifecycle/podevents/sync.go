@@ -10,10 +10,10 @@ import (
 // Sync is a record of one sync of a pod: its observed state was read, and the next step was executed.
 type Sync struct {
 	Op     SyncOp
-	Took   time.Duration // including the wait for the observed state
+	Took   time.Duration // including the wait for the observation
 	First  bool          // it is the first sync of the pod by this agent
 	Waited time.Duration // from the call of Set that listed the pod to its first sync; zero for later syncs
-	Orphan bool          // no source lists the pod: only the runtime has it
+	Orphan bool          // no source lists the pod: it only exists in the runtime
 }
 
 // SyncOp is the purpose of a sync.

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Container returns the config of a container of the pod. The pod has been through podapi.Default, podapi.Validate and
-// podapi.Unsupported, and c points into it.
+// Container returns the CRI config of a container of the pod. c must point into pod, and pod must have passed podapi.Default,
+// podapi.Validate and podapi.Unsupported.
 func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.ContainerConfig, error) {
 	env, err := podenv.New(pod, c, l.envSources(o))
 	if err != nil {
@@ -27,6 +27,7 @@ func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.C
 	return config, fielderr.ShortOne(err)
 }
 
+// containerConfig builds the config of container c with its environment env. path is the field path of c in the pod, for errors.
 func containerConfig(
 	pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options,
 ) (cri.ContainerConfig, error) {
@@ -74,7 +75,8 @@ func containerConfig(
 	return config, nil
 }
 
-// checkListed checks what a container or a sandbox at path is about to be given, which the runtime lists.
+// checkMetadataSize returns an error if labels and annotations together exceed limit bytes: the runtime returns them in its
+// lists, whose size is limited.
 func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)

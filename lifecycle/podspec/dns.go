@@ -19,9 +19,9 @@ import (
 
 const maxResolvConf = 10 << 20 // bytes
 
-// ParseResolvConf reads a resolv.conf(5). Name servers add up, the last search line counts, and of an option the last
-// value. The search domain "." is dropped and trailing dots are cut, so that a domain counts once however it is
-// written. Lines with other keywords and comments are skipped; a name server line without an address is an error.
+// ParseResolvConf parses the content of a resolv.conf(5) file. All name servers are used, the last search line, and the last
+// value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are skipped. A
+// nameserver line without an address is an error.
 func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 	if len(data) > maxResolvConf {
 		return nil, fmt.Errorf("parse resolv.conf: %d bytes, the limit is %d", len(data), maxResolvConf)
@@ -58,12 +58,13 @@ func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 	return c, nil
 }
 
-// options is a list of resolver options in which each name occurs once, where it was first set.
+// resolverOptions is a list of resolver options without duplicate names, in the order of their first occurrence.
 type resolverOptions struct {
 	list  []string
 	index map[string]int
 }
 
+// setOption adds an option such as "ndots:5", or replaces the option with its name.
 func (o *resolverOptions) setOption(option string) {
 	name, _, _ := strings.Cut(option, ":")
 	if i, ok := o.index[name]; ok {
@@ -77,7 +78,7 @@ func (o *resolverOptions) setOption(option string) {
 	o.list = append(o.list, option)
 }
 
-// podDNS returns the resolv.conf of a pod, nil where it is left to the runtime.
+// podDNS returns the resolv.conf of a pod, or nil if the runtime chooses it.
 func podDNS(pod *corev1.Pod, o Options) (*cri.DNSConfig, error) {
 	dns := baseDNS(pod, o)
 	if extra := pod.Spec.DNSConfig; extra != nil {
@@ -95,7 +96,8 @@ func podDNS(pod *corev1.Pod, o Options) (*cri.DNSConfig, error) {
 	return dns, nil
 }
 
-// baseDNS returns what the DNS policy alone gives. The result is the caller's to change.
+// baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig; nil: the runtime chooses it. The caller
+// may change the result.
 func baseDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
@@ -120,6 +122,7 @@ func baseDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 	}
 }
 
+// clusterDNS returns the resolv.conf with the cluster's DNS servers and search domains.
 func clusterDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 	dns := &cri.DNSConfig{Options: []string{"ndots:5"}}
 	for _, ip := range o.ClusterDNS {
@@ -136,6 +139,7 @@ func clusterDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 	return dns
 }
 
+// loopbackServers returns the loopback address of each IP family of the node.
 func loopbackServers(ips []netip.Addr) []string {
 	var servers []string
 	for _, ip := range ips {
@@ -151,6 +155,7 @@ func loopbackServers(ips []netip.Addr) []string {
 	return servers
 }
 
+// mergeOptions returns the options base, replaced and extended by those of the pod's dnsConfig.
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	var merged resolverOptions
 	for _, option := range base {
@@ -166,7 +171,7 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	return merged.list
 }
 
-// limitDNS drops what a resolver would not take and warns about it.
+// limitDNS removes name servers and search domains above the resolver's limits, and calls Options.Warn.
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
 		dns.Servers = dns.Servers[:podfield.MaxNameservers]
@@ -174,7 +179,7 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 	}
 	all := len(dns.Searches)
 	dns.Searches = dns.Searches[:min(all, podfield.MaxSearches)]
-	// A longer name makes some resolvers abort the process (glibc 2.28).
+	// A longer name makes glibc 2.28 abort the process.
 	dns.Searches = slices.DeleteFunc(dns.Searches, func(s string) bool {
 		return len(s) > validation.DNS1123SubdomainMaxLength
 	})
@@ -186,7 +191,7 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 	}
 }
 
-// unique drops repeated strings; the first of each stays.
+// removeDuplicates removes duplicate strings; the first of each is kept.
 func removeDuplicates(list []string) []string {
 	seen := make(map[string]struct{}, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {

@@ -1,14 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec translates a corev1.Pod into the sandbox and container configs that a [cri.Runtime] takes. It keeps no
-// state, starts nothing and, but for [ResolveReferences], does no I/O: the same pod, options and inputs always give the same config, byte for
-// byte.
-//
-// # Model
-//
-// A pod has been through package podapi, which sets defaults and refuses what cannot be translated. [Sandbox] and
-// [Container] build the configs:
+// Package podspec converts a corev1.Pod to the sandbox and container configs of a [cri.Runtime]. It starts nothing, keeps no
+// state and, except for [ResolveReferences], does no I/O: equal input gives an equal config, byte for byte.
 //
 //	podapi.Default(pod)
 //	errs := append(podapi.Validate(pod), podapi.Unsupported(pod)...)
@@ -19,42 +13,38 @@
 //	launch := podspec.Launch{PodIPs: ips, References: refs, Volumes: volumes}
 //	container, err := podspec.Container(pod, c, launch, options)
 //
-// [Options] holds what is the same for every pod of a node, [Launch] what is known only when one container is about to
-// be created: an init container, a regular or an ephemeral one. [ResolveReferences] reads the objects that its environment
-// refers to.
+// # Model
 //
-// Files are made by the caller. [HostsFile] returns the content of a hosts file, and the volumes of a pod, the file for a
-// container's termination message and paths within volumes are given as host paths. What is missing is an error if the
-// pod cannot do without it, and never ignored.
+// [Options] has the settings of the node, which apply to all pods. [Launch] has the data of one container that is about to be
+// created: an init, regular or ephemeral one. [ResolveReferences] reads the config maps, secrets and services that its
+// environment refers to.
 //
-// The resources of a container are what its pod alone decides: CPU, memory and huge pages. What depends on the QoS
-// class or on the cgroup version of the node (OOM score adjustment, swap, memory.min and memory.high, memory.oom.group)
-// is there where [Options].Node is; a caller may change the returned config before using it.
+// The caller creates files and directories, and passes their host paths: the hosts file with the content of [HostsFile], the
+// termination message file, volumes, and subpaths of volumes. A missing path is an error if the pod requires it.
 //
-// It belongs here what becomes a field of a config. When a config is used, and what becomes of it, does not.
+// The resources of a container are its CPU, memory and huge pages. If Options.Node is set, they include settings that depend on
+// the QoS class or the cgroup version: OOM score adjustment, swap, memory.min, memory.high and memory.oom.group.
 //
 // # Concurrency
 //
-// The functions may be called at the same time, as long as nobody writes to the pod meanwhile. The funcs of Options are
-// called from those goroutines.
+// All functions may be called concurrently, if no goroutine writes to the pod. They call the functions in Options from the
+// calling goroutine.
 //
 // # Errors
 //
-// Every error is a *field.Error, which names the field of the pod that is at fault and its value. Those of ResolveReferences name the field and
-// wrap the cause.
+// Every error is a *field.Error with the field and value of the pod. Errors of ResolveReferences name the field and wrap the
+// cause.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of kubelet 1.37.1 with its default feature gates (pkg/kubelet/kuberuntime,
-// pkg/kubelet/network/dns, pkg/kubelet/kubelet_pods.go, pkg/securitycontext). What a user must act on, with the rest in
-// DIFFERENCES.md:
+// The behavior is that of kubelet 1.37.1 with its default feature gates (pkg/kubelet/kuberuntime, pkg/kubelet/network/dns,
+// pkg/kubelet/kubelet_pods.go, pkg/securitycontext). DIFFERENCES.md has all differences. A user has to know these:
 //
-//   - An empty Options.LogRoot keeps no logs: nothing is written where nobody asked for it.
-//   - Without a resolv.conf in Options the host's is left to the runtime, where the kubelet would read it.
-//   - Host aliases are an error where nobody provides a hosts file.
-//   - Paths within volumes are made and kept safe by Launch.SubPath, not by the package.
-//   - An image whose user the runtime does not tell is not taken for root: no user is asked for, and runAsNonRoot without
-//     runAsUser is an error.
+//   - With an empty Options.LogRoot no logs are kept.
+//   - Without Options.ResolvConf the runtime chooses the resolv.conf; the kubelet reads that of the host.
+//   - Host aliases are an error without a hosts file.
+//   - Launch.SubPath creates and secures subpaths of volumes.
+//   - If the runtime does not report the user of an image, it is not assumed to be root: no user is set, and runAsNonRoot without runAsUser is an error.
 //
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because all functions but ResolveReferences are pure.
 package podspec

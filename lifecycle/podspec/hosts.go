@@ -14,14 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// hostsPath is where the C library of a container looks for names before it asks a server.
+// hostsPath is the path of the hosts file in containers.
 const hostsPath = "/etc/hosts"
 
-// HostsFile returns the content of the hosts file of a pod, which its containers find at /etc/hosts if [Launch].HostsPath
-// is its path. IPs are those of the sandbox, the primary one first; one that cannot be read is left out. Node is the hosts
-// file of the node, which a pod on the host's network gets; any other pod gets one with its own name. The host aliases of
-// the pod follow. The kubelet gives the file mode 0644 and writes it anew for each container (kubelet_pods.go,
-// ensureHostsFile).
+// HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. ips are the addresses of the
+// sandbox, the primary one first; invalid ones are skipped. A pod on the host network gets the content of node, the hosts file of
+// the node; other pods get their own host name. Host aliases of the pod are appended. The kubelet writes the file for each
+// container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
@@ -58,8 +57,8 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, e
 	return b.Bytes(), nil
 }
 
-// hostsMount returns the mount of the pod's hosts file. A container that mounts something of its own there has none,
-// nor has one without an address.
+// hostsMount returns the mount of the pod's hosts file. ok is false if the container mounts a volume at its path, or if the pod
+// has no IP address.
 func hostsMount(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.Mount, bool) {
 	for _, m := range c.VolumeMounts {
 		if m.MountPath == hostsPath {

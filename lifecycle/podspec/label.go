@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Annotations of containers, as the kubelet writes them (pkg/kubelet/kuberuntime/labels.go). They let an agent that
-// no longer has the pod stop and report its containers.
+// Annotations of containers, as in the kubelet (pkg/kubelet/kuberuntime/labels.go). With them, an agent can stop and report the
+// containers of a pod whose spec is lost.
 const (
 	AnnotationHash                     = "io.kubernetes.container.hash"
 	AnnotationRestartCount             = "io.kubernetes.container.restartCount"
@@ -27,17 +27,18 @@ const (
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
 )
 
-// Hash returns the hash by which a running container is compared with what its pod asks for now. Only name and image
-// count: a change of anything else leaves a running container alone. The value equals the kubelet's.
+// Hash returns the hash of the container's definition, which detects changes of a running container. It covers the name and the
+// image only, and equals the kubelet's hash.
 func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(hashContainer(c)), 16) }
 
-// HasHash reports whether hash is that of the container. It allocates nothing.
+// HasHash reports whether Hash(c) equals hash. It does not allocate.
 func HasHash(c *corev1.Container, hash string) bool {
 	var buf [8]byte
 	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(c)), 16)) == hash
 }
 
-// sum is the FNV-1a sum of the name and the image in JSON; the kubelet hashes a dump of the bytes, not the bytes.
+// hashContainer returns the FNV-1a hash of the container's name and image in JSON. As in the kubelet, the input is the printed
+// list of the byte values.
 func hashContainer(c *corev1.Container) uint32 {
 	d := hashDump{sum: fnvOffset}
 	d.addText("([]uint8)[")
@@ -48,30 +49,31 @@ func hashContainer(c *corev1.Container) uint32 {
 	return d.sum
 }
 
-// The constants of FNV-1a with 32 bits.
+// The 32-bit constants of FNV-1a.
 const (
 	fnvOffset = 2166136261
 	fnvPrime  = 16777619
 )
 
-// dump sums up a list of numbers as it is printed.
+// hashDump hashes a list of byte values in the format of the fmt verb %v.
 type hashDump struct {
 	sum   uint32
-	begun bool
+	begun bool // a byte was added, so the next one is preceded by a space
 }
 
+// addText hashes s itself.
 func (d *hashDump) addText(s string) {
 	for i := range len(s) {
 		d.sum = (d.sum ^ uint32(s[i])) * fnvPrime
 	}
 }
 
-// json adds bytes of JSON: some as they are, and a string between quotes.
+// addJSON adds the byte values of plain, and of quoted as the content of a JSON string.
 func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(plain)
 	for i := range len(quoted) {
 		if b := quoted[i]; b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
-			text, _ := json.Marshal(quoted) // a string always can be
+			text, _ := json.Marshal(quoted) // a string can always be encoded
 			quoted = string(text[1 : len(text)-1])
 			break
 		}
@@ -79,7 +81,8 @@ func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(quoted)
 }
 
-// bytes adds the decimal numbers of bytes, with spaces between. Each look at a running container comes by here.
+// addBytes adds the decimal values of the bytes of s, separated by spaces. It is optimized, because each observation of a running
+// container calls it.
 func (d *hashDump) addBytes(s string) {
 	sum := d.sum
 	for i := range len(s) {
@@ -99,17 +102,17 @@ func (d *hashDump) addBytes(s string) {
 	d.sum = sum
 }
 
-// LogDirectory returns the directory of a pod's logs below the root.
+// LogDirectory returns the log directory of a pod below root: NAMESPACE_NAME_UID.
 func LogDirectory(root string, id cri.PodIdentity) string {
 	return filepath.Join(root, id.Namespace+"_"+id.Name+"_"+id.UID)
 }
 
-// LogPath returns the path of a container's log below the log directory of its pod.
+// LogPath returns the path of a container's log file below the log directory of its pod: CONTAINER/ATTEMPT.log.
 func LogPath(container string, attempt uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
 }
 
-// logDirectory returns the directory of a pod's logs, or nothing where none are kept.
+// logDirectory returns the log directory of the pod, or "" if no logs are kept.
 func (o Options) logDirectory(pod *corev1.Pod) string {
 	if o.LogRoot == "" {
 		return ""
@@ -117,7 +120,7 @@ func (o Options) logDirectory(pod *corev1.Pod) string {
 	return LogDirectory(o.LogRoot, podIdentity(pod))
 }
 
-// logPath returns the path of a container's log below the directory of the pod's logs, or nothing where none are kept.
+// logPath returns the path of a container's log below the pod's log directory, or "" if no logs are kept.
 func (o Options) logPath(container string, attempt uint32) string {
 	if o.LogRoot == "" {
 		return ""
@@ -125,10 +128,12 @@ func (o Options) logPath(container string, attempt uint32) string {
 	return LogPath(container, attempt)
 }
 
+// podIdentity returns the UID, name and namespace of the pod.
 func podIdentity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
 }
 
+// sandboxLabels returns the labels of the pod, and the CRI labels of its name, namespace and UID.
 func sandboxLabels(pod *corev1.Pod) map[string]string {
 	labels := maps.Clone(pod.Labels)
 	if labels == nil {
@@ -140,6 +145,7 @@ func sandboxLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
+// containerLabels returns the CRI labels of a container.
 func containerLabels(pod *corev1.Pod, c *corev1.Container) map[string]string {
 	return map[string]string{
 		cri.LabelPodName:       pod.Name,
@@ -149,6 +155,7 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container) map[string]string {
 	}
 }
 
+// containerAnnotations returns the annotations of a container: those of l, and those above.
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[string]string {
 	a := maps.Clone(l.Annotations)
 	if a == nil {
@@ -170,7 +177,7 @@ func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[st
 		a[AnnotationPorts] = string(ports)
 	}
 	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-		hook, _ := json.Marshal(c.Lifecycle.PreStop) // so are the fields of a hook
+		hook, _ := json.Marshal(c.Lifecycle.PreStop) // the fields of a hook cannot fail either
 		a[AnnotationPreStopHandler] = string(hook)
 	}
 	return a

@@ -8,38 +8,37 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// Launch is what is known of a container only when it is about to be created.
+// Launch has the data of a container that is known only when it is about to be created.
 type Launch struct {
-	Attempt  uint32     // how often it was restarted
-	ImageRef string     // what to run, as the pull or the image's status gave it; empty: the name in the pod
-	Image    *cri.Image // the image, for its user; nil where the runtime holds no images
-	PodIPs   []string   // of the sandbox, in any order; where there are none on the host's network, the node's are taken
-	TargetID string     // of the container whose processes an ephemeral container sees, if it asks for one
+	Attempt  uint32     // restart count
+	ImageRef string     // image to run, as the pull or the image status returned it; empty: the image name in the pod
+	Image    *cri.Image // the image, for its user; nil: the runtime has no images
+	PodIPs   []string   // addresses of the sandbox, in any order; empty on the host network: those of the node
+	TargetID string     // ID of the target container of an ephemeral container; empty: none
 
-	// References are the objects that the variables of the container refer to, from [ResolveReferences].
+	// References has the objects that the environment of the container refers to, from [ResolveReferences].
 	References References
-	// Env are variables that the node adds, such as those of devices. Those of the container win, and can refer to
-	// them.
+	// Env has variables of the node, for example of devices. Variables of the container override them, and can refer to them.
 	Env []cri.EnvVar
-	// Annotations are those that devices ask for. The package's own win.
+	// Annotations has more annotations, for example of devices. The annotations of this package override them.
 	Annotations map[string]string
 
-	// Volumes are those of the pod, by name.
+	// Volumes has the volumes of the pod, by name.
 	Volumes map[string]Volume
-	// SubPath returns the path on the host of something within a volume, for the mount with that index. It has to see
-	// to it that the path does not lead out of the volume while the container is set up: what is inside belongs to the
-	// pod, symbolic links too. Its error becomes part of the pod's status. Nil refuses such mounts.
+	// SubPath returns the host path of a subPath in volume v, for the volume mount with index mount. It must ensure that the path
+	// does not leave the volume while the container is created, because the pod controls symbolic links in it. Its error is part
+	// of the pod's status. Nil: such mounts are refused.
 	SubPath func(mount int, v Volume, subPath string) (hostPath string, err error)
 
-	HostsPath          string // of the file with what [HostsFile] returned; empty: the image's own is left
-	TerminationLogPath string // of the file for the termination message; empty: none is mounted
+	HostsPath          string // host path of the hosts file; empty: the image's file is used
+	TerminationLogPath string // host path of the termination message file; empty: it is not mounted
 
-	Mounts     []cri.Mount  // those that devices need
-	Devices    []cri.Device // those that the container was given
-	CDIDevices []string     // likewise, by their qualified names
+	Mounts     []cri.Mount  // more mounts, for example of devices
+	Devices    []cri.Device // devices of the container
+	CDIDevices []string     // names of CDI devices of the container
 }
 
-// sources returns what the variables of a container come from.
+// envSources returns the sources of the container's environment.
 func (l Launch) envSources(o Options) podenv.Sources {
 	return podenv.Sources{
 		References: l.References.envReferences(), Volumes: hostPaths(l.Volumes), Node: l.Env,

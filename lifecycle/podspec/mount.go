@@ -19,17 +19,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Volume is a volume of a pod as it is on the node: a path, an image or a block device.
+// Volume is a volume of a pod on the node: a host path, an image or a block device.
 type Volume struct {
-	HostPath       string         // of the directory or file
-	Image          *cri.ImageSpec // that the runtime mounts instead, always read-only; nil: HostPath
+	HostPath       string         // path of the directory or file
+	Image          *cri.ImageSpec // image that the runtime mounts instead, read-only; nil: HostPath
 	Device         string         // path of the block device, for volumeDevices
-	ReadOnly       bool           // the volume cannot be written, also where its mounts are not read-only
-	SELinuxRelabel bool           // the runtime is to give it the label of the container
+	ReadOnly       bool           // the volume is read-only even if its mounts are not
+	SELinuxRelabel bool           // the runtime relabels the volume with the SELinux label of the container
 }
 
-// hostPaths returns the paths of volumes by their names, as [podenv.Resolve] takes them: empty for those of images and
-// block devices.
+// hostPaths returns the host paths of volumes by name, for [podenv.Resolve]. Image volumes and block devices have an empty path.
 func hostPaths(volumes map[string]Volume) map[string]string {
 	paths := make(map[string]string, len(volumes))
 	for name, v := range volumes {
@@ -38,8 +37,8 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 	return paths
 }
 
-// mounts returns what is mounted into a container: what devices need, its volumes, the hosts file and the file for its
-// termination message, in this order (kubelet_pods.go and kuberuntime_container.go, makeMounts).
+// containerMounts returns the mounts of a container in this order: those of devices, its volumes, the hosts file, and the
+// termination message file (kubelet_pods.go and kuberuntime_container.go, makeMounts).
 func containerMounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options) ([]cri.Mount, error) {
 	all := slices.Clone(l.Mounts)
 	for i := range c.VolumeMounts {
@@ -67,13 +66,15 @@ func containerMounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env
 	return all, nil
 }
 
-// mapMounts makes the files of mounts belong to the same users inside the user namespace of a pod as outside.
+// setIDMappings sets the ID mappings of the mounts to those of the pod's user namespace, so that files have the same owners
+// inside and outside.
 func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
 	}
 }
 
+// volumeMount returns the CRI mount of the volume mount with index i.
 func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, env *podenv.Environment, l Launch, o Options) (cri.Mount, error) {
 	m := &c.VolumeMounts[i]
 	v, ok := l.Volumes[m.Name]
@@ -108,8 +109,8 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, 
 	return mount, err
 }
 
-// subPath returns where in its volume a mount starts. A variable that is missing or empty would make it start elsewhere
-// than it is meant to, so that is an error.
+// resolveSubPath returns the path in the volume at which a mount starts. A missing or empty variable in subPathExpr is an error,
+// because the mount would start at another path.
 func resolveSubPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if m.SubPathExpr == "" {
 		return m.SubPath, checkValue(path.Child("subPath"), m.SubPath, podfield.Descending)
@@ -133,6 +134,7 @@ func resolveSubPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environ
 	return sub, checkValue(path, sub, podfield.Descending)
 }
 
+// convertPropagation converts the mount propagation of m; none means private.
 func convertPropagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
 	switch mode := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
@@ -146,7 +148,7 @@ func convertPropagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagatio
 	}
 }
 
-// recursiveReadOnly decides whether mounts below a read-only one are read-only too (KEP-3857).
+// resolveRecursiveReadOnly reports whether the mounts below the read-only mount m are read-only too (KEP-3857).
 func resolveRecursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
 	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {
@@ -170,7 +172,7 @@ func resolveRecursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *fiel
 	}
 }
 
-// devices returns the devices of a container: those that it was given, then its block volumes.
+// containerDevices returns the devices of a container: those of l, then its block volumes.
 func containerDevices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, error) {
 	all := slices.Clone(l.Devices)
 	for i, d := range c.VolumeDevices {
@@ -191,7 +193,7 @@ func containerDevices(c *corev1.Container, path *field.Path, l Launch) ([]cri.De
 	return all, nil
 }
 
-// absolute makes a path start at the root of the container.
+// toAbsolute returns p as an absolute path in the container.
 func toAbsolute(p string) string {
 	if path.IsAbs(p) {
 		return p

@@ -13,10 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// userIDs is how many IDs a pod with its own user namespace has at least: those that programs use (KEP-127).
+// userIDs is the minimum number of IDs of a pod with its own user namespace (KEP-127).
 const userIDs = 1 << 16
 
-// namespaces returns where the namespaces of a pod's containers are (kuberuntime/util, NamespacesForPod).
+// podNamespaces returns the namespace options of the pod's sandbox and containers (kuberuntime/util, NamespacesForPod).
 func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
 	switch {
@@ -36,7 +36,7 @@ func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 	return n, err
 }
 
-// userNamespace returns the user namespace of a pod: the host's, or one in which all its IDs are others on the host.
+// userNamespace returns the user namespace of the pod: that of the node, or its own with an ID mapping.
 func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
@@ -55,7 +55,7 @@ func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 	if err != nil {
 		return nil, field.Invalid(path, false, err.Error())
 	}
-	// The root of the host is in no range, or the namespace would protect nothing.
+	// The range must not include ID 0 of the node: such a namespace protects nothing.
 	if m.ContainerID != 0 || m.HostID < userIDs || m.Length < userIDs {
 		return nil, field.Invalid(path, false, fmt.Sprintf("%d IDs from %d of the pod to %d of the host: want at least %d from 0 to %d or more",
 			m.Length, m.ContainerID, m.HostID, userIDs, userIDs))
@@ -63,7 +63,7 @@ func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// target lets an ephemeral container see the processes of the container that it is to look at.
+// setTarget sets the PID namespace of an ephemeral container to that of its target container.
 func setTarget(pod *corev1.Pod, c *corev1.Container, l Launch, n *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]

@@ -13,64 +13,62 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Directories as in the kubelet's configuration. Only that of seccomp profiles, which is read and not written, is a
-// default of [Options]; logs have to be asked for, and so have links to them.
+// Directories of the kubelet. Only the seccomp directory, which is read and never written, is a default of [Options].
 const (
 	DefaultLogRoot     = "/var/log/pods"
-	DefaultLogLinks    = "/var/log/containers" // where log collectors look, for lifecycle.Dirs.LogLinks
+	DefaultLogLinks    = "/var/log/containers" // symbolic links to container logs for log collectors, for lifecycle.Dirs.LogLinks
 	defaultSeccompRoot = "/var/lib/kubelet/seccomp"
 )
 
-// Options is what holds for every pod of a node. The zero value is a node without cluster DNS whose pods resolve
-// names as the host does. What may change while the agent runs is a func: each is called for every config and status,
-// from several goroutines, and must not block.
+// Options has the settings of the node, which apply to all pods. The zero value is a node without cluster DNS whose pods resolve
+// names like the host. Its functions may be called for each config and status, from several goroutines, and must not block.
 type Options struct {
-	// HostIPs returns those of the node: one, or one of each family with the preferred one first. Nil or none: pods on its
-	// network have no address, and probes reach only those that name a host. For package process 127.0.0.1 will do.
+	// HostIPs returns the IP addresses of the node: one, or one of each family with the preferred one first. Nil or empty: pods
+	// on the host network have no address, and only probes with a host can reach them. For package process 127.0.0.1 suffices.
 	HostIPs func() []netip.Addr
 
-	// LogRoot is the parent of the pods' log directories, absolute. Empty: the output of containers is not kept, and
-	// nothing is written. DefaultLogRoot is where the tools of a node look.
+	// LogRoot is the absolute path of the directory with the pods' log directories, usually DefaultLogRoot. Empty: container
+	// output is discarded.
 	LogRoot        string
-	SeccompRoot    string // where Localhost seccomp profiles lie; empty: defaultSeccompRoot
-	SeccompDefault bool   // containers without a seccomp profile get the runtime's, not none
+	SeccompRoot    string // directory of Localhost seccomp profiles; empty: defaultSeccompRoot
+	SeccompDefault bool   // containers without a seccomp profile get that of the runtime instead of none
 
-	ClusterDNS    []netip.Addr   // servers for pods of policy ClusterFirst; none: they get the host's
+	ClusterDNS    []netip.Addr   // DNS servers for policy ClusterFirst; empty: those of the host
 	ClusterDomain string         // such as "cluster.local"; empty: no search domains of the cluster
-	ResolvConf    *cri.DNSConfig // of the host, from ParseResolvConf; nil: left to the runtime
-	NoResolvConf  bool           // pods resolve at their own loopback, as with the kubelet's resolvConf ""
+	ResolvConf    *cri.DNSConfig // that of the host, from ParseResolvConf; nil: the runtime chooses it
+	NoResolvConf  bool           // pods use the name server on their loopback address, as with an empty resolvConf in the kubelet
 
-	// CgroupParent names the cgroup of a pod in the form of the runtime's driver; nil leaves it to the runtime.
+	// CgroupParent returns the cgroup of a pod in the format of the runtime's cgroup driver. Nil: the runtime chooses it.
 	CgroupParent func(pod *corev1.Pod) string
-	// RuntimeClasses returns the handler of the runtime for a spec.runtimeClassName, if there is one: without, the pod is
-	// an error. Nil: there are no classes.
+	// RuntimeClasses returns the runtime handler of a runtimeClassName. ok is false for an unknown class, which is an error of
+	// the pod. Nil: no class exists.
 	RuntimeClasses func(class string) (handler string, ok bool)
-	// Handlers returns the features of the runtime's handlers, from [cri.StatusReporter]. Nil, or a handler that is not
-	// among them: it has none.
+	// RuntimeHandlers returns the handlers of the runtime with their features, from [cri.StatusReporter]. A handler that is
+	// missing, or nil, has no features.
 	RuntimeHandlers func() []cri.RuntimeHandler
-	SELinux         bool // the node enforces it: files that are mounted get the label of the container
+	SELinux         bool // the node enforces SELinux: mounted files are relabeled for the container
 
-	// UserNamespace returns the IDs on the host of a pod with hostUsers false: the same range every time, and none that
-	// overlaps another pod's. Nil is a node without user namespaces.
+	// UserNamespace returns the ID range on the node of a pod with hostUsers false. It must return the same range at each call,
+	// without overlap between pods. Nil: user namespaces are not supported.
 	UserNamespace func(pod *corev1.Pod) (cri.IDMapping, error)
-	// VolumeGroups returns the supplemental groups that the volumes of a pod ask for. Nil: none.
+	// VolumeGroups returns the supplemental groups that the volumes of a pod require. Nil: none.
 	VolumeGroups func(pod *corev1.Pod) []int64
 
-	// Node is how the resources of a pod become those of its containers. Nil is a node of which nothing is known:
-	// containers get their shares, quota and limits, but no OOM score, no swap limit and no memory QoS.
+	// Node has the capacity and settings of the node for container resources. Nil: containers have CPU shares, CPU quota and
+	// memory limits, but no OOM score adjustment, swap limit or memory QoS.
 	Node *qos.Node
 
-	// Allocatable returns the allocatable resources of the node, which is not changed: an environment variable with a
-	// resourceFieldRef to a limit that the container lacks gets them. Nil: such a variable is 0.
+	// Allocatable returns the allocatable resources of the node, which are not written to. A variable with a resourceFieldRef to
+	// an absent limit has this value. Nil: it is 0.
 	Allocatable func() corev1.ResourceList
-	MaskedPaths []string // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys; nil: none
+	MaskedPaths []string // more masked paths: the kubelet adds thermal_throttle of each CPU in /sys; nil: none
 
-	// Warn is called for what makes an event and yet no error; nil discards it. Reasons are those of the kubelet's events
-	// where it has one: "DNSConfigForming" and "MissingClusterDNS".
+	// Warn is called for warnings about a pod, for events. The reasons are those of the kubelet, if it has one:
+	// "DNSConfigForming" and "MissingClusterDNS". Nil: warnings are discarded.
 	Warn func(pod *corev1.Pod, reason, message string)
 }
 
-// NodeIPs returns the addresses that HostIPs returns, without those that are invalid, or none where it is nil.
+// NodeIPs returns the valid addresses of HostIPs, or none if HostIPs is nil.
 func (o Options) NodeIPs() []netip.Addr {
 	if o.HostIPs == nil {
 		return nil
@@ -83,7 +81,7 @@ func (o Options) NodeIPs() []netip.Addr {
 	return ips
 }
 
-// allocatable returns the resources that Allocatable returns, or none where it is nil.
+// allocatableResources returns the resources of Allocatable, or none if it is nil.
 func (o Options) allocatableResources() corev1.ResourceList {
 	if o.Allocatable == nil {
 		return nil
@@ -91,7 +89,7 @@ func (o Options) allocatableResources() corev1.ResourceList {
 	return o.Allocatable()
 }
 
-// handler returns the features of the runtime handler of a pod.
+// runtimeHandlerOf returns the runtime handler of the pod with its features.
 func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -107,6 +105,7 @@ func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	return cri.RuntimeHandler{Name: name}, nil
 }
 
+// volumeGroups returns the groups of VolumeGroups, or none if it is nil.
 func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	if o.VolumeGroups == nil {
 		return nil
@@ -114,6 +113,7 @@ func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
 	return o.VolumeGroups(pod)
 }
 
+// recordWarning calls Warn, unless it is nil.
 func (o Options) recordWarning(pod *corev1.Pod, reason, message string) {
 	if o.Warn != nil {
 		o.Warn(pod, reason, message)

@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// Objects returns the config maps, secrets and services that pods refer to. Its methods are those of lifecycle.Objects, which has their contract.
+// Objects provides the config maps, secrets and services that pods refer to. lifecycle.Objects has the same methods, and their
+// contract.
 type Objects interface {
 	// ConfigMap returns a config map.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
@@ -21,25 +22,25 @@ type Objects interface {
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 }
 
-// References has the objects that the variables of one container refer to, at one moment. An object that it lacks does not exist.
-// [ResolveReferences] reads them.
+// References has the objects that the environment of one container refers to, as read by [ResolveReferences]. An object that is
+// not in it does not exist.
 type References struct {
 	ConfigMaps map[string]*corev1.ConfigMap // by name, in the namespace of the pod
 	Secrets    map[string]*corev1.Secret    // by name, in the namespace of the pod
 	Services   []*corev1.Service            // of the namespace of the pod and of the default namespace
 
-	envFiles map[podenv.EnvFile][]byte // contents of the files of variables in the volumes of the pod
+	envFiles map[podenv.EnvFile][]byte // contents of the env files in the volumes of the pod
 }
 
-// ResolveReferences reads the objects, the services and the files in the volumes of the pod that the variables of c refer to. It waits for at most
-// 10 s. An object that does not exist is left out: [Container] returns an error for a variable that requires it. An object that cannot be read is
-// an error that names the field. With nil objects, a reference that is not optional is an error.
+// ResolveReferences reads the config maps, secrets, services and env files that the environment of container c refers to. It
+// takes at most 10 s. An object that does not exist is omitted: [Container] returns an error if it is required. An object that
+// cannot be read is an error with the field. If objects is nil, a required reference is an error.
 func ResolveReferences(ctx context.Context, pod *corev1.Pod, c *corev1.Container, objects Objects, volumes map[string]Volume) (References, error) {
 	r, err := podenv.Resolve(ctx, pod, c, objects, hostPaths(volumes))
 	return References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, envFiles: r.EnvFiles}, err
 }
 
-// sources converts the references to those that the environment of a container is resolved with.
+// envReferences converts r for package podenv.
 func (r References) envReferences() podenv.References {
 	return podenv.References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, EnvFiles: r.envFiles}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// node returns how resources become limits. Of a node that is not known a container gets only what does not depend on
-// it: nothing that cgroup v1 lacks, and no OOM score, which needs the memory of the machine.
+// nodeResources returns Options.Node. If it is nil, known is false, and the result yields only settings that do not depend on the
+// node: none that cgroup v1 lacks, and no OOM score adjustment, which depends on the memory capacity.
 func (o Options) nodeResources() (n qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
@@ -21,8 +21,8 @@ func (o Options) nodeResources() (n qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
-// Resources returns what a container may use. It is in the config that [Container] returns, and is asked for by itself
-// where a container that runs is to have other resources than it was made with.
+// Resources returns the CPU, memory and huge page limits of a container. [Container] includes them; a resize of a running
+// container needs them alone.
 func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
 	n, known := o.nodeResources()
 	r, err := qos.ContainerResources(pod, c, n)

@@ -20,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-const maxHostname = 63 // of a label; the kernel takes 64 with the terminating zero
+const maxHostname = 63 // of a DNS label; the kernel allows 64 bytes with the terminating zero
 
-// Sandbox returns the config of a pod's sandbox. Attempt is how many sandboxes the pod had before. The pod has been
-// through podapi.Default, podapi.Validate and podapi.Unsupported.
+// Sandbox returns the CRI config of a pod's sandbox. attempt is the number of its previous sandboxes. pod must have passed
+// podapi.Default, podapi.Validate and podapi.Unsupported.
 func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, error) {
 	handler, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -67,6 +67,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	return c, nil
 }
 
+// runtimeHandler returns the runtime handler of the pod's runtime class; "" is the default handler.
 func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil {
@@ -80,8 +81,8 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
-// hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go). The error for a long FQDN has the kubelet's text
-// (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
+// kernelHostname returns the hostname of the pod's UTS namespace (kuberuntime_sandbox.go). The error for a long FQDN has the
+// kubelet's text (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
 func kernelHostname(pod *corev1.Pod, o Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -98,7 +99,7 @@ func kernelHostname(pod *corev1.Pod, o Options) (string, error) {
 	return fqdn, nil
 }
 
-// hostAndDomain returns the name of a pod and the domain that it is in, if it has one (kubelet_pods.go,
+// hostAndDomain returns the hostname of a pod, and its domain, or "" without a subdomain (kubelet_pods.go,
 // GeneratePodHostNameAndDomain).
 func hostAndDomain(pod *corev1.Pod, o Options) (host, domain string, err error) {
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -121,7 +122,7 @@ func hostAndDomain(pod *corev1.Pod, o Options) (host, domain string, err error) 
 	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain, nil
 }
 
-// truncate cuts a host name to what fits. Its first character is alphanumeric, so something always stays.
+// truncateHostname cuts a hostname to maxHostname bytes. The result is never empty, because the first character is alphanumeric.
 func truncateHostname(pod *corev1.Pod, name string, o Options) string {
 	if len(name) <= maxHostname {
 		return name
@@ -131,9 +132,8 @@ func truncateHostname(pod *corev1.Pod, name string, o Options) string {
 	return short
 }
 
-// portMappings lists the ports of the containers. A port that repeats another one of its container is left out:
-// one of the same name, or without a name one of the same family, protocol, address and numbers
-// (container/helpers.go, MakePortMappings).
+// portMappings returns the ports of the regular containers. It omits duplicates in a container: ports with equal names, or
+// unnamed ones with equal IP family, protocol, address and numbers (container/helpers.go, MakePortMappings).
 func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {
@@ -159,6 +159,7 @@ func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
 	return all
 }
 
+// ipFamily returns the IP family of a host IP: v4, v6, or any if it is empty.
 func ipFamily(ip string) string {
 	if ip == "" {
 		return "any"
@@ -169,6 +170,7 @@ func ipFamily(ip string) string {
 	return "v4"
 }
 
+// convertProtocol converts a port protocol; TCP is the default.
 func convertProtocol(p corev1.Protocol) cri.Protocol {
 	switch p {
 	case corev1.ProtocolUDP:
@@ -180,9 +182,10 @@ func convertProtocol(p corev1.Protocol) cri.Protocol {
 	}
 }
 
+// sandboxSecurity returns the security context of the pod's sandbox.
 func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 	s := cri.SandboxSecurity{
-		// The pause process needs no more than the runtime's profile, whatever the containers run with.
+		// The pause process needs no other profile, even if containers have one.
 		Seccomp: &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
 	}
 	for c := range podfield.Containers(&pod.Spec) {
@@ -200,6 +203,7 @@ func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 	return s, err
 }
 
+// checkValue returns an error for the field at path if valid rejects value.
 func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))
@@ -207,7 +211,7 @@ func checkValue(path *field.Path, value string, valid func(string) []string) err
 	return nil
 }
 
-// sysctls returns the pod's sysctls with dots between their parts.
+// convertSysctls returns the sysctls of the pod, with dots as separators in their names.
 func convertSysctls(pod *corev1.Pod) map[string]string {
 	sc := pod.Spec.SecurityContext
 	if sc == nil || len(sc.Sysctls) == 0 {

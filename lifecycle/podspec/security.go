@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// containerSecurity returns the security context that a container runs with: its own, with what it leaves open taken
-// from its pod (pkg/securitycontext, DetermineEffectiveSecurityContext).
+// containerSecurity returns the effective security context of a container: its own, with defaults from that of the pod
+// (pkg/securitycontext, DetermineEffectiveSecurityContext).
 func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerSecurity, error) {
 	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(c.SecurityContext)
 	var s cri.ContainerSecurity
@@ -55,7 +55,7 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 	return s, nil
 }
 
-// setUser decides whom a container runs as, and refuses root where the pod forbids it. An image that names no user
+// setUser sets the user of the container in s, and returns an error for root if the pod has runAsNonRoot. An image without a user
 // runs as root.
 func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, l Launch) error {
 	s.RunAsUser = optional.First(sc.RunAsUser, podSC.RunAsUser)
@@ -92,6 +92,7 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 	return nil
 }
 
+// seccompProfile returns the effective seccomp profile of a container.
 func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(sc.SeccompProfile, podSC.SeccompProfile)
 	switch {
@@ -108,7 +109,8 @@ func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext
 	}, nil
 }
 
-// appArmor returns the profile of the container, else that of the old annotation, else that of the pod.
+// appArmorProfile returns the effective AppArmor profile: that of the container, else that of the deprecated annotation, else
+// that of the pod. Nil: none is set.
 func appArmorProfile(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := sc.AppArmorProfile
 	if profile == nil {
@@ -133,7 +135,7 @@ func appArmorProfile(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecu
 	}
 }
 
-// maskedPaths are the files that hide in a container, as in runc's and Docker's defaults.
+// maskedPaths returns the paths that are hidden in a container: the defaults of runc and Docker, and Options.MaskedPaths.
 func maskedPaths(o Options) []string {
 	return slices.Concat([]string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -142,7 +144,7 @@ func maskedPaths(o Options) []string {
 	}, o.MaskedPaths)
 }
 
-// fsGroup returns the group that owns the volumes of a pod, as a list.
+// fsGroup returns the fsGroup of the pod as a list, which may be empty.
 func fsGroup(sc *corev1.PodSecurityContext) []int64 {
 	if sc.FSGroup == nil {
 		return nil
@@ -150,6 +152,7 @@ func fsGroup(sc *corev1.PodSecurityContext) []int64 {
 	return []int64{*sc.FSGroup}
 }
 
+// groupsPolicy converts the supplementalGroupsPolicy of the pod; Merge is the default.
 func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
 	if sc.SupplementalGroupsPolicy == nil {
 		return cri.GroupsMerge, nil
@@ -164,6 +167,7 @@ func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
 		*sc.SupplementalGroupsPolicy, podfield.GroupsPolicies())
 }
 
+// convertSELinux converts SELinux options.
 func convertSELinux(o *corev1.SELinuxOptions) *cri.SELinux {
 	if o == nil {
 		return nil
@@ -171,6 +175,7 @@ func convertSELinux(o *corev1.SELinuxOptions) *cri.SELinux {
 	return &cri.SELinux{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
+// convertCapabilities converts the added and dropped capabilities.
 func convertCapabilities(c *corev1.Capabilities) *cri.Capabilities {
 	if c == nil {
 		return nil

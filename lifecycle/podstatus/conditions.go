@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// The reasons of conditions.
+// The reasons of pod conditions.
 const (
 	reasonPodCompleted       = "PodCompleted"
 	reasonPodFailed          = "PodFailed"
@@ -23,8 +23,8 @@ const (
 	reasonSandboxNotReady    = "PodSandboxNotReady"
 )
 
-// Owned reports whether a condition is one that a node agent owns, whether the pod has it now or not. What has another type is
-// somebody else's, and stays as it is: a new condition has to be here.
+// IsOwnedCondition reports whether the node agent sets pod conditions of type t. Conditions of other types belong to controllers
+// and are kept unchanged. A new condition of this package must be added here.
 func IsOwnedCondition(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
@@ -34,7 +34,8 @@ func IsOwnedCondition(t corev1.PodConditionType) bool {
 	return false
 }
 
-// conditions returns the conditions a node agent owns, in the kubelet's order, after those of others.
+// podConditions returns the conditions of the pod: those of controllers first, then those of the node agent, in the kubelet's
+// order.
 func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	pod := v.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
@@ -64,7 +65,7 @@ func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodC
 	return out
 }
 
-// initializedCondition reports whether the init containers are through. Once they were, restarts change nothing about it.
+// initializedCondition returns the condition Initialized. Once it is True, it stays True when containers restart.
 func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if st.Phase == corev1.PodSucceeded {
@@ -93,8 +94,8 @@ func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []core
 	return c
 }
 
-// foreign returns the conditions of others, in the order that they are in. They are those of the pod object. An agent that
-// booted without its API server has a pod object without any, and takes those that it knew last.
+// foreignConditions returns the conditions that the node agent does not own, in their order. They are those of the pod object or,
+// if it has none because the agent started without its API server, those of the previous status.
 func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
 	if len(pod.Status.Conditions) > 0 {
 		previous = pod.Status.Conditions
@@ -107,7 +108,7 @@ func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []c
 	return out
 }
 
-// MayRestartAll reports whether a container of the pod may ask for a restart of all.
+// MayRestartAll reports whether a container of the pod has a rule with action RestartAllContainers.
 func MayRestartAll(pod *corev1.PodSpec) bool {
 	for c := range containers.NotEphemeral(pod) {
 		for i := range c.RestartPolicyRules {
@@ -119,7 +120,7 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// allRestarting reports whether all containers are being restarted because one asked for it.
+// allRestartingCondition returns the condition AllContainersRestarting.
 func allRestartingCondition(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {
@@ -134,7 +135,8 @@ func allRestartingCondition(v *podview.View, st *corev1.PodStatus) corev1.PodCon
 	return c
 }
 
-// TerminalReason returns why a pod in a terminal phase is not ready, as its conditions say it; empty in any other phase.
+// TerminalReason returns the reason of the condition Ready for a terminal phase: PodCompleted or PodFailed. It is empty for other
+// phases.
 func TerminalReason(phase corev1.PodPhase) string {
 	switch phase {
 	case corev1.PodSucceeded:
@@ -145,7 +147,8 @@ func TerminalReason(phase corev1.PodPhase) string {
 	return ""
 }
 
-// containersReady reports whether every container is ready, as condition Ready before the gates.
+// readyCondition returns the condition Ready of the pod without its readiness gates. The condition ContainersReady has the same
+// status.
 func readyCondition(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
 	if IsTerminal(st.Phase) {
@@ -173,7 +176,7 @@ func readyCondition(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	return c
 }
 
-// readyWithGates lowers Ready while a readiness gate of the pod is not True.
+// applyReadinessGates returns the condition ready, set to False if a readiness gate of the pod is not True.
 func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready
@@ -193,7 +196,7 @@ func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions 
 	return ready
 }
 
-// Condition returns the condition of a type, or nil.
+// FindCondition returns a pointer to the condition of type t in the list, or nil.
 func FindCondition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
 		if conditions[i].Type == t {

@@ -17,25 +17,25 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// Messages of container states, as the kubelet's users search for them. Source: pkg/kubelet/kubelet_pods.go.
+// The messages of container states, in the kubelet's words, which users search for. Source: pkg/kubelet/kubelet_pods.go.
 const (
 	messageInitForgotten = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
 	messageLost          = "The container could not be located when the pod was deleted.  The container used to be Running"
 	messageNotLocated    = "The container could not be located when the pod was terminated"
-	// messageRestartsAll differs in one word: the kubelet's container is removed, ours stays to be seen.
+	// messageRestartsAll differs from the kubelet's in one word: the kubelet removes the container, and this agent keeps it.
 	messageRestartsAll = "The container is restarted because RestartAllContainers in place"
 )
 
-// describer makes the statuses of the containers of a pod.
+// statusBuilder computes the container statuses of one pod.
 type statusBuilder struct {
 	view           *podview.View
 	in             *Input
-	generation     int  // restart-all; instances of an earlier one are started again
-	regularCreated bool // a regular container was created in that generation, in whatever sandbox
+	generation     int  // current restart-all generation; instances of an earlier one are restarted
+	regularCreated bool // a regular container of this generation was created, in any sandbox
 }
 
-// describeContainers fills in the statuses of all containers: regular and ephemeral ones by name, init
-// containers in their order.
+// setContainerStatuses sets the container statuses in st: regular and ephemeral containers sorted by name, init containers in the
+// order of the spec.
 func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
 	d := statusBuilder{view: v, in: in, generation: v.Generation}
 	pod := v.Pod
@@ -50,13 +50,13 @@ func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev
 		c := &pod.Spec.InitContainers[i]
 		st.InitContainerStatuses = append(st.InitContainerStatuses, d.initContainerStatus(c, FindContainer(previous.InitContainerStatuses, c.Name)))
 	}
-	d.generation = 0 // a restart of all leaves ephemeral containers alone
+	d.generation = 0 // a restart of all containers excludes ephemeral containers
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		before := FindContainer(previous.EphemeralContainerStatuses, c.Name)
 		cs := d.instanceStatus(c, before)
 		if before != nil && before.State.Terminated != nil && cs.State.Waiting != nil {
-			cs.State = before.State // it runs once: why a start failed comes too late for API servers
+			cs.State = before.State // an ephemeral container runs once; API servers reject the change to Waiting
 		}
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
 	}
@@ -65,7 +65,7 @@ func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev
 	slices.SortStableFunc(st.EphemeralContainerStatuses, byName)
 }
 
-// container describes a container with what its probes say.
+// containerStatus returns the status of a container with the results of its probes.
 func (d *statusBuilder) containerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(c, before)
 	started := podprobe.Started(d.view.Pod, c, &st, before, d.in.Probes)
@@ -73,8 +73,8 @@ func (d *statusBuilder) containerStatus(c *corev1.Container, before *corev1.Cont
 	return st
 }
 
-// init describes an init container. One that the runtime has forgotten must have succeeded if later ones have run, unless
-// it is to run again.
+// initContainerStatus returns the status of an init container. If the runtime has lost it and a regular container was created, it
+// is reported as completed, unless it must run again.
 func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(c, before)
 	_, waits := d.in.Waiting[c.Name]
@@ -88,11 +88,11 @@ func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.
 	return st
 }
 
-// instance describes the newest instance of a container, with the one before as its last state.
+// instanceStatus returns the status of the newest instance of a container, with the previous instance as its last state.
 func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(c.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
-		last = nil // its successor, which terminated, was removed first, or it is never started
+		last = nil // the reported instance was removed before this older one, or the created one never starts
 	}
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if last == nil {
@@ -107,9 +107,9 @@ func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.Conta
 	return st
 }
 
-// present describes a container that the runtime has.
+// setFromInstance fills in st for the newest instance last, which the runtime has.
 func (d *statusBuilder) setFromInstance(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
-	if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
+	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		st.ContainerID = d.containerID(last)
 	}
 	st.RestartCount = d.restartCount(last, before)
@@ -135,7 +135,7 @@ func (d *statusBuilder) setFromInstance(c *corev1.Container, last *cri.Container
 	}
 }
 
-// id is the ID of a container as API users know it.
+// containerID returns the container ID of an API status: RUNTIME://ID.
 func (d *statusBuilder) containerID(c *cri.Container) string {
 	if d.in.RuntimeName == "" {
 		return c.ID
@@ -143,13 +143,13 @@ func (d *statusBuilder) containerID(c *cri.Container) string {
 	return d.in.RuntimeName + "://" + c.ID
 }
 
-// isOf reports whether a status is that of one instance of a container.
+// isStatusOf reports whether st is the status of the container instance c.
 func isStatusOf(st *corev1.ContainerStatus, c *cri.Container) bool {
 	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether a status is that of a terminated instance whose predecessor is c.
+// isPredecessor reports whether st is the status of a terminated instance, and c is the instance before it.
 func isPredecessor(st *corev1.ContainerStatus, c *cri.Container) bool {
 	if st == nil || st.State.Terminated == nil || st.LastTerminationState.Terminated == nil || isStatusOf(st, c) {
 		return false
@@ -157,9 +157,8 @@ func isPredecessor(st *corev1.ContainerStatus, c *cri.Container) bool {
 	return isStatusOf(&corev1.ContainerStatus{ContainerID: st.LastTerminationState.Terminated.ContainerID}, c)
 }
 
-// restarts returns how often a container was started again. It never falls: an instance that was created and not started, and may
-// be replaced, does not count, and what was said before stands. An instance that runs in the place of another counts also where
-// the runtime has forgotten how many there were.
+// restartCount returns the restart count of a container, which never decreases. A created instance that has not started does not
+// count. A running instance that replaces a reported one counts, even if the runtime has lost the attempt number.
 func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
 	if before != nil {
 		n = before.RestartCount
@@ -174,11 +173,11 @@ func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.Contain
 	return n
 }
 
-// mountStatuses describes the mounts of a container. Whether those below a read-only one are read-only too is what became
-// of it in the container; before there is one, what its spec insists on.
+// mountStatuses returns the statuses of the volume mounts. RecursiveReadOnly is the actual state in the container; before the
+// container exists, it is derived from the spec.
 func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
 	if last == nil && before != nil && len(before.VolumeMounts) == len(c.VolumeMounts) {
-		return before.VolumeMounts // it may tell what became of the mounts of a container that is gone
+		return before.VolumeMounts // they have the actual state of the removed container's mounts
 	}
 	var list []corev1.VolumeMountStatus
 	for i := range c.VolumeMounts {
@@ -196,7 +195,7 @@ func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.Cont
 	return list
 }
 
-// recursive reports whether the mounts below a read-only one are read-only too.
+// isRecursiveReadOnly reports whether the mounts below the read-only mount m are read-only, too.
 func isRecursiveReadOnly(m *corev1.VolumeMount, c *cri.Container) bool {
 	if c == nil {
 		return *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
@@ -206,8 +205,9 @@ func isRecursiveReadOnly(m *corev1.VolumeMount, c *cri.Container) bool {
 	})
 }
 
-// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state. One that its restart
-// policy leaves terminated, as when it was stopped for another image and that cannot be pulled, does not wait.
+// setWaiting sets state Waiting for a container that is about to be started, and moves a terminated state to the last state. A
+// container that its restart policy leaves terminated does not wait, for example one that was stopped for a new image which
+// cannot be pulled.
 func (d *statusBuilder) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[st.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
@@ -225,7 +225,7 @@ func (d *statusBuilder) setWaiting(c *corev1.Container, st *corev1.ContainerStat
 	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
 }
 
-// waiting is the state of a container that has not run yet.
+// waitingState returns the state of a container that has not run yet.
 func (d *statusBuilder) waitingState() corev1.ContainerState {
 	reason := ReasonContainerCreating
 	if len(d.view.Pod.Spec.InitContainers) > 0 {
@@ -234,7 +234,7 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// missing describes a container that the runtime does not have: not yet, or, where it ran before, not any more.
+// setFromPrevious fills in st for a container that the runtime does not have: it is not created yet, or was removed.
 func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
 	st.State = d.waitingState()
 	if before == nil {
@@ -261,7 +261,7 @@ func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
 	}
 }
 
-// state translates one instance of a container. before is the status last given for its name, or nil.
+// containerState returns the state of one container instance. before is the previous status of the container, or nil.
 func (d *statusBuilder) containerState(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
 	switch c.State {
 	case cri.ContainerRunning:
@@ -282,7 +282,7 @@ func (d *statusBuilder) containerState(c *cri.Container, before *corev1.Containe
 	return d.waitingState()
 }
 
-// message is what the runtime and the container say about its end.
+// terminatedMessage returns the message of a terminated container: that of the runtime and its termination message.
 func (d *statusBuilder) terminatedMessage(c *cri.Container) string {
 	own := d.in.Messages[c.ID]
 	if c.Message == "" || own == "" {
@@ -291,7 +291,7 @@ func (d *statusBuilder) terminatedMessage(c *cri.Container) string {
 	return c.Message + ": " + own
 }
 
-// Container returns the status of the container of a name, or nil.
+// FindContainer returns a pointer to the status of the named container in the list, or nil.
 func FindContainer(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {

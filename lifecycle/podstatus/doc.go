@@ -1,22 +1,25 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstatus says how a pod looks to the users of an API server: its phase, its conditions, its addresses, and the
-// states of its containers. It decides nothing about the pod: what is to be done next is package plan's.
+// Package podstatus computes the status of a pod for the API server: its phase, conditions, IP addresses and container states. It
+// does not decide about actions on the pod; package plan does.
 //
-// # Model
+//	status := podstatus.Of(pod, observed, podstatus.Input{
+//		Now: time.Now(), Previous: before, RuntimeName: "containerd",
+//	})
+//	if podstatus.IsTerminal(status.Phase) {
+//		log.Print(pod.Name, " ", podstatus.Summary(&status))
+//	}
+//	shown := podstatus.DeferTerminalPhase(pod, observed, status, before.Phase)
 //
-// [Of] is a pure function of the pod's spec, what the runtime has of the pod, and an [Input], in which is the status before:
-// restart counts never fall, a terminal phase is never left, and what the runtime has forgotten is remembered from there.
-// [Phase] is the part of it that sums the containers up. [DeferTerminalPhase] is applied to what others are told, who take a
-// terminal phase for the end of all that the pod uses.
+// [Of] is a pure function of the pod's spec, its containers in the runtime and an [Input], which has the previous status. From
+// the previous status come restart counts, which never decrease, terminal phases, which are final, and containers that the
+// runtime has lost. [Phase] computes the phase only. [DeferTerminalPhase] delays a terminal phase until no container runs, before
+// the status is published.
 //
-//	status := podstatus.Of(pod, observed, podstatus.Input{Now: time.Now(), Previous: before, Runtime: "containerd"})
+// Concurrency: all functions may be called from any goroutine; the package has no state.
 //
-// What belongs here: a condition, a container state, a reason or a message. A new condition is a function in conditions.go.
-// What does not: rules about when to do what.
+// Errors: there are none. [StartError] is for packages that start containers.
 //
-// All functions may be called from any goroutine; they keep nothing.
-//
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because all functions are pure.
 package podstatus

@@ -17,8 +17,9 @@ type PhaseInput struct {
 	Initialized bool // a regular container was created in the current sandbox
 }
 
-// Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase Running if its
-// restart policy would restart a container: its manifest may be written again. Source: getPhase in pkg/kubelet/kubelet_pods.go.
+// Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase Running
+// if its restart policy would restart a container, because its manifest may be written again. Source: getPhase in
+// pkg/kubelet/kubelet_pods.go.
 func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) corev1.PodPhase {
 	var n phaseCounts
 	for i := range pod.Spec.InitContainers {
@@ -52,13 +53,13 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) co
 	return corev1.PodFailed
 }
 
-// tally counts the containers of a pod by what they say about its phase.
+// phaseCounts counts the containers of a pod by their states, from which its phase follows.
 type phaseCounts struct {
 	unknown, running, waiting, stopped, notRestarted, succeeded int
 	sidecarPending, initPending, initFailed                     int
 }
 
-// exit returns how a container that does not run has exited, or nil if it never ran.
+// lastExit returns the last exit of a container that does not run, or nil if it never ran.
 func lastExit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if st.State.Terminated != nil {
 		return st.State.Terminated
@@ -66,7 +67,7 @@ func lastExit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return st.LastTerminationState.Terminated
 }
 
-// stays reports whether a container that has exited will not be started again.
+// staysTerminated reports whether a container that has exited is not restarted.
 func staysTerminated(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
 	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
 		return false
@@ -74,6 +75,7 @@ func staysTerminated(pod *corev1.PodSpec, c *corev1.Container, st *corev1.Contai
 	return !podview.ShouldRestart(pod, c, lastExit(st).ExitCode)
 }
 
+// addInitContainer counts an init container that is no sidecar. st is nil if it has no status.
 func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch {
 	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || lastExit(st) == nil:
@@ -83,7 +85,7 @@ func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, c *corev1.Container,
 	}
 }
 
-// addSidecar counts a sidecar, which says nothing about the phase once it has run.
+// addSidecar counts a sidecar. Once it has run it does not affect the phase.
 func (n *phaseCounts) addSidecar(st *corev1.ContainerStatus) {
 	switch {
 	case st == nil:
@@ -103,6 +105,7 @@ func (n *phaseCounts) addSidecar(st *corev1.ContainerStatus) {
 	}
 }
 
+// addRegular counts a regular container.
 func (n *phaseCounts) addRegular(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch {
 	case st == nil:

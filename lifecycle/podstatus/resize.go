@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// resizeConditions returns the conditions of a resize that is pending or in progress. Both are True or not there. Source:
+// resizeConditions returns the conditions PodResizePending and PodResizeInProgress. Each has status True or is absent. Source:
 // pkg/kubelet/status/status_manager.go.
 func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	z := &in.Resize
@@ -46,14 +46,15 @@ func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input
 	return own
 }
 
-// The least that a container can be given of CPU, in millicores; what is less is as much.
+// The lowest effective CPU limit and request of a container, in millicores. Lower values have no other effect.
 const (
 	leastCPULimit   = 10
 	leastCPURequest = int64(cgroups.MinShares)
 )
 
-// resources returns what a container has. One that does not run has what is allocated to it. The lists that its spec has
-// also tell the limits that it takes from its pod. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
+// actualResources returns the actual resources of a container, or the allocated ones if it does not run. Only resources that the
+// spec lists are set, including limits that the container inherits from its pod. Source: convertToAPIContainerStatuses in
+// pkg/kubelet/kubelet_pods.go.
 func (d *statusBuilder) actualResources(c *corev1.Container, have *cri.Container) *corev1.ResourceRequirements {
 	r := c.Resources.DeepCopy()
 	if have.State != cri.ContainerRunning {
@@ -75,7 +76,8 @@ func (d *statusBuilder) actualResources(c *corev1.Container, have *cri.Container
 	return r
 }
 
-// setCPU sets an amount of CPU, in millicores, unless there is none, or it and the one in the list are as good as the least.
+// setCPU sets the CPU quantity of list to milli millicores. It does nothing if milli is zero, or if the old and the new value are
+// at most least.
 func setCPU(list corev1.ResourceList, milli, least int64) {
 	listed := list[corev1.ResourceCPU]
 	if listed = listed.DeepCopy(); milli > 0 && milli != qos.MilliValue(&listed) && max(milli, qos.MilliValue(&listed)) > least {
@@ -83,7 +85,7 @@ func setCPU(list corev1.ResourceList, milli, least int64) {
 	}
 }
 
-// setMemory sets an amount of memory, in bytes, unless there is none.
+// setMemory sets the memory quantity of list, in bytes. It does nothing for zero.
 func setMemory(list corev1.ResourceList, bytes int64) {
 	listed := list[corev1.ResourceMemory]
 	if bytes > 0 && bytes != qos.Value(&listed) {
@@ -91,7 +93,7 @@ func setMemory(list corev1.ResourceList, bytes int64) {
 	}
 }
 
-// podResources returns what a pod has as a whole: before it runs what is allocated to it, and then what its cgroup has. Source:
+// podResources returns the pod-level resources: the allocated ones before the pod runs, then those of its cgroup. Source:
 // convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
 func podResources(pod *corev1.Pod, phase corev1.PodPhase, in *Input) *corev1.ResourceRequirements {
 	requests := qos.Requests(pod, qos.Options{})

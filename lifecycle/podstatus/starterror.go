@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// StartError is the error of a container that was not started, with the waiting reason for its status.
+// StartError is the error of a container that could not be started, with the waiting reason for its status.
 type StartError struct {
 	Reason string // such as ErrImagePull or [ReasonRunError]
 	Err    error

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// The reasons that containers give, as the kubelet's users know them. Package images has those about images.
+// The waiting and terminated reasons of containers, as in the kubelet. Package images has the reasons about images.
 const (
 	ReasonContainerCreating       = "ContainerCreating"
 	ReasonPodInitializing         = "PodInitializing"
@@ -33,37 +33,37 @@ const (
 	ReasonRestartingAllContainers = "RestartingAllContainers"
 )
 
-// ReasonDeadlineExceeded is why a pod has failed that was active for longer than it may.
+// ReasonDeadlineExceeded is the reason of a pod that failed because it was active longer than activeDeadlineSeconds.
 const (
 	ReasonDeadlineExceeded  = "DeadlineExceeded"
 	messageDeadlineExceeded = "Pod was active on the node longer than the specified deadline"
 )
 
-// Waiting is why a container that should run does not.
+// Waiting has the reason and message of a container that is waiting to be started.
 type Waiting struct{ Reason, Message string }
 
-// Input is what a pod's status is made from beside the spec and the runtime.
+// Input is the input of [Of] besides the pod and its observed containers.
 type Input struct {
 	Now                time.Time
-	Previous           *corev1.PodStatus  // as last returned for this pod; nil: that of the pod object
-	RuntimeName        string             // its name, before "://" and the ID of a container, such as containerd; empty: IDs stand alone
-	Waiting            map[string]Waiting // by container name: of those that are to be started and do not run
-	Messages           map[string]string  // by container ID: what it left as its termination message
-	HostIPs            []netip.Addr       // of the node, the primary first
-	Deleted            bool               // nothing of the pod will be started
-	Starting           bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
-	Probes             podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
-	Resize             resize.Decision    // of the pod's resources; zero: they are those of the spec
-	Eviction           *Eviction          // why the pod is ended or held back; nil: it is not evicted
-	LastEvictionReason string             // the reason of the last time that it was held back; empty: it never was
+	Previous           *corev1.PodStatus  // last status that Of returned for this pod; nil: that of the pod object
+	RuntimeName        string             // such as containerd, the prefix "containerd://" of container IDs; empty: IDs have no prefix
+	Waiting            map[string]Waiting // by container name: why a container that must be started does not run
+	Messages           map[string]string  // termination messages, by container ID
+	HostIPs            []netip.Addr       // IP addresses of the node, the primary one first
+	Deleted            bool               // no container of the pod will be started
+	Starting           bool               // containers are being started, possibly exited ones: the phase does not become terminal
+	Probes             podprobe.Results   // probe results of the containers; nil: none, so containers with probes are not ready
+	Resize             resize.Decision    // in-place resize of the pod; zero: none
+	Eviction           *Eviction          // the eviction of the pod, possibly temporary; nil: it is not evicted
+	LastEvictionReason string             // reason of the last temporary eviction, to remove from the status; empty: none
 }
 
-// Of returns the status of a pod as an API user sees it. A terminal phase, in Previous or in the pod object, is never left.
-// Conditions that are not an agent's are those of the pod object. Source: generateAPIPodStatus in
-// pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
+// Of returns the status of a pod for the API server. A terminal phase in the previous status or the pod object is final.
+// Conditions of controllers are copied from the pod object. Source: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and
+// pkg/kubelet/status/generate.go.
 func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	view := podview.New(pod, observed)
-	previous := pod.Status // what an earlier agent told the API server, if this one has said nothing yet
+	previous := pod.Status // possibly reported by a previous agent process
 	if in.Previous != nil {
 		previous = *in.Previous
 	}
@@ -89,13 +89,13 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: isInitialized(&view)})
 	unfinished := in.Deleted && failedBeforeCompletion(&previous)
 	switch {
-	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it went before all of it had run
+	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it was deleted before all containers had run
 		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !IsTerminal(previous.Phase)
 	case !in.Deleted && IsTerminal(st.Phase) && (in.Starting || hasCreatedContainer(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
 	switch deadline := Deadline(pod, st.StartTime); {
-	case IsTerminal(pod.Status.Phase): // whoever told the API server
+	case IsTerminal(pod.Status.Phase): // also if another program has reported it
 		st.Phase = pod.Status.Phase
 	case IsTerminal(previous.Phase):
 		st.Phase = previous.Phase
@@ -108,7 +108,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		st.Reason, st.Message = cmp.Or(previous.Reason, pod.Status.Reason), cmp.Or(previous.Message, pod.Status.Message)
 	}
 	if in.Eviction == nil && !IsTerminal(st.Phase) && in.LastEvictionReason != "" && st.Reason == in.LastEvictionReason {
-		st.Reason, st.Message = "", "" // which is no longer so
+		st.Reason, st.Message = "", "" // the temporary eviction is over
 	}
 	st.Resources = podResources(pod, st.Phase, &in)
 	described := st
@@ -119,23 +119,25 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	return st
 }
 
-// endedUnfinished reports whether a status is that of a pod that was deleted before all its containers had run. It fails, and its conditions
-// stay those of a pod that waits for its containers. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
+// failedBeforeCompletion reports whether st is the status of a pod that was deleted before all its containers had run. Such a pod
+// fails, and its conditions remain those of a pod that waits for containers. Source: TerminatePod in
+// pkg/kubelet/status/status_manager.go.
 func failedBeforeCompletion(st *corev1.PodStatus) bool {
 	c := FindCondition(st.Conditions, corev1.ContainersReady)
 	return st.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
 }
 
-// Terminal reports whether a phase is one that a pod does not leave: Succeeded or Failed.
+// IsTerminal reports whether p is a terminal phase: Succeeded or Failed.
 func IsTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// initialized reports whether a regular container was created in the sandbox in use, so that the init containers are through.
+// isInitialized reports whether a regular container was created in the current sandbox, which implies that the init containers
+// have completed.
 func isInitialized(v *podview.View) bool {
 	newest := v.Observed.NewestSandbox()
 	return newest != nil && v.Initialized(newest.ID)
 }
 
-// made reports whether there is a container that has yet to be started, whatever became of its earlier instances.
+// hasCreatedContainer reports whether a regular container was created and not started yet.
 func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		last := observed.NewestContainer(c.Name)
@@ -143,15 +145,15 @@ func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	})
 }
 
-// completedBefore reports whether a pod had completed by itself before its deadline, which an agent may see only later.
+// completedBefore reports whether all containers of a completed pod had exited before its active deadline.
 func completedBefore(st *corev1.PodStatus, deadline time.Time) bool {
 	return IsTerminal(st.Phase) && !slices.ContainsFunc(st.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)
 	})
 }
 
-// Deadline returns when a pod that was started at a time has been active for as long as it may; zero: never. Source:
-// pkg/kubelet/active_deadline.go.
+// Deadline returns the end of activeDeadlineSeconds of a pod that was started at the given time; zero: there is no deadline.
+// Source: pkg/kubelet/active_deadline.go.
 func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 	if pod.Spec.ActiveDeadlineSeconds == nil || started.IsZero() {
 		return time.Time{}
@@ -159,11 +161,11 @@ func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 	return started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
-// AnnotationStarted carries the start time of a pod on its sandboxes, so that it does not move when one takes the place of
-// another: the deadline of the pod counts from there.
+// AnnotationStarted is the annotation of a sandbox with the start time of its pod. A replacement sandbox has the same value, so
+// that the active deadline does not move.
 const AnnotationStarted = "nodeagent/started"
 
-// startTime is when the agent took the pod on. It is kept; after a restart of the agent the sandboxes tell it.
+// startTime returns the start time of the pod: that of the previous status, else the earliest that its sandboxes have, else now.
 func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *metav1.Time {
 	if previous.StartTime != nil {
 		return previous.StartTime
@@ -182,10 +184,9 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that; see
-// [podip.Addresses]. Addresses of the host are kept for as long as the sandbox that has them, and by a pod that has
-// terminated: after a restart of the node they may be others. A pod that has terminated keeps its own when its sandbox
-// is gone, or has lost them.
+// podIPs returns the IP addresses of the pod: those of its sandbox or, on the host network, of the node (see [podip.Addresses]).
+// Node addresses in the previous status are kept as long as the sandbox is ready. A terminated pod keeps its addresses after its
+// sandbox is removed.
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *Input) (out []corev1.PodIP) {
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Summary returns one line for logs with the numbers that kubectl get pods shows: ready containers, restarts, and the reason of the pod or of the
-// last container that waits or has terminated.
+// Summary returns a line for logs with the columns of kubectl get pods: ready containers, restarts, and a reason. The reason is
+// that of the pod, or of the last container that waits or has terminated.
 func Summary(st *corev1.PodStatus) string {
 	ready, restarts, reason := 0, int32(0), st.Reason
 	for _, c := range st.ContainerStatuses {

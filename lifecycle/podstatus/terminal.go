@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// DeferTerminalPhase returns a status as others are to see it, who were told a phase before. From a terminal phase they
-// conclude that nothing of the pod is in use any more, so they are not told while something of it may run. Source: mergePodStatus in
+// DeferTerminalPhase returns st with phase before (Pending if empty) in place of a terminal phase while a container may still
+// run. Controllers and the scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
 func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
 	if IsTerminal(st.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.Terminated(observed) {
@@ -22,9 +22,9 @@ func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, 
 	return st
 }
 
-// TerminateUnseen gives each container of a pod that has terminated a terminated state, for nobody will see another one: that
-// of a failure where none was seen. Those whose turn had not come stay as they are. Source: TerminatePod in
-// pkg/kubelet/status/status_manager.go.
+// TerminateContainers sets a terminated state for each container of a terminated pod, because no other state will be observed. A
+// container without an observed exit gets exit code 137 and reason ContainerStatusUnknown. Containers that waited for an init
+// container are unchanged. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
 func TerminateContainers(st *corev1.PodStatus) {
 	tried := st.InitContainerStatuses[:min(1, len(st.InitContainerStatuses))]
 	for i, s := range st.InitContainerStatuses {
@@ -47,10 +47,10 @@ func TerminateContainers(st *corev1.PodStatus) {
 	}
 }
 
-// maxMessages bounds the termination messages of a pod, in bytes, in equal parts for all containers.
+// maxTerminationMessages limits the termination messages of a pod, in bytes. All its containers have equal shares.
 const maxTerminationMessages = 12 * 1024
 
-// cutMessages keeps the messages of all containers of a pod together within their limit. Source: normalizeStatus in
+// truncateMessages truncates termination messages to the limit of their container. Source: normalizeStatus in
 // pkg/kubelet/status/status_manager.go.
 func truncateMessages(st *corev1.PodStatus) {
 	lists := [...][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}

@@ -16,50 +16,51 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Eviction is why and how a pod is ended although its source wants it. Source: the arguments of KillPodFunc in
+// Eviction describes the termination of a pod that its source still lists. Source: the arguments of KillPodFunc in
 // pkg/kubelet/eviction/types.go.
 type Eviction struct {
-	Reason  string `json:"reason"` // of the status, such as "Evicted" or "Preempting"; required
+	Reason  string `json:"reason"` // reason of the pod status, such as "Evicted" or "Preempting"; required
 	Message string `json:"message,omitempty"`
-	// Conditions are added to the status of the failed pod, such as DisruptionTarget. Their times are set.
+	// Conditions are added to the status of the failed pod, for example DisruptionTarget. Their transition times are set by this
+	// package.
 	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
-	// Grace is how long its containers may take to terminate, at least 2 s; zero: as long as the pod says. A pod that is
-	// deleted never gets more time than its deletion gives it.
+	// Grace is the grace period of the containers, at least 2 s; zero: that of the pod. The deletion grace period of the pod
+	// still applies if it is shorter.
 	Grace time.Duration `json:"grace,omitempty"`
-	// Hold says that the pod does not fail but waits, in phase Pending with this reason, and is started again after a
-	// back-off, once it is admitted anew. A pod whose restart policy is not Always fails all the same.
+	// Temporary is true if the pod does not fail: its containers are stopped, it has phase Pending with this reason, and after a
+	// back-off and a new admission it is started again. It applies only to pods with restart policy Always; other pods fail.
 	Temporary bool `json:"hold,omitempty"`
 }
 
-// Holds reports whether the eviction holds a pod back instead of failing it.
+// IsTemporary reports whether the eviction e, which may be nil, leaves the pod Pending for a later restart instead of failing it.
 func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
 	return e != nil && e.Temporary && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
-// Rejection is why a pod is not to run on this node. It fails with this reason, and nothing is made for it.
+// Rejection is the reason why a pod must not run on this node. The pod fails with this reason, and nothing is created for it.
 type Rejection struct {
 	Reason  string `json:"reason"` // such as "OutOfcpu"; empty: [ReasonUnexpectedAdmissionError]
 	Message string `json:"message,omitempty"`
 }
 
-// ReasonUnexpectedAdmissionError is the reason of a rejection that names none. Source: pkg/kubelet/lifecycle/predicate.go.
+// ReasonUnexpectedAdmissionError is the reason of a rejection without a reason. Source: pkg/kubelet/lifecycle/predicate.go.
 const ReasonUnexpectedAdmissionError = "UnexpectedAdmissionError"
 
 // Error returns "reason: message".
 func (r *Rejection) Error() string { return r.StatusReason() + ": " + r.Message }
 
-// StatusReason returns the reason of the pod's status and of the event.
+// StatusReason returns the reason for the pod status and the event.
 func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpectedAdmissionError) }
 
-// rejectedPrefix begins the message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
+// rejectedPrefix starts the status message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
 const rejectedPrefix = "Pod was rejected: "
 
-// Rejected reports whether a status is that of a pod that was rejected.
+// IsRejected reports whether st is the status of a pod that failed by a [Rejection].
 func IsRejected(st *corev1.PodStatus) bool {
 	return st.Phase == corev1.PodFailed && strings.HasPrefix(st.Message, rejectedPrefix)
 }
 
-// Status returns the status of the rejected pod, which has no conditions, addresses or containers. Source: rejectPod in
+// Status returns the status of the rejected pod, without conditions, addresses and containers. Source: rejectPod in
 // pkg/kubelet/kubelet.go, SetPodStatus in pkg/kubelet/status/status_manager.go.
 func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	return corev1.PodStatus{
@@ -68,8 +69,8 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	}
 }
 
-// evicted sets the phase of a pod that is evicted, whatever its containers say. One that is held back tells it once nothing
-// of the pod runs; for one that fails see [DeferTerminalPhase].
+// applyEviction sets the phase, reason and message of an evicted pod. A temporarily evicted pod is Pending once its containers
+// have exited. A failed one is published by [DeferTerminalPhase].
 func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
@@ -80,8 +81,8 @@ func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed c
 	}
 }
 
-// evictionConditions returns the conditions that an eviction adds to those of others, which it takes the place of: once
-// nothing of the pod runs.
+// evictionConditions adds the conditions of the eviction to those of controllers, once no container of the pod runs. A condition
+// of the eviction replaces one of the same type.
 func evictionConditions(v *podview.View, st *corev1.PodStatus, others, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	if in.Eviction == nil || st.Phase != corev1.PodFailed || st.Reason != in.Eviction.Reason || !podview.Terminated(v.Observed) {
 		return others

@@ -21,14 +21,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// The first line of the file is magic, the version of the format, when it was written, and a sum of all that follows
-// and of that time. The version stands where all versions have it.
+// The first line of the file consists of magic, the format version, the time of the write, and the checksum of that time and all
+// other lines. All versions start with magic and the version.
 const (
 	magic   = "nodeagent-pods version="
 	version = "1"
 )
 
-// header returns the first line of a file with these lines after it.
+// buildHeader returns the first line of a file with the given time and the other lines.
 func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)
@@ -36,22 +36,22 @@ func buildHeader(saved string, lines []byte) string {
 	return fmt.Sprintf("%s%s saved=%s sha256=%x\n", magic, version, saved, h.Sum(nil))
 }
 
-// line is a line of the file but the first.
+// line is a line of the file after the first.
 type line struct {
 	Source string      `json:"source"`
 	Pod    *corev1.Pod `json:"pod"`
 }
 
-// encoded is the content of a file.
+// encodedFile is the content of a file.
 type encodedFile struct {
 	data    []byte
-	sum     [sha256.Size]byte // of the pods in it
-	pods    int
-	omitted []error // one for each pod that is not in it, as Load would not take it
+	sum     [sha256.Size]byte // of the lines after the first
+	pods    int               // number of pods in data
+	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }
 
-// encode returns the content of a file with the pods of all sets, or, if they do not fit, with those that [choose] chooses. The sources are
-// in the order of their importance.
+// encodeSets returns the file content for the pods of all sets. If they exceed the limits, [choosePods] selects the pods. sources
+// are sorted by priority.
 func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (e encodedFile, err error) {
 	e, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
@@ -60,8 +60,8 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (e enc
 	return e, err
 }
 
-// encodeChosen returns the content of a file with the chosen pods, in the order of the sets. If chosen is nil these are all, as long as they
-// fit: full reports that they do not. Costs are those of the pods that Load takes.
+// encodeChosen returns the file content with the pods in chosen, in the order of the sets; nil means all. full is true if they
+// exceed the limits of the file. costs has the cost of each pod that is within the limits of one pod.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -70,7 +70,7 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 	for _, set := range sets {
 		for _, pod := range set.Pods {
 			bare := *pod
-			bare.ManagedFields = nil // who wrote which field is for the API server, and longer than the pod
+			bare.ManagedFields = nil // managedFields serve the API server only, and are longer than the pod
 			start := lines.Len()
 			if err := enc.Encode(line{set.Source, &bare}); err != nil {
 				return e, nil, false, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -98,8 +98,8 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 	return e, costs, full, nil
 }
 
-// decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
-// written, as the sum covers every byte.
+// decodeFile returns the sets in a file, and the checksum of its pods. On error it returns no sets. The checksum covers every
+// byte, so that it accepts only files that encodeSets has written.
 func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
@@ -124,6 +124,7 @@ func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, er
 	return sets, sha256.Sum256(lines), err
 }
 
+// decodeLines returns the sets in the lines after the first.
 func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {
@@ -150,8 +151,8 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	return sets, nil
 }
 
-// check returns an error for a line that costs more to decode than it may, or that has more than is left of the values
-// of the file, and how many values it has. The sum of a file is none that only an agent can write.
+// checkLine returns the number of JSON values in a line, and an error if a limit of the line is exceeded, or if there are more
+// than left values. The limits apply although the checksum matches, because other programs can compute it.
 func checkLine(text []byte, left int) (values int, err error) {
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {

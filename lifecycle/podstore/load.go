@@ -19,21 +19,22 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// ErrCorrupt says that the file is damaged or of another version. It has been put aside.
+// ErrCorrupt is wrapped by the error of [Store.Load] for a file that is damaged or has another format version. The file has been
+// renamed.
 var ErrCorrupt = errors.New("the file is damaged")
 
-// The limits of a file are many times what the pods of a node need. Pods beyond them are not stored.
+// The limits of the file are far above the size of a node's pods. Pods beyond them are not stored.
 const (
-	maxLines  = 32 << 20         // bytes of pods
-	maxSize   = maxLines + 1<<10 // bytes, with the first line
-	maxValues = 400_000          // of JSON, as package safeyaml counts them
+	maxLines  = 32 << 20         // bytes of all lines after the first
+	maxSize   = maxLines + 1<<10 // bytes of the whole file
+	maxValues = 400_000          // number of JSON values, as counted by package safeyaml
 )
 
-// keep is how many damaged files are kept.
+// maxDamagedFiles is the number of damaged files that are kept.
 const maxDamagedFiles = 3
 
-// Load returns what each source last wanted. It is called once, before Update and Run. The package documentation says
-// what becomes of a file that is missing, damaged or out of reach.
+// Load returns the last stored set of each source, marked as incomplete. It must be called once, before Update and Run. See
+// "Errors" in the package documentation for a missing, damaged or unreadable file.
 func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	if err := atomicfile.Clean(s.path); err != nil {
 		s.opts.Logger.Warn("remove temporary files", "error", err)
@@ -63,9 +64,9 @@ func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	return slices.Clone(s.sets), nil
 }
 
-// read returns the content of a file, cut off where it is too long to be whole.
+// readFile returns the content of the file, truncated to maxSize.
 func readFile(path string) ([]byte, error) {
-	// Opening a named pipe would wait for a writer.
+	// Opening a named pipe blocks until there is a writer.
 	if info, err := os.Lstat(path); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
@@ -80,16 +81,17 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One buffer that is large enough, as one that grows takes several times as much.
+	// A buffer of the right size: a growing buffer needs several times the memory.
 	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), maxSize)+bytes.MinRead))
 	_, err = data.ReadFrom(io.LimitReader(f, maxSize))
 	return data.Bytes(), err
 }
 
-// putAside renames a damaged file, removes the oldest of those before it, and returns what has become of it.
+// renameDamaged renames a damaged file, removes the oldest damaged files above the limit, and returns a text about the result for
+// the error.
 func renameDamaged(path string, now time.Time) string {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
-	entries, err := os.ReadDir(dir) // by name, which is by time
+	entries, err := os.ReadDir(dir) // sorted by name, which sorts by time
 	if err == nil {
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix) })
 		for _, e := range entries[:max(0, len(entries)-maxDamagedFiles+1)] {

@@ -12,22 +12,22 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// cost is what a pod takes of the file.
+// podCost is the size of a pod in the file.
 type podCost struct {
 	pod           *corev1.Pod
 	source        string
-	bytes, values int
+	bytes, values int // size of its line, and number of JSON values
 }
 
-// choose returns the pods that fit into a file, of costs that do not: those of the first sources first, and of a source those that have not
-// terminated. Of these each namespace gets an equal share, so that no namespace displaces the pods of another, and what a namespace does
-// not need of its share is for the others.
+// choosePods returns the pods to store if the pods in costs exceed the limits of the file. Pods of the first sources have
+// priority, and among them pods that have not terminated. Within these groups all namespaces have equal shares, and unused shares
+// are distributed to the remaining namespaces.
 func choosePods(costs []podCost, sources []string) map[*corev1.Pod]bool {
 	type candidate struct {
 		podCost
-		rank  int     // of the source
+		rank  int     // priority of the source; 0 is the highest
 		ended bool    // the pod has terminated
-		used  float64 // by the pod and those before it in its namespace, as a fraction of the file
+		used  float64 // fraction of the file used by the pod and those before it in its group
 	}
 	type group struct {
 		rank      int

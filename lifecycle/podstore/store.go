@@ -26,44 +26,46 @@ import (
 
 // Options configures a [Store]. The zero value is for production.
 type Options struct {
-	// Sources names the sources of the agent, those of static pods first: they come first if not all pods fit into the file. Pods of other
-	// sources, which it had once, are not loaded. Empty: all are.
+	// Sources names the sources of pods by priority: if not all pods fit in the file, those of the first sources are stored.
+	// Sources of static pods should be first. Stored pods of other sources are not loaded. Empty: the pods of all sources are
+	// loaded.
 	Sources []string
-	// Interval is the least time between two writes. Zero means 1 s.
+	// Interval is the minimum time between two writes. Zero means 1 s.
 	Interval time.Duration
-	// Logger gets what is loaded and what cannot be written. Nil discards.
+	// Logger logs loads and write errors. Nil: no logs.
 	Logger *slog.Logger
-	// Hooks are told what happens.
+	// Hooks are called after writes and errors.
 	Hooks Hooks
 }
 
-// Hooks are called with no lock held, by whoever writes: Run or a caller of Flush. Any may be nil.
+// Hooks are functions that a [Store] calls with no lock held, from the goroutine of Run or Flush. Any field may be nil.
 type Hooks struct {
-	// Written is called when the file has been replaced.
+	// Written is called after the file was replaced, with its number of pods and bytes.
 	Written func(pods, bytes int)
-	// Error is called when Run could not write the file, with the wait before the next attempt. The wait is zero for a pod
-	// that is too large to be stored, and once if Run is not called within 8 s although there is something to write.
+	// Error is called when Run could not write the file; retry is the delay before the next attempt. retry is zero for a pod
+	// above the limits, and if Run is not called within 8 s after the first change.
 	Error func(err error, retry time.Duration)
 }
 
-// Store keeps the pods of a node in a file. Make one with [New].
+// Store stores the pods of a node in a file. [New] creates a Store.
 type Store struct {
 	path    string
 	opts    Options
-	changed chan struct{} // there may be something to write
+	changed chan struct{} // signals Run that pods may have changed
 	guard   runonce.Guard
-	flushed atomic.Bool // whoever calls Flush needs no Run
+	flushed atomic.Bool // Flush was called, so Run is not required
 
 	mu     sync.Mutex
-	sets   []lifecycle.PodSet       // in the order in which the sources came; the slices in it are never changed
-	loaded map[string][]*corev1.Pod // by source: of the file, not named by their source since and not given up
+	sets   []lifecycle.PodSet       // the newest set of each source, in the order of their first report; its slices are never written to
+	loaded map[string][]*corev1.Pod // by source: loaded pods that the source has not listed since the start
 
-	writing        sync.Mutex        // held for a write
-	written        [sha256.Size]byte // sum of the pods in the file, once known
-	omittedReports map[string]bool   // what has been said of pods that are not stored
+	writing        sync.Mutex        // held during a write
+	written        [sha256.Size]byte // checksum of the pods in the file; zero: unknown
+	omittedReports map[string]bool   // errors of omitted pods that were reported
 }
 
-// New returns a Store for the file at path, whose directory is made when needed. It neither reads nor writes; see [Store.Load] and [Store.Run]. It panics without a path.
+// New returns a Store for the file at path. It does no I/O; the first write creates the directory. It panics if path is empty.
+// See [Store.Load] and [Store.Run].
 func New(path string, o Options) *Store {
 	if path == "" {
 		panic("podstore.New: argument path is empty: required, such as /var/lib/nodeagent/pods.store")
@@ -77,8 +79,8 @@ func New(path string, o Options) *Store {
 	return &Store{path: path, opts: o, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update replaces what a source wants, and returns what is to be run for it: the same, and while the source has not
-// reported completely, the pods that the file had for it and that it has not named yet. It does not wait for the disk.
+// Update stores the newest set of a source, and returns the set to run. If set is incomplete, the result also has the loaded pods
+// that the source has not listed yet. It does not block on I/O.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,13 +103,13 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	return set
 }
 
-// wake makes Run look whether there is something to write.
+// signalRun makes Run check for changes.
 func (s *Store) signalRun() {
 	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)
 }
 
-// notRun tells that nobody writes what was given to be kept.
+// reportNotRun reports that the program does not call Run, so that pods are not stored.
 func (s *Store) reportNotRun() {
 	if s.flushed.Load() {
 		return
@@ -119,7 +121,7 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// unnamed returns the pods that a source has not named, neither by UID nor by another pod of their name.
+// removeNamed returns the pods that share neither the UID nor the name of a pod in named.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {
@@ -134,8 +136,8 @@ func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	return rest
 }
 
-// Run writes the file whenever it has to change, until ctx ends. It returns nil, or why the last changes could
-// not be written. A second call returns an error at once.
+// Run writes the file after changes until ctx ends, and then a last time. It returns nil, or the error of the last write. A
+// second call returns an error at once.
 func (s *Store) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("podstore.Store %s: %w", s.path, err)
@@ -164,7 +166,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes the file now if it has to change, however short ago the last write was.
+// Flush writes the file at once if the pods have changed, regardless of Options.Interval.
 func (s *Store) Flush() error {
 	s.flushed.Store(true)
 	file, left, err := s.writeFile()
@@ -180,8 +182,8 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// write returns what it has written, which is nothing if the file has these pods already, and an error for each pod
-// that is newly left out.
+// writeFile writes the file and returns its content, or nothing if the file has these pods already. left has an error for each
+// pod that is newly omitted.
 func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -189,7 +191,7 @@ func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	sets := slices.Clone(s.sets)
 	s.mu.Unlock()
 	if len(sets) == 0 {
-		return wrote, nil, nil // nothing is known, which is not the same as that nothing is wanted
+		return wrote, nil, nil // no source has reported, which does not mean that no pod is desired
 	}
 	file, err := encodeSets(sets, s.opts.Sources, time.Now())
 	if err != nil {
@@ -213,7 +215,7 @@ func (s *Store) writeFile() (wrote encodedFile, left []error, err error) {
 	return file, left, nil
 }
 
-// count returns the number of pods in all sets.
+// countPods returns the number of pods in all sets.
 func countPods(sets []lifecycle.PodSet) (n int) {
 	for _, set := range sets {
 		n += len(set.Pods)
@@ -221,5 +223,5 @@ func countPods(sets []lifecycle.PodSet) (n int) {
 	return n
 }
 
-// retryPolicy is for a file that could not be written.
+// retryPolicy returns the back-off after failed writes.
 func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: time.Minute} }

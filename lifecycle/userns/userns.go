@@ -19,28 +19,28 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// Length is how many IDs a pod has: from 0 to 65535 inside.
+// Length is the number of IDs of a pod: IDs 0 to 65535 inside its user namespace.
 const Length = 1 << 16
 
-// Options says which IDs of the host there are to give. The zero value is right where nothing else uses high ones.
+// Options sets the host IDs that can be assigned. The zero value is for hosts on which no other program uses IDs from 65536.
 type Options struct {
-	// First is the first ID, a multiple of Length and not zero: those below belong to the host. Zero means Length.
+	// First is the first host ID to assign, a multiple of Length; lower IDs belong to the host. Zero means Length.
 	First uint32
-	// Count is how many pods there may be. Zero means all that fit below 2³².
+	// Count is the maximum number of pods with a range. Zero means all ranges below 2³².
 	Count int
 }
 
-// Ranges gives out ranges of IDs. Make one with [New]. It may be used from several goroutines; of two for the same
-// directory one at a time.
+// Ranges assigns ranges of host IDs to pods. [New] creates it. It may be used from several goroutines; a directory must have one
+// Ranges at a time.
 type Ranges struct {
 	root  string
 	first uint32
 	count int
 
-	mu sync.Mutex // held while a range is chosen
+	mu sync.Mutex // held while a range is chosen and written
 }
 
-// New returns Ranges that notes what it gives in the directories of the pods below root. It reads nothing yet.
+// New returns Ranges that stores each range in the directory of its pod below root. It does no I/O.
 func New(root string, o Options) (*Ranges, error) {
 	if o.First == 0 {
 		o.First = Length
@@ -60,8 +60,8 @@ func New(root string, o Options) (*Ranges, error) {
 	return &Ranges{root: root, first: o.First, count: o.Count}, nil
 }
 
-// Of returns the range of a pod: the one that it has, or one that is free. The error names the pod, and the file if one
-// cannot be read: a range that nobody can know must not be given a second time.
+// Assign returns the range of the pod: the stored one, or a free one that it stores. The error names the pod, and the file if one
+// cannot be read: no range is assigned while one that is in use may be unknown.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {
@@ -70,6 +70,7 @@ func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	return m, nil
 }
 
+// assignRange returns the stored range of the pod with the given UID, or assigns a free one.
 func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	if uid == "" || strings.ContainsAny(uid, "/\x00") || uid[0] == '.' {
 		return cri.IDMapping{}, fmt.Errorf("UID %q is no file name", uid)
@@ -96,9 +97,10 @@ func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	return cri.IDMapping{}, fmt.Errorf("all %d ranges are taken", r.count)
 }
 
+// rangeFile returns the file with the range of the pod with the given UID.
 func (r *Ranges) rangeFile(uid string) string { return filepath.Join(r.root, uid, "userns") }
 
-// taken returns the first IDs of the ranges that pods have.
+// readTaken returns the first host IDs of the ranges of all pods.
 func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	entries, err := os.ReadDir(r.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -118,18 +120,20 @@ func (r *Ranges) readTaken() (map[uint32]bool, error) {
 	return taken, nil
 }
 
-// file is what is written of a range. The kubelet reads and writes the same.
+// rangesFile is the JSON content of the file "userns", as in the kubelet.
 type rangesFile struct {
 	UIDs []idMapping `json:"uidMappings"`
 	GIDs []idMapping `json:"gidMappings"`
 }
 
+// idMapping is an ID mapping of a user namespace.
 type idMapping struct {
 	HostID      uint32 `json:"hostId"`
 	ContainerID uint32 `json:"containerId"`
 	Length      uint32 `json:"length"`
 }
 
+// writeRange stores the range m in a file, and creates its directory.
 func writeRange(path string, m cri.IDMapping) error {
 	one := []idMapping{{HostID: m.HostID, Length: m.Length}}
 	data, err := json.Marshal(rangesFile{UIDs: one, GIDs: one})
@@ -142,6 +146,7 @@ func writeRange(path string, m cri.IDMapping) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
+// readRange returns the range in a file. It returns an error for a range that this package does not assign.
 func readRange(path string) (cri.IDMapping, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
