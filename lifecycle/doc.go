@@ -21,44 +21,34 @@
 //
 // # Model
 //
-// A [Reconciler] has a worker, a goroutine, for each pod. In a loop, called sync, the worker reads the observed state of the pod
-// from the [Observer], calls [plan.Decide] for the next actions, executes them, and publishes the status. A runtime call that
-// hangs delays its own pod only.
+// A [Reconciler] has a goroutine, called worker, for each pod. In each sync the worker reads the observed state of the pod from
+// the [Observer], calls plan.Decide for the next actions, executes them, and publishes the status. A runtime call that hangs
+// delays its own pod only.
 //
 // Restart counts, back-offs and grace periods are stored in annotations of containers. State that the runtime cannot store, such
-// as a terminal phase, is in the file record.json in the pod's directory below Dirs.Pods. So an agent can be killed at any time:
-// after a restart it continues, and leaves running containers alone.
+// as a terminal phase, is in record.json in the pod's directory below Dirs.Pods. So an agent can be killed at any time: after a
+// restart it continues, and leaves running containers alone.
 //
-// # Sources
+// # Sources and orphaned pods
 //
-// A source, such as a directory of manifests or an API server, passes all of its pods to [Reconciler.Set] as a [PodSet]. A UID
-// belongs to the first source that lists it. Set refuses a pod that is invalid or needs a feature or an option that is not
-// available. The pod then fails with the kubelet's reason.
-//
-// # Orphaned pods
+// A source, such as a directory of manifests or an API server, passes all of its pods to [Reconciler.Set]. A UID belongs to the
+// first source that lists it. A pod that is invalid, or needs a feature that is not available, is refused and fails with the
+// kubelet's reason.
 //
 // An orphaned pod exists in the runtime, but no source lists it. It is torn down if its [LabelOwner] is that of this agent, once
-// every source in Options.Sources has reported a complete PodSet and the runtime was listed completely. Before that, only an
-// orphaned pod with the name of a listed pod is torn down: the listed pod waits for it.
+// every source in Options.Sources has reported all of its pods and the runtime was listed completely. Before that, it is torn
+// down only if a listed pod has its name: the listed pod waits for it.
 //
-// A listed pod whose containers have the label of another agent is an error of the pod, and is not changed. Without Options.Owner
-// and Dirs.Pods, an agent has no persistent label, and finds no orphaned pods of its previous process.
+// A listed pod whose containers have the label of another agent is not changed, which is an error of the pod. Without
+// Options.Owner and Dirs.Pods, an agent does not recognize the orphaned pods of its previous process.
 //
-// # Starts
-//
-// At most Pacing.Parallel pods start at a time. A start that pulls an image or takes longer than Pacing.StartSlotTimeout lets the
-// next pod start. Pods wait while the runtime reports that the network is not ready, except pods on the host network. [Admit] can
-// reject a pod before anything is created for it.
-//
-// # Concurrency
+// # Concurrency and errors
 //
 // All methods may be called from any goroutine; Run only once. See [Hooks] for the goroutines of hooks.
 //
-// # Errors
-//
-// A failed sync is retried after 1 s, doubling to 10 s, with jitter. The error is passed to Hooks.Error, and recorded as a
-// kubelet event by Hooks.Event. Output of lifecycle hooks is in Hooks.Error and the container status, but not in events, because
-// it may contain secrets. Hooks.Error also reports, within 10 s, that the program does not run the generator or the probes.
+// A failed sync is retried after 1 s, doubling to 10 s, with jitter. The error is passed to Hooks.Error, and to Hooks.Event as a
+// kubelet event. The output of container lifecycle hooks is not in events, because it may contain secrets. Hooks.Error also
+// reports, within 10 s, that the program does not run the generator or the probes.
 //
 // # Differs from the kubelet
 //
@@ -67,8 +57,8 @@
 //   - Set refuses a change of a pod that an API server would refuse. The kubelet mostly ignores it.
 //   - Container logs are kept only if Options.Spec.LogRoot is set.
 //   - The last status is kept on disk: a completed job of a manifest is not run again.
-//   - Stopped sandboxes, all but the newest terminated instance of each container, and logs of removed pods are removed at once.
-//   - The CPU quota of a pod's cgroup is enforced after its containers have started, unless podtree.Options.QuotaFromStart is set.
+//   - Stopped sandboxes, all but the newest terminated instance of a container, and logs of removed pods are removed at once.
+//   - The CPU quota of a pod is enforced after its containers have started, unless podtree.Options.QuotaFromStart is set.
 //
 // Test kit: package critest has a runtime in memory. Example NodeInMemory runs pods on it.
 package lifecycle

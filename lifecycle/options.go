@@ -20,8 +20,8 @@ type Options struct {
 	// Owner is the value of [LabelOwner], unique among the agents that share a runtime. Empty: a random ID that is kept in
 	// Dirs.Pods. See "Orphaned pods" in the package documentation.
 	Owner string
-	// Sources names all sources of pods. No orphaned pod is torn down before each of them has reported all of its pods. Empty:
-	// before the first complete [PodSet] of any source.
+	// Sources names all sources of pods. No orphaned pod is torn down before each of them has passed a complete [PodSet]. Empty: one
+	// complete PodSet of any source suffices.
 	Sources []string
 	// Spec has the settings of the node for sandbox and container configs, such as DNS and the log directory.
 	Spec podspec.Options
@@ -122,9 +122,8 @@ type Hooks struct {
 	PodRefused func(err *RefusedError)
 	// Work has hooks for metrics of sandboxes and syncs.
 	Work WorkHooks
-	// Error is called after each failed sync of a pod, with the delay before the next one. If pod is empty, err is about the
-	// agent: the runtime cannot be listed, or the program does not run or connect a part of it. Calls with an empty pod come from
-	// a goroutine of [Reconciler.Run].
+	// Error is called after each failed sync of a pod, with the delay before the next one. If pod is empty, err is about the agent: the
+	// runtime cannot be listed, or the program does not run or connect a part of it. Such calls may be concurrent with other hooks.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
