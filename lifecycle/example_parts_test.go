@@ -158,7 +158,7 @@ type quietObserver struct{ lifecycle.Observer }
 
 // The engines that remove images and containers call the reconciler, which knows the pods. An observer of one's own that is no Notifier has its
 // changes passed to the reconciler.
-func ExampleReconciler_Owned() {
+func ExampleReconciler_IsManaged() {
 	runtime := critest.New(critest.Options{})
 	generator := pleg.New(runtime, pleg.Options{})
 	reconciler, err := lifecycle.New(runtime, quietObserver{generator}, lifecycle.Options{Owner: "edge-1"})

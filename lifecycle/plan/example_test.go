@@ -105,7 +105,7 @@ func ExampleTeardown() {
 }
 
 // A container whose image was changed in the pod is replaced. Until its successor runs, its end is no crash: an executor does not report it.
-func ExampleActions_Replaced() {
+func ExampleActions_ReplacedContainers() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: "nginx:1"}}},
