@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// list makes a list of resources of "cpu=100m memory=1Gi".
+// list parses a list of resources such as "cpu=100m memory=1Gi".
 func list(t *testing.T, text string) corev1.ResourceList {
 	t.Helper()
 	out := corev1.ResourceList{}
@@ -31,7 +31,7 @@ func list(t *testing.T, text string) corev1.ResourceList {
 	return out
 }
 
-// node has room for three pods, in zone a.
+// node returns a node with capacity for three pods, in zone a.
 func node(t *testing.T, more string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}},
@@ -53,7 +53,7 @@ func told(failures []admission.Failure) (reasons []string) {
 	return reasons
 }
 
-func TestResources(t *testing.T) {
+func TestCheckResources(t *testing.T) {
 	for _, test := range []struct {
 		name, node, pod string
 		others          []string
@@ -86,7 +86,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-func TestFailureSaysHowMuch(t *testing.T) {
+func TestFailureHasAmountsAndShortage(t *testing.T) {
 	failures := admission.Check(requesting(t, "cpu=500m"), node(t, ""), []*corev1.Pod{requesting(t, "cpu=1800m")})
 	require.Len(t, failures, 1)
 	f := failures[0]
@@ -110,14 +110,14 @@ func TestFailureSaysHowMuch(t *testing.T) {
 	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "and so does what is missing")
 }
 
-// A pod in a resize has what it had and what it is about to have, whichever is more.
-func TestOthersInAResize(t *testing.T) {
+// A pod that is being resized counts with the larger of its allocated and requested resources.
+func TestCheckCountsResizedPodsWithLargerResources(t *testing.T) {
 	other := requesting(t, "cpu=1")
 	other.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list(t, "cpu=1900m")}}
 	assert.Equal(t, []string{"OutOfcpu"}, told(admission.Check(requesting(t, "cpu=200m"), node(t, ""), []*corev1.Pod{other})))
 }
 
-func TestNode(t *testing.T) {
+func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
 	strict, gpu := corev1.SupplementalGroupsPolicyStrict, corev1.Taint{Key: "gpu", Value: "broken", Effect: corev1.TaintEffectNoExecute}
 	required := func(values ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -180,8 +180,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// Each line is a pod that runs and one that wants to: what kind of container has which port.
-func TestPorts(t *testing.T) {
+// Each row has the ports of a running pod and of a new pod, by kind of container.
+func TestCheckHostPorts(t *testing.T) {
 	with := func(kind, ip string, protocol corev1.Protocol, port int32) *corev1.Pod {
 		c := corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{HostIP: ip, Protocol: protocol, HostPort: port}}}
 		always := corev1.ContainerRestartPolicyAlways

@@ -51,13 +51,13 @@ func TestChainCallsChecksInOrderUntilOneRejects(t *testing.T) {
 	}
 }
 
-// Options.Admit of lifecycle is nil where nothing is checked: Chain of nothing is nil too.
+// Options.Admit of lifecycle is nil if nothing is checked, so Chain without checks returns nil.
 func TestChainWithoutChecksIsNil(t *testing.T) {
 	require.Nil(t, admission.Chain[admit]())
 	require.Nil(t, admission.Chain[admit](nil, nil))
 }
 
-// A program appends to its list of checks after the call.
+// A program may append to its list of checks after the call.
 func TestChainKeepsChecksOfTheCall(t *testing.T) {
 	rejects := func(context.Context, *corev1.Pod, []*corev1.Pod) error { return errors.New("full") }
 	checks := []admit{nil, func(context.Context, *corev1.Pod, []*corev1.Pod) error { return nil }}

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// advice says how a user makes room for a rejected pod.
+// advice returns how a user can make room for a rejected pod.
 func advice(reason string) string {
 	switch reason {
 	case admission.ReasonOS, admission.ReasonOSSelector, admission.ReasonSupplementalGroups:

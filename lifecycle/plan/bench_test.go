@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// settledPod returns the state of a pod of a kind that is as it should be.
+// settledPod returns the state of a pod of the given kind that needs no action.
 func settledPod(tb testing.TB, kind string, i int) plan.State {
 	tb.Helper()
 	pod := podtest.Pod(fmt.Sprint("p", i), "serve", "serve2")
@@ -30,7 +30,7 @@ func settledPod(tb testing.TB, kind string, i int) plan.State {
 	return m.state()
 }
 
-// Nothing changes on most pods most of the time, and a plan for them is free.
+// Most syncs of a pod find no change: a plan without actions must not allocate.
 func TestPlanIdleAllocatesNothing(t *testing.T) {
 	for kind := range podtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPlanIdleAllocatesNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkPlanIdle plans for 1,000 pods of all kinds, none of which needs anything.
+// BenchmarkPlanIdle plans 1,000 pods of all kinds that need no action.
 func BenchmarkPlanIdle(b *testing.B) {
 	names := slices.Sorted(maps.Keys(podtest.Kinds()))
 	states := make([]plan.State, 1000)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Plan says what a pod needs next.
+// Plan returns the next actions for a pod.
 func ExamplePlan() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
@@ -33,8 +33,8 @@ func ExamplePlan() {
 	// start server attempt 0
 }
 
-// A simulation needs neither a loop nor a runtime: it makes up what a node holds, asks for what comes next and for the
-// status of the pod, and puts the clock to when that is.
+// A simulation without a runtime changes the observed containers itself. It calls Decide for the next actions and the status of
+// the pod, and sets its clock to the time of the next decision.
 func ExampleDecide() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
@@ -52,7 +52,7 @@ func ExampleDecide() {
 		if len(actions.Start) == 0 {
 			state.Now = actions.WakeAt
 		}
-		for _, s := range actions.Start { // it fails after one second
+		for _, s := range actions.Start { // each container fails after one second
 			started := state.Now
 			state.Now = started.Add(time.Second)
 			state.Observed.Containers = []cri.Container{{
@@ -72,7 +72,8 @@ func ExampleDecide() {
 	// 34s Running 3
 }
 
-// An executor of one's own stops the containers of a deleted pod, then its sandbox, and removes both, one step for each observation.
+// A program with its own executor stops the containers of a deleted pod, then its sandbox, and removes both. It calls Teardown
+// once per observation.
 func ExampleTeardown() {
 	state := plan.State{Now: time.Now(), Deleted: true, StoppedSandboxes: map[string]bool{}, Observed: cri.Pod{
 		Sandboxes:  []cri.Sandbox{{ID: "s", State: cri.SandboxReady}},
@@ -104,7 +105,8 @@ func ExampleTeardown() {
 	// nothing remains
 }
 
-// A container whose image was changed in the pod is replaced. Until its successor runs, its end is no crash: an executor does not report it.
+// A container whose image was changed in the pod is replaced. Until its successor runs, an executor does not report its exit as a
+// crash.
 func ExampleActions_ReplacedContainers() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
@@ -128,7 +130,8 @@ func ExampleActions_ReplacedContainers() {
 	// Output: replace c
 }
 
-// An executor of one's own reports why a container does not run, and keeps its back-off in an annotation of the next container.
+// A program with its own executor reports why a container does not run, and stores its back-off in an annotation of the next
+// instance.
 func ExampleStatus() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
@@ -147,7 +150,7 @@ func ExampleStatus() {
 	for _, s := range actions.Start {
 		fmt.Println("attempt", s.Attempt, "has a back-off:", s.Annotations()[plan.AnnotationCrashLoop] != "")
 	}
-	failed := map[string]podstatus.Waiting{"server": {Reason: podstatus.ReasonRunError, Message: "no such file"}} // the start of this attempt
+	failed := map[string]podstatus.Waiting{"server": {Reason: podstatus.ReasonRunError, Message: "no such file"}} // error of the start of this attempt
 	status := plan.Status(state, actions.WaitingReasons(failed), false)
 	fmt.Println(status.Phase, status.ContainerStatuses[0].State.Waiting.Reason)
 	// Output:

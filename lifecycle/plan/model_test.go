@@ -21,14 +21,14 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// model is a runtime that does what plans say, without fault, and whose containers run until something ends them.
+// model is a runtime that executes plans without errors. Its containers run until a test stops them.
 type model struct {
 	pod      *corev1.Pod
 	observed cri.Pod
 	now      time.Time
 	final    bool
 	probes   map[probe.Key]probe.Value
-	stopped  map[string]bool // sandboxes, by plans
+	stopped  map[string]bool // IDs of the sandboxes that plans have stopped
 	made     int
 }
 
@@ -49,7 +49,7 @@ func (m *model) result(k probe.Key) (probe.Value, bool) {
 	return v, ok
 }
 
-// settle plans and does until there is nothing to do any more, with init containers that pass and sidecars that start.
+// settle plans and executes until no action is left. Init containers succeed, and sidecars start.
 func (m *model) settle(t testing.TB, about fmt.Stringer) {
 	t.Helper()
 	for range 40 {
@@ -75,7 +75,7 @@ func (m *model) settle(t testing.TB, about fmt.Stringer) {
 	require.Fail(t, "there is always more to do", "%s\nthen%s\nplan %s", about, podtest.DescribeObserved(m.observed), describePlan(plan.Plan(m.state())))
 }
 
-// advance lets init containers end and sidecars start, and reports whether anything happened.
+// advance makes init containers exit and sidecars start, and reports whether the model changed.
 func (m *model) advance() (moved bool) {
 	for i := range m.observed.Containers {
 		c := &m.observed.Containers[i]
@@ -96,7 +96,7 @@ func (m *model) advance() (moved bool) {
 	return moved
 }
 
-// apply does what a plan says, in the order that Actions documents.
+// apply executes the actions of a plan in the documented order.
 func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	t.Helper()
 	exit := func(c *cri.Container) {
@@ -164,7 +164,7 @@ func (m *model) sandbox(id string) *cri.Sandbox {
 	return &m.observed.Sandboxes[i]
 }
 
-// lives returns the container instances that satisfy keep.
+// lives returns the instances of a container that satisfy keep.
 func (m *model) lives(name string, keep func(*cri.Container) bool) (lives []*cri.Container) {
 	for i := range m.observed.Containers {
 		if c := &m.observed.Containers[i]; c.Name == name && keep(c) {

@@ -26,30 +26,30 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// TestPlanScenarios runs testdata/plan/*.txt. A scenario describes a pod and what the runtime has of it, line by
-// line, and asks for plans; what is indented below a "plan" line is the plan. Lines:
+// TestPlanScenarios runs testdata/plan/*.txt. A scenario describes a pod and its containers in the runtime, line by line, and
+// requests plans. The indented lines below a "plan" line are the expected plan. Lines:
 //
 //	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final trimmed evicted[=GRACE] rejected
 //	spec NAME KEY=VALUE...                 image=I restart=Never rule=In:42,43:Restart startup liveness=GRACE prestop
-//	init NAME KEY=VALUE...                 the same for an init container; restart=Always makes it a sidecar
-//	ephemeral NAME KEY=VALUE...            the same for an ephemeral container; target=NAME
+//	init NAME KEY=VALUE...                 like spec, for an init container; restart=Always makes it a sidecar
+//	ephemeral NAME KEY=VALUE...            like spec, for an ephemeral container; target=NAME
 //	probe KIND ID OUTCOME                  startup or liveness, of a container's ID: success or failure
 //	sandbox ID KEY=VALUE...                attempt=N notready ip=A ip=none network=node asked=pod
 //	container ID KEY=VALUE...              name=N sandbox=ID attempt=N running created unknown exited=CODE at=5s image=I loop=10s@0s round=N reason=R
 //	gone ID                                the runtime has removed it
 //	plan TIME
-//	replaced TIME                          the containers whose replacement no status shows: they are indented below
+//	replaced TIME                          the result of ReplacedContainers is indented below
 //	teardown GRACE
 func TestPlanScenarios(t *testing.T) { script.Run(t, "testdata/plan/*.txt", play) }
 
-// scene is the state that the lines of a scenario build up.
+// scene is the state that the lines of a scenario describe.
 type scene struct {
 	t    *testing.T
 	pod  *corev1.Pod
 	obs  cri.Pod
 	fin  bool
 	trim bool
-	bare bool // without a cgroup
+	bare bool // the pod has no cgroup
 
 	evicted  *podstatus.Eviction
 	rejected *podstatus.Rejection
@@ -59,7 +59,7 @@ type scene struct {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// play runs a scenario and returns it with the plans as they come out.
+// play runs a scenario and returns it with the actual plans.
 func play(t *testing.T, script string) string {
 	s := &scene{
 		t: t, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: types.UID("u1")}},
@@ -69,7 +69,7 @@ func play(t *testing.T, script string) string {
 	for line := range strings.Lines(script) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "  ") {
-			continue // an expectation
+			continue // an expected line
 		}
 		fmt.Fprintln(&out, line)
 		f := strings.Fields(line)
@@ -109,7 +109,7 @@ func play(t *testing.T, script string) string {
 	return out.String()
 }
 
-// plan returns what the pod needs at a time.
+// plan returns the plan for the pod at a time.
 func (s *scene) plan(at string) plan.Actions {
 	return plan.Plan(plan.State{
 		Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(at)), Previous: s.previous(), CgroupMissing: s.bare,
@@ -118,7 +118,7 @@ func (s *scene) plan(at string) plan.Actions {
 	})
 }
 
-// previous returns a status whose phase is terminal, if the pod is said to be.
+// previous returns a status with a terminal phase, if the scenario sets one; else nil.
 func (s *scene) previous() *corev1.PodStatus {
 	if !s.fin {
 		return nil
@@ -162,7 +162,7 @@ func (s *scene) setPod(args []string) {
 	}
 }
 
-// newSpec makes a container of a spec.
+// newSpec returns a container for the spec of the pod.
 func (s *scene) newSpec(name string, args []string) corev1.Container {
 	c := corev1.Container{Name: name, Image: "busybox"}
 	for _, arg := range args {
@@ -204,7 +204,7 @@ func (s *scene) newRule(v string) corev1.ContainerRestartRule {
 	return rule
 }
 
-// setSpec puts a container in the place of the one of its name, or at the end.
+// setSpec replaces the container of this name in the list, or appends c.
 func setSpec(list *[]corev1.Container, c corev1.Container) {
 	if i := slices.IndexFunc(*list, func(x corev1.Container) bool { return x.Name == c.Name }); i >= 0 {
 		(*list)[i] = c
@@ -348,7 +348,7 @@ func (s *scene) duration(v string) time.Duration {
 	return d
 }
 
-// describe prints a plan, an action a line, in the order in which it is carried out.
+// describe prints a plan with one action per line, in the order of execution.
 func describe(out *bytes.Buffer, a plan.Actions) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
 	for _, k := range a.Kill {

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// TestPlanReachesAFixedPoint plans for generated pods on top of whatever a runtime may have of them, does what the plan
-// says, and plans again. No plan contradicts itself or the runtime, and before long there is nothing left to do.
+// TestPlanReachesAFixedPoint plans for generated pods with arbitrary containers in the runtime, executes the plan, and plans
+// again. No plan contradicts itself or the observation, and after a few plans no action is left.
 func TestPlanReachesAFixedPoint(t *testing.T) {
 	for seed := range uint64(5000) {
 		planToFixedPoint(t, seed)
@@ -50,12 +50,12 @@ func planToFixedPoint(t *testing.T, seed uint64) {
 	m.settle(t, podtest.Lazy(func() string { return fmt.Sprint("seed ", seed) }))
 }
 
-// mayRun reports whether a container runs, or may, for all that is known.
+// mayRun reports whether the container is running or in state unknown.
 func mayRun(c *cri.Container) bool {
 	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 }
 
-// check holds a plan against the state that it was made for.
+// check verifies a plan against the state that it was computed from.
 func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	t.Helper()
 	killed := m.checkKills(t, a, about)
@@ -131,7 +131,7 @@ func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]b
 	}
 }
 
-// checkSandbox requires that whatever is started is started in the one sandbox that is ready.
+// checkSandbox requires that containers are started in the ready sandbox only.
 func (m *model) checkSandbox(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	t.Helper()
 	if len(a.Start) == 0 && a.Sandbox == nil {
@@ -181,8 +181,8 @@ func (m *model) checkStarts(t testing.TB, a *plan.Actions, killed map[string]boo
 	}
 }
 
-// requireInitialized requires that every init container has ended well, and every sidecar was made, in the sandbox in
-// use and since the last restart of all, or that a regular container was, which proves it.
+// requireInitialized requires that, in the current sandbox and restart-all generation, every init container has succeeded and
+// every sidecar was created, or that a regular container was created, which proves it.
 func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, about fmt.Stringer) {
 	t.Helper()
 	here := func(c *cri.Container) bool {
@@ -193,7 +193,7 @@ func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, abo
 			return
 		}
 	}
-	proven := false // by a later one
+	proven := false // by a later init container
 	for i := range slices.Backward(m.pod.Spec.InitContainers) {
 		spec := &m.pod.Spec.InitContainers[i]
 		lives := m.lives(spec.Name, here)
@@ -205,7 +205,7 @@ func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, abo
 	}
 }
 
-// requireSettled requires that a pod with nothing left to do is as its spec asks.
+// requireSettled requires that a pod without pending actions has the state of its spec.
 func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	t.Helper()
 	ready := 0
@@ -245,8 +245,8 @@ func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer
 	require.Positive(t, live, "a pod of which nothing runs is done: %s", about)
 }
 
-// disturb puts into the runtime what an agent may find there: leftovers of every age, state and round, and of
-// containers that nobody knows.
+// disturb adds containers to the runtime that an agent may find: exited and running ones of all ages, states and restart-all
+// generations, and ones that the spec does not name.
 func (m *model) disturb(rnd *rand.Rand) {
 	m.observed.UID, m.observed.Name, m.observed.Namespace = string(m.pod.UID), m.pod.Name, m.pod.Namespace
 	if rnd.IntN(10) == 0 {
@@ -271,7 +271,7 @@ func (m *model) disturb(rnd *rand.Rand) {
 	}
 }
 
-// leftover adds one container instance.
+// leftover adds one container instance with a random state.
 func (m *model) leftover(rnd *rand.Rand, name string) {
 	attempt := uint32(rnd.IntN(4))
 	if len(m.lives(name, func(c *cri.Container) bool { return c.Attempt == attempt })) > 0 {

@@ -24,25 +24,25 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// TestResizeScenarios runs testdata/resize/*.txt. A scenario describes a pod and its containers, and asks what is to
-// become of their resources; lines that are indented are the answer. Resources are cpu=REQUEST/LIMIT and
-// memory=REQUEST/LIMIT, of which either may be empty. Lines:
+// TestResizeScenarios runs testdata/resize/*.txt. A scenario describes a pod and its containers, and requests decisions about
+// their resources. The indented lines are the expected decision. Resources are cpu=REQUEST/LIMIT and memory=REQUEST/LIMIT;
+// request or limit may be empty. Lines:
 //
-//	node KEY...                      v2, tiered (memory QoS) and swap; fixed: the runtime changes nothing
-//	full MESSAGE                     the node has no room; without a message it has
-//	pod RESOURCES                    those of the pod as a whole
+//	node KEY...                      v2, tiered (memory QoS) and swap; fixed: the runtime cannot resize
+//	full MESSAGE                     the node has no capacity; without a message it has
+//	pod RESOURCES                    pod-level resources
 //	spec NAME RESOURCES KEY...       restart=cpu restart=memory
-//	init NAME RESOURCES KEY...       the same for an init container; sidecar
-//	container ID RESOURCES KEY...    is made, and runs: name=NAME; exited; silent: the runtime says nothing of resources
-//	foreign ID                       it has no annotations of ours
-//	sized RESOURCES                  what the cgroup of the pod as a whole is for
-//	grant                            the pod is granted what it asks for
-//	update ID RESOURCES              the runtime has given it others, and the agent has forgotten it
-//	told ID RESOURCES                the same, but the agent knows
-//	adjust ID SHARES                 a plugin of the runtime has made its shares others
-//	limit ID BYTES                   it says another limit of memory than it was given
-//	look                             what PlanResize says, and what Plan makes of it
-//	status                           of the pod as a whole if it has resources, of the containers, and the conditions
+//	init NAME RESOURCES KEY...       like spec, for an init container; sidecar
+//	container ID RESOURCES KEY...    is created, and runs: name=NAME; exited; silent: the runtime reports no resources
+//	foreign ID                       it has no annotations of this agent
+//	sized RESOURCES                  resources of the pod's cgroup
+//	grant                            the requested resources are allocated
+//	update ID RESOURCES              the runtime has resized it, and the agent does not know it
+//	told ID RESOURCES                the runtime has resized it, and the agent knows it
+//	adjust ID SHARES                 a plugin of the runtime has changed its CPU shares
+//	limit ID BYTES                   the runtime reports another memory limit than it was given
+//	look                             prints the decision of PlanResize, and the plan
+//	status                           prints pod-level resources, resources of the containers, and conditions
 func TestResizeScenarios(t *testing.T) {
 	script.Run(t, "testdata/resize/*.txt", func(t *testing.T, text string) string {
 		s := &resizeScene{scene: &scene{t: t, pod: podtest.Pod("p")}, told: map[string]cgroups.ContainerSize{}}
@@ -53,7 +53,7 @@ func TestResizeScenarios(t *testing.T) {
 	})
 }
 
-// resizeScene is the state that the lines of a scenario build up.
+// resizeScene is the state that the lines of a scenario describe.
 type resizeScene struct {
 	*scene
 	node     qos.Node
@@ -133,7 +133,7 @@ func (s *resizeScene) setNode(keys []string) {
 	}
 }
 
-// resources returns what a container of the pod gets with these amounts.
+// resources returns the CRI resources of a container of the pod with these amounts.
 func (s *resizeScene) resources(name string, amounts []string) *cri.Resources {
 	c := *s.container(name)
 	c.Resources = podtest.Requirements(amounts)
@@ -235,9 +235,8 @@ func (s *resizeScene) status(out *strings.Builder) {
 	}
 }
 
-// FuzzPlanResize gives a container whatever annotation there may be, and resources that the runtime tells. What is planned
-// leads to what the spec asks for, and then there is nothing left to do: neither for the agent that did it, nor, where
-// the runtime can tell one size from the other, for one that comes after it.
+// FuzzPlanResize tests a container with arbitrary annotations and reported resources. The plan leads to the resources of the
+// spec. Then no action is left, neither for this agent nor, if the runtime reports exact sizes, for a restarted one.
 func FuzzPlanResize(f *testing.F) {
 	f.Add("cpu=100/200 memory=1048576/2097152", int64(500), int64(1000), int64(1<<20), int64(4<<20))
 	f.Add("cpu=100/200 memory=1048576/2097152", int64(100), int64(200), int64(1<<19), int64(2<<20))
@@ -277,7 +276,7 @@ func FuzzPlanResize(f *testing.F) {
 	})
 }
 
-// size is what the words come to; a request of CPU that is left out is the limit.
+// size parses resources. A missing CPU request equals the limit.
 func size(t *testing.T, words []string) cgroups.ContainerSize {
 	t.Helper()
 	r := podtest.Requirements(words)

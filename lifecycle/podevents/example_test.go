@@ -13,12 +13,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// A machine shows its operator the events that need a hand, in place of an API server.
+// A machine without an API server shows its operator the warning events.
 func ExampleEvent() {
 	hooks := lifecycle.Hooks{Event: func(pod cri.PodIdentity, e podevents.Event) {
 		switch e.Reason {
 		case podevents.ReasonPullingImage, podevents.ReasonPulledImage, podevents.ReasonCreatedContainer, podevents.ReasonStartedContainer:
-			return // all is well
+			return // normal events are not shown
 		case podevents.ReasonFailedToInspectImage:
 			fmt.Println(pod.Name, "needs another image:", e.Message)
 		case podevents.ReasonUnhealthyContainer, podevents.ReasonProbeWarning:

@@ -33,7 +33,7 @@ func into(events *[]recorded) podevents.Record {
 	return func(pod cri.PodIdentity, e podevents.Event) { *events = append(*events, recorded{pod, e}) }
 }
 
-// The words are those of pkg/kubelet/images/image_manager.go, which people and tools search for.
+// The messages are those of pkg/kubelet/images/image_manager.go, which people and tools search for.
 func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
 	request := images.Request{Pod: credential.Pod{Namespace: "shop", Name: "web", UID: "u1"}, Container: "c", Image: "nginx"}
 	failed := func(reason, cause string) func(images.Hooks) {
@@ -75,7 +75,7 @@ func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
 	}
 }
 
-// pods are pods by UID.
+// pods has the statuses of pods by UID.
 type pods map[string]podStatus
 
 type podStatus struct {
@@ -88,7 +88,7 @@ func (p pods) PodStatus(uid string) (cri.PodIdentity, *corev1.PodStatus, bool) {
 	return s.pod, s.status, ok
 }
 
-// The words are those of pkg/kubelet/prober/prober.go. A probe that succeeds is no event.
+// The messages are those of pkg/kubelet/prober/prober.go. A successful probe is no event.
 func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
 	for _, test := range []struct {
 		name            string
@@ -142,7 +142,7 @@ func TestProbesOfRemovedPodRecordsNothing(t *testing.T) {
 	require.Empty(t, events)
 }
 
-// Hooks are called by goroutines of other packages, where a nil Record would end the program long after the mistake.
+// Goroutines of other packages call the hooks, where a nil Record would panic long after the mistake.
 func TestHooksWithoutRequiredArgumentPanicWithItsName(t *testing.T) {
 	record := into(new([]recorded))
 	for want, call := range map[string]func(){

@@ -21,11 +21,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// expansionLimit is what making the config of a container may cost: the two MiB that it may be given, with the garbage
-// of a buffer that grows, and some room.
+// expansionLimit is the memory that building the config of a container may take: the limit of 2 MiB, with the garbage of a
+// growing buffer and some reserve.
 func expansionLimit() costtest.Limit { return costtest.Limit{Bytes: 16 << 20} }
 
-// doubling returns variables of which each is ten times the one before it.
+// doubling returns variables of which each is ten times as long as the previous one.
 func doubling(levels int) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "A0", Value: "0123456789"}}
 	for i := range levels {
@@ -34,7 +34,7 @@ func doubling(levels int) []corev1.EnvVar {
 	return env
 }
 
-// tooLarge makes the config of a container that asks for too much, cheaply, and returns the error.
+// tooLarge builds the config of a container that exceeds a limit, at little cost, and returns the error.
 func tooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
 	t.Helper()
 	var err error
@@ -47,18 +47,17 @@ func tooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
 	return err.Error()
 }
 
-// A manifest of 866 bytes whose variables refer to each other killed the agent, which ran out of memory and was started
-// with the same pod again. Now the container has no config, and the error names the variable.
-func TestVariablesThatGrow(t *testing.T) {
+// A manifest of 866 bytes, whose variables refer to each other, once killed the agent by lack of memory at each start. Now the
+// error names the variable.
+func TestContainerRefusesExponentialVariables(t *testing.T) {
 	p := podtest.Pod(t)
 	p.Spec.Containers[0].Env = doubling(9)
 	assert.Equal(t, `spec.containers[0].env[5].value: Too long: variable "A5" may not be more than 131071 bytes with its name`,
 		tooLarge(t, p, podspec.Launch{}))
 }
 
-// What is put together from variables is bounded wherever it is: a variable, the command, the arguments, or the path in
-// a volume, each alone and all together.
-func TestWhatAProcessCanBeGiven(t *testing.T) {
+// The size of expanded variables is limited in a variable, the command, the arguments and a subPathExpr, for each and in total.
+func TestContainerLimitsExpandedSizes(t *testing.T) {
 	big := strings.Repeat("x", 100_000)
 	data := map[string]string{"BIG": big, "KEY": strings.Repeat("x", podenv.MaxArgument)}
 	l := launch()
@@ -91,15 +90,15 @@ func TestWhatAProcessCanBeGiven(t *testing.T) {
 	}
 }
 
-// What the node adds counts, too, and cannot make a container that no kernel starts.
-func TestVariablesOfTheNodeCount(t *testing.T) {
+// Variables of the node count against the limit, so that the kernel can start the container.
+func TestContainerCountsNodeVariablesAgainstLimit(t *testing.T) {
 	l := launch()
 	l.Env = []cri.EnvVar{{Name: "N", Value: strings.Repeat("x", podenv.MaxArgument)}}
 	assert.Contains(t, tooLarge(t, podtest.Pod(t), l), `spec.containers[0].env: Too long: variable "N"`)
 }
 
-// The largest variable and argument that Linux takes are taken.
-func TestTheLargestThatFits(t *testing.T) {
+// The largest variable and argument that Linux accepts are accepted.
+func TestContainerAcceptsLargestVariableAndArgument(t *testing.T) {
 	p := podtest.Pod(t)
 	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "X", Value: strings.Repeat("x", podenv.MaxArgument-len("X=")-1)}}
 	p.Spec.Containers[0].Args = []string{strings.Repeat("x", podenv.MaxArgument-1)}
@@ -109,7 +108,7 @@ func TestTheLargestThatFits(t *testing.T) {
 	assert.Contains(t, tooLarge(t, p, podspec.Launch{}), `env[0].value: Too long: variable "X"`)
 }
 
-// An environment of any three variables and an argument is cheap to make, or refused.
+// The config of an environment with any three variables and an argument is cheap to build, or refused.
 func FuzzEnvironment(f *testing.F) {
 	ten := func(s string) string { return strings.Repeat(s, 10) }
 	f.Add(ten("$(C)"), ten("$(A)"), ten("$(B)"), "$(C)$(", uint8(30))

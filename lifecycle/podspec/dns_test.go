@@ -90,7 +90,7 @@ func TestDNSLimits(t *testing.T) {
 		reasons = append(reasons, reason)
 	}}).DNS
 	assert.Len(t, dns.Servers, 3)
-	// 32 are left, less the one that is too long; 31 times 62 characters with the spaces between are 1952.
+	// 32 domains remain, without the one that is too long; 31 times 62 characters with spaces are 1952.
 	assert.Len(t, dns.Searches, 31)
 	assert.Equal(t, []string{"DNSConfigForming", "DNSConfigForming"}, reasons)
 
@@ -110,7 +110,7 @@ func FuzzParseResolvConf(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Written out again, it reads the same: trailing dots are gone and options are unique.
+		// The printed config parses to an equal config: trailing dots are removed and options are unique.
 		text := "search " + strings.Join(c.Searches, " ") + "\noptions " + strings.Join(c.Options, " ")
 		for _, s := range c.Servers {
 			text += "\nnameserver " + s

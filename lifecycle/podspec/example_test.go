@@ -31,7 +31,8 @@ func ExampleContainer() {
 	// [serve --port=8080] web/0.log www
 }
 
-// A program that lists the containers of a runtime finds those that the agent is about to replace, because the pod has another image by now.
+// A program that lists the containers of a runtime finds those that the agent will replace because the image in the pod has
+// changed.
 func ExampleHasHash() {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}}}
 	pod.Name, pod.Namespace, pod.UID = "web", "default", "1234"
@@ -51,7 +52,7 @@ func ExampleHasHash() {
 	// outdated: true
 }
 
-// A node whose own /etc/resolv.conf names a stub resolver gives pods another file, as resolvConf of a kubelet's configuration does.
+// A node whose /etc/resolv.conf names a stub resolver gives pods another file, like resolvConf in the kubelet's configuration.
 func ExampleParseResolvConf() {
 	dns, err := podspec.ParseResolvConf([]byte("# from the DHCP server\nnameserver 192.0.2.53\nsearch example.com.\noptions ndots:2\n"))
 	if err != nil {

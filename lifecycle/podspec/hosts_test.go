@@ -75,9 +75,8 @@ func TestHostsMount(t *testing.T) {
 	assert.Empty(t, container(t, podtest.Pod(t), podspec.Launch{PodIPs: ips}, podspec.Options{}).Mounts)
 }
 
-// It keeps the hosts file free of lines that the runtime's answer could smuggle in, and of addresses that no C library
-// reads.
-func TestHostsFileHasAddressesAlone(t *testing.T) {
+// The hosts file contains neither extra lines from the runtime's addresses nor addresses that no C library can parse.
+func TestHostsFileOmitsInvalidAddresses(t *testing.T) {
 	got, err := podspec.HostsFile(podtest.Pod(t, ""), []string{"010.0.0.2", "10.0.0.3\n6.6.6.6\tbank", "fd00::0002"}, nil, podspec.Options{})
 	require.NoError(t, err)
 	assert.Contains(t, string(got), "fe00::2\tip6-allrouters\n10.0.0.2\tweb\nfd00::2\tweb\n")

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The sum that allocates nothing is that of the printed bytes, whatever is in the strings.
+// The hash without allocations equals the hash of the printed bytes, for any strings.
 func FuzzHash(f *testing.F) {
 	f.Add("test_container", "foo/image:v1")
 	f.Add("", "")

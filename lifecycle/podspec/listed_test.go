@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// The configs of 110 pods that podapi.Validate takes fit in the runtime's lists, hooks and all.
-func TestWhatTheRuntimeLists(t *testing.T) {
+// The configs of 110 pods that podapi.Validate accepts fit in the lists of the runtime, with hooks.
+func TestConfigsOf110ValidPodsFitRuntimeLists(t *testing.T) {
 	p := podtest.Pod(t)
 	hook := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", podfield.MaxHook-200)}}}
 	for i := range 2 {
@@ -39,8 +39,8 @@ func TestWhatTheRuntimeLists(t *testing.T) {
 	assert.Less(t, 110*listed, 16<<20)
 }
 
-// What podapi.Validate counts of a container is what its config has: ports and the preStop hook as JSON.
-func TestValidateCountsWhatTheRuntimeLists(t *testing.T) {
+// podapi.Validate counts the annotations that the config of a container has: ports and the preStop hook as JSON.
+func TestValidateCountsAnnotationsOfConfig(t *testing.T) {
 	p := podtest.Pod(t, "", "{ports: [{containerPort: 80, name: web}], lifecycle: {preStop: {exec: {command: ['<a>']}}}}")
 	c := &p.Spec.Containers[0]
 	config := container(t, p, podspec.Launch{}, podspec.Options{})
@@ -52,8 +52,8 @@ func TestValidateCountsWhatTheRuntimeLists(t *testing.T) {
 	assert.Len(t, podapi.Validate(p), 1)
 }
 
-// What devices ask for, or a pod has that was not validated, is refused before the runtime is given it.
-func TestTooMuchToGiveTheRuntime(t *testing.T) {
+// Annotations of devices, or of a pod that was not validated, above the limit are refused before they reach the runtime.
+func TestConfigsRefuseTooLargeAnnotations(t *testing.T) {
 	p, huge := podtest.Pod(t), strings.Repeat("x", 1<<20)
 	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{Annotations: map[string]string{"a": huge}}, podspec.Options{})
 	assert.EqualError(t, err, "spec.containers[0]: Too long: labels and annotations may not be more than 131072 bytes in all")

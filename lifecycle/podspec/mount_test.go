@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// launch knows the volumes "v" of a directory, "ro" of one that cannot be written, "image" and "block".
+// launch has the volumes "v" with a directory, "ro" which is read-only, "image" and "block".
 func launch() podspec.Launch {
 	return podspec.Launch{
 		Volumes: map[string]podspec.Volume{
@@ -88,7 +88,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-func TestMountsThatCannotBe(t *testing.T) {
+func TestContainerRefusesInvalidMounts(t *testing.T) {
 	for mount, want := range map[string]string{
 		"name: x, mountPath: /v":                                                                                     `name: Not found: "x"`,
 		"name: block, mountPath: /v":                                                                                 `name: Not found: "block"`,
@@ -118,7 +118,7 @@ func TestMountsThatCannotBe(t *testing.T) {
 	assert.EqualError(t, err, "spec.containers[0].volumeMounts[0].subPath: Forbidden: paths within volumes are not supported on this node")
 }
 
-func TestOrderOfMounts(t *testing.T) {
+func TestContainerOrdersMounts(t *testing.T) {
 	l := launch()
 	l.PodIPs, l.HostsPath, l.TerminationLogPath = []string{"10.0.0.2"}, "/pods/hosts", "/pods/c/1"
 	l.Mounts = []cri.Mount{{ContainerPath: "/driver", HostPath: "/opt/driver"}}

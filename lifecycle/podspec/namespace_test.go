@@ -60,7 +60,7 @@ func TestUserNamespace(t *testing.T) {
 	}
 }
 
-func TestTargetOfAnEphemeralContainer(t *testing.T) {
+func TestEphemeralContainerUsesPIDNamespaceOfTarget(t *testing.T) {
 	const ephemeral = "ephemeralContainers: [{name: e, image: i, targetContainerName: c}, {name: free, image: i}]"
 	of := func(p *corev1.Pod, i int) *corev1.Container {
 		return (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
@@ -83,7 +83,7 @@ func TestTargetOfAnEphemeralContainer(t *testing.T) {
 	assert.Equal(t, cri.NamespacePod, got.Security.Namespaces.PID, "all see all processes anyway")
 }
 
-func TestGroupsOfVolumes(t *testing.T) {
+func TestSupplementalGroupsIncludeVolumeGroups(t *testing.T) {
 	p := podtest.Pod(t, "securityContext: {fsGroup: 1, supplementalGroups: [2]}")
 	o := podspec.Options{VolumeGroups: func(*corev1.Pod) []int64 { return []int64{3} }}
 	assert.Equal(t, []int64{1, 3, 2}, sandbox(t, p, o).Security.SupplementalGroups)

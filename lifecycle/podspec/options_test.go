@@ -22,8 +22,8 @@ func handlers(list ...cri.RuntimeHandler) func() []cri.RuntimeHandler {
 	return func() []cri.RuntimeHandler { return list }
 }
 
-// What is invalid is not an address of the node, and what HostIPs returned is not written to.
-func TestNodeIPs(t *testing.T) {
+// NodeIPs omits invalid addresses, and does not write to the result of HostIPs.
+func TestNodeIPsOmitsInvalidAddresses(t *testing.T) {
 	assert.Empty(t, podspec.Options{}.NodeIPs())
 	assert.Equal(t, addrs("10.0.0.1"), podspec.Options{HostIPs: hostIPs("10.0.0.1")}.NodeIPs())
 	some := []netip.Addr{{}, netip.MustParseAddr("10.0.0.1")}
@@ -32,8 +32,8 @@ func TestNodeIPs(t *testing.T) {
 	assert.False(t, some[0].IsValid())
 }
 
-// A container that is made after the node has got another address is told that one.
-func TestOptionsFollowTheNode(t *testing.T) {
+// A container that is created after the node's address has changed gets the new address.
+func TestContainerHasCurrentNodeAddress(t *testing.T) {
 	node := addrs("10.0.0.1")
 	able := []cri.RuntimeHandler{}
 	o := podspec.Options{

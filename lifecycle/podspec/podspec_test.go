@@ -31,7 +31,7 @@ func container(t *testing.T, p *corev1.Pod, l podspec.Launch, o podspec.Options)
 	return c
 }
 
-func TestSandboxOfAPlainPod(t *testing.T) {
+func TestSandboxOfMinimalPod(t *testing.T) {
 	p := podtest.Pod(t)
 	p.Labels = map[string]string{"app": "web", cri.LabelPodName: "other"}
 	p.Annotations = map[string]string{"a": "b"}
@@ -59,8 +59,8 @@ func TestSandboxOfAPlainPod(t *testing.T) {
 	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is left as it is")
 }
 
-// It keeps an agent that did not ask for logs, such as a test, from writing below /var/log.
-func TestNoLogRootIsNoLogs(t *testing.T) {
+// An agent without LogRoot, such as a test, writes nothing below /var/log.
+func TestEmptyLogRootDisablesLogs(t *testing.T) {
 	p := podtest.Pod(t, "", "{}")
 	sandbox, err := podspec.Sandbox(p, 0, podspec.Options{})
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestNoLogRootIsNoLogs(t *testing.T) {
 	assert.Empty(t, container(t, p, podspec.Launch{Image: &cri.Image{}}, podspec.Options{}).LogPath)
 }
 
-func TestContainerOfAPlainPod(t *testing.T) {
+func TestContainerOfMinimalPod(t *testing.T) {
 	p := podtest.Pod(t, "", `{command: [run, $(A)], args: [$$A], env: [{name: A, value: b}], workingDir: /w, stdin: true, tty: true,
 		ports: [{containerPort: 80}]}`)
 	p.DeletionGracePeriodSeconds = new(int64(5))
@@ -116,7 +116,7 @@ func TestContainerOfAPlainPod(t *testing.T) {
 	assert.Empty(t, cmp.Diff(want, got))
 }
 
-func TestHashIsTheKubelets(t *testing.T) {
+func TestHashEqualsKubelets(t *testing.T) {
 	c := corev1.Container{Name: "test_container", Image: "foo/image:v1"}
 	assert.Equal(t, "8e45cbd0", podspec.Hash(&c))
 	c.Env = []corev1.EnvVar{{Name: "A"}}
@@ -145,7 +145,7 @@ func TestHostname(t *testing.T) {
 	}
 
 	p := podtest.Pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
-	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65, with the rest of the name
+	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65 characters, with the rest of the name
 	_, err := podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
 	assert.EqualError(t, err, "failed to construct FQDN from pod hostname and cluster domain, FQDN "+p.Name+
 		".s.default.svc.cluster.local is too long (64 characters is the max, 65 characters requested)")
@@ -154,7 +154,7 @@ func TestHostname(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestPortsOfTheSandbox(t *testing.T) {
+func TestSandboxPortMappings(t *testing.T) {
 	p := podtest.Pod(t, "", `ports:
 - {containerPort: 80, hostPort: 8080}
 - {containerPort: 80, hostPort: 8080}
@@ -237,8 +237,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// On a node that is known, the rest follows from it: OOM score, swap and memory QoS. See package qos.
-func TestResourcesOnAKnownNode(t *testing.T) {
+// If Options.Node is set, the OOM score adjustment, swap and memory QoS follow from it. See package qos.
+func TestResourcesWithNode(t *testing.T) {
 	p := podtest.Pod(t, "", "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}")
 	r := container(t, p, podspec.Launch{}, podspec.Options{Node: &qos.Node{MemoryCapacity: 4 << 30, Reservation: qos.TieredReservation}}).Resources
 	assert.EqualValues(t, 750, r.OOMScoreAdj)
@@ -250,7 +250,7 @@ func TestResourcesOnAKnownNode(t *testing.T) {
 	assert.ErrorContains(t, err, "memory capacity is 0 bytes")
 }
 
-func TestResourcesOfTheSandbox(t *testing.T) {
+func TestSandboxResources(t *testing.T) {
 	p := podtest.Pod(t, "overhead: {cpu: 100m, memory: 1Mi}", "resources: {limits: {cpu: 1, memory: 64Mi}}")
 	p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], corev1.Container{Name: "unlimited"})
 	c := sandbox(t, p, podspec.Options{})

@@ -28,7 +28,7 @@ func addrs(s ...string) []netip.Addr {
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-func TestContainerOverridesThePodsSecurity(t *testing.T) {
+func TestContainerSecurityContextOverridesPods(t *testing.T) {
 	p := podtest.Pod(t, `securityContext: {runAsUser: 1, runAsGroup: 2, fsGroup: 3, supplementalGroups: [4, 5], supplementalGroupsPolicy: Strict,
 		seLinuxOptions: {level: "s0:c1"}, seccompProfile: {type: RuntimeDefault}, appArmorProfile: {type: RuntimeDefault}}`)
 	got := container(t, p, podspec.Launch{Image: &cri.Image{UID: new(int64(9))}}, podspec.Options{}).Security
@@ -72,7 +72,7 @@ func TestSeccompAndAppArmorDefaults(t *testing.T) {
 	assert.Equal(t, &cri.SecurityProfile{Type: cri.ProfileLocalhost, LocalhostRef: "old"}, s.AppArmor)
 }
 
-func TestUserOfTheImage(t *testing.T) {
+func TestContainerRunsAsImageUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		image *cri.Image
 		uid   *int64

@@ -70,7 +70,7 @@ func ExampleOf() {
 	// may run until 04:04:05
 }
 
-// A terminal phase says that nothing of the pod is in use. A loop that reports statuses holds it back while a sandbox is ready.
+// A terminal phase means that the resources of the pod are free. A loop that reports statuses defers it while a sandbox is ready.
 func ExampleDeferTerminalPhase() {
 	pod := newPod()
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -90,7 +90,7 @@ func ExampleDeferTerminalPhase() {
 	// Succeeded
 }
 
-// A controller that knows the statuses of containers only, as an API server shows them, computes the phase of their pod.
+// A controller that only has container statuses, as an API server shows them, computes the phase of their pod.
 func ExamplePhase() {
 	exited := corev1.ContainerStatus{Name: "server", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}
 	pod := newPod()

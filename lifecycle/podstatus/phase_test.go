@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// The states a container's status can be in, as rows of the tables below name them.
+// Container statuses for the tables below.
 var (
 	running   = corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	creating  = corev1.ContainerStatus{State: waiting}
@@ -73,7 +73,7 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-func TestPhaseHeedsContainerPolicies(t *testing.T) {
+func TestPhaseFollowsContainerRestartPolicies(t *testing.T) {
 	never := corev1.ContainerRestartPolicyNever
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyAlways,
@@ -91,7 +91,7 @@ func TestPhaseHeedsContainerPolicies(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, podstatus.Phase(pod, []corev1.ContainerStatus{st}, podstatus.PhaseInput{}))
 }
 
-// A static pod that is deleted keeps phase Running if its restart policy would restart a container.
+// A deleted static pod keeps phase Running if its restart policy would restart a container.
 func TestPhaseOfDeletedStaticPod(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]corev1.PodPhase{
 		corev1.RestartPolicyAlways: corev1.PodRunning, corev1.RestartPolicyOnFailure: corev1.PodRunning, corev1.RestartPolicyNever: corev1.PodFailed,

@@ -45,7 +45,7 @@ func observed(containers ...cri.Container) cri.Pod {
 	}
 }
 
-func TestStatusOfARunningPod(t *testing.T) {
+func TestOfRunningPod(t *testing.T) {
 	st := podstatus.Of(webPod(), observed(life(2, cri.ContainerRunning)), podstatus.Input{
 		Now: epoch.Add(time.Hour), HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 	})
@@ -67,17 +67,17 @@ func TestStatusOfARunningPod(t *testing.T) {
 	require.Equal(t, "sha256:1", c.ImageID)
 }
 
-func TestStatusOnTheHostNetworkHasTheHostsAddresses(t *testing.T) {
+func TestOfPodOnHostNetworkHasNodeAddresses(t *testing.T) {
 	pod := webPod()
 	pod.Spec.HostNetwork = true
 	up := observed()
-	up.Sandboxes[0].IPs = nil // as the runtime has none of its own there
+	up.Sandboxes[0].IPs = nil // the runtime reports no address on the host network
 	st := podstatus.Of(pod, up, podstatus.Input{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	require.Equal(t, "192.0.2.1", st.PodIP)
 }
 
-// A container that is held back shows the reason as its state and its end as the last state, as kubectl prints it.
-func TestStatusOfAHeldContainer(t *testing.T) {
+// A container in back-off has state Waiting and its exit as last state, as in kubectl.
+func TestOfContainerInBackOffIsWaitingWithLastState(t *testing.T) {
 	dead := life(0, cri.ContainerExited)
 	dead.ExitCode, dead.Reason = 3, "Error"
 	in := podstatus.Input{Now: epoch, Waiting: map[string]podstatus.Waiting{
@@ -91,7 +91,7 @@ func TestStatusOfAHeldContainer(t *testing.T) {
 	require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(st, corev1.PodReady))
 }
 
-func TestStatusShowsTheLifeBefore(t *testing.T) {
+func TestOfRestartedContainerHasPreviousExitAsLastState(t *testing.T) {
 	dead := life(0, cri.ContainerExited)
 	dead.ExitCode = 137
 	st := podstatus.Of(webPod(), observed(life(1, cri.ContainerRunning), dead), podstatus.Input{Now: epoch})
@@ -105,8 +105,8 @@ func TestStatusShowsTheLifeBefore(t *testing.T) {
 	})
 }
 
-// A container that ran and that the runtime lost has ended somehow: 137, and one restart more.
-func TestStatusOfALostContainer(t *testing.T) {
+// A container that ran and that the runtime has lost gets exit code 137, and its restart counts.
+func TestOfLostRunningContainerIsStatusUnknown(t *testing.T) {
 	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch})
 	st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before})
 	c := st.ContainerStatuses[0]
@@ -124,8 +124,8 @@ func TestStatusOfALostContainer(t *testing.T) {
 	})
 }
 
-// The runtime forgets containers that others remove. What was said of them stands.
-func TestStatusOfAForgottenContainer(t *testing.T) {
+// If another program removes an exited container, its last status is kept.
+func TestOfRemovedExitedContainerKeepsStatus(t *testing.T) {
 	dead := life(3, cri.ContainerExited)
 	dead.ExitCode, dead.User = 5, &cri.ContainerUser{UID: 7}
 	before := podstatus.Of(webPod(), observed(dead), podstatus.Input{Now: epoch})
@@ -141,8 +141,8 @@ func TestStatusOfAForgottenContainer(t *testing.T) {
 	})
 }
 
-// The containers of a pod are removed one by one. The status of a terminated instance stays while only its predecessor is left.
-func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
+// The containers of a pod are removed one by one. The status of a terminated instance is kept while only its predecessor is left.
+func TestOfTerminatedInstanceKeptWhilePredecessorExists(t *testing.T) {
 	first, second := life(0, cri.ContainerExited), life(1, cri.ContainerExited)
 	second.ExitCode = 137
 	for _, deleted := range []bool{true, false} {
@@ -155,15 +155,15 @@ func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
 	}
 }
 
-// A deleted pod starts no container: the end of the last instance stays, although the next one was created.
-func TestStatusOfDeletedPodWithCreatedSuccessor(t *testing.T) {
+// A deleted pod starts no container: the exit of the last instance is kept, although the next one was created.
+func TestOfDeletedPodIgnoresCreatedSuccessor(t *testing.T) {
 	in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Deleted: true}
 	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), in)
 	in.Previous = &before
 	require.Equal(t, before.ContainerStatuses, podstatus.Of(webPod(), observed(life(1, cri.ContainerCreated), life(0, cri.ContainerExited)), in).ContainerStatuses)
 }
 
-func TestStatusNamesTheRuntime(t *testing.T) {
+func TestOfPrefixesContainerIDWithRuntimeName(t *testing.T) {
 	bare := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), podstatus.Input{Now: epoch})
 	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)
 	st := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)),
@@ -174,13 +174,13 @@ func TestStatusNamesTheRuntime(t *testing.T) {
 	require.Nil(t, c.LastTerminationState.Terminated, "it is the same container")
 }
 
-// While a container runs on with a former image, its status says so.
-func TestStatusOfAFormerImage(t *testing.T) {
+// The status of a container that runs with a previous image names that image.
+func TestOfContainerWithPreviousImageNamesIt(t *testing.T) {
 	old := life(0, cri.ContainerRunning)
 	for want, image := range map[string]cri.ImageSpec{
 		"docker.io/library/busybox:0": {Image: "docker.io/library/busybox:0"},
 		"busybox:0":                   {Image: "sha256:0", UserSpecifiedImage: "busybox:0"},
-		"busybox:1":                   {}, // the runtime does not say
+		"busybox:1":                   {}, // the runtime does not report it
 	} {
 		old.Image = image
 		st := podstatus.Of(webPod(), observed(old), podstatus.Input{Now: epoch})
@@ -188,8 +188,8 @@ func TestStatusOfAFormerImage(t *testing.T) {
 	}
 }
 
-// Whether a mount is read-only with all below it is what became of it, not what was asked for.
-func TestStatusOfMounts(t *testing.T) {
+// RecursiveReadOnly in the status is the state in the container, not the requested one.
+func TestOfMountsReportsActualRecursiveReadOnly(t *testing.T) {
 	pod, running := webPod(), life(0, cri.ContainerRunning)
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
 		{Name: "data", MountPath: "/data"},
@@ -209,8 +209,8 @@ func TestStatusOfMounts(t *testing.T) {
 	require.Equal(t, runs.ContainerStatuses[0].VolumeMounts, gone.ContainerStatuses[0].VolumeMounts)
 }
 
-// An init container that the runtime has forgotten has ended well if others have run since, unless it is to run again.
-func TestStatusOfAForgottenInitContainer(t *testing.T) {
+// A lost init container is reported as completed if a regular container has run since, unless it must run again.
+func TestOfLostInitContainerIsCompletedUnlessItRunsAgain(t *testing.T) {
 	pod := webPod()
 	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox:1"}}
 	in := podstatus.Input{Now: epoch}
@@ -224,8 +224,8 @@ func TestStatusOfAForgottenInitContainer(t *testing.T) {
 	require.False(t, st.InitContainerStatuses[0].Ready)
 }
 
-// A restart of all containers is none of those that somebody debugs the pod with.
-func TestStatusOfAnEphemeralContainerInARestartOfAll(t *testing.T) {
+// A restart of all containers excludes ephemeral containers.
+func TestOfEphemeralContainerIgnoresRestartOfAllContainers(t *testing.T) {
 	pod, web, debug := webPod(), life(1, cri.ContainerRunning), life(0, cri.ContainerExited)
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	web.Annotations = map[string]string{podview.AnnotationGeneration: "1"}
@@ -234,7 +234,7 @@ func TestStatusOfAnEphemeralContainerInARestartOfAll(t *testing.T) {
 	require.NotNil(t, st.EphemeralContainerStatuses[0].State.Terminated)
 }
 
-func TestStatusKeepsAFinalPhase(t *testing.T) {
+func TestOfKeepsTerminalPhase(t *testing.T) {
 	previous := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}
 	st := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)),
 		podstatus.Input{Now: epoch, Previous: &previous})
@@ -243,7 +243,7 @@ func TestStatusKeepsAFinalPhase(t *testing.T) {
 	require.Equal(t, "low on memory", st.Message)
 }
 
-func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
+func TestOfKeepsTransitionTimesAndForeignConditions(t *testing.T) {
 	first := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch})
 	first.Conditions = append(first.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionFalse})
 	pod := webPod()
@@ -262,8 +262,8 @@ func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A status is written to the pod object, and comes back with it: each condition stays one.
-func TestConditionsAreNotRepeated(t *testing.T) {
+// A status that was written to the pod object is the next input: each condition occurs once.
+func TestOfDoesNotRepeatConditions(t *testing.T) {
 	pod := webPod()
 	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 	in := podstatus.Input{Now: epoch, Resize: resize.Decision{Reason: corev1.PodReasonDeferred, Error: "no room"}}
@@ -275,8 +275,8 @@ func TestConditionsAreNotRepeated(t *testing.T) {
 	require.ElementsMatch(t, first.Conditions, second.Conditions)
 }
 
-// Of a container that nobody will see the end of any more it is said that it failed, unless its turn had not come.
-func TestStatusOfContainersThatNeverEnded(t *testing.T) {
+// A container of a terminated pod whose exit was not observed is reported as failed, unless it waited for an init container.
+func TestTerminateContainersSetsExit137WithoutObservedExit(t *testing.T) {
 	setup := func(name string) corev1.Container { return corev1.Container{Name: name} }
 	tests := map[string]struct {
 		init []corev1.Container
@@ -311,7 +311,7 @@ func TestStatusOfContainersThatNeverEnded(t *testing.T) {
 	}
 }
 
-func TestStatusPicksTheAddresses(t *testing.T) {
+func TestOfOrdersPodIPsByNodeFamily(t *testing.T) {
 	for node, want := range map[string][]corev1.PodIP{
 		"192.0.2.1":   {{IP: "10.0.0.7"}, {IP: "fd00::7"}},
 		"2001:db8::1": {{IP: "fd00::7"}, {IP: "10.0.0.7"}},
@@ -324,17 +324,16 @@ func TestStatusPicksTheAddresses(t *testing.T) {
 	}
 }
 
-// It keeps an address that a plugin writes in its own way from being dropped, and the pod from having none.
-func TestStatusReadsAddressesAsTheKubelet(t *testing.T) {
+// Addresses in an unusual notation of a CNI plugin are normalized, not dropped.
+func TestOfNormalizesPodIPs(t *testing.T) {
 	up := observed()
 	up.Sandboxes[0].IPs = []string{"10.0.0.256", "010.000.0.01", "fd00::00007"}
 	st := podstatus.Of(webPod(), up, podstatus.Input{Now: epoch})
 	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::7"}}, st.PodIPs)
 }
 
-// It keeps the address of a pod on the network of its host from changing under those who have been told it, and from
-// staying that of a node which has another one since it was restarted.
-func TestAddressesOfAPodOnTheHost(t *testing.T) {
+// A pod on the host network keeps its reported address until its sandbox is replaced, for example by a reboot of the node.
+func TestOfHostNetworkPodKeepsAddressesWithItsSandbox(t *testing.T) {
 	nodes := func(ips ...string) (addrs []netip.Addr) {
 		for _, ip := range ips {
 			addrs = append(addrs, netip.MustParseAddr(ip))

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// What an eviction and a rejection make of a status: nothing while the pod is up, and then its phase and why.
-func TestVerdicts(t *testing.T) {
+// An eviction or rejection changes phase and reason of the status only once no container of the pod runs.
+func TestOfEvictedOrRejectedPod(t *testing.T) {
 	up := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s"}}, Containers: []cri.Container{{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerRunning}}}
 	down := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxNotReady}}, Containers: []cri.Container{
 		{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerExited, ExitCode: 143},
@@ -62,8 +62,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// The condition of an eviction takes the place of one that was there, and its time is that of the change.
-func TestConditionOfAnEviction(t *testing.T) {
+// The condition of an eviction replaces one of its type, with the time of the change.
+func TestOfEvictedPodHasConditionOfEviction(t *testing.T) {
 	pod := podtest.Pod("a")
 	before := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler", LastTransitionTime: metav1.Unix(1, 0)}
 	pod.Status.Conditions = []corev1.PodCondition{before}

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// agent is a Store before a Reconciler, on a runtime in memory, in a synctest bubble.
+// agent is a Store and a Reconciler on a runtime in memory, in a synctest bubble.
 type agent struct {
 	t          *testing.T
 	path       string
@@ -31,10 +31,10 @@ type agent struct {
 	store      *podstore.Store
 	reconciler *lifecycle.Reconciler
 	loadErr    error
-	stop       func() // ends the agent; the runtime and its containers go on
+	stop       func() // stops the agent; the runtime and its containers continue
 }
 
-// boot starts an agent with the two sources "api" and "file", neither of which has spoken yet.
+// boot starts an agent with the sources "api" and "file", which have not reported yet.
 func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	a := &agent{t: t, path: path, rt: rt}
 	generator := pleg.New(rt, pleg.Options{})
@@ -64,7 +64,7 @@ func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	return a
 }
 
-// report is what a source says, in the words of newPod; the last word may be "incomplete".
+// report passes the pods of a source in the format of newPod; the last word may be "incomplete".
 func (a *agent) report(source, pods string) {
 	a.t.Helper()
 	words := strings.Fields(pods)
@@ -97,19 +97,19 @@ func (a *agent) live() string {
 	return strings.Join(live, " ")
 }
 
-// reboot loses power: whatever ran is gone, the disk is not.
+// reboot restarts the node: all containers are lost, and the disk is kept.
 func (a *agent) reboot() *agent {
 	a.stop()
 	return boot(a.t, critest.New(critest.Options{}), a.path)
 }
 
-// restart starts another agent beside the pods that run.
+// restart restarts the agent while the pods run.
 func (a *agent) restart() *agent {
 	a.stop()
 	return boot(a.t, a.rt, a.path)
 }
 
-// scenario runs a test on a node with the pods a and b of the API server and c of a file.
+// scenario runs a test on a node with pods a and b of the API server and c of a file.
 func scenario(t *testing.T, run func(t *testing.T, n *agent)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := boot(t, critest.New(critest.Options{}), filepath.Join(t.TempDir(), "pods"))
@@ -120,7 +120,7 @@ func scenario(t *testing.T, run func(t *testing.T, n *agent)) {
 	})
 }
 
-func TestPodsRunWithoutTheirSources(t *testing.T) {
+func TestLoadedPodsRunBeforeSourcesReport(t *testing.T) {
 	scenario(t, func(t *testing.T, n *agent) {
 		n = n.reboot()
 		require.NoError(t, n.loadErr)
@@ -136,7 +136,7 @@ func TestPodsRunWithoutTheirSources(t *testing.T) {
 	})
 }
 
-func TestRestartTouchesNothing(t *testing.T) {
+func TestRestartLeavesRunningContainers(t *testing.T) {
 	scenario(t, func(t *testing.T, n *agent) {
 		calls := len(n.rt.Calls())
 		n = n.restart()
@@ -167,7 +167,7 @@ func TestDamagedFileLeavesPodsRunning(t *testing.T) {
 	})
 }
 
-func TestManifestThatCannotBeReadAtBoot(t *testing.T) {
+func TestLoadedPodRunsWhileItsManifestIsUnreadable(t *testing.T) {
 	scenario(t, func(t *testing.T, n *agent) {
 		n.report("file", "c d e")
 		n = n.reboot()

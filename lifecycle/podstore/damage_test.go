@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// file makes a file of version 1 as the package documentation describes it.
+// file returns a file of version 1 as the package documentation describes it.
 func file(lines string) string {
 	const saved = "2026-05-04T03:02:01Z"
 	return fmt.Sprintf("nodeagent-pods version=1 saved=%s sha256=%x\n%s", saved, sha256.Sum256([]byte(lines+saved)), lines)
@@ -30,12 +30,12 @@ func file(lines string) string {
 
 const line = `{"source":"s","pod":{"metadata":{"name":"a","namespace":"default","uid":"uid-a"},"spec":{}}}` + "\n"
 
-// podLine is a line with a pod that has these fields of a spec.
+// podLine returns a line with a pod that has these fields of a spec.
 func podLine(spec string) string {
 	return `{"source":"s","pod":{"metadata":{"name":"a","namespace":"default","uid":"uid-a"},"spec":{` + spec + "}}}\n"
 }
 
-// asides returns the files that have been put aside, the oldest first.
+// asides returns the renamed damaged files, the oldest first.
 func asides(t *testing.T, path string) []string {
 	t.Helper()
 	found, err := filepath.Glob(path + ".corrupt-*")
@@ -43,7 +43,7 @@ func asides(t *testing.T, path string) []string {
 	return found
 }
 
-func TestDamagedFileIsPutAside(t *testing.T) {
+func TestLoadRenamesDamagedFile(t *testing.T) {
 	good := file(line + line)
 	for name, c := range map[string]struct{ content, want string }{
 		"empty":             {"", "it is empty"},
@@ -88,9 +88,8 @@ func TestDamagedFileIsPutAside(t *testing.T) {
 	}
 }
 
-// An agent whose API is older than the pods in the file runs them without what it does not know, as it would run what
-// a newer API server sends.
-func TestUnknownFieldsAreDropped(t *testing.T) {
+// An agent with an older API than the stored pods runs them without the unknown fields, as with a newer API server.
+func TestLoadDropsUnknownFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	newer := strings.Replace(line, `"spec":{}`, `"spec":{"hologram":true,"nodeName":"n"}`, 1)
 	require.NoError(t, os.WriteFile(path, []byte(file(newer)), 0o600))
@@ -100,10 +99,9 @@ func TestUnknownFieldsAreDropped(t *testing.T) {
 	assert.Equal(t, "n", sets[0].Pods[0].Spec.NodeName)
 }
 
-// The newest damaged files are kept, and the one just found is always among them, also where the clock begins in the
-// past at each start.
-func TestFewDamagedFilesAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // at midnight of 2000-01-01
+// The newest damaged files are kept, including the current one, even if the clock starts in the past at each boot.
+func TestLoadKeepsNewestDamagedFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // starts at midnight of 2000-01-01
 		path := filepath.Join(t.TempDir(), "pods")
 		for i := range 5 {
 			require.NoError(t, os.WriteFile(path, []byte{byte('0' + i)}, 0o600))
@@ -129,8 +127,8 @@ func TestFewDamagedFilesAreKept(t *testing.T) {
 	})
 }
 
-// What cannot be read says nothing about its content, so it stays.
-func TestFileOutOfReach(t *testing.T) {
+// A file that cannot be read is kept, because its content may be valid.
+func TestLoadKeepsUnreadableFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	require.NoError(t, os.Mkdir(path, 0o700))
 	sets, err := podstore.New(path, podstore.Options{}).Load()
@@ -141,7 +139,7 @@ func TestFileOutOfReach(t *testing.T) {
 	assert.Empty(t, asides(t, path))
 }
 
-func TestLoadRemovesWhatAKilledAgentLeft(t *testing.T) {
+func TestLoadRemovesTemporaryFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	save(t, path, lifecycle.PodSet{Source: "s", Pods: newPods("a")})
 	half := filepath.Join(filepath.Dir(path), ".pods.123.tmp")
@@ -150,14 +148,14 @@ func TestLoadRemovesWhatAKilledAgentLeft(t *testing.T) {
 	assert.NoFileExists(t, half)
 }
 
-// Whatever is in the file, Load returns its pods or puts it aside, and never both.
+// For any content, Load either returns pods or renames the file.
 func FuzzLoad(f *testing.F) {
 	for _, content := range []string{"", file(""), file(line), file(line + "{}\n"), file("null\n"), file("{\"pod\":{\"spec\":1}}")} {
 		f.Add([]byte(content))
 	}
 	for _, spec := range []string{`"overhead":{"cpu":"1e30000000"}`, `"containers":[{},{},{}]`, `"a":[[[[[]]]]]`} {
 		f.Add([]byte(file(podLine(spec))))
-		f.Add([]byte(podLine(spec))) // which gets its sum below
+		f.Add([]byte(podLine(spec))) // its checksum is computed below
 	}
 	path := filepath.Join(f.TempDir(), "pods")
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -167,7 +165,7 @@ func FuzzLoad(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, content, 0o600))
 		var sets []lifecycle.PodSet
 		var err error
-		costtest.Check(t, costtest.Limit{}, func() { // the second time it has been put aside
+		costtest.Check(t, costtest.Limit{}, func() { // the second time it has been renamed
 			sets, err = podstore.New(path, podstore.Options{}).Load()
 		})
 		if err != nil {
@@ -185,7 +183,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// No pod comes from a file with a byte changed, cut off or put in.
+// A file with a byte changed, removed or inserted yields no pod.
 func FuzzDamage(f *testing.F) {
 	for i := range 150 {
 		f.Add(uint(i), byte(1<<(i%8)), uint8(i%3))

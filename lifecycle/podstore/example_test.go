@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// One agent stores what the API server wants; the next one finds it before the API server has been asked.
+// One agent stores the pods of the API server. The next one loads them before it has reached the API server.
 func ExampleStore() {
 	dir, err := os.MkdirTemp("", "podstore")
 	if err != nil {
@@ -25,7 +25,7 @@ func ExampleStore() {
 
 	store := podstore.New(path, podstore.Options{})
 	store.Update(lifecycle.PodSet{Source: "api", Pods: newPods("web", "db")})
-	if err := store.Flush(); err != nil { // Run does so by itself
+	if err := store.Flush(); err != nil { // Run calls it, too
 		fmt.Println(err)
 	}
 
@@ -43,7 +43,7 @@ func ExampleStore() {
 	// api db
 }
 
-// An agent boots without its pods rather than not at all: the sources list them again.
+// An agent continues without its stored pods: the sources list them again.
 func ExampleStore_Load() {
 	dir, err := os.MkdirTemp("", "pods")
 	if err != nil {

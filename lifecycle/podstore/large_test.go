@@ -21,9 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// A pod that Load would refuse would cost the node all others at the next start without its sources: it is left out
-// of the file, and somebody is told, once.
-func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
+// A pod that Load would refuse is omitted from the file and reported once. Otherwise it would make the whole file invalid.
+func TestFlushOmitsAndReportsTooLargePods(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	var told []string
 	store := podstore.New(path, podstore.Options{Hooks: podstore.Hooks{Error: func(err error, retry time.Duration) {
@@ -45,7 +44,7 @@ func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
 	assert.Len(t, told, 2)
 	assert.Equal(t, "c a b", uids(load(t, path)[0]))
 
-	for range 40 { // of a megabyte each
+	for range 40 { // a megabyte each
 		pods = append(pods, newPods("more")...)
 		pods[len(pods)-1].Annotations = map[string]string{"a": strings.Repeat("x", 1<<20)}
 	}
@@ -55,8 +54,8 @@ func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
 	assert.Len(t, load(t, path)[0].Pods, 33)
 }
 
-// Pods of one namespace, however many and whatever its name, displace neither static pods nor those of other namespaces.
-func TestNamespaceHasAShareOfTheFile(t *testing.T) {
+// The pods of one namespace displace neither static pods nor pods of other namespaces.
+func TestNamespacesShareFullFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	store := podstore.New(path, podstore.Options{Sources: []string{"file", "api"}})
 	var pods []*corev1.Pod
@@ -86,8 +85,8 @@ func TestNamespaceHasAShareOfTheFile(t *testing.T) {
 	require.Equal(t, map[string]int{"kube-system": 2, "good": 3, "other": 3, "ab": 23}, count)
 }
 
-// A file that is not from an agent, or whose pods became too many, is read within the memory that an agent has.
-func TestCostOfLoad(t *testing.T) {
+// Reading a foreign or too large file takes a limited amount of memory.
+func TestLoadTakesLimitedMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	content := file(strings.Repeat(podLine(`"containers":[{}`+strings.Repeat(",{}", 100)+"]"), 3_000))
 	require.Less(t, len(content), 2<<20)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// It keeps a store whose Run was forgotten from losing every pod in silence, and two from writing one file.
-func TestRunIsForgottenOrCalledTwice(t *testing.T) {
+// A missing call of Run is reported, and a second call is refused.
+func TestRunMissingOrCalledTwiceIsReported(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			told := make(chan error, 9)

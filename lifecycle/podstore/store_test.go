@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
-// newPod makes a pod of "NAME" or "NAME/UID".
+// newPod returns a pod of "NAME" or "NAME/UID".
 func newPod(text string) *corev1.Pod {
 	name, uid, ok := strings.Cut(text, "/")
 	if !ok {
@@ -49,7 +49,7 @@ func newPods(texts ...string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// uids is what the pods of a set are, as newPod takes them.
+// uids returns the pods of a set in the format of newPod.
 func uids(set lifecycle.PodSet) string {
 	var texts []string
 	for _, pod := range set.Pods {
@@ -62,7 +62,7 @@ func uids(set lifecycle.PodSet) string {
 	return strings.Join(texts, " ")
 }
 
-// load is what an agent that starts now finds.
+// load returns the sets that a restarted agent loads.
 func load(t *testing.T, path string, sources ...string) []lifecycle.PodSet {
 	t.Helper()
 	sets, err := podstore.New(path, podstore.Options{Sources: sources}).Load()
@@ -70,7 +70,7 @@ func load(t *testing.T, path string, sources ...string) []lifecycle.PodSet {
 	return sets
 }
 
-// save makes a file of sets.
+// save writes a file with the sets.
 func save(t *testing.T, path string, sets ...lifecycle.PodSet) {
 	t.Helper()
 	store := podstore.New(path, podstore.Options{Hooks: podstore.Hooks{Written: func(pods, bytes int) {
@@ -85,7 +85,7 @@ func save(t *testing.T, path string, sets ...lifecycle.PodSet) {
 	require.NoError(t, store.Flush())
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestLoadReturnsFlushedSets(t *testing.T) {
 	grace, when := int64(7), metav1.NewTime(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC).Local())
 	rich := newPod("rich")
 	rich.Annotations = map[string]string{"note": "<b>&\u2028\"\n"}
@@ -124,7 +124,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode(), "pods may hold passwords")
 }
 
-func TestFirstStart(t *testing.T) {
+func TestLoadWithoutFileReturnsNoSets(t *testing.T) {
 	for _, path := range []string{"pods", "missing/pods"} {
 		sets, err := podstore.New(filepath.Join(t.TempDir(), path), podstore.Options{}).Load()
 		require.NoError(t, err)
@@ -133,8 +133,8 @@ func TestFirstStart(t *testing.T) {
 	require.Panics(t, func() { podstore.New("", podstore.Options{}) })
 }
 
-// A source that has not reported completely does not lose the pods that it has not named yet.
-func TestUpdate(t *testing.T) {
+// An incomplete source keeps the loaded pods that it has not listed yet.
+func TestUpdateKeepsLoadedPodsOfIncompleteSource(t *testing.T) {
 	type report struct {
 		pods       string
 		incomplete bool
@@ -171,7 +171,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-func TestSourcesThatTheAgentHasNoMore(t *testing.T) {
+func TestLoadDropsUnconfiguredSources(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
 	save(t, path, lifecycle.PodSet{Source: "file", Pods: newPods("a")}, lifecycle.PodSet{Source: "http", Pods: newPods("b")})
 	store := podstore.New(path, podstore.Options{Sources: []string{"api", "file"}})
@@ -183,13 +183,13 @@ func TestSourcesThatTheAgentHasNoMore(t *testing.T) {
 	assert.Len(t, load(t, path), 1, "they leave the file with the next write")
 }
 
-// running is a store whose Run runs in a synctest bubble.
+// running is a store whose Run is called in a synctest bubble.
 type running struct {
 	*podstore.Store
-	stop func() error // ends Run and returns its error
+	stop func() error // stops Run and returns its error
 
 	mu      sync.Mutex
-	written []time.Duration // when, since the start
+	written []time.Duration // times of the writes, since the start
 	retries []time.Duration
 }
 
@@ -217,7 +217,7 @@ func run(t *testing.T, path string) *running {
 	return r
 }
 
-func TestChangesAreWrittenTogether(t *testing.T) {
+func TestRunWritesOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pods")
 		r := run(t, path)
@@ -248,7 +248,7 @@ func TestChangesAreWrittenTogether(t *testing.T) {
 	})
 }
 
-func TestWritesThatFailAreTriedAgain(t *testing.T) {
+func TestRunRetriesFailedWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "late")
 		path := filepath.Join(dir, "pods")
@@ -277,8 +277,8 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Any method from anywhere, for the race detector.
-func TestConcurrentUse(t *testing.T) {
+// All methods are called concurrently, for the race detector.
+func TestStoreMethodsCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "pods")
 		r := run(t, path)

@@ -21,7 +21,7 @@ func ExampleNew() {
 		return
 	}
 	defer os.RemoveAll(root)
-	// The host has given the ranges below the eighth to its own users, in /etc/subuid.
+	// The host uses the ranges below the eighth for its own users, in /etc/subuid.
 	ranges, err := userns.New(root, userns.Options{First: 8 * userns.Length, Count: 10})
 	if err != nil {
 		fmt.Println(err)

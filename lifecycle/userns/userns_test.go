@@ -28,7 +28,7 @@ func open(t *testing.T, root string, o userns.Options) *userns.Ranges {
 	return r
 }
 
-// first returns the first ID of the range of a pod.
+// first returns the first host ID of a pod's range.
 func first(t *testing.T, r *userns.Ranges, uid string) uint32 {
 	m, err := r.Assign(pod(uid))
 	require.NoError(t, err)
@@ -37,8 +37,8 @@ func first(t *testing.T, r *userns.Ranges, uid string) uint32 {
 	return m.HostID
 }
 
-// A pod keeps its range, also for the next agent, until its directory is removed.
-func TestRanges(t *testing.T) {
+// A pod keeps its range across restarts of the agent, until its directory is removed.
+func TestAssignReturnsStoredRange(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "pods")
 	r := open(t, root, userns.Options{Count: 2})
 	require.EqualValues(t, 65536, first(t, r, "a"))
@@ -53,8 +53,8 @@ func TestRanges(t *testing.T) {
 	require.EqualValues(t, 65536, first(t, r, "c"))
 }
 
-// What the kubelet has noted counts as taken, and is read back.
-func TestFileOfTheKubelet(t *testing.T) {
+// A range that the kubelet has stored is read, and counts as used.
+func TestAssignReadsKubeletsFile(t *testing.T) {
 	root := t.TempDir()
 	note(t, root, "k", `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`)
 	r := open(t, root, userns.Options{})
@@ -65,14 +65,14 @@ func TestFileOfTheKubelet(t *testing.T) {
 	require.JSONEq(t, `{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}`, string(data))
 }
 
-// note writes the file of a pod.
+// note writes the range file of a pod.
 func note(t *testing.T, root, uid, content string) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, uid), 0o750))
 	require.NoError(t, os.WriteFile(filepath.Join(root, uid, "userns"), []byte(content), 0o600))
 }
 
-// A file that says nothing certain stops new ranges from being given, and is named: the pod it belongs to may have any.
-func TestDamage(t *testing.T) {
+// With a damaged range file no new range is assigned, and the error names it: its pod may use any range.
+func TestAssignRefusesDamagedFile(t *testing.T) {
 	for content, says := range map[string]string{
 		`{`:  "unexpected end of JSON input",
 		`{}`: "want one range",
@@ -93,7 +93,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestNewAndAssignRefuseInvalidInput(t *testing.T) {
 	for _, o := range []userns.Options{{First: 1}, {First: 65536 + 1}, {Count: -1}, {Count: 65536}, {First: 1 << 31, Count: 32769}} {
 		_, err := userns.New("/x", o)
 		require.Error(t, err, "%+v", o)
@@ -107,8 +107,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The last range ends with the last ID, and pods that start together do not share one.
-func TestAllRanges(t *testing.T) {
+// The last range ends with the last ID, and pods that start concurrently get different ranges.
+func TestAssignUsesAllRanges(t *testing.T) {
 	r := open(t, t.TempDir(), userns.Options{First: 0xffff0000 - 7*userns.Length})
 	var mu sync.Mutex
 	seen := map[uint32]bool{}
