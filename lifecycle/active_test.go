@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// An orphaned pod terminates whose UID a source lists by now: the pod that counts for admission is the listed one.
+// A source lists the UID of an orphaned pod that still terminates: the listed pod counts for admission.
 func TestActiveHasThePodWhoseOrphanTerminates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfterStop(4*time.Second, 0)})})

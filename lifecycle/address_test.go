@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// It keeps the variables of a container on the network of its host from naming another address than the status does.
+// The variables of a container on the host network have the address that the pod status has.
 func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -57,14 +57,14 @@ func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 		require.Equal(t, "192.0.2.1", n.status("a").PodIP)
 		n.stop()
 
-		n = boot(t, rt, rt, options(root, "192.0.2.2", "2001:db8::2")) // the node has got another address
+		n = boot(t, rt, rt, options(root, "192.0.2.2", "2001:db8::2")) // the address of the node has changed
 		n.set(pod)
 		time.Sleep(time.Second)
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(time.Minute)
 		require.Equal(t, []corev1.PodIP{{IP: "192.0.2.1"}, {IP: "2001:db8::2"}}, n.status("a").PodIPs)
 
-		require.NoError(t, rt.Kill("uid-a-0", 0)) // as after a restart of the node
+		require.NoError(t, rt.Kill("uid-a-0", 0)) // as after a reboot of the node
 		time.Sleep(time.Minute)
 		require.Equal(t, []corev1.PodIP{{IP: "192.0.2.2"}, {IP: "2001:db8::2"}}, n.status("a").PodIPs)
 		mu.Lock()

@@ -26,9 +26,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Admission: whether a pod runs here at all.
+// Tests of admission: whether a pod may run on this node.
 
-// gate is an Admit that lets a number of pods in, and notes what it was asked.
+// gate is an Admit that accepts a limited number of pods, and records its calls.
 type gate struct {
 	room int
 
@@ -51,14 +51,14 @@ func (g *gate) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	return nil
 }
 
-// questions returns what was asked so far.
+// questions returns the calls so far.
 func (g *gate) questions() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.asked)
 }
 
-// aged returns a pod that was created so many hours ago.
+// aged returns a pod that was created the given number of hours ago.
 func aged(name string, hours int) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 24-hours, 0, 0, 0, time.UTC))
@@ -90,7 +90,7 @@ func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
 		require.Len(t, g.questions(), 3, "each is asked about once, also after a restart of a container")
 		require.Equal(t, corev1.PodFailed, n.phase("young"))
 
-		n.stop() // nor does the next agent ask, whose node is smaller
+		n.stop() // the next agent does not call Admit again, although its node is smaller
 		g = &gate{}
 		o.Admit = g.admit
 		n = boot(t, rt, rt, o)
@@ -102,7 +102,7 @@ func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
 	})
 }
 
-// A pod that runs was admitted by somebody, also where all records are lost.
+// A running pod was admitted before, even if all records are lost.
 func TestWhatRunsIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -121,7 +121,7 @@ func TestWhatRunsIsNotAskedAbout(t *testing.T) {
 	})
 }
 
-// An error that is no rejection says nothing about the pod: it waits, and is asked about again. So it is by the next agent.
+// After an error of Admit that is no rejection the pod waits, and Admit is called again, also by a restarted agent.
 func TestAdmissionThatCannotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -166,7 +166,7 @@ func TestAdmissionThatCannotBeAsked(t *testing.T) {
 	})
 }
 
-// An Admit that does not end with its context holds up the pod that it was asked about and no other, and is told.
+// An Admit that ignores the end of its context delays its own pod only, and is reported.
 func TestAdmissionThatNeverReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -192,7 +192,7 @@ func TestAdmissionThatNeverReturns(t *testing.T) {
 	})
 }
 
-// A pod counts with what it has, not with what it asks for and does not get.
+// A pod with a pending resize counts with its allocated resources.
 func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -227,7 +227,7 @@ func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 	})
 }
 
-// The former version of a pod holds up the admission of the new one, and of no other.
+// The previous version of a pod delays the admission of the new version, but not that of other pods.
 func TestAdmissionOfAPodThatWaitsForItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})

@@ -22,17 +22,17 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// podCgroups is a set of pods that have a cgroup, with or without their CPU quota. It fails while err is set.
+// podCgroups is a set of pods that have a cgroup, with or without a CPU quota. Its methods fail while err is set.
 type podCgroups struct {
 	mu      sync.Mutex
 	has     map[string]bool
 	limited map[string]bool
-	writes  int   // of quotas
-	refuse  error // of quotas alone
+	writes  int   // number of quota writes
+	refuse  error // error of quota writes alone
 	err     error
 }
 
-// Limit is as that of a tree of cgroups: it makes none.
+// Limit fails for a pod without a cgroup, like a tree of cgroups.
 func (c *podCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *podCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// quota notes whether a pod has its quota. The lock is held.
+// quota records whether the quota of a pod is enforced. The lock is held.
 func (c *podCgroups) quota(uid string, limited bool) {
 	if c.limited == nil {
 		c.limited = map[string]bool{}
@@ -59,14 +59,14 @@ func (c *podCgroups) quota(uid string, limited bool) {
 	c.limited[uid] = limited
 }
 
-// isLimited reports whether the quota of a pod is in force.
+// isLimited reports whether the quota of a pod is enforced.
 func (c *podCgroups) isLimited(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.has[uid] && c.limited[uid]
 }
 
-// written returns how often a quota was written.
+// written returns the number of quota writes.
 func (c *podCgroups) written() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
 	})
 }
 
-// A job that is done needs no cgroup, however long it is wanted.
+// The cgroup of a completed job is removed while its source still lists it.
 func TestCgroupOfAFinishedPodGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Second, 0)})})
@@ -174,7 +174,7 @@ func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
 	})
 }
 
-// What a tree of cgroups asks: whose requests count, and which cgroups must not be taken for leftovers.
+// A tree of cgroups calls Active for the requests to sum up, and MayRun before it removes a cgroup.
 func TestActiveAndMayRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Minute, 0)})})

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// busyRuntime takes a while to say what a container does, as one with many pods does.
+// busyRuntime takes a while to return the state of a container, like a runtime with many pods.
 type busyRuntime struct{ *remote.Client }
 
 func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
@@ -25,7 +25,7 @@ func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Contai
 	}
 }
 
-// editedScenario is about a static pod whose manifest changes while no agent runs: its two versions never run side by side.
+// editedScenario is a static pod whose manifest changes while no agent runs: its two versions never run at once.
 func editedScenario() podScenario {
 	return podScenario{
 		name: "its manifest changes while no agent runs",

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// endScenarios are about how pods end, and how long that takes.
+// endScenarios are about the termination of pods, and its duration.
 func endScenarios() []podScenario {
 	return []podScenario{
 		{
@@ -74,7 +74,7 @@ func endScenarios() []podScenario {
 			tell: func(h *host) {
 				h.await("Running, one: ready, two: ready, main: ready")
 				for _, up := range []string{"one: up", "two: up", "main: up"} {
-					h.awaitSaid(up) // in any order: a sidecar without a startup probe counts as started before it has said a word
+					h.awaitSaid(up) // in any order: a sidecar without a startup probe is started before its first log line
 				}
 				ups := h.said()[:3]
 				require.ElementsMatch(h.t, []string{"one: up", "two: up", "main: up"}, ups)
@@ -88,8 +88,8 @@ func endScenarios() []podScenario {
 	}
 }
 
-// evictionScenario is that of a pod that somebody else ends, who is told when it is down. Agents that die meanwhile go on
-// with it, where they have a directory to find it in.
+// evictionScenario is the eviction of a pod: Evict returns when the pod is down. An agent that is killed meanwhile continues, if
+// it has a directory for records.
 func evictionScenario() podScenario {
 	return podScenario{
 		name: "the pod is evicted",
@@ -110,7 +110,7 @@ func evictionScenario() podScenario {
 	}
 }
 
-// evict has the pod evicted, by whatever agent there is.
+// evict evicts the pod with the current agent.
 func (h *host) evict(e podstatus.Eviction) {
 	h.t.Helper()
 	require.EventuallyWithT(h.t, func(t *assert.CollectT) {
@@ -121,7 +121,7 @@ func (h *host) evict(e podstatus.Eviction) {
 	}, waitLimit, 100*time.Millisecond)
 }
 
-// preStopScenario is that of a hook that takes longer than the pod has. The container then has two seconds of its own.
+// preStopScenario is a hook that takes longer than the grace period. The container then has two more seconds.
 func preStopScenario() podScenario {
 	return podScenario{
 		name: "preStop takes longer than the grace period",
@@ -140,7 +140,7 @@ func preStopScenario() podScenario {
 	}
 }
 
-// orphanScenario is that of a orphaned pod: its hook runs all the same.
+// orphanScenario is an orphaned pod: its preStop hook runs.
 func orphanScenario() podScenario {
 	return podScenario{
 		name: "nobody knows the pod",
@@ -153,29 +153,28 @@ func orphanScenario() podScenario {
 			h.pod = nil
 			h.mu.Unlock()
 			h.reboot(0)
-			h.awaitSaid("main: term") // its logs go when it does
+			h.awaitSaid("main: term") // its logs are removed with it
 			h.requireSaid("main: up", "main: bye", "main: term")
 		},
 	}
 }
 
-// ends returns a container that does not end by itself, and says when its preStop hook has touched the file bye.
+// ends returns a container that runs until it is stopped, and logs when its preStop hook has created the file bye.
 func (h *host) ends(preStop string) corev1.Container {
 	c := h.sh("main", "("+awaitFile("bye")+"echo bye) & "+stays+"echo up; "+endless)
 	c.Lifecycle = &corev1.Lifecycle{PreStop: h.hook(preStop)}
 	return c
 }
 
-// awaitUp waits until the only container of a pod is known to run and has said so.
+// awaitUp waits until the only container of a pod is reported as running and has logged so.
 func (h *host) awaitUp(container string) {
 	h.t.Helper()
 	h.await("Running, " + container + ": ready")
 	h.awaitSaid(container + ": up")
 }
 
-// requireBetween checks that at least some seconds lie between two moments. Restarts make it longer, as does a machine
-// that is busy, which is why it begins with what the test does and not with what a container says of it. A second is allowed for
-// times that are cut to seconds.
+// requireBetween requires at least some seconds between two times. Restarts and a busy machine make it longer, so the first time
+// is that of an action of the test, not of a log line. A second is allowed for truncated times.
 func (h *host) requireBetween(seconds float64, from, to time.Time) {
 	h.t.Helper()
 	require.Greater(h.t, to.Sub(from).Seconds(), seconds-1, h.account())

@@ -34,10 +34,10 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// waitLimit is the longest wait for something that happens on a real runtime, which others keep busy.
+// waitLimit is the longest wait for an effect on a real runtime that other tests use, too.
 const waitLimit = 2 * time.Minute
 
-// hostAddress is what the node is told that its address is.
+// hostAddress is the address of the node.
 const hostAddress = "192.0.2.7"
 
 // execRuntime is a container runtime that runs commands in its containers.
@@ -46,34 +46,34 @@ type execRuntime interface {
 	cri.Execer
 }
 
-// host is a node with one pod on a real runtime: an agent that can end and start anew at any moment, and what outlives
-// it. What became of the pod is read as an API user reads it, and from what its containers said.
+// host is a node with one pod on a real runtime. Its agent can be killed and restarted at any time. Tests read the status of the
+// pod like an API user, and the logs of its containers.
 type host struct {
 	t        *testing.T
 	rt       execRuntime
 	name     string // of the pod and of the agent
 	image    string
 	handlers []cri.RuntimeHandler // of the runtime
-	registry string               // that holds it as busybox:1 as well
-	shared   string               // directory that the containers of the pod share, as they see it
+	registry string               // that has it as busybox:1, too
+	shared   string               // directory that the containers of the pod share, as a path in them
 	logs     string
-	kept     string // directory of links to the logs, which outlive their names
-	podRoot  string // empty with a runtime that mounts nothing
-	store    string // of what probes have found
+	kept     string // directory of hard links to the logs, which keep removed logs
+	podRoot  string // empty for a runtime without mounts
+	store    string // file of probe results
 	objects  objects.Memory
-	restart  bool // the agent is restarted again and again
+	restart  bool // the agent is restarted repeatedly
 
-	running sync.Mutex // held by whoever replaces the agent
-	stop    func()     // ends the agent as a crash would, and waits until its goroutines have returned
+	running sync.Mutex // held while the agent is replaced
+	stop    func()     // kills the agent, and waits until its goroutines have returned
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	reconciler *lifecycle.Reconciler
-	pod        *corev1.Pod // that is wanted; nil: none
+	pod        *corev1.Pod // the desired pod; nil: none
 	statuses   []corev1.PodStatus
 	errs       []string
 }
 
-// newHost returns a node with an agent that does not run yet. The name of the scenario is that of its pod.
+// newHost returns a node whose agent does not run yet. The pod has the name of the scenario.
 func newHost(t *testing.T, rt execRuntime, scenario string, restart bool) *host {
 	return &host{
 		t: t, rt: rt, name: strings.ReplaceAll(strings.ToLower(scenario), " ", "-"), restart: restart,
@@ -126,7 +126,7 @@ func (h *host) boot() {
 	h.stop = func() { cancel(); wg.Wait() }
 }
 
-// reboot ends the agent and starts another, after a pause.
+// reboot kills the agent and starts another one after a pause.
 func (h *host) reboot(pause time.Duration) {
 	h.running.Lock()
 	defer h.running.Unlock()
@@ -135,7 +135,7 @@ func (h *host) reboot(pause time.Duration) {
 	h.boot()
 }
 
-// disturb restarts the agent a number of times, at random moments, unless ctx ends first.
+// disturb restarts the agent a number of times, at random times, unless ctx ends first.
 func (h *host) disturb(ctx context.Context, times int) {
 	for range times {
 		select {
@@ -147,7 +147,7 @@ func (h *host) disturb(ctx context.Context, times int) {
 	}
 }
 
-// tell tells the agent what is wanted.
+// tell passes the desired pod to the agent.
 func (h *host) tell() {
 	h.mu.Lock()
 	set := lifecycle.PodSet{Source: "test"}
@@ -156,12 +156,12 @@ func (h *host) tell() {
 	}
 	r := h.reconciler
 	h.mu.Unlock()
-	if err := r.Set(set); err != nil { // the next agent is told when it begins
+	if err := r.Set(set); err != nil { // the next agent gets it when it starts
 		assert.ErrorContains(h.t, err, "Reconciler.Run has returned")
 	}
 }
 
-// set makes a pod the one that is wanted; nil: none is.
+// set sets the desired pod; nil: none.
 func (h *host) set(pod *corev1.Pod) {
 	if pod != nil {
 		podapi.Default(pod)
@@ -172,7 +172,7 @@ func (h *host) set(pod *corev1.Pod) {
 	h.tell()
 }
 
-// change changes the pod that is wanted.
+// change changes the desired pod.
 func (h *host) change(how func(*corev1.Pod)) {
 	h.mu.Lock()
 	pod := h.pod.DeepCopy()
@@ -181,7 +181,7 @@ func (h *host) change(how func(*corev1.Pod)) {
 	h.set(pod)
 }
 
-// remove deletes the pod as an API server does: it has some time to end, and is still wanted meanwhile.
+// remove deletes the pod like an API server: it is still listed during its grace period.
 func (h *host) remove(grace int64) {
 	h.change(func(pod *corev1.Pod) {
 		if pod.DeletionTimestamp == nil {
@@ -202,7 +202,7 @@ func (h *host) status() corev1.PodStatus {
 	return h.statuses[len(h.statuses)-1]
 }
 
-// history returns the statuses that the pod has had, in short.
+// history returns the statuses that the pod has had, in short form.
 func (h *host) history() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,7 +219,7 @@ func (h *host) errors() string {
 	return strings.Join(slices.Compact(slices.Clone(h.errs)), "\n")
 }
 
-// account is what a test that fails has to say.
+// account returns the diagnostics of a failed test.
 func (h *host) account() string {
 	var has []string
 	p, err := h.observed(h.t.Context())
@@ -231,7 +231,7 @@ func (h *host) account() string {
 		h.name, list(h.history()), list(h.terminations()), list(h.said()), err, list(has), h.errors())
 }
 
-// terminations returns how the containers of the pod have exited, and what the runtime said about it.
+// terminations returns the exits of the pod's containers, with the reasons of the runtime.
 func (h *host) terminations() (lines []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,7 +245,7 @@ func (h *host) terminations() (lines []string) {
 	return slices.Compact(lines)
 }
 
-// eventually asks until there is no error, and fails with the last one when the time is up.
+// eventually repeats check until it returns nil, and fails with its last error after waitLimit.
 func (h *host) eventually(check func() error) {
 	h.t.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -261,7 +261,7 @@ func (h *host) eventually(check func() error) {
 	}
 }
 
-// await waits until the status of the pod is, in short, as wanted.
+// await waits until the status of the pod, in short form, is want.
 func (h *host) await(want string) {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -272,7 +272,7 @@ func (h *host) await(want string) {
 	})
 }
 
-// awaitOnce waits until the status of the pod has been, in short, as wanted.
+// awaitOnce waits until the status of the pod, in short form, has been want.
 func (h *host) awaitOnce(want string) {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -283,7 +283,7 @@ func (h *host) awaitOnce(want string) {
 	})
 }
 
-// end returns how a container of the pod has ended, as a status told it last.
+// end returns the termination of a container, from the last status with one.
 func (h *host) end(container string) corev1.ContainerStateTerminated {
 	h.t.Helper()
 	h.mu.Lock()
@@ -299,7 +299,7 @@ func (h *host) end(container string) corev1.ContainerStateTerminated {
 	return corev1.ContainerStateTerminated{}
 }
 
-// observed returns what the runtime has of the pod.
+// observed returns the pod in the runtime.
 func (h *host) observed(ctx context.Context) (cri.Pod, error) {
 	snap, err := h.rt.List(ctx)
 	for p := range snap.Pods() {
@@ -310,7 +310,7 @@ func (h *host) observed(ctx context.Context) (cri.Pod, error) {
 	return cri.Pod{}, err
 }
 
-// awaitGone waits until neither the runtime nor the agent has anything left of the pod.
+// awaitGone waits until the runtime and the agent have nothing of the pod.
 func (h *host) awaitGone() {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -324,7 +324,7 @@ func (h *host) awaitGone() {
 		for _, dir := range []string{h.logs, h.podRoot} {
 			left, _ := os.ReadDir(dir)
 			for _, e := range left {
-				if e.Name()[0] != '.' { // those are the agent's own
+				if e.Name()[0] != '.' { // names with a dot are files of the agent
 					return fmt.Errorf("%s has %s", dir, e.Name())
 				}
 			}
@@ -333,7 +333,7 @@ func (h *host) awaitGone() {
 	})
 }
 
-// newPod returns a pod of this host, whose containers have three seconds to end.
+// newPod returns a pod of this host with a grace period of three seconds.
 func (h *host) newPod(containers ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: "default", UID: types.UID("uid-" + h.name)},

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// imageScenarios are about images that come from registries.
+// imageScenarios are about images from registries.
 func imageScenarios() []podScenario {
 	return []podScenario{
 		{
@@ -51,7 +51,7 @@ func imageScenarios() []podScenario {
 	}
 }
 
-// credentialScenario is that of an image that a registry gives to nobody but the owner of a secret that is not there yet.
+// credentialScenario is an image that a registry only returns with the credentials of a secret, which is created later.
 func credentialScenario() podScenario {
 	const password = "sesame"
 	var address string
@@ -94,7 +94,7 @@ func credentialScenario() podScenario {
 	}
 }
 
-// pullScenario is that of a pod that goes while its image is pulled from a registry that never answers.
+// pullScenario is a pod that is deleted while its image is pulled from a registry that does not respond.
 func pullScenario() podScenario {
 	asked, left := make(chan struct{}, 100), make(chan struct{}, 100)
 	return podScenario{
@@ -119,7 +119,7 @@ func pullScenario() podScenario {
 			if !h.restart {
 				require.Less(h.t, time.Since(began), time.Minute, "it waits for no pull")
 			}
-			<-left // the runtime has given up as well
+			<-left // the runtime has canceled the pull, too
 		},
 	}
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// podScenario is one of a pod, from its first day to where it stays or is no more.
+// podScenario is the scenario of one pod, from its creation to its last status or removal.
 type podScenario struct {
 	name string
-	// via is what the agent talks to instead of the runtime; nil: the runtime.
+	// via wraps the runtime for the agent; nil: the agent uses the runtime itself.
 	via func(*remote.Client) execRuntime
-	// pod makes the pod that is wanted at first.
+	// pod returns the first desired pod.
 	pod func(h *host) *corev1.Pod
-	// tell is what happens to the pod while it lives; nil: nothing but what is in its spec.
+	// tell acts on the pod while it runs; nil: nothing happens except by its spec.
 	tell func(h *host)
-	// end is the status of the pod when all is told; empty: tell deletes it, and what counts is that nothing is left.
+	// end is the last status of the pod; empty: tell deletes it, and nothing must be left.
 	end string
-	// said is what the containers say, in this order; nil: tell has looked at that.
+	// said are the expected log lines, in this order; nil: tell checks them.
 	said []string
 }
 
-// run tells a scenario to its end, and then takes the pod away.
+// run runs a scenario to its end, and then removes the pod.
 func (s *podScenario) run(h *host) {
 	h.boot()
 	h.t.Cleanup(func() { h.stop() })
@@ -50,7 +50,7 @@ func (s *podScenario) run(h *host) {
 	}
 	disturbed()
 	if s.end != "" && h.restart {
-		h.reboot(0) // another agent comes to the same end
+		h.reboot(0) // a restarted agent reports an equal status
 		h.await(s.end)
 	}
 	if s.said != nil {
@@ -60,7 +60,7 @@ func (s *podScenario) run(h *host) {
 	h.awaitGone()
 }
 
-// clear takes the pod of a scenario that went wrong away, as far as that is possible.
+// clear removes the pod of a failed scenario as far as possible.
 func (h *host) clear() {
 	if !h.t.Failed() {
 		return
@@ -73,7 +73,7 @@ func (h *host) clear() {
 	}
 }
 
-// disturbed begins to restart the agent, if it is to be, and returns what ends that.
+// disturbed starts to restart the agent, if the test requires it, and returns the function that stops this.
 func (h *host) disturbed() (end func()) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	var wg sync.WaitGroup
@@ -83,8 +83,8 @@ func (h *host) disturbed() (end func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// tellAll tells scenarios to their ends on a containerd of their own, some at a time, each to an agent of its own that sees
-// the pods of the others and leaves them alone.
+// tellAll runs scenarios on a containerd of their own, some concurrently, each with its own agent that must not change the pods
+// of the others.
 func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 	l := lab.StartPrivate(t)
 	client, err := remote.Dial(l.Endpoint(), remote.Options{})
@@ -116,11 +116,11 @@ func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 	return l
 }
 
-// requireNothingLeft waits until nothing is left of any pod: no sandbox, mount, network namespace, interface or address.
+// requireNothingLeft waits until no sandbox, mount, network namespace, interface or address of a pod is left.
 func requireNothingLeft(t *testing.T, l *lab.Lab, except ...string) {
 	t.Helper()
 	if t.Failed() {
-		return // as a scenario that ended badly leaves its pod
+		return // a failed scenario leaves its pod
 	}
 	var left []string
 	for deadline := time.Now().Add(waitLimit); ; time.Sleep(50 * time.Millisecond) {
@@ -141,15 +141,15 @@ func requireNothingLeft(t *testing.T, l *lab.Lab, except ...string) {
 	}
 }
 
-// What a pod goes through in its life, on containerd and as it is told in virtual time elsewhere.
+// Scenarios of pods on containerd; others run in virtual time.
 func TestIntegrationScenarios(t *testing.T) {
 	requireNothingLeft(t, tellAll(t, false, allScenarios()))
 }
 
-// The same scenarios come to the same ends when the agent ends and starts anew at any moment of them.
+// The scenarios have equal results if the agent is killed and restarted at random times.
 func TestIntegrationScenariosWithRestarts(t *testing.T) {
-	// containerd 2.4 can lose a shim, and what runs in it, when the caller of RunPodSandbox or StartContainer dies in the
-	// middle of it; no CRI call shows it.
+	// containerd 2.4 can lose a shim with its processes if the caller of RunPodSandbox or StartContainer is killed during the
+	// call; no CRI call shows it.
 	requireNothingLeft(t, tellAll(t, true, allScenarios()), "shim", "runc", "mount")
 }
 

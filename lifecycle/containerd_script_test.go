@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What containers say, and what they are told to do: both are scripts of a shell.
+// Log lines of containers, and the shell scripts that they run.
 
-// awaitTimes waits until something has been said a number of times.
+// awaitTimes waits until a line was logged a number of times.
 func (h *host) awaitTimes(line string, times int) {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -28,16 +28,16 @@ func (h *host) awaitTimes(line string, times int) {
 	})
 }
 
-// awaitSaid waits until something has been said.
+// awaitSaid waits until a line was logged.
 func (h *host) awaitSaid(line string) { h.t.Helper(); h.awaitTimes(line, 1) }
 
 // saying is a line of the log of a container.
 type saying struct {
 	at   time.Time
-	line string // "container: words"
+	line string // "container: text"
 }
 
-// sayings returns what the containers of the pod have said in all of their lives, in order of time.
+// sayings returns the log lines of all container instances of the pod, by time.
 func (h *host) sayings() []saying {
 	h.keepLogs()
 	files, err := filepath.Glob(filepath.Join(h.kept, "*"))
@@ -48,9 +48,9 @@ func (h *host) sayings() []saying {
 		text, err := os.ReadFile(file)
 		require.NoError(h.t, err)
 		for line := range strings.Lines(string(text)) {
-			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // time, stream, tag, words
+			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // time, stream, tag, text
 			if len(f) < 4 || f[1] != "stdout" {
-				continue // being written, or what the shell has to say
+				continue // incomplete line, or output of the shell itself
 			}
 			at, err := time.Parse(time.RFC3339Nano, f[0])
 			require.NoError(h.t, err, "%s: %s", file, line)
@@ -61,8 +61,8 @@ func (h *host) sayings() []saying {
 	return all
 }
 
-// keepLogs links to all logs that there are now. Two of one name are those of a life whose start was cut short, and of the
-// one in its place.
+// keepLogs creates hard links to all current logs. Two logs of one name are those of an instance whose start was canceled and of
+// its replacement.
 func (h *host) keepLogs() {
 	files, _ := filepath.Glob(filepath.Join(h.logs, "*", "*", "*.log"))
 	for _, file := range files {
@@ -74,13 +74,13 @@ func (h *host) keepLogs() {
 			if err == nil && !os.SameFile(kept, log) {
 				continue
 			}
-			_ = os.Link(file, link) // which it may be already
+			_ = os.Link(file, link) // the link may exist already
 			break
 		}
 	}
 }
 
-// said returns what has been said, in order.
+// said returns the log lines, in order.
 func (h *host) said() []string {
 	var lines []string
 	for _, s := range h.sayings() {
@@ -89,7 +89,7 @@ func (h *host) said() []string {
 	return lines
 }
 
-// when returns when a container first said something.
+// when returns the time when a container first logged a line.
 func (h *host) when(line string) time.Time {
 	h.t.Helper()
 	for _, s := range h.sayings() {
@@ -101,8 +101,7 @@ func (h *host) when(line string) time.Time {
 	return time.Time{}
 }
 
-// requireSaid checks that lines have been said in this order or soon are and, where the agent is not restarted, that
-// nothing else has.
+// requireSaid waits until the lines are logged in this order. If the agent is not restarted, no other lines are allowed.
 func (h *host) requireSaid(want ...string) {
 	h.t.Helper()
 	var said []string
@@ -124,20 +123,20 @@ func (h *host) requireSaid(want ...string) {
 	}
 }
 
-// Pieces of scripts.
+// Parts of scripts.
 const (
-	// lasting ends when it is asked to, and says so.
+	// lasting exits when it gets SIGTERM, and logs it.
 	lasting = leaves + endless
 
-	// leaves and stays are where lasting and deaf begin. What a script says or does between them and endless is known only once it is
-	// ready to be asked.
+	// leaves and stays are the first parts of lasting and deaf. A script that logs between them and endless has installed its
+	// signal handler by then.
 	leaves  = `trap 'echo term; exit 0' TERM; `
 	stays   = `trap 'echo term' TERM; `
 	endless = `while :; do sleep 3600 & wait $!; done`
 )
 
-// life is the beginning of a script that counts the instances of its container, in n, and says which one it is. A life whose
-// start is cut short does not count: the runtime ends it before it gets that far.
+// life is the first part of a script that counts the instances of its container, in n, and logs the number. An instance whose
+// start is canceled does not count: the runtime stops it before it gets that far.
 func (h *host) life(container string) string {
 	pause := "sleep 0.1"
 	if h.restart {
@@ -147,7 +146,7 @@ func (h *host) life(container string) string {
 	return pause + "; n=$(($(cat " + file + " 2>/dev/null || echo 0) + 1)); echo life $n; echo $n > " + file + "; "
 }
 
-// awaitFile waits for a file that another container makes.
+// awaitFile waits for a file that another container creates.
 func awaitFile(file string) string {
 	return "until [ -e $SHARED/" + file + " ]; do sleep 0.1; done; "
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// specScenarios are about what containers find when they run: users, variables, files, and what they leave behind.
+// specScenarios are about the environment of running containers (users, variables, files) and their termination messages.
 func specScenarios() []podScenario {
 	return []podScenario{
 		{
@@ -101,7 +101,7 @@ func fieldVar(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
 
-// envPod takes variables from wherever they can come from, one of them from a secret that is not there yet.
+// envPod uses variables of all kinds, including one of a secret that is created later.
 func envPod(h *host) *corev1.Pod {
 	put := func(err error) { require.NoError(h.t, err) }
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -132,7 +132,7 @@ func envPod(h *host) *corev1.Pod {
 	return pod
 }
 
-// terminationMessagePod leaves more words than a status has room for, in a file, in the log, and in a file of another name
+// terminationMessagePod writes termination messages above the size limit: to a file, to the log, and to a file with another name
 // as another user.
 func terminationMessagePod(h *host) *corev1.Pod {
 	file := h.sh("file", `{ printf %904s | tr ' ' a; printf %4096s | tr ' ' b; } > /dev/termination-log`)
@@ -147,7 +147,7 @@ func terminationMessagePod(h *host) *corev1.Pod {
 	return pod
 }
 
-// nodeScenarios are about namespaces that a pod shares, and about what others do to it.
+// nodeScenarios are about namespaces that a pod shares, and about kills by other programs.
 func nodeScenarios() []podScenario {
 	return []podScenario{
 		{
@@ -208,7 +208,7 @@ func nodeScenarios() []podScenario {
 				pod, err := h.observed(h.t.Context())
 				require.NoError(h.t, err)
 				killProcess(h.t, slices.MaxFunc(pod.Sandboxes, byAttempt).ID)
-				h.awaitTimes("main: life 1", 2) // what they shared has gone with the sandbox
+				h.awaitTimes("main: life 1", 2) // the shared namespace was removed with the sandbox
 			},
 			end:  "Running, setup: exited 0 x1, main: ready x1",
 			said: []string{"setup: up", "main: life 1", "main: term", "setup: up", "main: life 1"},
@@ -216,7 +216,7 @@ func nodeScenarios() []podScenario {
 	}
 }
 
-// userScenario is that of a pod whose root is somebody else on the host, and whose files are its own all the same.
+// userScenario is a pod whose root user is another user on the host and still owns its files.
 func userScenario() podScenario {
 	return podScenario{
 		name: "users of its own",
@@ -246,7 +246,7 @@ func ownNetwork(t *testing.T) string {
 
 func byAttempt(a, b cri.Sandbox) int { return cmp.Compare(a.Attempt, b.Attempt) }
 
-// killProcess kills the process of a sandbox or container, as the kernel does for want of memory.
+// killProcess kills the process of a sandbox or container, like the kernel's OOM killer.
 func killProcess(t *testing.T, id string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -265,13 +265,13 @@ func killProcess(t *testing.T, id string) {
 	require.FailNow(t, "no process of "+id)
 }
 
-// requireTerminationMessage checks what a status has as the termination message of a container.
+// requireTerminationMessage checks the termination message of a container in the status.
 func (h *host) requireTerminationMessage(container, want string) {
 	h.t.Helper()
 	assert.Equal(h.t, want, h.end(container).Message, "of %s", container)
 }
 
-// logLines returns lines of a log, from one number to another.
+// logLines returns numbered lines of a log.
 func logLines(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {

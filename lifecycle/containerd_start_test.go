@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// startScenarios are about what is started, in which order, and how often.
+// startScenarios are about the order and number of container starts.
 func startScenarios() []podScenario {
 	return []podScenario{
 		{
@@ -71,7 +71,7 @@ func startScenarios() []podScenario {
 				main := h.sh("main", h.life("main")+"touch $SHARED/started $SHARED/ready $SHARED/alive; "+
 					"[ $n = 1 ] && { sleep 2; rm $SHARED/ready $SHARED/alive; }; "+lasting)
 				main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = h.exists("started"), h.exists("ready"), h.exists("alive")
-				// Either life may be long in coming to its files on a busy machine.
+				// On a busy machine either instance may be slow to create its files.
 				main.StartupProbe.FailureThreshold, main.LivenessProbe.FailureThreshold = 60, 5
 				return h.newPod(main)
 			},
@@ -82,7 +82,7 @@ func startScenarios() []podScenario {
 	}
 }
 
-// A sidecar starts before the job, is restarted beside it, and ends after it.
+// A sidecar starts before the job, is restarted while it runs, and terminates after it.
 func sidecarScenario() podScenario {
 	return podScenario{
 		name: "a sidecar outlives the job",
@@ -99,8 +99,8 @@ func sidecarScenario() podScenario {
 	}
 }
 
-// postStartScenario is that of a hook that fails once. A container whose agent ends before it has heard of that goes on
-// without, as with the kubelet.
+// postStartScenario is a hook that fails once. A container whose agent is killed before it gets the error continues, as in the
+// kubelet.
 func postStartScenario() podScenario {
 	return podScenario{
 		name: "a postStart hook fails",
@@ -130,7 +130,7 @@ func postStartScenario() podScenario {
 	}
 }
 
-// One container asks for a restart of all by its exit code, init containers among them, and its pod does not end.
+// One container requests a restart of all containers, including init containers, by its exit code.
 func restartAllScenario() podScenario {
 	return podScenario{
 		name: "one container restarts all",
@@ -157,8 +157,8 @@ func restartAllScenario() podScenario {
 	}
 }
 
-// cutShortScenario is that of a pod that is not restarted and whose agent goes away while it starts the container. The
-// runtime has the container as exited then, but it is not the pod that has failed.
+// cutShortScenario is a pod with restart policy Never whose agent is killed while it starts the container. The runtime then
+// reports the container as exited, but the pod must not fail.
 func cutShortScenario() podScenario {
 	return podScenario{
 		name: "a start is cut short",
@@ -177,7 +177,7 @@ func cutShortScenario() podScenario {
 	}
 }
 
-// hasty is a runtime whose callers do not wait for the start of a container, until one was given up for that.
+// hasty is a runtime whose callers give up the first start of a container.
 type hasty struct {
 	*remote.Client
 	cut atomic.Bool
@@ -196,7 +196,7 @@ func (r *hasty) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// addRule gives a container that is not restarted a rule about exit code 42.
+// addRule adds a rule about exit code 42 to a container with restart policy Never.
 func addRule(c *corev1.Container, do corev1.ContainerRestartRuleAction, on corev1.ContainerRestartRuleOnExitCodesOperator) {
 	c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
 	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
@@ -205,7 +205,7 @@ func addRule(c *corev1.Container, do corev1.ContainerRestartRuleAction, on corev
 	}}
 }
 
-// exists asks every second whether a file is there.
+// exists returns a probe that checks every second whether a file exists.
 func (h *host) exists(file string) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", h.shared + "/" + file}}},

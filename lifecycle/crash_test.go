@@ -21,18 +21,18 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// scenario is a pod, what its containers do, and what else happens at what time.
+// scenario is a pod, the behavior of its containers, and events at given times.
 type scenario struct {
 	pod    func() *corev1.Pod
 	script func(c *cri.ContainerConfig) critest.Script
-	probed bool    // its commands are too many to die at each
+	probed bool    // its probe commands are too many to kill the agent at each
 	then   []event // in order
-	end    string  // the status in short, five minutes later; empty: nothing is left of the pod
+	end    string  // short form of the status five minutes later; empty: nothing is left of the pod
 }
 
 type event struct {
 	after time.Duration
-	do    func(rt *critest.Runtime, pod *corev1.Pod) *corev1.Pod // returns the pod that is wanted from now on, or nil
+	do    func(rt *critest.Runtime, pod *corev1.Pod) *corev1.Pod // returns the next desired pod, or nil
 }
 
 func image(tag string) event {
@@ -54,7 +54,7 @@ func removed() event {
 	return event{3 * time.Second, func(*critest.Runtime, *corev1.Pod) *corev1.Pod { return nil }}
 }
 
-// podOf makes a pod of a kind of the benchmark's.
+// podOf returns a function that creates a pod of a kind of the benchmark.
 func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func() *corev1.Pod {
 	return func() *corev1.Pod {
 		pod := podtest.Pod("a", containers...)
@@ -65,7 +65,7 @@ func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func(
 	}
 }
 
-// setsUp lets init containers pass after a second, those that fail first after that, and others run.
+// setsUp returns scripts with which init containers succeed after a second, after some failures, and other containers run.
 func setsUp(failures uint32) func(c *cri.ContainerConfig) critest.Script {
 	return func(c *cri.ContainerConfig) critest.Script {
 		switch {
@@ -126,8 +126,8 @@ var scenarios = map[string]scenario{
 	"removed": {pod: podOf(corev1.RestartPolicyAlways, "sidecar", "serve"), script: setsUp(0), then: []event{removed()}},
 }
 
-// TestAgentDiesAtAnyCall tells each scenario again and again, and kills the agent before or after each of the calls that it
-// makes to the runtime, one more each time. The next agent brings it to the same end.
+// TestAgentDiesAtAnyCall runs each scenario repeatedly, and kills the agent before or after each of its calls to the runtime, one
+// call later each time. The next agent must reach the expected status.
 func TestAgentDiesAtAnyCall(t *testing.T) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -145,10 +145,10 @@ func TestAgentDiesAtAnyCall(t *testing.T) {
 	}
 }
 
-// tell plays a scenario with an agent that dies at its nth call, or at none, and returns how many calls there were.
+// tell runs a scenario with an agent that is killed at its nth call; zero: never. It returns the number of calls.
 func (s scenario) tell(t *testing.T, n int, after bool) (calls int) {
 	var mu sync.Mutex           // guards calls, hellos, last and the agent
-	hellos := map[string]bool{} // lives of containers whose postStart hook has run
+	hellos := map[string]bool{} // container instances whose postStart hook has run
 	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 		script := s.script(c)
 		script.Exec = func(_ context.Context, cmd []string) (cri.ExecResult, error) {
@@ -223,7 +223,7 @@ func (s scenario) tell(t *testing.T, n int, after bool) (calls int) {
 	} else {
 		require.Empty(t, snap.Sandboxes)
 		require.Empty(t, snap.Containers)
-		if n == 0 { // one that dies after its last call leaves its files to whoever collects those of unknown pods
+		if n == 0 { // an agent that is killed after its last call leaves files for the garbage collection
 			require.Empty(t, podDirs(t, filepath.Join(dir, "pods")))
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A pod is resized while the container of another pod takes its grace period to stop, during which CRI-O answers no call about the
-// stats of all containers.
+// A pod is resized while a container of another pod terminates, during which CRI-O blocks calls about the stats of all
+// containers.
 func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
@@ -48,7 +48,7 @@ func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 	})
 }
 
-// Where the answer of a call that creates a sandbox or a container is lost, CRI-O returns the same object to the next call.
+// If the response of a call that creates a sandbox or container is lost, CRI-O returns the existing object to the next call.
 func TestLostAnswersOnCRIO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// smallNode is an agent on a node with few CPUs, whose source gives back the published statuses as an API server does.
+// smallNode is an agent on a node with few CPUs, whose source returns the published statuses like an API server.
 type smallNode struct {
 	*node
 	pods map[string]*corev1.Pod // by name
@@ -35,7 +35,7 @@ type smallNode struct {
 
 const nodeCPUs = 10
 
-// bootSmall starts the agent. Starts of containers of the pod whose UID the test stores in hung do not return.
+// bootSmall starts the agent. Container starts of the pod whose UID the test stores in hung do not return.
 func bootSmall(t *testing.T, hung *atomic.Value) *smallNode {
 	s := &smallNode{pods: map[string]*corev1.Pod{}}
 	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -59,7 +59,7 @@ func bootSmall(t *testing.T, hung *atomic.Value) *smallNode {
 	return s
 }
 
-// failures returns why a pod has no room beside the other active pods.
+// failures returns the reasons why the node has no capacity for a pod in addition to the active pods.
 func (s *smallNode) failures(pod *corev1.Pod) []admission.Failure {
 	active, _ := s.reconciler.Active()
 	others := slices.DeleteFunc(active, func(other *corev1.Pod) bool { return other.UID == pod.UID })
@@ -68,7 +68,7 @@ func (s *smallNode) failures(pod *corev1.Pod) []admission.Failure {
 	}}}, others)
 }
 
-// pod puts a pod into the source that requests CPUs, or changes its request.
+// pod adds a pod that requests CPUs to the source, or changes its request.
 func (s *smallNode) pod(name string, cpus int64, priority int32) {
 	pod := podtest.Pod(name)
 	if before := s.pods[name]; before != nil {
@@ -83,7 +83,7 @@ func (s *smallNode) pod(name string, cpus int64, priority int32) {
 	s.pods[name] = pod
 }
 
-// apply gives the pods to the agent, with the statuses that it has published.
+// apply passes the pods with their published statuses to the agent.
 func (s *smallNode) apply() {
 	for name, pod := range s.pods {
 		s.mu.Lock()
@@ -98,7 +98,7 @@ func (s *smallNode) apply() {
 	s.set(slices.Collect(maps.Values(s.pods))...)
 }
 
-// resizes returns the CPU that each pod has, with a star if it requests another amount.
+// resizes returns the CPU allocated to each pod, with a star if it requests another amount.
 func (s *smallNode) resizes() map[string]string {
 	cpus := map[string]string{}
 	for name, pod := range s.pods {
@@ -112,7 +112,7 @@ func (s *smallNode) resizes() map[string]string {
 	return cpus
 }
 
-// A deferred resize is done within a second of the release of the resources that it needs.
+// A deferred resize is done within a second after its resources are released.
 func TestDeferredResizeDoneWhenOtherPodReleasesResources(t *testing.T) {
 	tests := map[string]struct {
 		other   string // pod with 8 of the 10 CPUs
@@ -152,8 +152,7 @@ func TestDeferredResizeDoneWhenOtherPodReleasesResources(t *testing.T) {
 	}
 }
 
-// Of several deferred resizes the one of the highest priority is judged first, and the others after it. A worker that hangs delays them by a
-// second.
+// Deferred resizes are decided in the order of pod priority. A worker that hangs delays the next ones by a second.
 func TestDeferredResizesJudgedByPriority(t *testing.T) {
 	for hangs, want := range map[bool]map[string]string{
 		false: {"high": "5", "low": "1*", "small": "2"},
@@ -192,7 +191,7 @@ func TestDeferredResizesJudgedByPriority(t *testing.T) {
 	}
 }
 
-// Pods come, go, and are resized at random. Seconds later no resize is deferred that fits beside the other pods.
+// Pods are created, deleted and resized at random. Seconds later no resize is deferred that fits beside the other pods.
 func TestEveryDeferredResizeThatFitsIsDone(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// takeEvents returns the events since the last time.
+// takeEvents returns the events since the last call.
 func (n *node) takeEvents() []podevents.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,7 +39,7 @@ func (n *node) takeEvents() []podevents.Event {
 	return told
 }
 
-// describeEvent writes an event as "Reason container ID attempt", and the exit code where there is one.
+// describeEvent returns "Reason container ID attempt", and the exit code if it is set.
 func describeEvent(e podevents.Event) string {
 	line := strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Reason, e.Container, e.ContainerID, e.Attempt))
 	if e.ExitCode != nil {
@@ -48,7 +48,7 @@ func describeEvent(e podevents.Event) string {
 	return line
 }
 
-// It keeps whoever reads an event from having to guess which instance of a container it is about, and how that ended.
+// An event names the container instance that it is about, and its exit code.
 func TestEventsNameTheContainerInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
@@ -79,8 +79,7 @@ func TestEventsNameTheContainerInstance(t *testing.T) {
 	})
 }
 
-// It keeps what a handler prints, such as a password, out of events, which more people may read than the pod itself. The
-// log of the node has it, with the exit code.
+// The output of a hook handler, which may contain a password, is in the log of the node with the exit code, but not in events.
 func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -115,7 +114,7 @@ func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
 	})
 }
 
-// It keeps the fallback of a hook to a request without TLS from going unseen.
+// The fallback of a hook to HTTP without TLS is reported by an event.
 func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -140,7 +139,7 @@ func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
 	assert.Equal(t, "request to HTTPS lifecycle hook "+net.JoinHostPort(host, port)+" got HTTP response, retry with HTTP succeeded", e.Message)
 }
 
-// It keeps fields that say nothing out of the log.
+// The log omits empty fields of an event.
 func TestEventLogsWhatItKnows(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

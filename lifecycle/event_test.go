@@ -23,9 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// What somebody reads who asks at night what has been done to a pod.
+// Tests of the events of a pod.
 
-// requireEvents fails unless these are the events since the last time, one of a line.
+// requireEvents requires these events since the last call, one per line.
 func (n *node) requireEvents(want string) {
 	n.t.Helper()
 	synctest.Wait()
@@ -74,7 +74,7 @@ func TestEventsOfFailures(t *testing.T) {
 			cri.Execer
 		}{faulty{&critest.Faults{Runtime: rt, Around: func(_ context.Context, op, _ string, call func() error) error {
 			if op == broken.Load() {
-				time.Sleep(time.Millisecond) // so that the event of what was done before comes first
+				time.Sleep(time.Millisecond) // so that the event of the previous action comes first
 				return errors.New("out of order")
 			}
 			return call()
@@ -103,8 +103,8 @@ func TestEventsOfFailures(t *testing.T) {
 	})
 }
 
-// A pod whose FQDN no kernel takes stays Pending, and its events have the kubelet's reason and message, which its status has not. When it is
-// deleted it fails, and its conditions are still those of a pod that waits for its containers.
+// A pod whose FQDN is too long stays Pending, with the kubelet's reason and message in its events but not in its status. When it
+// is deleted it fails, and its conditions remain those of a pod that waits for its containers.
 func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -25,9 +25,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Evictions: somebody else than the source ends a pod, and the pod says why.
+// Tests of evictions: the pod is terminated by another component than its source, and its status has the reason.
 
-// lowOnMemory is an eviction as the node's own pressure asks for it.
+// lowOnMemory returns an eviction for memory pressure.
 func lowOnMemory(grace time.Duration) podstatus.Eviction {
 	return podstatus.Eviction{
 		Reason: "Evicted", Message: "The node was low on resource: memory. ", Grace: grace,
@@ -38,7 +38,7 @@ func lowOnMemory(grace time.Duration) podstatus.Eviction {
 	}
 }
 
-// disrupted returns condition DisruptionTarget of a pod, in short, or "absent".
+// disrupted returns the condition DisruptionTarget of a pod in short form, or "absent".
 func (n *node) disrupted(name string) string {
 	return podtest.ConditionOf(n.status(name), corev1.DisruptionTarget)
 }
@@ -73,7 +73,7 @@ func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
 	})
 }
 
-// Whatever its containers exited with, and although it was deleted meanwhile, an evicted pod has failed.
+// An evicted pod fails regardless of its exit codes and of a later deletion.
 func TestEvictionOutlivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
@@ -84,7 +84,7 @@ func TestEvictionOutlivesTheAgent(t *testing.T) {
 		go func() { _ = n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		n.stop() // in the middle of it
+		n.stop() // during the eviction
 
 		n = boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
@@ -102,7 +102,7 @@ func TestEvictionOutlivesTheAgent(t *testing.T) {
 	})
 }
 
-// An eviction ends what has become pointless: a pull, a start that hangs, the wait for another pod.
+// An eviction cancels an image pull, a start that hangs, and the wait for another pod.
 func TestEvictionOfAPodThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -121,7 +121,7 @@ func TestEvictionOfAPodThatStarts(t *testing.T) {
 	})
 }
 
-// Of two evictions the first gives the reason, and the shorter time counts; a deletion gives no time back.
+// Of two evictions the first sets the reason, and the shorter grace period applies; a deletion does not extend it.
 func TestEvictionsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -143,8 +143,8 @@ func TestEvictionsOfOnePod(t *testing.T) {
 	})
 }
 
-// What a pod takes of a disk is free only when its volumes are gone: until then the eviction goes on, and says so when its time is
-// over. The second one comes in the moment in which a pod that is held back would run again.
+// Evict returns only after the volumes are released, or when ctx ends with an error that names them. The second eviction comes
+// when the temporarily evicted pod is about to start again.
 func TestEvictionWaitsForTheVolumes(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestEvictionWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// Who evicts a pod that does not get down hears why when the time is over, and the eviction goes on.
+// If ctx ends first, Evict returns the reason why the pod is still up, and the eviction continues.
 func TestEvictionThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -203,7 +203,7 @@ func TestEvictionThatTakesTooLong(t *testing.T) {
 	})
 }
 
-// An agent that ends in an eviction has not ended the pod, and says so.
+// Evict returns an error if the agent stops during the eviction.
 func TestEvictionThatTheAgentDoesNotFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -236,7 +236,8 @@ func TestEvictionsThatAreNone(t *testing.T) {
 	})
 }
 
-// A pod that is held back waits with a reason, has nothing meanwhile, and comes back: later each time that it has to go again.
+// A temporarily evicted pod is Pending with the reason, has no containers, and starts again after a back-off that doubles each
+// time.
 func TestPodThatIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -250,7 +251,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
 			pods, _ := n.reconciler.Active()
 			require.Empty(t, pods, "its resources are others' to have")
-			if i == 1 { // an agent that is killed makes no difference
+			if i == 1 { // a killed agent makes no difference
 				n.stop()
 				n = boot(t, rt, rt, o)
 				n.set(podtest.Pod("a"))
@@ -268,7 +269,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 	})
 }
 
-// As long as the pod is not admitted, it stays held back.
+// A temporarily evicted pod waits until it is admitted.
 func TestHeldPodIsAdmittedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -287,7 +288,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 		for _, uid := range []string{"uid-a", "uid-once"} {
 			require.NoError(t, n.reconciler.Evict(t.Context(), uid, podstatus.Eviction{Reason: "Evicted", Temporary: true}))
 		}
-		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not start again
+		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not be started again
 		time.Sleep(5 * time.Minute)
 		n.requireStatus("a", "Pending, Evicted, main: exited 143")
 		pressure.Store(false)
@@ -297,7 +298,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 	})
 }
 
-// The pods that wait for it have the name of an evicted pod only when it is gone: it is still wanted.
+// A pod with the name of an evicted pod waits until the evicted one is removed.
 func TestEvictedPodThatIsNoLongerWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})

@@ -30,7 +30,7 @@ type sharedSlice struct {
 	active func() (pods []*corev1.Pod, complete bool)
 }
 
-// The optional interfaces of a lifecycle.PodCgroups. A wrapper of a podtree.Tree must have their methods, too.
+// The optional interfaces of a lifecycle.PodCgroups. A wrapper of a podtree.Tree must also have their methods.
 var (
 	_ lifecycle.CgroupNamer   = &sharedSlice{}
 	_ lifecycle.NodeResources = &sharedSlice{}
@@ -56,7 +56,7 @@ func (s *sharedSlice) Follow(active func() ([]*corev1.Pod, bool), _ func(uid str
 	s.active = active
 }
 
-// preloaded has the images that the installer of the machine has loaded. None is ever removed.
+// preloaded has the images that the installer of the machine has loaded. No image is ever removed.
 type preloaded struct{}
 
 var _ lifecycle.ImageHolder = preloaded{} // the optional interface of a lifecycle.ImageSource
@@ -72,7 +72,7 @@ type meshProbes struct {
 	changed func(uids ...string)
 
 	mu    sync.Mutex
-	ready map[probe.Key]string // IDs of containers
+	ready map[probe.Key]string // container IDs of ready containers
 }
 
 // The optional interfaces of a lifecycle.Probes.
@@ -103,7 +103,7 @@ func (p *meshProbes) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 		_, p.ready[key], _ = strings.Cut(c.ContainerID, "://") // without the name of the runtime
 		p.mu.Unlock()
 		if !known {
-			p.changed(string(pod.UID)) // the mesh has reported
+			p.changed(string(pod.UID)) // the mesh has reported a result
 		}
 	}
 	return nil
@@ -118,14 +118,15 @@ func (p *meshProbes) Result(k probe.Key) (probe.Value, bool) {
 
 func (*meshProbes) Remove(string) {}
 
-// offlineObjects has config maps and secrets of its own, and no list of services before the first contact with the cluster.
+// offlineObjects has its own config maps and secrets, and no services before the first contact with the cluster.
 type offlineObjects struct{ objects.Memory }
 
 func (*offlineObjects) Services(context.Context, string) ([]*corev1.Service, error) {
-	return nil, fmt.Errorf("the cluster was not reached yet: %w", lifecycle.ErrServicesUnknown) // static pods start all the same
+	return nil, fmt.Errorf("the cluster was not reached yet: %w", lifecycle.ErrServicesUnknown) // static pods start without services
 }
 
-// Each part of an agent can be replaced: its interface is small, and further interfaces are optional. New connects the parts that have them.
+// Each part of an agent can be replaced: its interface is small, and further interfaces are optional. New uses the optional
+// interfaces that a part implements.
 func ExampleOptions_ownParts() {
 	runtime := critest.New(critest.Options{})
 	slice, mesh := &sharedSlice{}, &meshProbes{ready: map[probe.Key]string{}}
@@ -156,8 +157,8 @@ func ExampleOptions_ownParts() {
 // quietObserver is an observer without a Notify method.
 type quietObserver struct{ lifecycle.Observer }
 
-// The engines that remove images and containers call the reconciler, which knows the pods. An observer of one's own that is no Notifier has its
-// changes passed to the reconciler.
+// The garbage collection of images and containers calls the reconciler for the pods in use. The program passes changes of an
+// observer that is no Notifier to the reconciler.
 func ExampleReconciler_IsManaged() {
 	runtime := critest.New(critest.Options{})
 	generator := pleg.New(runtime, pleg.Options{})

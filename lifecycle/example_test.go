@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// A runtime, a generator that watches it, and a reconciler that acts on what it sees are an agent. Here the runtime is one
-// in memory, and the pod is built in code: source.Static makes of it what a manifest would give.
+// An agent consists of a runtime, a generator that watches it, and a reconciler. Here the runtime is in memory, and source.Static
+// converts a pod to the pod that its manifest would yield.
 func ExampleReconciler() {
 	runtime := critest.New(critest.Options{})
 	generator := pleg.New(runtime, pleg.Options{})
@@ -61,14 +61,14 @@ func ExampleReconciler() {
 	// web-edge-1 Running
 }
 
-// A node in memory, for a test: a runtime whose containers do what a script says, here fail twice, and an agent on it. In a
-// bubble of testing/synctest an hour of such a node passes at once; TestNodeInVirtualTime, beside this example, is one.
+// A node in memory, for tests: containers behave like a script, here they fail twice. In a testing/synctest bubble an hour of
+// such a node passes at once; see TestNodeInVirtualTime in this file.
 func Example_nodeInMemory() {
 	runtime := critest.New(critest.Options{Script: critest.FailFirst(2, critest.ExitAfter(time.Millisecond, 1))})
 	generator := pleg.New(runtime, pleg.Options{})
 	statuses := make(chan corev1.ContainerStatus, 100)
 	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
-		Pacing: lifecycle.Pacing{MaxRestartPeriod: 10 * time.Millisecond}, // the back-off of a node begins with 10 s
+		Pacing: lifecycle.Pacing{MaxRestartPeriod: 10 * time.Millisecond}, // the default back-off starts with 10 s
 		Hooks:  lifecycle.Hooks{StatusChanged: func(_ *corev1.Pod, st *corev1.PodStatus) { statuses <- st.ContainerStatuses[0] }},
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func Example_nodeInMemory() {
 	// 3 starts
 }
 
-// The node of Example_nodeInMemory with the back-off of a real one, which takes no time here.
+// The node of Example_nodeInMemory with the default back-off, which takes no time here.
 func TestNodeInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := critest.New(critest.Options{Script: critest.FailFirst(2, critest.ExitAfter(time.Second, 1))})
@@ -128,14 +128,14 @@ func TestNodeInVirtualTime(t *testing.T) {
 	})
 }
 
-// Two runtimes in one agent, such as containerd and plain processes: each has a generator and a reconciler, and whoever
-// hands over the pods says which one runs them. Each needs a Dirs.Pods or an Owner of its own, too.
+// Two runtimes in one agent, such as containerd and plain processes: each has a generator and a reconciler, and the program
+// chooses the reconciler of each pod. Each reconciler also needs its own Dirs.Pods or Owner.
 func Example_twoRuntimes() {
 	runs := make(chan string, 100)
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for name, image := range map[string]string{"containers": "nginx", "processes": "sensor"} {
-		runtime := critest.New(critest.Options{}) // remote.Dial(endpoint, …), and process.Open(directory, …)
+		runtime := critest.New(critest.Options{}) // in a program: remote.Dial(endpoint, …), and process.Open(directory, …)
 		generator := pleg.New(runtime, pleg.Options{})
 		reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
 			Owner: name,

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// slowFailure has all images but "missing", whose pull takes a while to fail and is then not tried for 5 minutes.
+// slowFailure has all images except "missing", whose pull fails after a while and is then not retried for 5 minutes.
 type slowFailure time.Duration
 
 func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
@@ -35,7 +35,7 @@ func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Containe
 	return cri.Image{}, &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
 }
 
-// A container whose variables grow without bound waits for a better config, beside others that run: it ended the agent.
+// A container whose variables expand without limit waits, and other pods run; it once crashed the agent.
 func TestVariablesThatGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -55,8 +55,8 @@ func TestVariablesThatGrow(t *testing.T) {
 	})
 }
 
-// A container that cannot be started for long holds up neither the deadline of its pod, nor the restart of another, nor
-// a change that mends it.
+// A container that cannot be started delays neither the deadline of its pod, nor the restart of another container, nor a change
+// that fixes it.
 func TestWhatIsDueBesideAFailure(t *testing.T) {
 	tests := map[string]struct {
 		pull   time.Duration
@@ -118,7 +118,7 @@ func TestWhatIsDueBesideAFailure(t *testing.T) {
 	}
 }
 
-// What an API server sends back of a status that was published is no reason to try again at once.
+// A status that an API server sends back does not cut a back-off short.
 func TestEchoOfAStatusIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// An image as a volume is pulled before the containers that mount it, and holds up no other.
+// An image volume is pulled before the containers that mount it, and delays no other container.
 func TestImageVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var there sync.Map
@@ -59,8 +59,8 @@ func TestImageVolume(t *testing.T) {
 	})
 }
 
-// The termination message of a container is what it wrote into its file, cut at 4 KiB from the end, and with all containers of a
-// pod at 12 KiB. The hosts file is there for each of them, and all files go with the pod.
+// The termination message of a container is the content of its file, truncated to the last 4 KiB and to 12 KiB for all containers
+// of a pod. Each container has the hosts file, and all files are removed with the pod.
 func TestFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
@@ -95,7 +95,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// What the options leave out is refused with the name of the field.
+// Set refuses a field that needs an option which is not set.
 func TestLacking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

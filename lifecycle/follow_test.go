@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// followers are cgroups of pods that have to know which pods there are.
+// followers are cgroups that implement lifecycle.Follower.
 type followers struct {
 	podCgroups
 	active func() ([]*corev1.Pod, bool)
@@ -27,7 +27,7 @@ func (f *followers) Follow(active func() ([]*corev1.Pod, bool), mayRun func(uid 
 	f.active, f.mayRun = active, mayRun
 }
 
-// It keeps a program from having to hand the reconciler to the cgroups that the reconciler is made with.
+// New passes the pods of the Reconciler to its cgroups.
 func TestCgroupsFollowTheReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -74,7 +74,7 @@ func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
 	})
 }
 
-// An Admit needs the pods of the Reconciler whose option it is: the Handle is there before it.
+// The Admit option of a Reconciler needs its pods: the Handle is created first.
 func TestHandleInOptionsHasPodsWhenAdmitIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h lifecycle.Handle

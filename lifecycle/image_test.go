@@ -24,14 +24,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// unreachable is a source of objects that cannot be asked for secrets.
+// unreachable is an Objects whose secrets cannot be read.
 type unreachable struct{ objects.Memory }
 
 func (*unreachable) Secret(context.Context, string, string) (*corev1.Secret, error) {
 	return nil, errors.New("no network")
 }
 
-// A node that is cut off runs the images that it has, whatever became of the pull secrets.
+// A node without connection runs its present images, although the pull secrets cannot be read.
 func TestSecretsThatCannotBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{{ID: "sha256:1", RepoTags: []string{"present:1"}, Size: 1}}})
@@ -50,14 +50,14 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	})
 }
 
-// pulling is a pod whose image has to be pulled.
+// pulling returns a pod whose image must be pulled.
 func pulling(name, image string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullAlways
 	return pod
 }
 
-// runsWithin waits until all of these pods run, and returns how long that took.
+// runsWithin waits until all of these pods run, and returns the duration.
 func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
 	n.t.Helper()
 	began := time.Now()
@@ -76,8 +76,7 @@ func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
 	return time.Since(began)
 }
 
-// Keeps pods that pull at once from waiting for longer than the rate limit lets them: of 50 pods ten begin at once and
-// five each second, and none goes into back-off.
+// 50 pods that pull at once wait for the rate limit only: ten start at once and five each second, without back-off.
 func TestManyPodsPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
@@ -95,8 +94,7 @@ func TestManyPodsPull(t *testing.T) {
 	})
 }
 
-// Keeps starts from being more at a time than Parallel says because pods whose images were pulled come back all at once,
-// also where a pull of the same pod failed before.
+// At most Parallel pods start at a time, even if their pulls end at once, or if a pull of the pod failed before.
 func TestStartsAfterPullsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
@@ -141,13 +139,13 @@ func TestStartsAfterPullsAreBounded(t *testing.T) {
 	})
 }
 
-// Keeps the status of a pod from saying ErrImagePull for the whole back-off, where users look for ImagePullBackOff.
+// During its back-off the status has ImagePullBackOff, not ErrImagePull.
 func TestBackOffIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
 			Images: []cri.Image{},
 			Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
-				time.Sleep(2 * time.Second) // what the runtime does meanwhile is no reason to look again
+				time.Sleep(2 * time.Second) // events of the runtime cause no earlier retry
 				return cri.Image{}, errors.New("registry says no")
 			},
 		})
@@ -163,7 +161,7 @@ func TestBackOffIsShown(t *testing.T) {
 	})
 }
 
-// Keeps pulls that hang from stopping the pulls of other pods, and the start of pods whose images are there.
+// Pulls that hang delay neither the pulls of other pods nor the start of pods with present images.
 func TestHungPullsHoldUpNoPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// named returns each image that pods of a Reconciler name once, in order.
+// named returns the images in use by a Reconciler, sorted and without duplicates.
 func named(r *lifecycle.Reconciler) []string {
 	names := r.ImagesInUse()
 	slices.Sort(names)
@@ -34,7 +34,7 @@ func withImage(name, image string) *corev1.Pod {
 	return pod
 }
 
-// Each of these images is pulled before a container is created with it: an image that no container uses yet must not be collected.
+// Each of these images is pulled before its container is created: garbage collection must not remove it in between.
 func TestImagesOfPodBeforeRunAreThoseOfContainersAndVolumes(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Images: struct{ lifecycle.Images }{}})

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// secrets are the objects of a scene: secrets by their name, or why one cannot be had.
+// secrets are the objects of a scene: secrets by name, or the error of reading one.
 type secrets struct {
 	lifecycle.Objects
 	found map[string]*corev1.Secret
@@ -33,21 +33,21 @@ func (s secrets) Secret(_ context.Context, _, name string) (*corev1.Secret, erro
 	return s.found[name], s.fails[name]
 }
 
-// login is a secret of a type, for the registry r.io.
+// login returns a secret of a type, for the registry r.io.
 func login(kind corev1.SecretType, key, data string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default", UID: "s1"}, Type: kind, Data: map[string][]byte{key: []byte(data)},
 	}
 }
 
-// Images pulls with the secrets of the pod. One that cannot be had is named where the pull fails.
+// Images pulls with the secrets of the pod. The error of a failed pull names a secret that cannot be read.
 func TestImages(t *testing.T) {
 	const config = `{"auths":{"r.io":{"username":"me","password":"hunter2"}}}`
 	missing := errors.New("no network")
 	tests := map[string]struct {
 		objects lifecycle.Objects
 		names   []string
-		users   []string // who tried to pull; empty: anonymous
+		users   []string // users of the pull attempts; empty: anonymous
 		want    string
 	}{
 		"no secret": {users: []string{""}, want: "ErrImagePull: denied"},

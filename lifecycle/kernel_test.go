@@ -26,12 +26,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// kernel has the cgroups of a node, in memory, and a process in them for each container that was started. It outlives the
-// agents.
+// kernel has the cgroups of a node, in memory, with a process for each started container. It survives restarts of the agent.
 type kernel struct {
 	t    *testing.T
 	tree *cgroupstest.Tree
-	rt   *critest.Runtime     // whose containers die with their processes
+	rt   *critest.Runtime     // its containers exit with their processes
 	may  func(id string) bool // reports whether a container may be killed; nil: none may
 }
 
@@ -41,8 +40,7 @@ func newKernel(t *testing.T) *kernel {
 	return k
 }
 
-// started puts the process of a container into the cgroup of its pod. One that was started when nobody expected it any more
-// may find none.
+// started moves the process of a container into the cgroup of its pod. After a late start the cgroup may not exist.
 func (k *kernel) started(c cri.Container) {
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
 		pod := cgroups.PodPath("", class, c.PodUID)
@@ -58,9 +56,9 @@ func (k *kernel) started(c cri.Container) {
 	}
 }
 
-// killed lets a container end whose cgroup was removed, which must not happen to one that runs: it got neither its preStop
-// hook nor its grace period.
-func (k *kernel) killed(kill cgroupstest.KilledProc) {
+// killed makes the containers of a removed cgroup exit. A running container must not be removed: it had no preStop hook and grace
+// period.
+func (k *kernel) killed(kill cgroupstest.Kill) {
 	c, ok := k.rt.Container(kill.Name)
 	if !ok || c.State != cri.ContainerRunning {
 		return
@@ -69,7 +67,7 @@ func (k *kernel) killed(kill cgroupstest.KilledProc) {
 	_ = k.rt.KillWith(c.ID, critest.Exit{Code: 137})
 }
 
-// agentPods are the pods of an agent that is yet to be made.
+// agentPods has the pods of an agent that is created later.
 type agentPods struct {
 	reconciler atomic.Pointer[lifecycle.Reconciler]
 }
@@ -98,8 +96,8 @@ func (k *kernel) podtree(t *testing.T) (*podtree.Tree, *agentPods) {
 	return tree, pods
 }
 
-// A clean-up of cgroups that begins before the runtime was read, or while it says nothing of a pod, must not kill what has
-// run since before the agent was started. When it is known that nobody wants it, it gets its hook and its grace period.
+// The removal of orphaned cgroups must not kill containers before the runtime was listed, or while it does not report a pod. An
+// orphaned pod gets its preStop hook and grace period.
 func TestCgroupsOfPodsThatRun(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"calls take a while":  never,

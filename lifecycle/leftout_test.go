@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// It keeps pods from running outside of the cgroups that are made for them: the tree names these, or New refuses the options.
+// Sandboxes are in the cgroups of their pods: the cgroup tree names them, or New returns an error.
 func TestCgroupsNameTheParentOfSandboxes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -62,7 +62,7 @@ func TestCgroupsNameTheParentOfSandboxes(t *testing.T) {
 	})
 }
 
-// nameless are cgroups of pods that have no names for the runtime.
+// nameless are cgroups without names for the runtime.
 type nameless struct{ lifecycle.PodCgroups }
 
 func TestNewRefusesCgroupsWithoutNames(t *testing.T) {
@@ -72,7 +72,7 @@ func TestNewRefusesCgroupsWithoutNames(t *testing.T) {
 	require.ErrorContains(t, err, "field Spec.CgroupParent: required with Cgroups")
 }
 
-// An agent that knows nothing of its node says so, as its containers are all the same to the OOM killer.
+// New logs a warning without Spec.Node, because containers then have no OOM score adjustment.
 func TestMissingNodeIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	rt := critest.New(critest.Options{})
@@ -81,7 +81,7 @@ func TestMissingNodeIsLogged(t *testing.T) {
 	require.Contains(t, log.String(), "lifecycle.Options.Spec.Node is nil")
 }
 
-// It keeps a container from being stopped by a liveness probe that nothing can run.
+// Set refuses liveness probes that cannot be run: such a probe would stop its container.
 func TestSetRefusesProbesThatCannotRun(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	probes := podprobe.NewPods(probe.NewSet(probe.Options{}), podprobe.Options{})
@@ -96,7 +96,7 @@ func TestSetRefusesProbesThatCannotRun(t *testing.T) {
 	require.ErrorContains(t, err, "spec.containers[0].readinessProbe.exec: Forbidden: this agent runs no exec probes: podprobe.Options.Execer is nil")
 }
 
-// An Admit that looks at something else than the Node does not let pods run whose node selector nothing compares.
+// Without AdmitChecksNodeAffinity, Set refuses pods with a node selector.
 func TestSetRefusesNodeSelectorThatAdmitIgnores(t *testing.T) {
 	for _, byNode := range []bool{false, true} {
 		rt := critest.New(critest.Options{})
@@ -126,7 +126,7 @@ func TestSetRefusesWhatNothingFollows(t *testing.T) {
 	})
 }
 
-// A program that forgot the Run of the Reconciler hears of it within 10 s of the first Set.
+// A program that does not call Reconciler.Run is told within 10 s of the first Set.
 func TestReconcilerThatDoesNotRunIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// run runs a reconciler and its generator on a runtime until the test is over or end is called.
+// run runs a reconciler and its generator on a runtime until the end of the test or a call of end.
 func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.Reconciler, end func()) {
 	generator := pleg.New(rt, pleg.Options{})
 	r, err := lifecycle.New(rt, generator, o)
@@ -39,8 +39,8 @@ func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.R
 	}
 }
 
-// What a pod had is another's to have once it has terminated, although the pod is still wanted: an API server is told so, and
-// told once by each agent. It is not told while a container still runs, nor for a pod that nobody wants.
+// ResourcesReleased is called once per agent process for a terminated pod that its source still lists. It is not called while a
+// container runs, nor for a deleted pod.
 func TestLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -90,11 +90,11 @@ func TestLeft(t *testing.T) {
 	})
 }
 
-// Whoever missed what Hooks.Status was told reads how the pods are.
+// Pods returns the statuses that were passed to Hooks.StatusChanged.
 func TestPodsIsTheLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
-		var told sync.Map // by name
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		var told sync.Map // statuses passed to the hook, by name
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
 			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
 		}})
@@ -129,7 +129,7 @@ func TestPodsIsTheLevel(t *testing.T) {
 	})
 }
 
-// A source learns of each pod that it does not get what is wrong with it, by type and by hook.
+// Set returns a RefusedError for each refused pod, and passes it to the hook.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hooked []*lifecycle.RefusedError

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// newReconciler is lifecycle.New with options that must be valid.
+// newReconciler calls lifecycle.New with options that must be valid.
 func newReconciler(t testing.TB, rt cri.Runtime, observer lifecycle.Observer, o lifecycle.Options) *lifecycle.Reconciler {
 	t.Helper()
 	r, err := lifecycle.New(rt, observer, o)
@@ -23,10 +23,10 @@ func newReconciler(t testing.TB, rt cri.Runtime, observer lifecycle.Observer, o 
 	return r
 }
 
-// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
-// synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
+// TestMain runs the tests on one processor: the race detector of Go 1.26 sometimes crashes when timers of a synctest bubble fire
+// on several (golang/go#78156). Goroutines are still preempted and checked for races.
 func TestMain(m *testing.M) {
-	process.Main() // which starts this program as the keeper of a process
+	process.Main() // it starts this program as the supervisor of a process
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Pods that follow each other under one name cost no more memory than the last: workers of 160 pods of 250 KiB kept 39 MiB.
+// Successive pods of one name take no more memory than the last one: workers of 160 pods of 250 KiB once kept 39 MiB.
 func TestSuccessorKeepsNoPredecessorInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

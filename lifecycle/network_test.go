@@ -20,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// network is a runtime whose network can be down, and whose Status can hang or fail.
+// network is a runtime whose network can be not ready, and whose Status can hang or fail.
 type network struct {
 	down   atomic.Bool
-	status atomic.Pointer[func(ctx context.Context) error] // nil: it answers
+	status atomic.Pointer[func(ctx context.Context) error] // nil: Status returns at once
 }
 
 func (n *network) runtime(o critest.Options) (*critest.Runtime, *critest.Interceptor) {
@@ -46,7 +46,7 @@ func (n *network) runtime(o critest.Options) (*critest.Runtime, *critest.Interce
 	}
 }
 
-// hostPod returns a pod on the network of its host.
+// hostPod returns a pod on the host network.
 func hostPod(name string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.HostNetwork = true
@@ -56,8 +56,8 @@ func hostPod(name string) *corev1.Pod {
 const notReady = "network is not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady " +
 	"message:Network plugin returns error: cni plugin not initialized"
 
-// Without the network of the runtime only pods on that of the host start. The others say what they wait for, and start when it
-// is there.
+// While the network is not ready only pods on the host network start. The other pods report the reason, and start once it is
+// ready.
 func TestNetworkIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
@@ -83,7 +83,7 @@ func TestNetworkIsNotReady(t *testing.T) {
 	})
 }
 
-// A network that goes away ends nothing that runs, and what exits waits for it as in the kubelet.
+// A network that becomes not ready stops no container; restarts wait for it, as in the kubelet.
 func TestNetworkGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
@@ -110,9 +110,9 @@ func TestNetworkGoesAway(t *testing.T) {
 	})
 }
 
-// A runtime that does not say how it is stops nothing: pods start, the first two seconds late.
+// If Status hangs, pods start, the first two seconds late.
 func TestStatusHangs(t *testing.T) {
-	forever := func(ctx context.Context) error { // whatever becomes of its context
+	forever := func(ctx context.Context) error { // ignores its context
 		<-ctx.Done()
 		time.Sleep(24 * time.Hour)
 		return ctx.Err()
@@ -139,13 +139,13 @@ func TestStatusHangs(t *testing.T) {
 				require.Equal(t, []string{"b"}, n.left())
 				require.Empty(t, n.errors())
 				n.stop()
-				time.Sleep(48 * time.Hour) // the call that does not end ends
+				time.Sleep(48 * time.Hour) // the hung call returns
 			})
 		})
 	}
 }
 
-// An answer that the network is not ready does not count for ever where the runtime has stopped to answer.
+// If Status hangs later, its last report that the network is not ready expires.
 func TestStatusHangsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network

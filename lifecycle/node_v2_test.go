@@ -37,12 +37,11 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// v2Node is a node with containerd, cgroup v2 and memory QoS. Its agent can be killed, and the next one finds what is in
-// the runtime, in the cgroups and on disk. What became of the pods is read from the files of their cgroups and from
-// their statuses.
+// v2Node is a node with containerd, cgroup v2 and memory QoS. Its agent can be killed, and the next one finds the runtime, the
+// cgroups and the disk unchanged. Tests read the files of the pods' cgroups, and their statuses.
 type v2Node struct {
-	*lifecycle.Reconciler        // of the agent
-	kill                  func() // ends the agent as a crash would, and waits until its goroutines have returned
+	*lifecycle.Reconciler        // the current agent
+	kill                  func() // kills the agent, and waits until its goroutines have returned
 
 	t       *testing.T
 	notes   *notes
@@ -51,18 +50,18 @@ type v2Node struct {
 	tree    podtree.Options
 	logs    string
 	podRoot string
-	pods    map[string]*corev1.Pod // that are wanted, by name
+	pods    map[string]*corev1.Pod // desired pods, by name
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	statuses map[string]corev1.PodStatus
 }
 
-// notes is what was done to pods.
+// notes records the actions on pods.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
-	names map[string]string // of containers, "pod/container", by ID
-	looks map[string]int    // how often a pod was looked at, by UID
+	names map[string]string // "pod/container" by container ID
+	looks map[string]int    // number of syncs by pod UID
 }
 
 func (n *notes) add(what, name string) {
@@ -71,7 +70,7 @@ func (n *notes) add(what, name string) {
 	n.lines = append(n.lines, what+" "+name)
 }
 
-// take returns what was done since the last time, each once and sorted.
+// take returns the actions since the last call, sorted and without duplicates.
 func (n *notes) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,14 +80,14 @@ func (n *notes) take() []string {
 	return slices.Compact(lines)
 }
 
-// forget begins to count anew how often pods are looked at.
+// forget resets the number of syncs.
 func (n *notes) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.looks = map[string]int{}
 }
 
-// looked reports whether each of some pods was looked at three times.
+// looked reports whether each of the pods was synced three times.
 func (n *notes) looked(pods map[string]*corev1.Pod) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +105,7 @@ func (n *notes) name(id string) string {
 	return n.names[id]
 }
 
-// notedRuntime notes what containerd is told to do to containers.
+// notedRuntime records calls to containerd that change containers.
 type notedRuntime struct {
 	*remote.Client
 	*notes
@@ -133,7 +132,7 @@ func (r *notedRuntime) UpdateContainer(ctx context.Context, id string, c *cri.Re
 	return r.Client.UpdateContainer(ctx, id, c, a)
 }
 
-// notedCgroups notes what is written to the cgroups of pods, and refuses that while it is broken.
+// notedCgroups records writes to the cgroups of pods, and fails them while err is set.
 type notedCgroups struct {
 	*driver.Driver
 	*notes
@@ -156,7 +155,7 @@ func (c *notedCgroups) Apply(ctx context.Context, p cgroups.Path, r cgroups.Reso
 	return c.Driver.Apply(ctx, p, r)
 }
 
-// Children is asked for by each look at a pod: whether its cgroup is there.
+// Children is called by each sync, to check whether the cgroup of the pod exists.
 func (c *notedCgroups) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
 	if uid, ok := cgroups.PodUID(c.root, p); ok {
 		c.mu.Lock()
@@ -222,7 +221,7 @@ func (n *v2Node) boot() {
 	n.t.Cleanup(n.kill)
 }
 
-// options are those of an agent of a node that has 700m of CPU for a pod that is resized.
+// options returns the options of an agent on a node with 700m of CPU for a resized pod.
 func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 	return lifecycle.Options{
 		Cgroups: tree, Dirs: lifecycle.Dirs{Pods: n.podRoot}, Pacing: lifecycle.Pacing{Resync: 300 * time.Millisecond},
@@ -248,7 +247,7 @@ func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 	}
 }
 
-// tell tells the agent which pods are wanted.
+// tell passes the desired pods to the agent.
 func (n *v2Node) tell() {
 	set := lifecycle.PodSet{Source: "test"}
 	for _, name := range slices.Sorted(maps.Keys(n.pods)) {
@@ -257,8 +256,8 @@ func (n *v2Node) tell() {
 	require.NoError(n.t, n.Set(set))
 }
 
-// ask asks for a pod with resources, in the words of requirements: those of the pod as a whole, if there are any, and those
-// of its containers after their names. A pod comes to hold 8 MiB.
+// ask sets a desired pod with resources in the format of requirements: pod-level resources, if any, and resources of containers
+// after their names. A pod uses 8 MiB.
 func (n *v2Node) ask(name, whole string, containers ...string) {
 	n.t.Helper()
 	pod := podtest.Pod(name)
@@ -280,14 +279,14 @@ func (n *v2Node) ask(name, whole string, containers ...string) {
 	n.pods[name] = pod
 }
 
-// files returns what is in the files of the cgroups of the pods and their containers, a line for each. Memory that is not
-// protected, and that nobody is slowed down, is left out.
+// files returns the contents of the cgroup files of the pods and their containers, one line each. Default values of memory
+// protection and throttling are omitted.
 func (n *v2Node) files() string {
 	var lines []string
 	top := filepath.Join(n.cgroups.Host().Dirs["memory"], string(n.cgroups.root))
 	require.NoError(n.t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
-			return nil // it may be gone by now
+			return nil // it may be removed by now
 		}
 		name, ok := strings.CutPrefix(filepath.Base(path), "poduid-")
 		if !ok {
@@ -302,7 +301,7 @@ func (n *v2Node) files() string {
 	return strings.Join(lines, "\n")
 }
 
-// limits returns what is in the files of a cgroup, the limits of CPU and memory first.
+// limits returns the contents of the files of a cgroup, the limits of CPU and memory first.
 func limits(dir string) string {
 	read := func(file string) string {
 		text, err := os.ReadFile(filepath.Join(dir, file))
@@ -324,7 +323,7 @@ func limits(dir string) string {
 	return line
 }
 
-// told returns what the agent says of the pods and of their first containers' resources, a line for each.
+// told returns the statuses of the pods and the resources of their first containers, one line each.
 func (n *v2Node) told() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -336,7 +335,7 @@ func (n *v2Node) told() string {
 	return strings.Join(lines, "\n")
 }
 
-// await waits until there are lines as wanted. How they are spaced does not count.
+// await waits until the lines equal want, except for white space.
 func (n *v2Node) await(has func() string, want string) {
 	n.t.Helper()
 	var lines []string
@@ -353,7 +352,7 @@ func (n *v2Node) await(has func() string, want string) {
 	}
 }
 
-// awaitWords waits until the agent says all of these words, whatever else.
+// awaitWords waits until the status lines contain all of these words.
 func (n *v2Node) awaitWords(words ...string) {
 	n.t.Helper()
 	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
@@ -365,7 +364,7 @@ func (n *v2Node) awaitWords(words ...string) {
 	}
 }
 
-// awaitUse waits until a Burstable pod uses so much memory.
+// awaitUse waits until a Burstable pod uses this amount of memory.
 func (n *v2Node) awaitUse(uid string, bytes uint64) {
 	n.t.Helper()
 	p := cgroups.PodPath(n.cgroups.root, cgroups.Burstable, uid)
@@ -379,13 +378,13 @@ func (n *v2Node) awaitUse(uid string, bytes uint64) {
 	}
 }
 
-// did fails unless just this was done since the last time.
+// did requires exactly these actions since the last call.
 func (n *v2Node) did(want ...string) {
 	n.t.Helper()
 	require.Equal(n.t, want, n.notes.take())
 }
 
-// look waits until the agent has looked at each pod some times more.
+// look waits until the agent has synced each pod several more times.
 func (n *v2Node) look() {
 	n.t.Helper()
 	n.notes.forget()
@@ -394,7 +393,7 @@ func (n *v2Node) look() {
 	}
 }
 
-// lives returns which containers run, since when.
+// lives returns the running containers with their start times.
 func (n *v2Node) lives() (lives []string) {
 	snap, err := n.runtime.List(n.t.Context())
 	require.NoError(n.t, err)

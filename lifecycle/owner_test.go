@@ -25,10 +25,10 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// neighbour is one of several agents on a runtime, with the options that it was given and no others.
+// neighbour is one of several agents on a runtime.
 type neighbour struct {
 	*lifecycle.Reconciler
-	stop func() error // ends the agent as a crash would, and returns what Run returned
+	stop func() error // kills the agent, and returns the result of Run
 
 	mu   sync.Mutex
 	errs []string
@@ -65,7 +65,7 @@ func (n *neighbour) set(t *testing.T, pods ...*corev1.Pod) {
 	require.NoError(t, n.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// owner returns the mark of a container, and whether it has one.
+// owner returns the owner label of a container, and whether it has one.
 func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
 	t.Helper()
 	c, ok := rt.Container(name)
@@ -74,7 +74,7 @@ func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
 	return mark, marked
 }
 
-// It keeps two agents that were given nothing but their pods from destroying each other's.
+// Two agents with default options do not tear down each other's pods.
 func TestTwoAgentsOnOneRuntime(t *testing.T) {
 	for name, options := range map[string]func(*testing.T) lifecycle.Options{
 		"without directories": func(*testing.T) lifecycle.Options { return lifecycle.Options{} },
@@ -101,8 +101,8 @@ func TestTwoAgentsOnOneRuntime(t *testing.T) {
 	}
 }
 
-// alternate returns options that differ from one call to the next: the first agent has an owner, or nothing, and the
-// second a directory, or another owner.
+// alternate returns options that alternate between two agents: the first has an owner, or none, and the second has a directory,
+// or another owner.
 func alternate(first, second string) func(t *testing.T) lifecycle.Options {
 	calls := 0
 	return func(t *testing.T) lifecycle.Options {
@@ -117,8 +117,7 @@ func alternate(first, second string) func(t *testing.T) lifecycle.Options {
 	}
 }
 
-// It keeps two agents that are given the same manifests from taking over each other's containers, one restart after the
-// other, and the second from being silent about why its pod does not run.
+// Two agents with equal manifests do not take over each other's containers, and the second one reports why its pod does not run.
 func TestTwoAgentsWithOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -138,7 +137,7 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 			require.Regexp(t, `^a: the runtime has containers of the pod that are another agent's: label nodeagent/owner is "`+mark+`", not "[0-9a-f]{16}"$`, e)
 		}
 
-		second.set(t) // it wants the pod no more
+		second.set(t) // it deletes the pod
 		time.Sleep(time.Minute)
 		require.Zero(t, ops(rt, "StopContainer"), "and leaves what it has not made")
 
@@ -153,7 +152,7 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 	})
 }
 
-// It keeps what an agent makes while another one begins to run the same pod from being taken down with the other's.
+// A deleted pod that two agents have started is torn down by each agent for its own containers only.
 func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -179,7 +178,7 @@ func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
 	})
 }
 
-// It keeps a restart of an agent from being one of its pods: the owner is the same as long as Dirs.Pods is there.
+// The owner persists across restarts of the agent as long as Dirs.Pods exists.
 func TestTheOwnerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
@@ -202,7 +201,7 @@ func TestTheOwnerIsKept(t *testing.T) {
 	})
 }
 
-// It keeps an agent that cannot know what is its own from taking anything down.
+// An agent without a persistent owner tears down no pods of a previous process.
 func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -226,7 +225,7 @@ func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
 	})
 }
 
-// It keeps two agents from writing the same records: the second ends at once and says where and who.
+// Run of a second agent with the same Dirs.Pods returns an error that names the directory and the first agent.
 func TestDirectoryOfPodsIsOneAgentsAlone(t *testing.T) {
 	for _, who := range []string{"", "somebody"} {
 		t.Run("owner "+who, func(t *testing.T) {
@@ -249,7 +248,7 @@ func TestDirectoryOfPodsIsOneAgentsAlone(t *testing.T) {
 	}
 }
 
-// It keeps an agent that has lost its mark from taking a new one in silence, or from taking down what may not be its own.
+// Run returns an error if the owner file cannot be read, and writes no new one.
 func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 	damage := map[string]func(t *testing.T, path string){
 		"empty":    func(t *testing.T, path string) { write(t, path, "") },
@@ -283,7 +282,7 @@ func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// podDirs returns what is in Dirs.Pods beside what the agent keeps of itself.
+// podDirs returns the entries of Dirs.Pods without the agent's own files.
 func podDirs(t *testing.T, root string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(root)

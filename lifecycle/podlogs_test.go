@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// logging is a runtime whose containers have a log from their start on, and files rotated from it.
+// logging is a runtime whose containers have a log and rotated logs from their start.
 func logging(rt *critest.Runtime) *critest.Faults {
 	f := &critest.Faults{Runtime: rt}
 	f.CreateContainerFunc = func(
@@ -39,7 +39,7 @@ func logging(rt *critest.Runtime) *critest.Faults {
 	return f
 }
 
-// logNames returns the names of the logs of the container main of the pod a.
+// logNames returns the names of the logs of container main of pod a.
 func logNames(t *testing.T, rt *critest.Runtime) (names []string) {
 	c, ok := rt.Container("a/main")
 	require.True(t, ok)
@@ -51,7 +51,7 @@ func logNames(t *testing.T, rt *critest.Runtime) (names []string) {
 	return names
 }
 
-// A container that is restarted for days does not fill the disk: its logs go with its lives.
+// The logs of a container instance are removed with it, so that restarts do not fill the disk.
 func TestLogsGoWithTheirContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -68,7 +68,7 @@ func TestLogsGoWithTheirContainers(t *testing.T) {
 	})
 }
 
-// A runtime that loses its state does not write to old logs anew, and the restart count goes on from theirs.
+// If the runtime has lost its state, the restart count continues from the names of the logs, and no old log is overwritten.
 func TestRestartCountOfALostContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -88,7 +88,7 @@ func TestRestartCountOfALostContainer(t *testing.T) {
 	})
 }
 
-// Those who ship logs follow links, which come and go with the containers.
+// The links for log collectors are created and removed with the containers.
 func TestLogLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -117,7 +117,7 @@ func TestLogLinks(t *testing.T) {
 	})
 }
 
-// A back-off that never takes long is for those who wait for a test.
+// MaxRestartPeriod shortens all back-offs, for tests.
 func TestMaxRestartPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
@@ -128,8 +128,7 @@ func TestMaxRestartPeriod(t *testing.T) {
 	})
 }
 
-// It keeps an agent that did not ask for logs, such as the test of somebody who tries the library, from writing to
-// /var/log/pods of its machine.
+// Without LogRoot no log is written, for example below /var/log/pods.
 func TestNobodyAskedForLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// health is what the containers of a pod answer to the commands of their probes, by container and command.
+// health has the results of the probe commands of a pod, by container and command.
 type health struct {
 	mu  sync.Mutex
 	bad map[string]bool
@@ -46,7 +46,7 @@ func (h *health) script(c *cri.ContainerConfig) critest.Script {
 	}}
 }
 
-// bootProbing starts an agent that asks probes by commands, and keeps what it finds in a file.
+// bootProbing starts an agent that runs exec probes, and stores their results in a file.
 func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
 	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,8 +59,8 @@ func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
 	return n
 }
 
-// A container is ready when its probe says so, restarted when it is no longer alive, and asked for neither before it has
-// started. A new agent takes all of that over without asking again.
+// A container is ready when its readiness probe succeeds, and restarted when its liveness probe fails; neither runs before its
+// startup probe has succeeded. A restarted agent uses the stored results.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
@@ -112,7 +112,7 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// Readiness goes on being asked while a pod ends, liveness does not.
+// While a pod terminates its readiness probes run, and its liveness probes do not.
 func TestProbesOfAPodThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{}}
@@ -145,7 +145,7 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 	})
 }
 
-// A sidecar that has not started keeps the rest of the pod waiting.
+// A sidecar whose startup probe has not succeeded delays the next containers.
 func TestStartupOfASidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{"proxy up": true}}
@@ -167,7 +167,7 @@ func TestStartupOfASidecar(t *testing.T) {
 	})
 }
 
-// An agent that asks no probes says so, instead of running a pod that is never ready.
+// Without Options.Probes, Set refuses pods with probes.
 func TestProbesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// The scenarios about starts and ends as plain processes of this machine, without a daemon and without root, each once
-// undisturbed and once with an agent that ends and starts anew.
+// The start and end scenarios with plain processes of this machine, without a daemon and without root: once undisturbed, and once
+// with restarts of the agent.
 func TestProcessScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute, most of it waiting")

@@ -23,11 +23,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// throttled is a runtime that notes which of its calls found the quota of their pod in force.
+// throttled is a runtime that records during which of its calls the quota of the pod was enforced.
 type throttled struct {
 	*critest.Runtime
 	cgroups *podCgroups
-	delay   func(op string) time.Duration // of each call that starts something; nil: none
+	delay   func(op string) time.Duration // delay of each call that starts something; nil: none
 
 	mu    sync.Mutex
 	calls []string // "op", or "op throttled"
@@ -60,7 +60,7 @@ func (t *throttled) StartContainer(ctx context.Context, id string) error {
 	return t.Runtime.StartContainer(ctx, id)
 }
 
-// take returns the calls since the last time.
+// take returns the calls since the last call of take.
 func (t *throttled) take() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +73,8 @@ func newThrottled() *throttled {
 	return &throttled{Runtime: critest.New(critest.Options{}), cgroups: &podCgroups{has: map[string]bool{}}}
 }
 
-// The quota of a pod slows down no start, neither the first nor one after a kill, and holds at all other times; and a pod
-// that runs costs no further write.
+// The quota is lifted during each start, also after a kill, and enforced at all other times. A running pod causes no further
+// writes.
 func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -98,7 +98,7 @@ func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
 	})
 }
 
-// The next agent puts in force what one that died in a start has left lifted, once, and restarts nothing for it.
+// After a crash during a start, the next agent enforces the lifted quota once, and restarts nothing.
 func TestQuotaOfAnEarlierAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -122,7 +122,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 	})
 }
 
-// The same where the pod is deleted, and its containers take an hour to end.
+// After a crash the quota is enforced although the pod is deleted and its containers take an hour to terminate.
 func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -146,7 +146,7 @@ func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 	})
 }
 
-// The same where a start has to wait until others are over.
+// After a crash the quota is enforced although the start waits for a start slot.
 func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -161,7 +161,7 @@ func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 
 		rt.delay = func(string) time.Duration { return 9 * time.Second }
 		n = boot(t, rt.Runtime, rt, lifecycle.Options{
-			Cgroups: rt.cgroups, Pacing: lifecycle.Pacing{Parallel: 1}, Sources: []string{"test", "other"}, // so that a is no orphan before it is wanted
+			Cgroups: rt.cgroups, Pacing: lifecycle.Pacing{Parallel: 1}, Sources: []string{"test", "other"}, // so that a is not orphaned before it is listed
 		})
 		n.set(podtest.Pod("b"))
 		time.Sleep(time.Second)
@@ -173,7 +173,7 @@ func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 	})
 }
 
-// lostAnswers are cgroups in which Ensure does what it is asked for, and fails.
+// lostAnswers are cgroups whose Ensure succeeds and returns an error.
 type lostAnswers struct {
 	*podCgroups
 	lost atomic.Bool
@@ -187,7 +187,7 @@ func (l *lostAnswers) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// A quota that was lifted without anybody being told is put in force all the same.
+// A quota that was lifted by a call which returned an error is enforced.
 func TestQuotaThatWasLiftedUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -207,7 +207,7 @@ func TestQuotaThatWasLiftedUnseen(t *testing.T) {
 	})
 }
 
-// A resize that cannot be done is no reason either to leave a pod without a quota, for as long as it cannot.
+// After a crash the quota is enforced although a pending resize fails.
 func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -230,8 +230,8 @@ func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
 	})
 }
 
-// A start that hangs or waits leaves what runs without its quota for Options.Pacing.StartSlotTimeout at most; what is started after that
-// is started without it again.
+// During a start that hangs or waits, running containers have no quota for at most Options.Pacing.StartSlotTimeout. Later starts
+// of the pod lift it again.
 func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -255,7 +255,7 @@ func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 	})
 }
 
-// A call that never comes back is no reason to run without a quota for ever.
+// A start that never returns does not leave the quota lifted.
 func TestQuotaOfAStartThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -274,7 +274,7 @@ func TestQuotaOfAStartThatHangs(t *testing.T) {
 	})
 }
 
-// A postStart hook may take as long as it likes: the container runs, and has its quota.
+// The quota is enforced during a postStart hook, because the container runs already.
 func TestQuotaIsInForceInAHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -298,7 +298,7 @@ func TestQuotaIsInForceInAHook(t *testing.T) {
 	})
 }
 
-// A start that fails leaves a pod with its quota, and a quota that cannot be written is told and tried again until it is.
+// After a failed start the quota is enforced. A failed quota write is reported and retried.
 func TestQuotaOfAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -335,7 +335,7 @@ func TestQuotaOfAFailure(t *testing.T) {
 	})
 }
 
-// An agent that is stopped in the middle of a start leaves no pod without its quota where it still can.
+// An agent that is stopped during a start enforces the quota first, if possible.
 func TestQuotaWhenTheAgentIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()

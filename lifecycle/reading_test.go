@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
 )
 
-// distant returns a runtime that is read as containerd is: it lists without details, each call takes a while, and stuck
-// tells which calls hang until their context ends.
+// distant returns a runtime that is read like containerd: it lists without details, each call takes a while, and calls for which
+// stuck returns true hang until their context ends.
 func distant(rt *critest.Runtime, stuck func(op, id string) bool) *critest.Interceptor {
 	return &critest.Interceptor{
 		Runtime: critest.SummaryRuntime{Runtime: rt},
@@ -40,7 +40,7 @@ func distant(rt *critest.Runtime, stuck func(op, id string) bool) *critest.Inter
 	}
 }
 
-// waits returns why the first container of a pod waits, or nothing.
+// waits returns the waiting message of the first container of a pod, or "".
 func (n *node) waits(name string) string {
 	for _, c := range n.status(name).ContainerStatuses {
 		if c.State.Waiting != nil {
@@ -52,14 +52,14 @@ func (n *node) waits(name string) string {
 
 func never(string, string) bool { return false }
 
-// edited returns the pod that a manifest with other content stands for: of the same name, with another UID.
+// edited returns the pod of an edited manifest: it has the name of pod and another UID.
 func edited(pod *corev1.Pod, uid string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.UID = types.UID(uid)
 	return pod
 }
 
-// alone lets containers take 8 s to terminate, and fails the test when one starts beside one of another pod.
+// alone makes containers take 8 s to terminate, and fails the test if one starts while a container of another pod runs.
 func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) critest.Script {
 	return func(*cri.ContainerConfig) critest.Script {
 		s := critest.ExitAfterStop(8*time.Second, 0)
@@ -74,8 +74,8 @@ func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) crites
 	}
 }
 
-// A static pod whose manifest changed while no agent ran must not run beside its former self: both have the same ports,
-// files and names in the world.
+// A static pod whose manifest has changed while no agent ran must not run together with its previous version, which has its ports
+// and files.
 func TestPodThatChangedWhileNoAgentRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
@@ -99,8 +99,8 @@ func TestPodThatChangedWhileNoAgentRan(t *testing.T) {
 	})
 }
 
-// A pod that waits for its former self, of which the runtime says nothing, must not wait in silence: within 10 s it is told
-// for whom it waits, and which call does not answer. And it must go on waiting.
+// A pod that waits for its previous version, which cannot be read, reports within 10 s the pod and the call that hangs. It
+// continues to wait.
 func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
@@ -139,7 +139,7 @@ func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
 	})
 }
 
-// A waiting pod that is not wanted any more, or wanted in another version, must not start when its turn comes.
+// A waiting pod that is deleted or replaced must not start when the previous version is removed.
 func TestPodThatGoesWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
@@ -161,7 +161,7 @@ func TestPodThatGoesWhileItWaits(t *testing.T) {
 	})
 }
 
-// A job that has ended must not be shown as waiting because another pod of its name has yet to go.
+// A completed job is not reported as waiting for another pod of its name.
 func TestEndedPodWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
@@ -192,7 +192,7 @@ func TestEndedPodWaitsForNobody(t *testing.T) {
 	})
 }
 
-// What the runtime has not been asked, or has not answered, may run: the clean-up of cgroups kills what it is told does not.
+// MayRun is true for pods that are not listed yet: the removal of orphaned cgroups kills all other processes.
 func TestWhatIsNotKnownMayRun(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"no call answers":         func(string, string) bool { return true },
@@ -210,7 +210,7 @@ func TestWhatIsNotKnownMayRun(t *testing.T) {
 				n.stop()
 
 				n = boot(t, rt, distant(rt, stuck), lifecycle.Options{})
-				n.set() // all sources are complete, before anything was read
+				n.set() // all sources are complete before the first observation
 				for range 600 {
 					require.True(t, n.reconciler.MayRun("uid-a"))
 					time.Sleep(100 * time.Millisecond)
@@ -220,8 +220,8 @@ func TestWhatIsNotKnownMayRun(t *testing.T) {
 	}
 }
 
-// A directory of a pod that has not been looked into, or is not this agent's, holds the range of IDs that its containers
-// run with. Were it removed, the next pod would get the same ones.
+// The directory of a pod that could not be read, or that belongs to another agent, is kept: it has the user ID range of running
+// containers. Without it, a new pod would get that range.
 func TestDirectoriesOfPodsThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -276,7 +276,7 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 	})
 }
 
-// Directories must not be removed before the runtime was read, nor by halves of its list.
+// Directories are not removed before the runtime was listed completely.
 func TestDirectoriesBeforeTheRuntimeWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -297,7 +297,7 @@ func TestDirectoriesBeforeTheRuntimeWasRead(t *testing.T) {
 	})
 }
 
-// Drain must not report success for pods that it has not seen yet.
+// Drain does not return nil before the runtime's pods were listed.
 func TestDrainBeforeTheRuntimeWasRead(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"calls take a while": never,
@@ -330,8 +330,8 @@ func TestDrainBeforeTheRuntimeWasRead(t *testing.T) {
 	}
 }
 
-// torn is an observer with two readings of one orphaned pod: a list that has it, and an inspection that began before the
-// list and ended after it, which does not. Only a third one, after five seconds, brings them together.
+// torn is an observer with two observations of an orphaned pod: a list that has it, and an older inspection that does not. A
+// third observation, after five seconds, has the pod.
 type torn struct {
 	inspected, listed time.Time
 	asked             atomic.Int64
@@ -365,8 +365,8 @@ func (o *torn) Pods() ([]cri.Pod, error) {
 	}}, nil
 }
 
-// A reading of an orphaned pod that is older than the list which has it says nothing about it. Taken for its end, it made
-// the agent give up the pod and take it up again, as fast as it could, until the next reading.
+// An observation of an orphaned pod that is older than the list does not remove its worker. Otherwise the agent would create and
+// remove the worker in a busy loop.
 func TestOrphanedPodThatAnOlderReadingDoesNotHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

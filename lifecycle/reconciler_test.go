@@ -33,19 +33,19 @@ type node struct {
 	t          *testing.T
 	rt         *critest.Runtime
 	reconciler *lifecycle.Reconciler
-	stop       func() // ends the agent as a crash would, and waits until its goroutines have returned
+	stop       func() // kills the agent, and waits until its goroutines have returned
 
 	mu        sync.Mutex
-	statuses  map[string]*corev1.PodStatus // newest by pod name
-	history   []string                     // "name phase reason" as it changed
-	readiness []string                     // "name status" of condition Ready, with each status
-	events    []string                     // "Reason container", and an exclamation mark after that of a warning
-	told      []podevents.Event            // all of them, as they came
+	statuses  map[string]*corev1.PodStatus // newest status by pod name
+	history   []string                     // "name phase reason" at each change
+	readiness []string                     // "name status" of condition Ready, at each status
+	events    []string                     // "Reason container", with an exclamation mark for a warning
+	told      []podevents.Event            // all events in order
 	errs      []string
 	gone      []string
 }
 
-// boot starts an agent on a runtime; via is what the agent talks to, rt itself or a wrapper of it.
+// boot starts an agent on a runtime; via is the runtime that the agent uses: rt or a wrapper of it.
 func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Options) *node {
 	n := &node{t: t, rt: rt, statuses: map[string]*corev1.PodStatus{}}
 	o.Spec.LogRoot = t.TempDir()
@@ -104,7 +104,7 @@ func (n *node) set(pods ...*corev1.Pod) {
 	n.t.Helper()
 	pods = slices.Clone(pods)
 	for i := range pods {
-		pods[i] = pods[i].DeepCopy() // the agent has the one before
+		pods[i] = pods[i].DeepCopy() // the agent has the previous object
 		podapi.Default(pods[i])
 	}
 	require.NoError(n.t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
@@ -119,7 +119,7 @@ func (n *node) phase(name string) corev1.PodPhase {
 	return ""
 }
 
-// left returns the pods of which nothing is left, by name.
+// left returns the names of the removed pods.
 func (n *node) left() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,7 +133,7 @@ func (n *node) last() string {
 	return n.history[len(n.history)-1]
 }
 
-// reason returns why the first container of a pod waits.
+// reason returns the waiting reason of the first container of a pod.
 func (n *node) reason(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,7 +146,7 @@ func (n *node) errors() string {
 	return strings.Join(n.errs, "\n")
 }
 
-// objects counts what the runtime holds.
+// objects returns the numbers of sandboxes and containers in the runtime.
 func (n *node) objects() (sandboxes, containers int) {
 	snap, err := n.rt.List(n.t.Context())
 	require.NoError(n.t, err)
@@ -196,7 +196,7 @@ func TestReconcilerHonoursTheGracePeriod(t *testing.T) {
 	})
 }
 
-// The back-off is in the runtime, not in the agent: one that is started anew goes on waiting where the last one was.
+// The back-off is stored in the runtime: a restarted agent continues it.
 func TestCrashLoopSurvivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -204,7 +204,7 @@ func TestCrashLoopSurvivesTheAgent(t *testing.T) {
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
-		time.Sleep(3 * time.Second) // first life 0-1 s, second 1-2 s, then 10 s of back-off
+		time.Sleep(3 * time.Second) // first instance 0-1 s, second 1-2 s, then 10 s of back-off
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 		require.Equal(t, "a Running CrashLoopBackOff", n.last())
 		n.stop()
@@ -273,8 +273,8 @@ func TestChangedImageReplacesTheContainer(t *testing.T) {
 	})
 }
 
-// A manifest that was edited is another pod of the same name: the old one ends before the new one begins, also when
-// the edit happened while no agent ran and when another manifest cannot be read.
+// An edited manifest is a new pod with the old name: the old one terminates before the new one starts, even if the edit happened
+// while no agent ran, or if another manifest cannot be read.
 func TestSuccessorWaitsForItsPredecessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -329,7 +329,7 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// faulty wraps a runtime with all that the agent uses beside the faults.
+// faulty wraps a runtime with faults and the optional interfaces that the agent uses.
 type faulty struct {
 	*critest.Faults
 	cri.EventStreamer
@@ -373,7 +373,7 @@ func TestAHungCallDelaysItsPodAlone(t *testing.T) {
 					pods = append(pods, podtest.Pod(fmt.Sprintf("good%d", i)))
 				}
 				n.set(pods...)
-				// Two places, five that hang: each gives its place back after 10 s.
+				// Two slots, five starts that hang: each releases its slot after 10 s.
 				time.Sleep(31 * time.Second)
 				for i := range 20 {
 					require.Equal(t, corev1.PodRunning, n.phase(fmt.Sprintf("good%d", i)))

@@ -28,9 +28,9 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// What an agent knows of a pod, and the next one can learn from nobody else.
+// Tests of the record on disk: state that a restarted agent cannot read from the runtime.
 
-// lose makes the runtime forget a pod and all that ran in it.
+// lose makes the runtime lose a pod with its containers.
 func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
 	t.Helper()
 	require.NoError(t, rt.StopSandbox(t.Context(), sandboxID))
@@ -40,7 +40,7 @@ func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
 	require.Empty(t, snap.Containers)
 }
 
-// A job of a manifest, whose status no API server keeps, is done once and for all.
+// A completed job of a manifest is not run again, although no API server has its status.
 func TestEndedPodStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
@@ -62,7 +62,7 @@ func TestEndedPodStaysEnded(t *testing.T) {
 		require.True(t, began.Equal(n.status("job").StartTime))
 		require.Equal(t, 1, ops(rt, "CreateContainer"))
 
-		n.set() // and again, as a pod of the same UID
+		n.set() // a new pod with this UID
 		time.Sleep(time.Minute)
 		n.set(job)
 		time.Sleep(time.Minute)
@@ -71,7 +71,7 @@ func TestEndedPodStaysEnded(t *testing.T) {
 	})
 }
 
-// What ran and is not there any more was lost, and counts as a restart.
+// A container that ran and does not exist any more counts as a restart.
 func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -92,7 +92,7 @@ func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
 	})
 }
 
-// A hook that an agent did not see the end of runs once more.
+// A postStart hook during which the agent was killed runs again.
 func TestAgentDiesInAPostStartHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
@@ -128,7 +128,7 @@ func TestAgentDiesInAPostStartHook(t *testing.T) {
 	})
 }
 
-// A request for memory is nothing that a runtime could tell.
+// Memory requests are stored in the record, because no runtime reports them.
 func TestResizeIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -149,7 +149,7 @@ func TestResizeIsRemembered(t *testing.T) {
 	})
 }
 
-// What the pod has as a whole is in none of its containers.
+// Pod-level resources are stored in the record, because no container has them.
 func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -179,7 +179,7 @@ func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
 	})
 }
 
-// Nothing depends on a record but what it tells.
+// With a damaged record, only the state in it is lost.
 func TestDamagedRecord(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "half": `{"version":1,"sta`, "of the future": `{"version":2}`} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// A pod runs although nothing can be written about it.
+// A pod runs although its record cannot be written.
 func TestRecordCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 0)})})
@@ -233,7 +233,7 @@ func TestRecordCannotBeWritten(t *testing.T) {
 	})
 }
 
-// Directories that an agent left are removed when it is known that nobody wants their pods.
+// Directories of orphaned pods are removed once all sources have reported.
 func TestDirectoriesOfFormerPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -254,7 +254,7 @@ func TestDirectoriesOfFormerPods(t *testing.T) {
 	})
 }
 
-// What others say of a pod at the API server counts at any time.
+// A terminal phase that another program has set at the API server is accepted at any time.
 func TestStatusOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -279,7 +279,7 @@ func TestStatusOfOthers(t *testing.T) {
 	})
 }
 
-// An agent that boots without its API server does not take back what others said of a pod.
+// An agent that starts without its API server keeps the phase and conditions that other programs have set.
 func TestStatusOfOthersIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -300,7 +300,7 @@ func TestStatusOfOthersIsRemembered(t *testing.T) {
 	})
 }
 
-// unread is an observer that has no reading of a pod before it may.
+// unread is an observer that delays the observation of a pod.
 type unread struct {
 	*pleg.Generator
 	may chan struct{}
@@ -317,7 +317,7 @@ func (o *unread) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Po
 	return o.Generator.NewerThan(ctx, uid, t)
 }
 
-// A terminal phase stays what it was, also if the next agent hears that nobody wants the pod before it has looked at it.
+// A terminal phase is kept if the next agent gets the deletion of the pod before it has observed it.
 func TestAPodThatIsDeletedBeforeItIsReadKeepsItsPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Second, 0) }})

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// refuse gives an agent a pod, with defaults, that Set refuses.
+// refuse passes a pod, with defaults, to the agent, whose Set must refuse it.
 func (n *node) refuse(pod *corev1.Pod) error {
 	n.t.Helper()
 	pod = pod.DeepCopy()
@@ -37,7 +37,7 @@ func withSysctl(pod *corev1.Pod, name string) *corev1.Pod {
 	return pod
 }
 
-// A pod that Set refuses fails, with the kubelet's reason and message where the kubelet rejects it, and nothing is made for it.
+// A pod that Set refuses fails with the kubelet's reason and message, and nothing is created for it.
 func TestRefusedPodsAreRejected(t *testing.T) {
 	const noAppArmor = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
 	for name, test := range map[string]struct {
@@ -108,7 +108,7 @@ func TestRefusedPodsAreRejected(t *testing.T) {
 				active, _ := n.reconciler.Active()
 				assert.Empty(t, active)
 
-				n.set() // deleted
+				n.set() // deletes the pod
 				time.Sleep(time.Minute)
 				assert.Equal(t, []string{"a"}, n.left())
 			})
@@ -116,20 +116,20 @@ func TestRefusedPodsAreRejected(t *testing.T) {
 	}
 }
 
-// Each refusal is returned and logged once, however often the set comes, until the pod or the cause is another one.
+// Each refusal is returned and logged once, until the pod or the cause changes.
 func TestEachRefusalIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-		log.Reset() // of hints about the options
+		log.Reset() // removes hints about the options
 		pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
 		require.ErrorContains(t, n.refuse(pod), "kernel.msgmax")
 		for i := range 577 {
 			time.Sleep(time.Second)
 			pod.ResourceVersion = string(rune('a' + i%20))
 			if i > 300 {
-				pod.Status = n.status("a") // as the API server has it then
+				pod.Status = n.status("a") // as the API server returns it
 			}
 			require.NoError(t, n.refuse(pod))
 		}
@@ -145,7 +145,8 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A pod that an earlier agent runs is left as it is by one that cannot run it, until it is deleted; once nothing of it exists it is rejected.
+// A running pod of a previous agent that this one refuses is left unchanged until it is deleted. Once nothing of it exists it is
+// rejected.
 func TestRefusedPodThatRuns(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestRefusedPodThatRuns(t *testing.T) {
 	}
 }
 
-// A static pod that was rejected is admitted anew by the next agent, as by the kubelet; one of an API server has failed for good.
+// A restarted agent admits a rejected static pod again, like the kubelet; a rejected pod of an API server has failed for good.
 func TestRejectedPodsAndTheNextAgent(t *testing.T) {
 	for source, want := range map[string]corev1.PodPhase{"file": corev1.PodRunning, "api": corev1.PodFailed} {
 		synctest.Test(t, func(t *testing.T) {

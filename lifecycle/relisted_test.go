@@ -22,7 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// staticPod returns a static pod with an init container, as if its manifest was read now. The main container of relistedScripts terminates in 4 s.
+// staticPod returns a static pod with an init container, whose manifest was read now. With relistedScripts, its main container
+// takes 4 s to terminate.
 func staticPod() *corev1.Pod {
 	pod := podtest.Pod("web")
 	pod.Annotations = map[string]string{
@@ -38,7 +39,7 @@ func relistedScripts() critest.Options {
 	})}
 }
 
-// changes returns the values that a function of the status of pod web has for a time, each unequal to its predecessor.
+// changes returns the successive distinct values of a function of the status of pod web during the given time.
 func (n *node) changes(during time.Duration, value func(st corev1.PodStatus) string) (values []string) {
 	for begun := time.Now(); time.Since(begun) < during; time.Sleep(50 * time.Millisecond) {
 		synctest.Wait()
@@ -49,7 +50,7 @@ func (n *node) changes(during time.Duration, value func(st corev1.PodStatus) str
 	return values
 }
 
-// bootSlow starts an agent on a runtime that takes a second to run a sandbox, so that the status before that is seen.
+// bootSlow starts an agent on a runtime that takes a second to run a sandbox, so that the status before it is published.
 func bootSlow(t *testing.T, o lifecycle.Options) (*critest.Runtime, *node) {
 	rt := critest.New(relistedScripts())
 	slow := &critest.Faults{Runtime: rt, Around: func(_ context.Context, op, _ string, call func() error) error {
@@ -61,8 +62,8 @@ func bootSlow(t *testing.T, o lifecycle.Options) (*critest.Runtime, *node) {
 	return rt, boot(t, rt, faulty{slow, rt, rt}, o)
 }
 
-// A static pod whose manifest is removed and written again while its containers terminate is restarted in place as soon as they have: its phase is
-// never terminal, its containers count a restart and have a last state, and its volumes are set up anew.
+// A static pod whose manifest is removed and rewritten while its containers terminate is restarted in place. Its phase is never
+// terminal, its containers count a restart and have a last state, and its volumes are set up again.
 func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 	for _, away := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 				"Running, first: exited 0, main: exited 0, sandbox False",
 				"Pending, first: running x1, main: exited 0, sandbox True",
 				"Running, first: exited 0 x1, main: ready x1, sandbox True",
-			}, slices.DeleteFunc(changes, func(line string) bool { // the exit may be read before the sandbox is stopped, or after
+			}, slices.DeleteFunc(changes, func(line string) bool { // the exit may be observed before or after the stop of the sandbox
 				return line == "Running, first: exited 0, main: exited 0, sandbox True"
 			}))
 			require.Empty(t, n.left(), "the pod is not removed in between")
@@ -105,7 +106,7 @@ func TestStaticPodListedAgainIsRestartedInPlace(t *testing.T) {
 	}
 }
 
-// requireRemovedForGood removes the manifest of pod web for good: nothing of the pod stays.
+// requireRemovedForGood removes the manifest of pod web: nothing of the pod may be left.
 func requireRemovedForGood(n *node) {
 	n.t.Helper()
 	n.set()
@@ -115,7 +116,8 @@ func requireRemovedForGood(n *node) {
 	require.Zero(n.t, sandboxes+containers)
 }
 
-// A static pod that is removed for good never has a terminal phase if its containers would be restarted, as in the kubelet.
+// A static pod whose manifest is removed has no terminal phase if its restart policy would restart its containers, as in the
+// kubelet.
 func TestStaticPodRemovedKeepsPhaseRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, n := bootSlow(t, lifecycle.Options{})
@@ -129,7 +131,7 @@ func TestStaticPodRemovedKeepsPhaseRunning(t *testing.T) {
 	})
 }
 
-// The manifest is removed, written again and removed again before the containers have terminated: the pod is taken down.
+// The manifest is removed, rewritten and removed again before the containers have terminated: the pod is torn down.
 func TestStaticPodListedAgainAndRemovedIsTakenDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, n := bootSlow(t, lifecycle.Options{})
@@ -145,7 +147,7 @@ func TestStaticPodListedAgainAndRemovedIsTakenDown(t *testing.T) {
 	})
 }
 
-// A pod that is not restarted once its containers have exited has a terminal phase, which it never leaves, as in the kubelet.
+// A pod whose restart policy does not restart its containers has a terminal phase, which is final, as in the kubelet.
 func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -169,7 +171,7 @@ func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 	})
 }
 
-// A pod that is not the same when it is listed again starts anew.
+// A pod that has changed when it is listed again starts from scratch.
 func TestStaticPodListedAgainStartsAnew(t *testing.T) {
 	for name, change := range map[string]func(before, after *corev1.Pod){
 		"another spec":  func(_, after *corev1.Pod) { after.Spec.Containers[0].Image = "busybox:2" },
@@ -193,7 +195,7 @@ func TestStaticPodListedAgainStartsAnew(t *testing.T) {
 	}
 }
 
-// The volumes of a pod that restarts cannot be released for some time: it starts when they are.
+// The volumes of a restarted pod cannot be released for some time: it starts once they are.
 func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := time.Now().Add(time.Minute)
@@ -215,7 +217,8 @@ func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 	})
 }
 
-// The agent is killed while a pod terminates that is listed again, before its sandbox is stopped: the next agent restarts the container in it.
+// The agent is killed while a pod terminates that is listed again, before its sandbox is stopped: the next agent restarts the
+// container in it.
 func TestStaticPodListedAgainSurvivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

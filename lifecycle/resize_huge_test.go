@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// activePods is what a tree of cgroups asks about pods: nothing but that all may run.
+// activePods are the pods of a cgroup tree: any pod may run, and none is listed.
 type activePods struct{}
 
 func (activePods) Active() ([]*corev1.Pod, bool) { return nil, false }
@@ -53,8 +53,8 @@ func bootTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
 	return boot(t, rt, rt, lifecycle.Options{Cgroups: tree}), rt
 }
 
-// It keeps a limit that is as good as none, or one that the kernel rounds, from being written for ever: what is asked for
-// and what there is were never equal, and each look resized the pod once more.
+// A limit above the capacity, or one that the kernel rounds, is written once. Otherwise requested and actual limit would never be
+// equal, and each sync would resize the pod.
 func TestResizeToAHugeLimitEnds(t *testing.T) {
 	const (
 		most  = "9223372036854775807"
@@ -100,14 +100,14 @@ func TestResizeToAHugeLimitEnds(t *testing.T) {
 	}
 }
 
-// forgetfulCgroups are cgroups of pods that tell the runtime nothing of containers, and report success.
+// forgetfulCgroups are cgroups whose Resize succeeds without an effect on containers.
 type forgetfulCgroups struct{ sizedCgroups }
 
 func (c *forgetfulCgroups) Resize(ctx context.Context, pod *corev1.Pod, _ []cgroups.ContainerResize, rt cgroups.Resizer) error {
 	return c.sizedCgroups.Resize(ctx, pod, nil, rt)
 }
 
-// It keeps a resize that succeeds and does nothing from being done 6,000 times a minute, unseen.
+// A resize that succeeds without an effect is retried with a back-off, and reported.
 func TestResizeWithoutEffectBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -126,8 +126,8 @@ func TestResizeWithoutEffectBacksOff(t *testing.T) {
 	})
 }
 
-// It keeps a container whose resize policy is a restart from being started again and again, where the runtime says other
-// numbers of it than it was told: rounded ones, or those of a plugin.
+// A container with resize policy RestartContainer is not restarted repeatedly if the runtime reports other resources than it was
+// given, rounded or changed by a plugin.
 func TestContainerWithAdjustedResourcesKeepsRunning(t *testing.T) {
 	for name, adjust := range map[string]func(*cri.Resources){
 		"a plugin":        func(r *cri.Resources) { r.CPUShares, r.CPUQuota = 500, 12345 },
@@ -149,7 +149,7 @@ func TestContainerWithAdjustedResourcesKeepsRunning(t *testing.T) {
 	}
 }
 
-// adjusting is a runtime that makes other resources of those that a container is created with.
+// adjusting is a runtime that changes the resources of created containers.
 type adjusting struct {
 	*critest.Runtime
 	adjust func(*cri.Resources)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// wholePod is a pod with pod-level resources, none if words is empty, whose container has none.
+// wholePod returns a pod with pod-level resources, or none if words is empty, whose container has no resources.
 func wholePod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
 	pod := sizedPod(t, generation, "", restart...)
 	if words != "" {
@@ -29,7 +29,7 @@ func wholePod(t *testing.T, generation int64, words string, restart ...corev1.Re
 	return pod
 }
 
-// podResourcesOf sums up what the status of a pod says of its pod-level resources.
+// podResourcesOf returns the pod-level resources in the status of a pod, in short form.
 func podResourcesOf(st corev1.PodStatus) string {
 	return podtest.Amounts(st.Resources) + ", allocated " + podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources})
 }
@@ -63,7 +63,7 @@ func TestPodLevelResizeReachesContainersAndStatus(t *testing.T) {
 	})
 }
 
-// A container whose limit is that of its pod restarts where its policy says so, and one with a limit of its own does not.
+// A container that inherits the limit of its pod restarts if its resize policy says so; one with its own limit does not.
 func TestPodLevelResizeRestartsContainersByPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -86,7 +86,7 @@ func TestPodLevelResizeRestartsContainersByPolicy(t *testing.T) {
 	})
 }
 
-// A pod that has no pod-level resources gets some, for which its node must have room.
+// Pod-level resources are added to a pod without any, if the node has capacity.
 func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -120,7 +120,7 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 	})
 }
 
-// initPod is a pod whose init container runs until it is killed, with CPU for that and for the regular container.
+// initPod returns a pod whose init container runs until it is killed, with CPU requests of the init and the regular container.
 func initPod(t *testing.T, generation int64, initial, regular string) *corev1.Pod {
 	pod := sizedPod(t, generation, "cpu="+regular)
 	setup := podtest.Init("setup")
@@ -146,7 +146,8 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		require.Equal(t, "cpu=200m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
 		require.Zero(t, st.RestartCount)
 
-		// Once it has completed neither it nor the cgroup of the pod is resized. What is allocated to the pod counts it.
+		// Once the init container has completed, neither it nor the cgroup of the pod is resized. The resources allocated to the
+		// pod include it.
 		require.NoError(t, rt.Kill("a/setup", 0))
 		time.Sleep(time.Second)
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
@@ -159,7 +160,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		require.Equal(t, "cpu=100m/200m", resizeOf(n.status("a")), "nothing is in progress")
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
 
-		// The quota that is lifted for the start of a container is put in force as it was.
+		// The quota that is lifted for the start of a container is enforced with its previous value.
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(time.Minute)
 		require.Equal(t, 3, ops(rt, "CreateContainer"))
@@ -167,7 +168,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		require.Equal(t, "cpu=200m/400m", podtest.Amounts(&limited.Spec.InitContainers[0].Resources))
 		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")))
 
-		// The next resize of the pod includes it.
+		// The next resize of the pod includes the init container.
 		n.set(initPod(t, 4, "400m/800m", "150m/200m"))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"a, main cpu=150m/200m memory=0/0"}, tree.take())
@@ -175,7 +176,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 	})
 }
 
-// resizeEvents returns the reasons of the events of resizes since the last call.
+// resizeEvents returns the reasons of resize events since the last call.
 func (n *node) resizeEvents() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +190,7 @@ func (n *node) resizeEvents() string {
 	return strings.Join(reasons, " ")
 }
 
-// What the node has no room for is not given to a container that starts only after an agent was killed in between.
+// A container that starts after a restart of the agent has the allocated resources, not requested ones that exceed the capacity.
 func TestAllocationSurvivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -28,14 +28,13 @@ func (c *podCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerRes
 	return errors.New("nothing in these tests is resized")
 }
 
-// sizedCgroups are cgroups of pods that can be resized. They note what was asked of them, and do it: the containers, and
-// then the pod.
+// sizedCgroups are cgroups of pods that can be resized. Resize records its calls, resizes the containers, and then the pod.
 type sizedCgroups struct {
 	podCgroups
 	asked     []string
-	lost      error                      // of the step of the pod
-	ensured   string                     // the resources of the pod that Ensure was asked for last
-	lastLimit atomic.Pointer[corev1.Pod] // that Limit was called for last
+	lost      error                      // error of the pod's resize
+	ensured   string                     // resources of the pod in the last call of Ensure
+	lastLimit atomic.Pointer[corev1.Pod] // pod of the last call of Limit
 }
 
 func (c *sizedCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
@@ -78,7 +77,7 @@ func (c *sizedCgroups) lastEnsured() string {
 	return c.ensured
 }
 
-// take returns what was asked since the last time.
+// take returns the calls since the last call of take.
 func (c *sizedCgroups) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +92,8 @@ func (c *sizedCgroups) lose(err error) {
 	c.lost = err
 }
 
-// sizedPod is a pod whose container has resources, in the words of requirements, and restarts for what is named.
+// sizedPod returns a pod whose container has resources in the format of requirements, and restarts for a resize of the given
+// resources.
 func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.Generation = generation
@@ -105,7 +105,7 @@ func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.Re
 	return pod
 }
 
-// resizeOf sums up what the status of a pod says of a resize.
+// resizeOf returns the resize in the status of a pod, in short form.
 func resizeOf(st corev1.PodStatus) string {
 	text := "none"
 	if len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].Resources != nil {
@@ -119,7 +119,7 @@ func resizeOf(st corev1.PodStatus) string {
 	return text
 }
 
-// requireResources fails unless the runtime has given a container of pod "a" these shares, quota and limit.
+// requireResources requires these shares, quota and memory limit of a container of pod "a" in the runtime.
 func requireResources(t *testing.T, rt *critest.Runtime, shares, quota, memory int64) {
 	t.Helper()
 	c, ok := rt.Container("a/main")
@@ -155,14 +155,14 @@ func TestResizeInPlace(t *testing.T) {
 		requireResources(t, rt, 512, -1, -1)
 		n.set(sizedPod(t, 4, "cpu=250m/500m memory=32Mi/64Mi"))
 		time.Sleep(time.Second)
-		requireResources(t, rt, 512, -1, -1) // not without knowing what it uses
+		requireResources(t, rt, 512, -1, -1) // the memory limit is not lowered while its usage is unknown
 
 		require.Equal(t, 1, ops(rt, "CreateContainer"))
 		require.Contains(t, n.errors(), `missing container "main" memory usage`)
 	})
 }
 
-// Another agent goes on where the last one was killed, and leaves alone what is done.
+// After a crash the next agent continues the resize, and does not repeat completed steps.
 func TestResizeSurvivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -192,7 +192,7 @@ func TestResizeSurvivesTheAgent(t *testing.T) {
 		require.Equal(t, "cpu=500m/1", resizeOf(n.status("a")))
 		require.Equal(t, 1, ops(rt, "CreateContainer"))
 
-		// A container that crashes is made anew with what it has, and its pod is no news.
+		// A crashed container is recreated with its allocated resources.
 		require.NoError(t, rt.Kill("a/main", 1))
 		time.Sleep(time.Second)
 		requireResources(t, rt, 512, 100000, 0)
@@ -250,7 +250,7 @@ func TestResizeOnARuntimeThatCannot(t *testing.T) {
 func TestDeferredResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var room atomic.Int64 // CPUs
+		var room atomic.Int64 // in CPUs
 		room.Store(1)
 		n := boot(t, rt, rt, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
 			if pod.Spec.Containers[0].Resources.Requests.Cpu().Value() > room.Load() {
@@ -284,14 +284,14 @@ func conditionTime(st corev1.PodStatus, kind corev1.PodConditionType) time.Time 
 	return time.Time{}
 }
 
-// moody is a runtime that refuses updates while it is in a bad mood.
+// moody is a runtime that fails updates while err is set.
 type moody struct {
 	*critest.Runtime
 	bad     atomic.Bool
-	sandbox atomic.Pointer[[2]*cri.Resources] // overhead and resources that it was told last
+	sandbox atomic.Pointer[[2]*cri.Resources] // overhead and resources of the last call
 }
 
-// UpdateSandbox is what many a runtime does not have.
+// UpdateSandbox is an optional method of a runtime.
 func (m *moody) UpdateSandbox(_ context.Context, _ string, overhead, resources *cri.Resources) error {
 	m.sandbox.Store(&[2]*cri.Resources{overhead, resources})
 	return errors.ErrUnsupported
@@ -304,7 +304,7 @@ func (m *moody) UpdateContainer(ctx context.Context, id string, r *cri.Resources
 	return m.Runtime.UpdateContainer(ctx, id, r, a)
 }
 
-// What uses more than it is to have is not touched. The status says so until it has come down, or until less is asked.
+// A limit below the current usage is not applied. The status reports it until the usage falls or the request changes.
 func TestResizeBelowWhatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var used atomic.Uint64
@@ -335,7 +335,7 @@ func TestResizeBelowWhatIsInUse(t *testing.T) {
 		requireResources(t, rt, 2, 0, 32*mib)
 		require.Equal(t, "memory=16Mi/32Mi", resizeOf(n.status("a")))
 
-		// The end of the container is the end of that as well.
+		// The exit of the container ends the pending resize, too.
 		n.set(sizedPod(t, 4, "memory=1Mi/4Mi"))
 		time.Sleep(time.Second)
 		require.Contains(t, resizeOf(n.status("a")), "memory limit (4194304) below current usage (8388608)")
@@ -355,7 +355,7 @@ func conditionGeneration(st corev1.PodStatus, kind corev1.PodConditionType) int6
 	return 0
 }
 
-// A runtime that sizes machines is told what the pod has, its overhead apart.
+// The runtime gets the resources of the pod and its overhead, for virtual machines.
 func TestResizeTellsTheSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -379,7 +379,7 @@ func TestResizeTellsTheSandbox(t *testing.T) {
 	})
 }
 
-// A runtime that refuses delays neither the other containers of the pod nor the probes.
+// A failed resize of one container delays neither other containers of the pod nor probes.
 func TestResizeIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

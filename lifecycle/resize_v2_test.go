@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Pods that are resized in place have what they ask for in the files of cgroup v2, the status says so, and no container
-// is made anew. One agent after the other is killed meanwhile.
+// Resized pods have the requested resources in the files of cgroup v2 and in the status, and no container is recreated. The agent
+// is killed and restarted meanwhile.
 func TestIntegrationResizeV2(t *testing.T) {
 	n := newV2Node(t)
 	n.start()
@@ -34,7 +34,7 @@ func TestIntegrationResizeV2(t *testing.T) {
 	n.dieInTheMiddle()
 	n.sleepMeanwhile()
 
-	// Another agent has nothing to do.
+	// A restarted agent has nothing to do.
 	files := n.files()
 	n.kill()
 	n.boot()
@@ -44,7 +44,7 @@ func TestIntegrationResizeV2(t *testing.T) {
 	require.Equal(t, lives, n.lives())
 }
 
-// start starts a Burstable pod, a Guaranteed one, and one with resources of its own.
+// start starts a Burstable pod, a Guaranteed pod, and one with pod-level resources.
 func (n *v2Node) start() {
 	n.ask("web", "", "main cpu=250m/500m memory=32Mi/64Mi")
 	n.ask("db", "", "main cpu=100m/100m memory=48Mi/48Mi")
@@ -107,7 +107,7 @@ func (n *v2Node) shrink() {
 		"write uid-batch", "write uid-db", "write uid-web")
 }
 
-// requestLimits makes requests of memory the limits: what was slowed down is so no more.
+// requestLimits raises memory requests to the limits, which ends throttling.
 func (n *v2Node) requestLimits() {
 	n.ask("web", "", "main cpu=100m/200m memory=96Mi/96Mi")
 	n.ask("batch", "cpu=300m/1 memory=128Mi/128Mi", "app cpu=100m/200m memory=24Mi/24Mi", "helper")
@@ -127,8 +127,8 @@ func (n *v2Node) requestLimits() {
 	n.did("update batch/app", "update web/main", "write uid-batch", "write uid-web")
 }
 
-// refuse asks for more CPU than the node has, for another class, and for less memory than is in use. Neither this agent
-// nor the next one does anything then.
+// refuse requests more CPU than the node has, another QoS class, and less memory than is used. Neither this agent nor a restarted
+// one applies it.
 func (n *v2Node) refuse() {
 	n.awaitUse("uid-web", 8<<20)
 	files := n.files()
@@ -153,8 +153,7 @@ func (n *v2Node) refuse() {
 	require.Equal(n.t, files, n.files())
 }
 
-// dieInTheMiddle cannot write to the cgroup of a pod whose container has its share already. The next agent does what is
-// left.
+// dieInTheMiddle fails the write to the cgroup of a pod whose container is resized already. The next agent completes the resize.
 func (n *v2Node) dieInTheMiddle() {
 	n.cgroups.fail(errors.New("no space"))
 	n.ask("web", "", "main cpu=50m/100m memory=96Mi/96Mi")
@@ -181,7 +180,7 @@ func (n *v2Node) dieInTheMiddle() {
 	n.did("write uid-web")
 }
 
-// sleepMeanwhile asks for something while there is no agent.
+// sleepMeanwhile changes resources while no agent runs.
 func (n *v2Node) sleepMeanwhile() {
 	n.kill()
 	n.ask("db", "", "main cpu=100m/100m memory=48Mi/48Mi")
@@ -193,8 +192,7 @@ func (n *v2Node) sleepMeanwhile() {
 	n.did("update db/main", "write uid-db")
 }
 
-// With memory QoS a request that has become the limit is that of a container which nobody slows down, and an agent that
-// knows nothing of it sees that it is so.
+// With memory QoS, a container whose request becomes its limit is not throttled, even if a restarted agent applies the change.
 func TestResizeEndsThrottling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

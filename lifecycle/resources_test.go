@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// What a pod has beside its containers: it is there before the sandbox, and until nothing runs.
+// Tests of Options.Volumes: volumes are set up before the sandbox, and released after the last container.
 
 // volumePod returns a pod whose container mounts a volume.
 func volumePod(name string) *corev1.Pod {
@@ -37,7 +37,7 @@ func volumePod(name string) *corev1.Pod {
 	return pod
 }
 
-// opsOf returns the operations on a pod's resources, in order.
+// opsOf returns the calls for a pod, in order.
 func opsOf(r *lifecycletest.Resources, uid string) (ops []string) {
 	for _, c := range r.Calls() {
 		if c.UID == uid && c.Op != "Update" {
@@ -47,7 +47,7 @@ func opsOf(r *lifecycletest.Resources, uid string) (ops []string) {
 	return ops
 }
 
-// watched returns resources that fail the test when they are prepared after the sandbox or given back before the end.
+// watched returns volumes that fail the test if they are set up after the sandbox or released before the containers have exited.
 func watched(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
 	return &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
 		observed, err := rt.ListPod(ctx, c.UID)
@@ -90,7 +90,7 @@ func TestVolumesAreThereWhileAPodRuns(t *testing.T) {
 	})
 }
 
-// notifying are resources that say when a pod has them after all.
+// notifying are volumes that implement lifecycle.Notifier.
 type notifying struct {
 	*lifecycletest.Resources
 	tell func(uids ...string)
@@ -98,7 +98,7 @@ type notifying struct {
 
 func (n *notifying) Notify(fn func(uids ...string)) { n.tell = fn }
 
-// A pod goes on as soon as its volumes are there, whatever its back-off.
+// A pod continues as soon as its volumes are ready, regardless of its back-off.
 func TestVolumesThatAreReadyLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -113,7 +113,7 @@ func TestVolumesThatAreReadyLater(t *testing.T) {
 		n.set(volumePod("a"))
 		tries := func() int { return len(opsOf(volumes.Resources, "uid-a")) }
 		time.Sleep(time.Minute)
-		for before := tries(); tries() == before; { // so that it has just been tried
+		for before := tries(); tries() == before; { // directly after an attempt
 			time.Sleep(100 * time.Millisecond)
 		}
 		ready.Store(true)
@@ -123,7 +123,7 @@ func TestVolumesThatAreReadyLater(t *testing.T) {
 	})
 }
 
-// A pod that waits for its volumes says for which, has no start slot, and goes on by itself.
+// A pod that waits for its volumes reports their names, has no start slot, and retries.
 func TestVolumesThatAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -158,7 +158,7 @@ func TestVolumesThatAreNotReady(t *testing.T) {
 	})
 }
 
-// A Prepare has a deadline: without an answer the pod says so and asks again.
+// A Prepare that hangs times out; the pod reports it and retries.
 func TestVolumesThatNeverAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -176,7 +176,7 @@ func TestVolumesThatNeverAnswer(t *testing.T) {
 	})
 }
 
-// What cannot be given back keeps the pod known, and its name taken.
+// A pod whose volumes cannot be released keeps its name.
 func TestVolumesThatAreNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -203,7 +203,7 @@ func TestVolumesThatAreNotGivenBack(t *testing.T) {
 	})
 }
 
-// A job that is done has given back its volumes before anybody hears that its resources can be had.
+// The volumes of a completed job are released before ResourcesReleased is called.
 func TestVolumesOfAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
@@ -223,8 +223,7 @@ func TestVolumesOfAJob(t *testing.T) {
 	})
 }
 
-// An agent that dies leaves volumes behind: of a pod that runs, and of one that has no more than them. The next gives them back
-// when nobody wants the pods.
+// After a crash, the next agent releases the volumes of orphaned pods, including a pod of which only volumes are left.
 func TestVolumesOfOrphanedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -254,7 +253,7 @@ func TestVolumesOfOrphanedPods(t *testing.T) {
 	})
 }
 
-// Volumes that show labels are told of other labels, and of each pod by an agent that finds it running.
+// Update is called after a change of labels, and by a restarted agent for each running pod.
 func TestVolumesAreToldOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -287,7 +286,7 @@ func TestVolumesAreToldOfChanges(t *testing.T) {
 	})
 }
 
-// Pods that need what an agent does not have are refused, with the field.
+// Pods with volumes that the agent does not support are refused, with the field.
 func TestVolumesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -306,7 +305,7 @@ func TestVolumesAreRefused(t *testing.T) {
 	})
 }
 
-// Each attempt to start a container is told, with what became of it.
+// StartAttempted is called for each attempt to start a container, with its error.
 func TestStartedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})

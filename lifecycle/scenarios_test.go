@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Scenarios of one pod, told in virtual time: what its containers do is scripted by their names, and what became of them
-// is read as an API user reads it.
+// Scenarios of one pod in virtual time. The behavior of containers is scripted by their names, and tests read the status like an
+// API user.
 
 func (n *node) status(name string) corev1.PodStatus {
 	n.mu.Lock()
@@ -33,14 +33,14 @@ func (n *node) status(name string) corev1.PodStatus {
 	return corev1.PodStatus{}
 }
 
-// requireStatus fails unless the status of a pod is, in short, as wanted.
+// requireStatus requires the status of a pod, in short form.
 func (n *node) requireStatus(name, want string) {
 	n.t.Helper()
 	synctest.Wait()
 	require.Equal(n.t, want, podtest.Describe(n.status(name)), n.errors())
 }
 
-// calls returns the calls of an operation on containers, by container name and in order.
+// calls returns the container names of an operation's calls in order, and the calls by container name.
 func calls(rt *critest.Runtime, op string) (names []string, byName map[string]critest.Call) {
 	byName = map[string]critest.Call{}
 	for _, c := range rt.Calls(op) {
@@ -68,7 +68,7 @@ func TestInitContainerFailsTwice(t *testing.T) {
 		n.set(pod)
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("a", "Pending, setup: running, check: PodInitializing, main: PodInitializing")
-		time.Sleep(2 * time.Second) // it fails at 1 and 2 s, and waits for 10 s then
+		time.Sleep(2 * time.Second) // it fails at 1 and 2 s, and then waits for 10 s
 		n.requireStatus("a", "Pending, setup: CrashLoopBackOff x1, check: PodInitializing, main: PodInitializing")
 		assert.Equal(t, "False ContainersNotInitialized", podtest.ConditionOf(n.status("a"), corev1.PodInitialized))
 		time.Sleep(10 * time.Second)
@@ -95,7 +95,7 @@ func TestInitContainerFailsForGood(t *testing.T) {
 	})
 }
 
-// The sidecar starts first, outlives the job, and is then stopped.
+// The sidecar starts first, runs longer than the job, and is then stopped.
 func TestSidecarOutlivesTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
@@ -118,7 +118,7 @@ func TestSidecarOutlivesTheJob(t *testing.T) {
 	})
 }
 
-// A deleted pod ends its containers first and its sidecars in reverse order, all in one grace period.
+// A deleted pod stops its regular containers first and its sidecars in reverse order, all in one grace period.
 func TestSidecarsEndInReverse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
@@ -134,7 +134,7 @@ func TestSidecarsEndInReverse(t *testing.T) {
 		n.requireStatus("a", "Running, one: ready, two: ready, main: ready")
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, one: ready, two: ready, main: exited 0")
-		time.Sleep(4 * time.Second) // five seconds are over: nobody waits for two any more
+		time.Sleep(4 * time.Second) // the grace period of five seconds is over, so container two is killed
 		time.Sleep(3 * time.Second)
 		require.Equal(t, []string{"a"}, n.left())
 		stopped, by := calls(rt, "StopContainer")
@@ -145,7 +145,7 @@ func TestSidecarsEndInReverse(t *testing.T) {
 	})
 }
 
-// A preStop hook takes of the grace period. When there is none left the container still has two seconds.
+// A preStop hook uses the grace period. After it the container still has two seconds.
 func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		2 * time.Second: 3 * time.Second,
@@ -177,7 +177,7 @@ func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
 	}
 }
 
-// A container whose postStart hook fails is stopped, and started again with its back-off.
+// A container whose postStart hook fails is stopped, and restarted with its back-off.
 func TestPostStartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
@@ -188,7 +188,7 @@ func TestPostStartFails(t *testing.T) {
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n.set(pod)
-		time.Sleep(5 * time.Second) // it was tried again at once, or after a second, by when its exit was noticed
+		time.Sleep(5 * time.Second) // the first restart was immediate, or up to a second after its exit
 		n.requireStatus("a", "Running, main: CrashLoopBackOff x1")
 		assert.Contains(t, n.history, "a Running PostStartHookError")
 		assert.Contains(t, n.errors(), "command 'hello' exited with 3: no way")
@@ -197,7 +197,7 @@ func TestPostStartFails(t *testing.T) {
 	})
 }
 
-// A pod that has no time to end has none for its preStop hook either, also where its postStart hook has failed.
+// A pod with grace period zero runs no preStop hook, even if its postStart hook has failed.
 func TestPostStartFailsWithoutGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
@@ -219,7 +219,7 @@ func TestPostStartFailsWithoutGrace(t *testing.T) {
 	})
 }
 
-// A pod that is deleted while its image is pulled does not wait for the pull.
+// A pod that is deleted during an image pull does not wait for the pull.
 func TestDeletedWhilePulling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(ctx context.Context, _ cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
@@ -240,7 +240,7 @@ func TestDeletedWhilePulling(t *testing.T) {
 	})
 }
 
-// A pod that is deleted before it has run has failed: whoever deleted it does not wait for ever.
+// A pod that is deleted before its containers have run fails.
 func TestDeletedBeforeItRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -256,7 +256,7 @@ func TestDeletedBeforeItRan(t *testing.T) {
 	})
 }
 
-// Once a pod is deleted its grace period only gets shorter.
+// The grace period of a deleted pod can only be shortened.
 func TestGraceOnlyShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -281,7 +281,7 @@ func TestGraceOnlyShrinks(t *testing.T) {
 	})
 }
 
-// A pod that is being taken down gets its grace period and its preStop hook once, whoever else wants it gone meanwhile.
+// A pod is torn down with one grace period and one run of its preStop hook, even if it is deleted by several causes.
 func TestTakenDownOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
@@ -309,7 +309,7 @@ func TestTakenDownOnce(t *testing.T) {
 	})
 }
 
-// A pod that may be active for a minute has failed after a minute, for the next agent too.
+// A pod fails after activeDeadlineSeconds, also with a restarted agent.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -331,8 +331,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A final phase says that others can have what the pod had, so nobody is told of it while a container takes its time to
-// end, not even by the next agent.
+// A terminal phase is published only after all containers have exited, also by a restarted agent.
 func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -381,7 +380,7 @@ func TestEphemeralContainer(t *testing.T) {
 	})
 }
 
-// One container asks by its exit code for a restart of all.
+// A container requests a restart of all containers by its exit code.
 func TestRestartAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})

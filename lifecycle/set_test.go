@@ -28,7 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// changeable is a pod with something of everything that a change may be about.
+// changeable returns a pod with a value in each field that a change may concern.
 func changeable() *corev1.Pod {
 	pod := podtest.Pod("a", "main", "other")
 	pod.Labels = map[string]string{"app": "a"}
@@ -47,7 +47,7 @@ func changeable() *corev1.Pod {
 	return pod
 }
 
-// It keeps a change that nothing can follow from being ignored, or from ending the pod: Set says which field it is.
+// Set refuses a change that cannot be applied, and names the field.
 func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 	main := func(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] }
 	for want, change := range map[string]func(pod *corev1.Pod){
@@ -110,8 +110,7 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 
 func ephemeralName() string { return changeable().Spec.EphemeralContainers[0].Name }
 
-// It keeps what an API server lets pass from being refused.
-// An update that the pod cannot follow does not keep it from being deleted, nor from being given less time for that.
+// A refused update still applies the deletion of the pod and a shorter grace period.
 func TestARefusedUpdateThatDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
@@ -135,7 +134,7 @@ func TestARefusedUpdateThatDeletes(t *testing.T) {
 	})
 }
 
-// A source may know fewer defaults than this version, as an API server of another version does.
+// Set accepts an update with fewer defaults, as from an API server of another version.
 func TestAnUpdateFromASourceWithFewerDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -187,7 +186,7 @@ func TestSetFollowsWhatMayChange(t *testing.T) {
 	}
 }
 
-// It keeps a change of a pod that was given away from being seen a minute later, or only in part.
+// A change in place of a pod that was passed to Set is found by the next Set.
 func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -208,7 +207,7 @@ func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
 	})
 }
 
-// It keeps memory of a node from being spent on copies of pods that nobody changes, and those from being changed by the agent itself.
+// Set keeps shared pods without a copy, and does not write to them.
 func TestSharedPodsAreNeitherCopiedNorChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -233,7 +232,7 @@ func TestSharedPodsAreNeitherCopiedNorChanged(t *testing.T) {
 	})
 }
 
-// It keeps one pod that is not there, or one without a UID, from taking the others with it.
+// Set refuses nil pods and pods without a UID, and accepts the remaining ones.
 func TestSetOfPodsThatAreNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -250,7 +249,7 @@ func TestSetOfPodsThatAreNone(t *testing.T) {
 	})
 }
 
-// It keeps a source that was misspelled from being taken, while the one that was meant is waited for.
+// Set refuses a source that Options.Sources does not name, such as a misspelled one.
 func TestSetOfAnUnknownSource(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
@@ -261,7 +260,7 @@ func TestSetOfAnUnknownSource(t *testing.T) {
 	require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
 }
 
-// It keeps a set that takes long to validate from holding up every pod of the node.
+// A Set with a long validation does not block other methods.
 func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -293,7 +292,7 @@ func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 	}
 }
 
-// It keeps an older set that took longer from undoing a newer one.
+// An older call of Set that takes longer does not replace the pods of a newer call.
 func TestTheLaterOfTwoSetsCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -333,14 +332,14 @@ func thousand() []*corev1.Pod {
 	return pods
 }
 
-// Set of 1,000 pods that have not changed costs a node nothing. Time stands still in the bubble, so that no report of the missing Run, which is
-// made after 8 s, counts as an allocation of Set.
+// Set of 1,000 unchanged pods does not allocate. Time stands still in the bubble, so that the report of the missing Run, which is
+// made after 8 s, is not counted.
 func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: thousand()}))
-		equal := thousand() // other objects with the same content
+		equal := thousand() // other objects with equal content
 		checks := 0
 		lifecycle.BeforeCheck(r, func(*corev1.Pod) { checks++ })
 		set := lifecycle.PodSet{Source: "test", Pods: equal}
@@ -352,7 +351,7 @@ func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkSetUnchanged gives the reconciler 1,000 pods that it has.
+// BenchmarkSetUnchanged passes 1,000 unchanged pods to Set.
 func BenchmarkSetUnchanged(b *testing.B) {
 	rt := critest.New(critest.Options{})
 	for name, again := range map[string]func([]*corev1.Pod) []*corev1.Pod{
@@ -374,8 +373,8 @@ func BenchmarkSetUnchanged(b *testing.B) {
 	}
 }
 
-// A pod that leaves its source and is listed again before the reconciler has looked is restarted with the same UID, as a static pod
-// whose manifest is removed and written again.
+// A pod that is dropped and listed again by its source between two syncs is restarted with its UID, like a static pod whose
+// manifest is rewritten.
 func TestPodListedAgainAtOnceIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

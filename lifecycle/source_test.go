@@ -17,12 +17,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// wants gives an agent the pods of one source.
+// wants passes the pods of one source to the agent.
 func (n *node) wants(source string, pods ...*corev1.Pod) error {
 	return n.reconciler.Set(lifecycle.PodSet{Source: source, Pods: pods})
 }
 
-// twins are two pods with one UID, of two sources.
+// twins returns two pods with one UID, for two sources.
 func twins() (file, api *corev1.Pod) {
 	file, api = podtest.Pod("a", "one"), podtest.Pod("a", "two")
 	api.Name = "b"
@@ -31,8 +31,8 @@ func twins() (file, api *corev1.Pod) {
 
 var sources = lifecycle.Options{Sources: []string{"file", "api"}}
 
-// It keeps containers of one source's pod from being taken over as those of another's, and the second from waiting for
-// reasons that nobody knows.
+// Of two sources with one UID, the first keeps it. The containers of its pod are not taken over by the second source, which gets
+// an error.
 func TestOneUIDInTwoSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -59,7 +59,7 @@ func TestOneUIDInTwoSources(t *testing.T) {
 	})
 }
 
-// requireTakenOver checks that the old pod was taken down before anything of the new one was started.
+// requireTakenOver requires that the old pod was removed before any container of the new one was started.
 func requireTakenOver(t *testing.T, rt *critest.Runtime) {
 	t.Helper()
 	sandboxes, removed := 0, false
@@ -77,7 +77,7 @@ func requireTakenOver(t *testing.T, rt *critest.Runtime) {
 	require.False(t, old)
 }
 
-// It keeps an agent that starts anew, and hears of the sources in another order, from taking over what it finds.
+// A restarted agent whose sources report in another order tears down the pod of the previous source first.
 func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 	for name, drop := range map[string]bool{"the other order": false, "dropped meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 	}
 }
 
-// A pod that cannot be run has nothing to wait for when it is deleted, and what an agent with more options has left of it goes.
+// A refused pod that is deleted is torn down, including containers of a previous agent.
 func TestARefusedPodIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -146,7 +146,7 @@ func TestARefusedPodIsDeleted(t *testing.T) {
 	})
 }
 
-// It keeps an agent that was started with fewer options from ending what runs: Set says that it goes on.
+// A restarted agent with fewer options does not stop a running pod that it refuses.
 func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

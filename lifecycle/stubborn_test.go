@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A container that cannot be asked to end, as one whose image names no valid signal, is killed in the end. While the
-// runtime is away it keeps its grace period.
+// A container that cannot be stopped, for example because its image has an invalid stop signal, is finally killed. While the
+// runtime is unavailable its grace period continues.
 func TestContainerThatCannotBeStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -48,8 +48,7 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 	})
 }
 
-// A runtime that says it has stopped and removed what goes on running is asked again with a back-off, not a hundred times a
-// second for as long as it says so.
+// If the runtime reports stops and removals that it does not do, the agent retries with a back-off.
 func TestRuntimeThatOnlySaysItStopsContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

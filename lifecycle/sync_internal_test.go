@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// fixedObserver returns the pods of a runtime, or observed once that is set.
+// fixedObserver returns the pods of a runtime, or the fixed pod observed once it is set.
 type fixedObserver struct {
 	rt       *critest.Runtime
 	observed *cri.Pod
@@ -39,7 +39,7 @@ func (o *fixedObserver) Relist(string) {}
 // Pods returns no pod.
 func (o *fixedObserver) Pods() ([]cri.Pod, error) { return nil, nil }
 
-// emptyCgroups is a [PodCgroups] that writes nothing.
+// emptyCgroups is a [PodCgroups] that does nothing.
 type emptyCgroups struct{}
 
 func (emptyCgroups) Exists(context.Context, *corev1.Pod) (bool, error) { return true, nil }
@@ -71,7 +71,7 @@ func BenchmarkSync(b *testing.B) {
 	w := newWorker(r, cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}, pod)
 	w.expectAdmission(pod)
 	require.NoError(b, w.record.Load())
-	for range 5 { // starts, and then publishes the status of what it has started
+	for range 5 { // starts containers, and then publishes the status
 		w.syncPod(ctx)
 	}
 	observed, err := rt.ListPod(ctx, w.id.UID)

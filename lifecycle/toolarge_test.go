@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// A runtime that holds more than it can say at once must not keep wanted pods from running, nor pass for one that holds
-// nothing: what nobody can name is left alone, and somebody is told what to do.
+// If the list of the runtime exceeds the message size limit, desired pods run, no orphaned pod is removed, and the error names
+// the remedy.
 func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fits atomic.Bool

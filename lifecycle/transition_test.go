@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// replaced starts a pod, gives its container another image, whose pull takes a while or fails, and returns the statuses as an API server gets
-// them: each is merged into the one before.
+// replaced starts a pod and changes the image of its container, whose pull takes a while or fails. It returns the statuses as an
+// API server gets them: each is merged into the previous one.
 func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError error) (states []string, last corev1.PodStatus) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
@@ -62,9 +62,9 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 	return states, last
 }
 
-// A container whose image changes is replaced whatever its restart policy, and stays ready until its successor runs, however long the pull
-// takes: the kubelet computes no status between the stop and the start. A container that its policy would leave terminated must not be
-// published as terminated at all, since an API server would refuse all later statuses.
+// A container whose image changes is replaced regardless of its restart policy, and stays ready until its successor runs: the
+// kubelet computes no status in between. It must not be published as terminated, because an API server would refuse all later
+// statuses.
 func TestReplacedContainerStaysReadyUntilSuccessorRuns(t *testing.T) {
 	for _, test := range []struct {
 		policy corev1.RestartPolicy
@@ -83,8 +83,8 @@ func TestReplacedContainerStaysReadyUntilSuccessorRuns(t *testing.T) {
 	}
 }
 
-// Without an image for the successor the status says so once the pull has failed. A pod that its restart policy ends then ends, as with the
-// kubelet.
+// If the image of the successor cannot be pulled, the status reports it. A pod that its restart policy does not restart then
+// terminates, as in the kubelet.
 func TestReplacedContainerWithoutImage(t *testing.T) {
 	none := errors.New("not found")
 	states, last := replaced(t, corev1.RestartPolicyNever, 3, none)

@@ -24,16 +24,16 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// Trimming: what pods that have terminated left in the runtime goes, and what is known of them stays.
+// Tests of RemoveTerminatedContainers.
 
-// job is a pod that runs to its end.
+// job returns a pod that runs to completion.
 func job(name string) *corev1.Pod {
 	pod := podtest.Pod(name)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	return pod
 }
 
-// jobs run for a second; the first attempt of each fails.
+// jobs returns a script that runs for a second; the first attempt of each container fails.
 func jobs(c *cri.ContainerConfig) critest.Script {
 	if c.Name == "main" && c.Attempt == 0 {
 		return critest.ExitAfter(time.Second, 3)
@@ -41,15 +41,14 @@ func jobs(c *cri.ContainerConfig) critest.Script {
 	return critest.ExitAfter(time.Second, 0)
 }
 
-// toldOf returns the status that others were told of a pod, as they read it. What it says of the sandbox is not compared: that it is
-// not ready, and then that there is none.
+// toldOf returns the published status of a pod, without the state of its sandbox.
 func (n *node) toldOf(name string) string {
 	text, err := json.Marshal(n.status(name))
 	require.NoError(n.t, err)
 	return strings.ReplaceAll(string(text), "no pod sandbox exists", "pod sandbox is not ready")
 }
 
-// held returns how many sandboxes and containers the runtime has of a pod.
+// held returns the number of sandboxes and containers of a pod in the runtime.
 func held(t *testing.T, rt *critest.Runtime, uid string) int {
 	p, err := rt.ListPod(t.Context(), uid)
 	require.NoError(t, err)
@@ -96,7 +95,7 @@ func TestTrimKeepsStatusesAndCounts(t *testing.T) {
 	})
 }
 
-// An agent that is killed between two removals of a Trim leaves a pod that has terminated, and goes on with what is left of it.
+// After a crash between two removals, the next agent removes the remaining containers of a terminated pod.
 func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
 	for calls := range int32(3) {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +137,7 @@ func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
 	}
 }
 
-// A pod whose removal fails holds up itself alone, and is named.
+// A pod whose containers cannot be removed delays no other pod, and is named in the error.
 func TestTrimNamesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: jobs})
@@ -170,8 +169,8 @@ func TestTrimNamesWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A pod that is held back for a disk that is full has its part of it in what its containers wrote: that goes. When it runs again it is
-// the next attempt for others, also if the agent was killed meanwhile.
+// The containers of a temporarily evicted pod are removed. When it runs again its attempt number continues, also after a restart
+// of the agent.
 func TestTrimOfHeldPods(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -219,7 +218,7 @@ func TestTrimIsRefused(t *testing.T) {
 	})
 }
 
-// What a pod has is the agent's to remove while it is wanted, while it is taken down, and while it may be wanted.
+// IsManaged is true for a pod that is listed, being torn down, or that may be listed.
 func TestOwned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// mortal is an agent with all that it is made of, which can be killed between any two calls of the runtime. What it keeps
-// on disk is below dir, where the next one finds it.
+// mortal is an agent with all of its parts that can be killed between any two calls of the runtime. Its files are below dir,
+// where the next one finds them.
 type mortal struct {
 	reconciler *lifecycle.Reconciler
 	die        context.CancelFunc
@@ -36,22 +36,22 @@ type mortal struct {
 	ended      sync.WaitGroup
 }
 
-// world is what is around an agent.
+// world is the environment of an agent.
 type world struct {
-	ask     asker                                // makes calls that change something or run inside
-	look    asker                                // makes all others but the stream of events; nil: they are made
+	ask     asker                                // makes calls that change the runtime or run in a container
+	look    asker                                // makes all other calls except the event stream; nil: they are made directly
 	latency func(op, id string) time.Duration    // of each call
 	whole   bool                                 // lists have all details, and the runtime has no Inspector
-	status  func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
-	gone    func(cri.PodIdentity)                // hears that nothing of a pod is left; may be nil
+	status  func(*corev1.Pod, *corev1.PodStatus) // called with each published status
+	gone    func(cri.PodIdentity)                // called when a pod is removed; may be nil
 	log     *slog.Logger                         // may be nil
-	kernel  *kernel                              // has cgroups for pods; may be nil
-	groups  lifecycle.PodCgroups                 // what it calls may be what it dies at; may be nil
-	volumes lifecycle.PodResources               // likewise
+	kernel  *kernel                              // has the cgroups of pods; may be nil
+	groups  lifecycle.PodCgroups                 // the agent may be killed at its calls; may be nil
+	volumes lifecycle.PodResources               // the agent may be killed at its calls; may be nil
 	admit   lifecycle.Admit                      // may be nil
 }
 
-func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mortal {
+func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	t.Helper()
 	m := &mortal{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +115,7 @@ func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mort
 	return m
 }
 
-// stop kills the agent, if it still lives, and waits until its goroutines have returned.
+// stop kills the agent, if it still runs, and waits until its goroutines have returned.
 func (m *mortal) stop() {
 	m.die()
 	m.ended.Wait()
@@ -126,7 +126,7 @@ func (m *mortal) set(t *testing.T, pods []*corev1.Pod) {
 	require.NoError(t, m.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// dyingCgroups are the cgroups of an agent that can die as it writes to them.
+// dyingCgroups are the cgroups of an agent that can be killed at each call.
 type dyingCgroups struct {
 	lifecycle.PodCgroups
 	ask asker
@@ -140,7 +140,7 @@ func (c dyingCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 	return c.ask(ctx, "Limit", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Limit(ctx, pod) })
 }
 
-// dyingVolumes are the volumes of an agent that can die as it makes them or gives them back.
+// dyingVolumes are the volumes of an agent that can be killed at each call.
 type dyingVolumes struct {
 	lifecycle.PodResources
 	ask asker
@@ -156,16 +156,16 @@ func (v dyingVolumes) Release(ctx context.Context, uid string) error {
 
 var errDead = errors.New("the agent is dead")
 
-// asker makes a call to the runtime, or does not: see critest.Interceptor.
+// asker makes or omits a call to the runtime; see critest.Interceptor.
 type asker func(ctx context.Context, op, id string, call func(context.Context) error) error
 
-// changing are the calls that change something, or run inside.
+// changing are the operations that change the runtime or run in a container.
 var changing = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
 	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true, "Prepare": true, "Release": true,
 }
 
-// runtimeOfWalk is all that an Interceptor can do but the Inspector.
+// runtimeOfWalk has the interfaces of an Interceptor, except the Inspector.
 type runtimeOfWalk interface {
 	cri.Runtime
 	cri.PodLister
@@ -178,8 +178,8 @@ type runtimeOfWalk interface {
 	cri.Puller
 }
 
-// detailed lists with all details, as a runtime without an Inspector does.
-type detailed struct{ critest.SummaryRuntime }
+// detailed returns lists with all details, like a runtime without an Inspector.
+type detailed struct{ critest.Summary }
 
 func (d detailed) List(ctx context.Context) (cri.Snapshot, error) { return d.Runtime.List(ctx) }
 
@@ -187,7 +187,7 @@ func (d detailed) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return d.Runtime.ListPod(ctx, uid)
 }
 
-// remove removes a pod. The manifest of a static pod is often written again within seconds.
+// remove removes a pod. The manifest of a static pod is often rewritten within seconds.
 func (w *walker) remove(name string) {
 	pod := w.pods[name]
 	delete(w.pods, name)

@@ -26,39 +26,39 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// watch holds each call and each status against what was wanted and what was before, over the lives of all agents.
+// watch checks each call and each status against the desired pods and the previous state, across restarts of the agent.
 type watch struct {
 	t   *testing.T
 	rt  *critest.Runtime
 	api bool // pods come from an API server, which keeps their statuses, and not from manifests
 
-	mu      sync.Mutex // guards what is below; not held while the runtime is asked
+	mu      sync.Mutex // guards the fields below; not held during calls to the runtime
 	records map[string]*record
 	passed  map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
 	volumes lifecycletest.Resources
-	belated map[string]bool // containers that started when nobody expected them any more, and pods that got a sandbox so
+	belated map[string]bool // containers that started late, after the agent had given up the call, and pods with a sandbox that did
 }
 
-// record is what is known of a pod, by its UID.
+// record is the state of a pod, by its UID.
 type record struct {
 	pod      *corev1.Pod
-	ended    bool      // somebody has rejected or evicted it, or tried to
-	deleted  time.Time // when the agent was told so; zero: it is not
-	gone     time.Time // when nobody wanted it any more; zero: it is wanted
+	ended    bool      // the pod was rejected or evicted, or an attempt was made
+	deleted  time.Time // when the agent got the deletion; zero: it is not deleted
+	gone     time.Time // when its source dropped it; zero: it is listed
 	again    bool      // a static pod was removed and is listed again
-	booted   bool      // an agent has begun since the last status
+	booted   bool      // an agent has started since the last status
 	phase    corev1.PodPhase
 	status   *corev1.PodStatus
 	server   corev1.PodStatus    // as an API server has it
 	restarts map[string]int32    // by container
-	lives    map[string][]string // of a container in a sandbox and round
+	lives    map[string][]string // instances of a container in a sandbox and restart-all generation
 }
 
 func newWatch(t *testing.T, api bool) *watch {
 	return &watch{t: t, api: api, records: map[string]*record{}, passed: map[string]bool{}, belated: map[string]bool{}}
 }
 
-// wanted takes note of what the agent is told.
+// wanted records the pods that the agent gets.
 func (w *watch) wanted(pods []*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *watch) wanted(pods []*corev1.Pod) {
 	}
 }
 
-// removed takes note that nothing of a pod is left: if it is listed again it starts anew.
+// removed records that a pod is removed: if it is listed again it starts from scratch.
 func (w *watch) removed(pod cri.PodIdentity) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,12 +94,12 @@ func (w *watch) removed(pod cri.PodIdentity) {
 	}
 }
 
-// startAnew forgets what became of the pod so far.
+// startAnew resets the state of the pod.
 func (r *record) startAnew() {
 	*r = record{pod: r.pod, deleted: r.deleted, gone: r.gone, restarts: map[string]int32{}, lives: map[string][]string{}}
 }
 
-// echo gives pods of an API server the status last published, which others might have changed.
+// echo sets the last published status of pods of an API server, which other programs may have changed.
 func (w *watch) echo(pods map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *watch) echo(pods map[string]*corev1.Pod) {
 	}
 }
 
-// succeeded takes note of a command of a hook or a probe.
+// succeeded records a command of a hook or a probe.
 func (w *watch) succeeded(life, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,14 +131,14 @@ func (w *watch) list() cri.Snapshot {
 	return snap
 }
 
-// isBelated reports whether a container started when nobody expected it any more.
+// isBelated reports whether a container started after the agent had given up the call.
 func (w *watch) isBelated(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.belated[id]
 }
 
-// asked checks a call that an agent makes: that it wants what it may want. It takes effect later, if ever.
+// asked checks that a call of the agent is allowed for the desired pods. It may take effect later, or never.
 func (w *watch) asked(op, id string) {
 	if op != "StartContainer" || w.t.Context().Err() != nil {
 		return
@@ -154,7 +154,7 @@ func (w *watch) asked(op, id string) {
 	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
 	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
 	assert.True(w.t, podtest.SpecNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
-	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // which may pass meanwhile
+	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // the deadline may pass meanwhile
 	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
 }
 
@@ -186,7 +186,7 @@ func (w *watch) before(op, id string) {
 	}
 }
 
-// late takes note of a call that takes effect when the agent has given it up.
+// late records a call that takes effect after the agent has given it up.
 func (w *watch) late(op, id string) {
 	if op == "RunPodSandbox" {
 		w.mu.Lock()
@@ -205,7 +205,7 @@ func (w *watch) late(op, id string) {
 	}
 }
 
-// live takes note of a container instance.
+// live records a container instance.
 func (r *record) live(c *cri.Container) {
 	here := place(c, c.Name)
 	r.lives[here] = append(r.lives[here], lifeOf(c.PodUID, c.Name, c.ID))
@@ -231,7 +231,7 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 	r.live(c)
 }
 
-// alone checks that nothing runs of another pod that has the name of this one: an old version of its manifest.
+// alone requires that no container runs of another pod with the name of this one, such as an old version of its manifest.
 func (w *watch) alone(snap *cri.Snapshot, uid string) {
 	name := w.records[uid].pod.Name
 	for i := range snap.Containers {
@@ -246,7 +246,7 @@ func (w *watch) alone(snap *cri.Snapshot, uid string) {
 	}
 }
 
-// checkAgain checks that a container which is not to run again does not.
+// checkAgain requires that a container runs again only if it may.
 func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
 	var last *cri.Container
 	for i := range snap.Containers {
@@ -264,11 +264,11 @@ func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
 	}
 	probed := spec != nil && (spec.LivenessProbe != nil || spec.StartupProbe != nil) && policy != corev1.RestartPolicyNever
-	again := spec != nil && mayRunAgain(r.pod, spec, last.ExitCode) || probed // which ends it whatever it exits with
+	again := spec != nil && mayRunAgain(r.pod, spec, last.ExitCode) || probed // a failed probe stops it regardless of its exit code
 	assert.True(w.t, again, "%s starts although %s exited with %d", c.ID, last.ID, last.ExitCode)
 }
 
-// mayRunAgain reports whether a container that has exited may be started again in the sandbox that it ran in.
+// mayRunAgain reports whether an exited container may be restarted in its sandbox.
 func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	policy := string(pod.Spec.RestartPolicy)
 	if c.RestartPolicy != nil {
@@ -283,7 +283,8 @@ func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	return policy == "Always" && !ends || policy != "Never" && code != 0
 }
 
-// checkInitialized checks that the init containers have passed before the first regular container of a sandbox and round.
+// checkInitialized requires that the init containers have completed before the first regular container of a sandbox and
+// restart-all generation.
 func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container) {
 	for i := range r.pod.Spec.Containers {
 		if len(r.lives[place(c, r.pod.Spec.Containers[i].Name)]) > 0 {
@@ -304,12 +305,12 @@ func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container
 	}
 }
 
-// place names a container in the sandbox and the round of another one.
+// place returns the key of a named container in the sandbox and restart-all generation of c.
 func place(c *cri.Container, name string) string {
 	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", podview.GenerationOf(c))
 }
 
-// status checks a status that is published.
+// status checks a published status.
 func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -318,9 +319,9 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
 		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenEnd(&r.server, &cs)
 	}))
-	ended := r.again && r.booted && terminal(r.phase) // for the agent before
+	ended := r.again && r.booted && terminal(r.phase) // for the previous agent
 	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.IsRejected(r.status) || anew) || ended) {
-		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
+		r.startAnew() // a restarted agent admits a rejected static pod again, and does not know that the pod was removed
 	}
 	r.booted = false
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
@@ -337,13 +338,13 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 		}
 		life := lifeOf(string(pod.UID), cs.Name, cs.ContainerID)
 		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready and was never asked", life)
-		ends := !r.gone.IsZero() || !r.deleted.IsZero() || r.again // a static pod that is listed again ends before it is restarted
+		ends := !r.gone.IsZero() || !r.deleted.IsZero() || r.again // a static pod that is listed again terminates before it is restarted
 		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
 	}
 }
 
-// send merges a status into the one that an API server has. No container leaves a terminated state for good, but an init container that had
-// completed may run again in a new sandbox.
+// send merges a status into that of an API server. No container leaves a terminated state for good, but a completed init
+// container may run again in a new sandbox.
 func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
 	at := *pod
 	at.Status = r.server
@@ -354,16 +355,15 @@ func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
 	r.server = next.Status
 }
 
-// lifeOf names a container instance as the walker's commands do. An ID of critest has the attempt in it.
+// lifeOf returns the name of a container instance as in the walker's commands. An ID of critest contains the attempt.
 func lifeOf(uid, name, id string) string {
-	id = strings.TrimPrefix(id, "critest://") // as statuses have it
+	id = strings.TrimPrefix(id, "critest://") // as in statuses
 	attempt, _, _ := strings.Cut(strings.TrimPrefix(id, uid+"-"+name+"-"), "-")
 	return uid + "/" + name + "/" + attempt
 }
 
-// requireNoTwins fails if a pod name has two live containers of one name, whatever the UIDs. A container whose start took effect when the agent
-// had given it up, and had begun its successor because it could not be removed, is stopped at the next look: it counts once the walk has
-// converged.
+// requireNoTwins fails if a pod name has two live containers of one name, regardless of UIDs. A container that started late,
+// after the agent had created its successor, is stopped by the next sync: it counts once the walk has converged.
 func (w *watch) requireNoTwins(converged bool) {
 	w.t.Helper()
 	live := map[string]string{}
@@ -380,7 +380,7 @@ func (w *watch) requireNoTwins(converged bool) {
 	}
 }
 
-// requireOwnIDs fails if two pods have the same user IDs on the host. A sandbox that nobody expected any more may have those of
+// requireOwnIDs fails if two pods have overlapping user ID ranges on the host. A sandbox that started late may have the range of
 // another pod.
 func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
 	w.t.Helper()
@@ -399,11 +399,11 @@ func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
 	}
 }
 
-// probedAfter is when a container that nothing is wrong with has passed its hook and its probes: the startup probe is asked
-// every 2 s, and the readiness probe every 5 s after that.
+// probedAfter is the time after which a healthy container has passed its hook and its probes: the startup probe runs every 2 s,
+// and then the readiness probe every 5 s.
 const probedAfter = 8 * time.Second
 
-// requireConverged requires of a pod that it is as its spec asks, when nothing goes wrong any more.
+// requireConverged requires that a pod has the state of its spec once no faults occur.
 func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -468,7 +468,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 
 func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// mayEnd reports whether a pod can come to an end without being deleted.
+// mayEnd reports whether a pod can terminate without being deleted.
 func mayEnd(pod *corev1.Pod) bool {
 	once := func(c corev1.Container) bool {
 		return !mayRunAgain(pod, &c, 0) || !mayRunAgain(pod, &c, 1)
@@ -478,8 +478,8 @@ func mayEnd(pod *corev1.Pod) bool {
 		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !once(c) })
 }
 
-// stuck reports whether a pod that is never restarted has lost its sandbox, with containers that would still have to run.
-// As with the kubelet it gets no other one, and never ends.
+// stuck reports whether a pod with restart policy Never has lost its sandbox before all of its containers have run. As in the
+// kubelet it gets no new sandbox, and never terminates.
 func stuck(pod *corev1.Pod, has cri.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(has.Sandboxes) > 0 &&
 		!slices.ContainsFunc(has.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&

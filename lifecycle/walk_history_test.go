@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// history is what happened of late, for whoever has to find out why something is not as it should be: walks are not wholly
-// reproducible, since goroutines that are due at the same moment run in any order.
+// history has the last lines of the log and the calls, for the analysis of a failure. Random operations are not fully
+// reproducible, because goroutines that are due at one time run in any order.
 type history struct {
 	began time.Time
 
@@ -22,7 +22,7 @@ type history struct {
 	lines []string
 }
 
-// historyLines are kept.
+// historyLines is the number of lines that are kept.
 const historyLines = 1000
 
 // newHistory returns a history that a failed test prints.
@@ -47,13 +47,13 @@ func (h *history) add(format string, args ...any) {
 	}
 }
 
-// Write takes a line of a log.
+// Write appends a line of a log.
 func (h *history) Write(line []byte) (int, error) {
 	h.add("      %s", strings.TrimSuffix(string(line), "\n"))
 	return len(line), nil
 }
 
-// logger returns a log that becomes part of the history.
+// logger returns a logger that writes to the history.
 func (h *history) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {

@@ -32,7 +32,7 @@ import (
 
 const walkSteps = 200 // of each seed
 
-// walkSeeds is how many walks there are: NODEAGENT_WALKS says so, 500 of which are 100,000 steps.
+// walkSeeds returns the number of seeds: NODEAGENT_WALKS, or a default. 500 seeds are 100,000 steps.
 func walkSeeds(t *testing.T) uint64 {
 	if s := os.Getenv("NODEAGENT_WALKS"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 32)
@@ -45,11 +45,13 @@ func walkSeeds(t *testing.T) uint64 {
 	return 15
 }
 
-// TestRandomOperations lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
-// change, sandboxes break, pods come and go, and agents die between any two calls. Every call takes a while; the runtime
-// lists without details, mostly, and what it is asked about a pod, or about all, may fail or hang. Manifests change while
-// no agent runs. Volumes fail, pods are evicted, and some are not admitted. Each call, each status, and what is killed with its cgroup, is held against what must never be;
-// each status is merged into the one that an API server has; and at the end, when the faults stop, everything is as the specs want it.
+// TestRandomOperations makes containers exit, hooks and probes fail, calls fail, hang, take effect late or lose their responses,
+// specs change, sandboxes break, pods come and go, and kills the agent between any two calls. Every call takes a while. The
+// runtime mostly lists without details, and its lists and inspections may fail or hang. Manifests change while no agent runs.
+// Volumes fail, pods are evicted, and some are not admitted.
+//
+// Each call, each status and each kill by a cgroup removal is checked against invariants. Each status is merged into that of an
+// API server. At the end, when the faults stop, each pod must have the state of its spec.
 func TestRandomOperations(t *testing.T) {
 	for seed := range walkSeeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -84,7 +86,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 	}
 	w.heal()
-	time.Sleep(40 * time.Minute) // hung calls end, back-offs run out
+	time.Sleep(40 * time.Minute) // hung calls return, back-offs expire
 	w.requireConverged()
 
 	last := maps.Clone(w.pods)
@@ -99,7 +101,7 @@ func walk(t *testing.T, seed uint64) {
 	w.agent.stop()
 }
 
-// drain lets a new agent take all pods down, from its first moment.
+// drain starts a new agent that terminates all pods at once.
 func (w *walker) drain() {
 	w.agent.stop()
 	w.watch.wanted(nil)
@@ -107,10 +109,10 @@ func (w *walker) drain() {
 	require.NoError(w.t, w.agent.reconciler.Drain(w.t.Context()))
 	snap := w.watch.list()
 	require.Empty(w.t, snap.Containers, "the drain has ended")
-	time.Sleep(time.Minute) // for the directories
+	time.Sleep(time.Minute) // for the removal of directories
 }
 
-// walker is a node and those who work against it.
+// walker is a node and the faults that act on it.
 type walker struct {
 	t     *testing.T
 	rt    *critest.Runtime
@@ -118,32 +120,32 @@ type walker struct {
 	agent *mortal
 	watch *watch
 	*history
-	pods   map[string]*corev1.Pod // that are wanted, by name
+	pods   map[string]*corev1.Pod // desired pods, by name
 	made   int
 	whole  bool // the runtime has no Inspector
 	kernel *kernel
 
-	mu     sync.Mutex // guards what is below: calls come from many goroutines
+	mu     sync.Mutex // guards the fields below: calls come from many goroutines
 	rnd    *rand.Rand
 	healed bool
-	fuse   int // calls until the agent dies; zero: it is not lit
+	fuse   int // calls until the agent is killed; zero: it is not
 	outage outage
 }
 
-// outage is what the runtime does not answer about for a while.
+// outage is a part of the runtime that cannot be read for a while.
 type outage struct {
-	pod   string // the UID of a pod whose objects cannot be read; empty: none
-	list  error  // what listing all fails with, or errHang; nil: nothing
+	pod   string // UID of a pod that cannot be inspected; empty: none
+	list  error  // error of listing all pods, or errHang; nil: none
 	until time.Time
 }
 
-// errHang stands for a call without an answer.
+// errHang stands for a call that hangs.
 var errHang = errors.New("fault: no answer")
 
 func (w *walker) intn(n int) int          { w.mu.Lock(); defer w.mu.Unlock(); return w.rnd.IntN(n) }
 func (w *walker) chance(percent int) bool { return w.intn(100) < percent }
 
-// bad reports whether something goes wrong this time.
+// bad returns true with the given probability, while faults occur.
 func (w *walker) bad(percent int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +156,7 @@ func (w *walker) seconds(most int) time.Duration {
 	return time.Duration(w.intn(most*1000)) * time.Millisecond
 }
 
-// boot replaces the agent, as a crash and a restart do. Manifests may change while there is none.
+// boot replaces the agent, like a crash and a restart. Manifests may change meanwhile.
 func (w *walker) boot() {
 	if w.agent != nil {
 		w.agent.stop()
@@ -172,7 +174,7 @@ func (w *walker) boot() {
 	w.apply()
 }
 
-// start starts an agent that is yet to be told what is wanted.
+// start starts an agent without pods.
 func (w *walker) start() {
 	w.mu.Lock()
 	w.fuse = 0
@@ -196,7 +198,7 @@ func (w *walker) start() {
 	w.agent = start(w.t, checked, w.dir, around)
 }
 
-// newPod makes a new pod of a name, as an edited manifest is.
+// newPod creates a new pod with the given name, like an edited manifest.
 func (w *walker) newPod(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,7 +224,7 @@ func (w *walker) heal() {
 	}
 }
 
-// apply tells the agent what is wanted.
+// apply passes the desired pods to the agent.
 func (w *walker) apply() {
 	w.watch.echo(w.pods)
 	pods := make([]*corev1.Pod, 0, len(w.pods))
@@ -236,7 +238,7 @@ func (w *walker) apply() {
 	w.agent.set(w.t, pods)
 }
 
-// step does one thing to a pod or to the node.
+// step changes one pod or the node at random.
 func (w *walker) step() {
 	name := fmt.Sprint("p", w.intn(5))
 	pod := w.pods[name]
@@ -246,7 +248,7 @@ func (w *walker) step() {
 	case n <= 2 || pod == nil:
 		w.newPod(name)
 		w.apply()
-	case n == 3, n == 13: // another image for the same pod, whatever its restart policy
+	case n == 3, n == 13: // another image for a pod, regardless of its restart policy
 		w.change(pod, func(pod *corev1.Pod) {
 			w.made++
 			if i := w.intn(len(pod.Spec.Containers) + len(pod.Spec.InitContainers)); i < len(pod.Spec.Containers) {
@@ -257,7 +259,7 @@ func (w *walker) step() {
 		})
 	case n == 4 && w.chance(50):
 		w.change(pod, func(pod *corev1.Pod) { podtest.AddEphemeral(pod, pod.Spec.Containers[0].Name) })
-	case n == 4 && w.watch.api: // deleted, or deleted once more with another grace period
+	case n == 4 && w.watch.api: // deletes a pod, or deletes it again with another grace period
 		w.change(pod, func(pod *corev1.Pod) {
 			if pod.DeletionTimestamp == nil {
 				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -282,14 +284,14 @@ func (w *walker) step() {
 		if containers := w.watch.list().Containers; len(containers) > 0 {
 			_ = w.rt.Kill(containers[w.intn(len(containers))].ID, w.exitCode())
 		}
-	case n == 14: // the runtime cannot say what has become of a pod
+	case n == 14: // the runtime cannot inspect a pod
 		w.block(outage{pod: string(pod.UID)})
-	case n == 15 && w.chance(50): // or of all
+	case n == 15 && w.chance(50): // or cannot list all pods
 		w.block(outage{list: podtest.Pick(w.rnd, []error{errHang, cri.ErrUnavailable, cri.ErrTooLarge})})
 	}
 }
 
-// block makes the runtime stuck for a while. The next agent may find it so.
+// block makes the runtime hang for a while. A restart of the agent may happen meanwhile.
 func (w *walker) block(s outage) {
 	s.until = time.Now().Add(w.seconds(60))
 	w.add("STUCK pod %q, list %v, until %.3f", s.pod, s.list, s.until.Sub(w.began).Seconds())
@@ -301,7 +303,7 @@ func (w *walker) block(s outage) {
 	}
 }
 
-// change replaces a pod by a changed copy: what the agent has must not be written to.
+// change replaces a pod by a changed copy, because the agent's object must not be written to.
 func (w *walker) change(pod *corev1.Pod, how func(pod *corev1.Pod)) {
 	pod = pod.DeepCopy()
 	how(pod)
@@ -312,7 +314,7 @@ func (w *walker) change(pod *corev1.Pod, how func(pod *corev1.Pod)) {
 
 func (w *walker) exitCode() int32 { return []int32{0, 1, 42, 88, 137}[w.intn(5)] }
 
-// script says what a container does, by its name: see generatePod.
+// script returns the behavior of a container, by its name; see generatePod.
 func (w *walker) script(c *cri.ContainerConfig) critest.Script {
 	s := critest.Script{Exec: w.exec(c), Started: w.kernel.started}
 	switch {
@@ -341,7 +343,7 @@ func (w *walker) script(c *cri.ContainerConfig) critest.Script {
 	return s
 }
 
-// exec answers the commands of hooks and probes.
+// exec runs the commands of hooks and probes.
 func (w *walker) exec(c *cri.ContainerConfig) critest.ExecFunc {
 	life := fmt.Sprint(c.Labels[cri.LabelPodUID], "/", c.Name, "/", c.Attempt)
 	return func(ctx context.Context, cmd []string) (cri.ExecResult, error) {
@@ -364,7 +366,7 @@ func (w *walker) exec(c *cri.ContainerConfig) critest.ExecFunc {
 	}
 }
 
-// latency is how long a call takes: little, mostly.
+// latency returns the duration of a call, which is mostly short.
 func (w *walker) latency(string, string) time.Duration {
 	if w.bad(3) {
 		return w.seconds(3)
@@ -372,10 +374,10 @@ func (w *walker) latency(string, string) time.Duration {
 	return time.Duration(w.intn(60)) * time.Millisecond
 }
 
-// belatedCall marks the context of a call that takes effect when nobody waits for it any more.
+// belatedCall marks the context of a call that takes effect after the agent has given it up.
 type belatedCall struct{}
 
-// checked holds a call that takes effect now against what must never be.
+// checked checks a call that takes effect now against the invariants.
 func (w *walker) checked(ctx context.Context, op, id string, call func(context.Context) error) error {
 	late := ctx.Value(belatedCall{}) != nil
 	switch {
@@ -391,7 +393,7 @@ func (w *walker) checked(ctx context.Context, op, id string, call func(context.C
 	return err
 }
 
-// ask makes a call, or lets it go wrong.
+// ask makes a call, or makes it fail.
 func (w *walker) ask(ctx context.Context, op, id string, call func(context.Context) error) error {
 	w.watch.asked(op, id)
 	w.mu.Lock()
@@ -400,7 +402,7 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 	w.mu.Unlock()
 	if killed {
 		if w.chance(50) {
-			_ = call(ctx) // it takes effect, and nobody hears of it
+			_ = call(ctx) // it takes effect, and its result is lost
 		}
 		w.add("DEATH in %s %s", op, id)
 		w.agent.die()
@@ -420,7 +422,7 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 		return errors.New("fault: the answer is lost")
 	case 2:
 		if op == "Prepare" || op == "Release" {
-			return errors.New("fault: no such server") // whoever makes volumes ends with its context
+			return errors.New("fault: no such server") // volume calls end with their context
 		}
 		late := w.seconds(30)
 		go func() {
@@ -432,7 +434,7 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 	return w.hang(ctx, op, id)
 }
 
-// look makes a call that reads, or lets it go wrong: all about what is stuck, and a few others. Images are always there.
+// look makes a call that reads, or makes it fail: always during an outage, and sometimes at random. Images are always present.
 func (w *walker) look(ctx context.Context, op, id string, call func(context.Context) error) error {
 	w.mu.Lock()
 	s := w.outage
@@ -464,7 +466,7 @@ func (w *walker) hang(ctx context.Context, op, id string) error {
 	return &cri.Error{Op: op, ID: id, Err: critest.Hang(ctx)}
 }
 
-// requireConverged requires of every pod that it is as its spec asks, and that there are no others.
+// requireConverged requires that every pod has the state of its spec, and that there are no other pods.
 func (w *walker) requireConverged() {
 	w.t.Helper()
 	w.watch.requireNoTwins(true)
@@ -480,8 +482,8 @@ func (w *walker) requireConverged() {
 	require.Empty(w.t, has, "nobody wants them")
 }
 
-// requireNothingLeft requires that nothing remains of pods in the runtime, and on disk nothing but the logs of pods that an
-// agent died over. They are left to whoever collects those of unknown pods.
+// requireNothingLeft requires that nothing of pods is left in the runtime, and on disk only the logs of pods whose agent was
+// killed. The garbage collection of logs removes these.
 func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 	w.t.Helper()
 	snap := w.watch.list()

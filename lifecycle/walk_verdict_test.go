@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// What others than the source have to say about the pods of a walk: admission, evictions and volumes.
+// Admission, evictions and volumes of random operations.
 
-// admit lets a pod in, mostly.
+// admit accepts most pods.
 func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	w.watch.admitted(pod, others)
 	switch {
@@ -33,7 +33,7 @@ func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod)
 	return nil
 }
 
-// evict ends a pod from elsewhere, while other things happen.
+// evict evicts a pod, concurrently with other operations.
 func (w *walker) evict(pod *corev1.Pod) {
 	e := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Temporary: w.chance(50)}
 	uid, agent := string(pod.UID), w.agent
@@ -50,14 +50,14 @@ func (w *walker) evict(pod *corev1.Pod) {
 	})
 }
 
-// ends takes note of a pod that is to end whatever its containers do.
+// ends records a pod that must terminate regardless of its containers.
 func (w *watch) ends(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records[string(pod.UID)].ended = true
 }
 
-// volumeCall checks that volumes are not given back while something runs.
+// volumeCall requires that volumes are not released while a container runs.
 func (w *watch) volumeCall(_ context.Context, c lifecycletest.Call) error {
 	if c.Op == "Release" && w.t.Context().Err() == nil {
 		w.requireDown(c.UID)
@@ -65,7 +65,7 @@ func (w *watch) volumeCall(_ context.Context, c lifecycletest.Call) error {
 	return nil
 }
 
-// requireDown checks that no container of a pod runs that somebody expects.
+// requireDown requires that no container of a pod runs, except ones that started late.
 func (w *watch) requireDown(uid string) {
 	snap := w.list()
 	for i := range snap.Containers {
@@ -74,7 +74,7 @@ func (w *watch) requireDown(uid string) {
 	}
 }
 
-// admitted checks that a pod which is asked about has nothing yet.
+// admitted requires that a pod has no containers when Admit is called.
 func (w *watch) admitted(pod *corev1.Pod, others []*corev1.Pod) {
 	snap := w.list()
 	for i := range snap.Containers {
@@ -85,7 +85,7 @@ func (w *watch) admitted(pod *corev1.Pod, others []*corev1.Pod) {
 	assert.False(w.t, slices.ContainsFunc(others, func(o *corev1.Pod) bool { return o.UID == pod.UID }), "beside itself")
 }
 
-// boots takes note that an agent begins, which does not know of pods that were removed.
+// boots records the start of an agent, which does not know removed pods.
 func (w *watch) boots() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,13 +94,14 @@ func (w *watch) boots() {
 	}
 }
 
-// waitsAfterUnseenEnd reports whether a container waits that an earlier status has as terminated because the pod ended before it had run.
+// waitsAfterUnseenEnd reports whether a container is waiting that the previous status has as terminated because the pod
+// terminated before it had run.
 func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
 	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
 }
 
-// goesBack reports whether the status of a container is that of the instance before the one whose end an earlier status has.
+// goesBack reports whether the status of a container is that of the instance before the terminated one in the previous status.
 func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
 	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
 	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&

@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// logBuffer is what several goroutines have written.
+// logBuffer is a buffer that several goroutines can write to.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -44,7 +44,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// It keeps a part that was forgotten from being a pod that does not run, or that is seen late, for no reason at all.
+// A part that the program does not run or connect is reported.
 func TestForgottenPartsAreTold(t *testing.T) {
 	for name, forgotten := range map[string]string{
 		"nothing":   "",
@@ -61,7 +61,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 				generator := pleg.New(rt, pleg.Options{})
 				var observer lifecycle.Observer = generator
 				if name == "changes" {
-					observer = struct{ lifecycle.Observer }{generator} // it has no Notify
+					observer = struct{ lifecycle.Observer }{generator} // it has no Notify method
 				}
 				r := newReconciler(t, rt, observer, lifecycle.Options{
 					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
@@ -81,7 +81,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 				}
 				wg.Go(func() { _ = r.Run(ctx) })
 				pod := podtest.Pod("a")
-				pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10) // whose result is no word of the observer
+				pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10) // its result comes from no observation of the runtime
 				require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
@@ -105,7 +105,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 	}
 }
 
-// It keeps a program that forgot Run, or whose Run has ended, from waiting for ever.
+// Drain returns an error if Run was not called or has returned.
 func TestDrainWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -127,7 +127,7 @@ func TestDrainWithoutRun(t *testing.T) {
 	})
 }
 
-// It keeps two loops from driving the same pods.
+// A second call of Run returns an error.
 func TestRunIsCalledTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -140,8 +140,7 @@ func TestRunIsCalledTwice(t *testing.T) {
 	})
 }
 
-// It keeps a path that is relative to somewhere from failing late, in another program, and a negative time from being
-// taken for the default.
+// New refuses relative paths and negative durations.
 func TestOptionsThatCannotWork(t *testing.T) {
 	for want, change := range map[string]func(o *lifecycle.Options){
 		`field Dirs.Pods: "pods" must be an absolute path`:          func(o *lifecycle.Options) { o.Dirs.Pods = "pods" },

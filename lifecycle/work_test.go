@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// work records what the hooks for metrics are told.
+// work records the calls of the hooks for metrics.
 type work struct {
 	mu    sync.Mutex
 	syncs map[podevents.SyncOp]int
@@ -56,7 +56,7 @@ func (w *work) hooks() lifecycle.Hooks {
 	}
 }
 
-// take returns the lines since the last time.
+// take returns the lines since the last call.
 func (w *work) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *work) take() []string {
 	return lines
 }
 
-// It keeps metrics from having to guess what the agent does for a pod: sandboxes, containers by type, and looks by reason.
+// WorkHooks are called for sandboxes, containers by type, and syncs by purpose.
 func TestWorkHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(0, 0)})})
@@ -112,7 +112,7 @@ func TestWorkHooks(t *testing.T) {
 	})
 }
 
-// It keeps a sleep that the end of the agent cuts short from being taken for one that ended.
+// SleepTerminated is called for a sleep that was cut short by the end of the agent.
 func TestWorkHooksTellOfASleepThatWasTerminated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
