@@ -16,7 +16,7 @@ import (
 )
 
 // A source lists the UID of an orphaned pod that still terminates: the listed pod counts for admission.
-func TestActiveHasThePodWhoseOrphanTerminates(t *testing.T) {
+func TestActiveReturnsListedPodWhileOrphanTerminates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfterStop(4*time.Second, 0)})})
 		n := boot(t, rt, rt, lifecycle.Options{})

@@ -21,7 +21,7 @@ import (
 )
 
 // The variables of a container on the host network have the address that the pod status has.
-func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
+func TestContainerVariablesHaveAddressOfStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string

@@ -42,7 +42,7 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 	w.admissionTicket = w.r.admissions.Expect(pod)
 }
 
-// recallAdmission finds out whether an earlier agent has admitted the pod, as far as its record tells.
+// restoreAdmission sets the admission state of the pod from the record of a previous agent process.
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Wanted()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
@@ -98,7 +98,7 @@ func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
 		w.shared.setAdmission(admitted)
 	case len(observed.Sandboxes)+len(observed.Containers) > 0:
-		return fmt.Errorf("pod is refused and exists in the runtime, where it is left as it is: %w", w.rejection)
+		return fmt.Errorf("refused pod exists in the runtime and is left unchanged: %w", w.rejection)
 	default:
 		w.rejectPod(w.rejection)
 	}
@@ -138,8 +138,8 @@ func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
-// activePodsExcept returns the pods, except that of the worker asks, whose requests count against the capacity of the node, with
-// their allocated resources.
+// activePodsExcept returns the pods whose requests count against the capacity of the node, with their allocated resources,
+// without the pod of the worker except.
 func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

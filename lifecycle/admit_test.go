@@ -65,7 +65,7 @@ func aged(name string, hours int) *corev1.Pod {
 	return pod
 }
 
-func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
+func TestAdmitCalledForOldestPodFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		g := &gate{room: 2}
@@ -103,7 +103,7 @@ func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
 }
 
 // A running pod was admitted before, even if all records are lost.
-func TestWhatRunsIsNotAskedAbout(t *testing.T) {
+func TestAdmitNotCalledForRunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -122,7 +122,7 @@ func TestWhatRunsIsNotAskedAbout(t *testing.T) {
 }
 
 // After an error of Admit that is no rejection the pod waits, and Admit is called again, also by a restarted agent.
-func TestAdmissionThatCannotBeAsked(t *testing.T) {
+func TestAdmitCalledAgainAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var known atomic.Bool
@@ -167,7 +167,7 @@ func TestAdmissionThatCannotBeAsked(t *testing.T) {
 }
 
 // An Admit that ignores the end of its context delays its own pod only, and is reported.
-func TestAdmissionThatNeverReturns(t *testing.T) {
+func TestAdmitThatHangsDelaysItsPodOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var asked atomic.Int32
@@ -193,7 +193,7 @@ func TestAdmissionThatNeverReturns(t *testing.T) {
 }
 
 // A pod with a pending resize counts with its allocated resources.
-func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
+func TestAdmitGetsAllocatedResourcesOfOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var mu sync.Mutex
@@ -228,7 +228,7 @@ func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 }
 
 // The previous version of a pod delays the admission of the new version, but not that of other pods.
-func TestAdmissionOfAPodThatWaitsForItsName(t *testing.T) {
+func TestAdmitCalledAfterPreviousPodOfNameIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		g := &gate{room: 10}

@@ -83,7 +83,7 @@ func (p *predecessors) firstRemaining() *worker {
 	return nil
 }
 
-// removeWorker removes a worker whose pod is removed from the list. A nil worker empties the list.
+// removeWorker drops the worker removed, whose pod is removed, from the list. Nil drops all workers.
 func (p *predecessors) removeWorker(removed *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

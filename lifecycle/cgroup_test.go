@@ -106,7 +106,7 @@ func (c *podCgroups) fail(err error) {
 	c.err = err
 }
 
-func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
+func TestCgroupCreatedBeforeSandboxAndRemovedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}, err: errors.New("no room")}
@@ -136,7 +136,7 @@ func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
 }
 
 // The cgroup of a completed job is removed while its source still lists it.
-func TestCgroupOfAFinishedPodGoes(t *testing.T) {
+func TestCgroupOfCompletedPodRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Second, 0)})})
 		cgroups := &podCgroups{has: map[string]bool{}}
@@ -157,7 +157,7 @@ func TestCgroupOfAFinishedPodGoes(t *testing.T) {
 	})
 }
 
-func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
+func TestSandboxRecreatedWhenCgroupIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}}
@@ -175,7 +175,7 @@ func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
 }
 
 // A tree of cgroups calls Active for the requests to sum up, and MayRun before it removes a cgroup.
-func TestActiveAndMayRun(t *testing.T) {
+func TestActiveAndMayRunDuringLifeOfPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Minute, 0)})})
 		n := boot(t, rt, rt, lifecycle.Options{Sources: []string{"test"}})

@@ -23,7 +23,7 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	if pod.UID == "" {
 		uid := field.NewPath("metadata", "uid")
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == uid.String() })
-		errs = append(errs, field.Required(uid, "package lifecycle/source makes pods that can be run, also of those that are built in code: source.Static"))
+		errs = append(errs, field.Required(uid, "package lifecycle/source sets it; use source.Static for a pod that is built in code"))
 	}
 	if len(errs) == 0 {
 		errs = append(podapi.Unsupported(pod), fielderr.Short(r.missingOptions(pod))...)

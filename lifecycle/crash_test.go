@@ -126,9 +126,9 @@ var scenarios = map[string]scenario{
 	"removed": {pod: podOf(corev1.RestartPolicyAlways, "sidecar", "serve"), script: setsUp(0), then: []event{removed()}},
 }
 
-// TestAgentDiesAtAnyCall runs each scenario repeatedly, and kills the agent before or after each of its calls to the runtime, one
+// TestAgentKilledAtAnyCallReachesSameStatus runs each scenario repeatedly, and kills the agent before or after each of its calls to the runtime, one
 // call later each time. The next agent must reach the expected status.
-func TestAgentDiesAtAnyCall(t *testing.T) {
+func TestAgentKilledAtAnyCallReachesSameStatus(t *testing.T) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			total := 0

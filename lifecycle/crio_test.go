@@ -49,7 +49,7 @@ func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 }
 
 // If the response of a call that creates a sandbox or container is lost, CRI-O returns the existing object to the next call.
-func TestLostAnswersOnCRIO(t *testing.T) {
+func TestLostResponsesOnCRIOReturnExistingObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var mu sync.Mutex

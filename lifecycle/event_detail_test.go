@@ -80,7 +80,7 @@ func TestEventsNameTheContainerInstance(t *testing.T) {
 }
 
 // The output of a hook handler, which may contain a password, is in the log of the node with the exit code, but not in events.
-func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
+func TestEventsOfFailedHooksOmitOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
@@ -115,7 +115,7 @@ func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
 }
 
 // The fallback of a hook to HTTP without TLS is reported by an event.
-func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
+func TestHookFallbackToHTTPRecordsEvent(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
@@ -140,7 +140,7 @@ func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
 }
 
 // The log omits empty fields of an event.
-func TestEventLogsWhatItKnows(t *testing.T) {
+func TestEventLogValueOmitsEmptyFields(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {

@@ -35,7 +35,7 @@ func (n *node) requireEvents(want string) {
 	n.events = nil
 }
 
-func TestEventsOfAContainer(t *testing.T) {
+func TestEventsOfContainerStartAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)})})
 		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
@@ -60,7 +60,7 @@ func TestEventsOfAContainer(t *testing.T) {
 	})
 }
 
-func TestEventsOfFailures(t *testing.T) {
+func TestEventsOfFailedStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Value
 		broken.Store("RunPodSandbox")
@@ -134,7 +134,7 @@ func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 	})
 }
 
-func TestEventsOfAHookAndADeadline(t *testing.T) {
+func TestEventsOfFailedHookAndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -158,7 +158,7 @@ func TestEventsOfAHookAndADeadline(t *testing.T) {
 	})
 }
 
-func TestEventsOfAResize(t *testing.T) {
+func TestEventsOfResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		via := &moody{Runtime: rt}

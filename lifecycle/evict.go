@@ -42,9 +42,9 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 	r.mu.Unlock()
 	switch {
 	case r.hasRunReturned():
-		return fmt.Errorf("evict pod %s: Reconciler.Run has ended", uid)
+		return fmt.Errorf("evict pod %s: Reconciler.Run has returned", uid)
 	case w == nil:
-		return fmt.Errorf("evict pod %s: %w: no source wants it, and it is not being taken down", uid, cri.ErrNotFound)
+		return fmt.Errorf("evict pod %s: %w: no source lists it, and it is not being torn down", uid, cri.ErrNotFound)
 	}
 	select {
 	case <-w.mailbox.Evict(e):
@@ -52,7 +52,7 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 	case <-ctx.Done():
 		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.lastErrorOf(w)))
 	case <-r.runReturned:
-		return fmt.Errorf("evict pod %s/%s: Reconciler.Run has ended before the pod was down", w.id.Namespace, w.id.Name)
+		return fmt.Errorf("evict pod %s/%s: Reconciler.Run has returned before the pod was down", w.id.Namespace, w.id.Name)
 	}
 }
 
@@ -96,7 +96,7 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 		}
 		now.Eviction = &e
 	})
-	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Temporary)
+	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "temporary", e.Temporary)
 }
 
 // hasTerminated reports whether a terminal phase of the pod was published.
@@ -139,7 +139,7 @@ func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	onAdmitted := func() {
 		w.reporter.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
 		w.shared.setAdmission(admitted)
-		w.reporter.Log("pod is no longer held back")
+		w.reporter.Log("temporarily evicted pod is admitted")
 	}
 	if w.r.opts.Admit == nil {
 		w.r.reportNoAdmit()
@@ -148,7 +148,7 @@ func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	}
 	err := w.callAdmit(ctx, pod, onAdmitted)
 	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
-		w.reporter.Log("pod is held back", "reason", rejection.Reason, "message", rejection.Message)
+		w.reporter.Log("temporarily evicted pod is not admitted", "reason", rejection.Reason, "message", rejection.Message)
 		w.reporter.Note(w.record, func(now *poddir.Record) {
 			now.Holds = now.Holds.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
 		})

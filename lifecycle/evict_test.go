@@ -43,7 +43,7 @@ func (n *node) disrupted(name string) string {
 	return podtest.ConditionOf(n.status(name), corev1.DisruptionTarget)
 }
 
-func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
+func TestEvictedPodFailsOnceContainersHaveExited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
@@ -74,7 +74,7 @@ func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
 }
 
 // An evicted pod fails regardless of its exit codes and of a later deletion.
-func TestEvictionOutlivesTheAgent(t *testing.T) {
+func TestEvictionContinuesAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -103,7 +103,7 @@ func TestEvictionOutlivesTheAgent(t *testing.T) {
 }
 
 // An eviction cancels an image pull, a start that hangs, and the wait for another pod.
-func TestEvictionOfAPodThatStarts(t *testing.T) {
+func TestEvictionCancelsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		f := &critest.Faults{Runtime: rt, CreateContainerFunc: func(
@@ -122,7 +122,7 @@ func TestEvictionOfAPodThatStarts(t *testing.T) {
 }
 
 // Of two evictions the first sets the reason, and the shorter grace period applies; a deletion does not extend it.
-func TestEvictionsOfOnePod(t *testing.T) {
+func TestSecondEvictionOnlyShortensGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -145,7 +145,7 @@ func TestEvictionsOfOnePod(t *testing.T) {
 
 // Evict returns only after the volumes are released, or when ctx ends with an error that names them. The second eviction comes
 // when the temporarily evicted pod is about to start again.
-func TestEvictionWaitsForTheVolumes(t *testing.T) {
+func TestEvictReturnsAfterVolumesAreReleased(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
@@ -178,7 +178,7 @@ func TestEvictionWaitsForTheVolumes(t *testing.T) {
 }
 
 // If ctx ends first, Evict returns the reason why the pod is still up, and the eviction continues.
-func TestEvictionThatTakesTooLong(t *testing.T) {
+func TestEvictReturnsLastErrorWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var mended atomic.Bool
@@ -204,7 +204,7 @@ func TestEvictionThatTakesTooLong(t *testing.T) {
 }
 
 // Evict returns an error if the agent stops during the eviction.
-func TestEvictionThatTheAgentDoesNotFinish(t *testing.T) {
+func TestEvictReturnsErrorWhenRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -214,11 +214,11 @@ func TestEvictionThatTheAgentDoesNotFinish(t *testing.T) {
 		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
 		time.Sleep(time.Second)
 		n.stop()
-		require.EqualError(t, <-done, "evict pod default/a: Reconciler.Run has ended before the pod was down")
+		require.EqualError(t, <-done, "evict pod default/a: Reconciler.Run has returned before the pod was down")
 	})
 }
 
-func TestEvictionsThatAreNone(t *testing.T) {
+func TestEvictRefusesUnknownPodAndInvalidEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -227,18 +227,18 @@ func TestEvictionsThatAreNone(t *testing.T) {
 		ctx := t.Context()
 		err := n.reconciler.Evict(ctx, "uid-b", lowOnMemory(0))
 		require.ErrorIs(t, err, cri.ErrNotFound)
-		require.EqualError(t, err, "evict pod uid-b: not found: no source wants it, and it is not being taken down")
+		require.EqualError(t, err, "evict pod uid-b: not found: no source lists it, and it is not being torn down")
 		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", podstatus.Eviction{}), "evict pod uid-a: Eviction.Reason: required")
 		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(-time.Second)),
 			"evict pod uid-a: Eviction.Grace: -1s must not be negative")
 		n.stop()
-		require.ErrorContains(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(0)), "Reconciler.Run has ended")
+		require.ErrorContains(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(0)), "Reconciler.Run has returned")
 	})
 }
 
 // A temporarily evicted pod is Pending with the reason, has no containers, and starts again after a back-off that doubles each
 // time.
-func TestPodThatIsHeldBack(t *testing.T) {
+func TestTemporarilyEvictedPodRestartsWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -270,7 +270,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 }
 
 // A temporarily evicted pod waits until it is admitted.
-func TestHeldPodIsAdmittedAnew(t *testing.T) {
+func TestTemporarilyEvictedPodWaitsForAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var pressure atomic.Bool
@@ -299,7 +299,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 }
 
 // A pod with the name of an evicted pod waits until the evicted one is removed.
-func TestEvictedPodThatIsNoLongerWanted(t *testing.T) {
+func TestSuccessorOfEvictedPodWaitsForItsRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})

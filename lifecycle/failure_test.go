@@ -36,7 +36,7 @@ func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Containe
 }
 
 // A container whose variables expand without limit waits, and other pods run; it once crashed the agent.
-func TestVariablesThatGrow(t *testing.T) {
+func TestExponentialVariablesFailOneContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -57,7 +57,7 @@ func TestVariablesThatGrow(t *testing.T) {
 
 // A container that cannot be started delays neither the deadline of its pod, nor the restart of another container, nor a change
 // that fixes it.
-func TestWhatIsDueBesideAFailure(t *testing.T) {
+func TestFailedStartDelaysNoDeadlineRestartOrChange(t *testing.T) {
 	tests := map[string]struct {
 		pull   time.Duration
 		script func(*cri.ContainerConfig) critest.Script
@@ -119,7 +119,7 @@ func TestWhatIsDueBesideAFailure(t *testing.T) {
 }
 
 // A status that an API server sends back does not cut a back-off short.
-func TestEchoOfAStatusIsNoChange(t *testing.T) {
+func TestStatusEchoKeepsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		attempts := 0

@@ -27,7 +27,7 @@ import (
 )
 
 // An image volume is pulled before the containers that mount it, and delays no other container.
-func TestImageVolume(t *testing.T) {
+func TestImageVolumePulledBeforeContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var there sync.Map
 		pull := func(_ context.Context, s cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
@@ -61,7 +61,7 @@ func TestImageVolume(t *testing.T) {
 
 // The termination message of a container is the content of its file, truncated to the last 4 KiB and to 12 KiB for all containers
 // of a pod. Each container has the hosts file, and all files are removed with the pod.
-func TestFiles(t *testing.T) {
+func TestTerminationMessagesAndHostsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 1)})})
@@ -96,7 +96,7 @@ func TestFiles(t *testing.T) {
 }
 
 // Set refuses a field that needs an option which is not set.
-func TestLacking(t *testing.T) {
+func TestSetRefusesFieldsWithoutOption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})

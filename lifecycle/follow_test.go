@@ -28,7 +28,7 @@ func (f *followers) Follow(active func() ([]*corev1.Pod, bool), mayRun func(uid 
 }
 
 // New passes the pods of the Reconciler to its cgroups.
-func TestCgroupsFollowTheReconciler(t *testing.T) {
+func TestNewPassesPodsToFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		groups := &followers{podCgroups: podCgroups{has: map[string]bool{}}}

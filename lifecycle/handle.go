@@ -82,7 +82,7 @@ func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) er
 	if r := h.Reconciler(); r != nil {
 		return r.Evict(ctx, uid, e)
 	}
-	return fmt.Errorf("pod %s: the reconciler is not made yet: %w", uid, cri.ErrNotFound)
+	return fmt.Errorf("pod %s: no Reconciler is set: %w", uid, cri.ErrNotFound)
 }
 
 // RemoveTerminatedContainers calls [Reconciler.RemoveTerminatedContainers]. Before Set it does nothing.

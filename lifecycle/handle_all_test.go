@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-func TestHandleAllYieldsNothingBeforeSet(t *testing.T) {
+func TestHandlePodsAndStatusesYieldsNothingBeforeSet(t *testing.T) {
 	var h lifecycle.Handle
 	for pod := range h.PodsAndStatuses {
 		require.Fail(t, "a pod", "%v", pod)

@@ -32,7 +32,7 @@ func (*unreachable) Secret(context.Context, string, string) (*corev1.Secret, err
 }
 
 // A node without connection runs its present images, although the pull secrets cannot be read.
-func TestSecretsThatCannotBeHad(t *testing.T) {
+func TestUnreadableSecretsDoNotStopPresentImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{{ID: "sha256:1", RepoTags: []string{"present:1"}, Size: 1}}})
 		n := boot(t, rt, rt, lifecycle.Options{Objects: &unreachable{}})
@@ -77,7 +77,7 @@ func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
 }
 
 // 50 pods that pull at once wait for the rate limit only: ten start at once and five each second, without back-off.
-func TestManyPodsPull(t *testing.T) {
+func TestPullsOfManyPodsWaitForRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -95,7 +95,7 @@ func TestManyPodsPull(t *testing.T) {
 }
 
 // At most Parallel pods start at a time, even if their pulls end at once, or if a pull of the pod failed before.
-func TestStartsAfterPullsAreBounded(t *testing.T) {
+func TestParallelLimitsStartsAfterPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
 			Images: []cri.Image{critest.NewImage("present:1", 1)},
@@ -140,7 +140,7 @@ func TestStartsAfterPullsAreBounded(t *testing.T) {
 }
 
 // During its back-off the status has ImagePullBackOff, not ErrImagePull.
-func TestBackOffIsShown(t *testing.T) {
+func TestStatusHasImagePullBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
 			Images: []cri.Image{},
@@ -162,7 +162,7 @@ func TestBackOffIsShown(t *testing.T) {
 }
 
 // Pulls that hang delay neither the pulls of other pods nor the start of pods with present images.
-func TestHungPullsHoldUpNoPod(t *testing.T) {
+func TestHungPullsDelayNoOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{
 			Images: []cri.Image{critest.NewImage("present:1", 1)},

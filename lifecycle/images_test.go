@@ -35,7 +35,7 @@ func withImage(name, image string) *corev1.Pod {
 }
 
 // Each of these images is pulled before its container is created: garbage collection must not remove it in between.
-func TestImagesOfPodBeforeRunAreThoseOfContainersAndVolumes(t *testing.T) {
+func TestImagesInUseBeforeRunHasContainersAndVolumes(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Images: struct{ lifecycle.Images }{}})
 	require.Empty(t, r.ImagesInUse())
@@ -52,7 +52,7 @@ func TestImagesOfPodBeforeRunAreThoseOfContainersAndVolumes(t *testing.T) {
 	require.Equal(t, []string{"debug", "init", "main", "sidecar", "volume"}, named(r))
 }
 
-func TestImagesOfPodAreNamedUntilItTerminatesOrIsDeleted(t *testing.T) {
+func TestImagesInUseUntilPodTerminatesOrIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			if c.Name == "job" {

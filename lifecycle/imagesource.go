@@ -75,7 +75,7 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 // secretsTimeout limits the time to read all pull secrets of a pod.
 const secretsTimeout = 10 * time.Second
 
-// readPullSecrets returns the pull secrets of a pod that can be read. missing is the first error of a secret that exists and
+// readPullSecrets returns the pull secrets of the pod that can be read. firstErr is the first error of a secret that exists and
 // cannot be read.
 func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, firstErr error) {
 	if i.Objects == nil {

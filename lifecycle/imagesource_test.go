@@ -41,7 +41,7 @@ func login(kind corev1.SecretType, key, data string) *corev1.Secret {
 }
 
 // Images pulls with the secrets of the pod. The error of a failed pull names a secret that cannot be read.
-func TestImages(t *testing.T) {
+func TestImagesEnsurePullsWithSecrets(t *testing.T) {
 	const config = `{"auths":{"r.io":{"username":"me","password":"hunter2"}}}`
 	missing := errors.New("no network")
 	tests := map[string]struct {

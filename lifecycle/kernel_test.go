@@ -98,7 +98,7 @@ func (k *kernel) podtree(t *testing.T) (*podtree.Tree, *agentPods) {
 
 // The removal of orphaned cgroups must not kill containers before the runtime was listed, or while it does not report a pod. An
 // orphaned pod gets its preStop hook and grace period.
-func TestCgroupsOfPodsThatRun(t *testing.T) {
+func TestCgroupsOfRunningPodsNotRemoved(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"calls take a while":  never,
 		"no list answers":     func(op, _ string) bool { return op == "List" },

@@ -28,7 +28,7 @@ import (
 )
 
 // Sandboxes are in the cgroups of their pods: the cgroup tree names them, or New returns an error.
-func TestCgroupsNameTheParentOfSandboxes(t *testing.T) {
+func TestSandboxHasParentFromCgroupNamer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree, err := podtree.New(cgroupstest.New(cgroupstest.Options{}), nil, podtree.Options{
@@ -65,7 +65,7 @@ func TestCgroupsNameTheParentOfSandboxes(t *testing.T) {
 // nameless are cgroups without names for the runtime.
 type nameless struct{ lifecycle.PodCgroups }
 
-func TestNewRefusesCgroupsWithoutNames(t *testing.T) {
+func TestNewRefusesCgroupsWithoutCgroupParent(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	generator := pleg.New(rt, pleg.Options{})
 	_, err := lifecycle.New(rt, generator, lifecycle.Options{Cgroups: nameless{}})
@@ -73,7 +73,7 @@ func TestNewRefusesCgroupsWithoutNames(t *testing.T) {
 }
 
 // New logs a warning without Spec.Node, because containers then have no OOM score adjustment.
-func TestMissingNodeIsLogged(t *testing.T) {
+func TestNewLogsMissingNode(t *testing.T) {
 	var log bytes.Buffer
 	rt := critest.New(critest.Options{})
 	_, err := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -115,7 +115,7 @@ func TestSetRefusesNodeSelectorThatAdmitIgnores(t *testing.T) {
 	}
 }
 
-func TestSetRefusesWhatNothingFollows(t *testing.T) {
+func TestSetRefusesEmptySourceAndStoppedReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -127,7 +127,7 @@ func TestSetRefusesWhatNothingFollows(t *testing.T) {
 }
 
 // A program that does not call Reconciler.Run is told within 10 s of the first Set.
-func TestReconcilerThatDoesNotRunIsReported(t *testing.T) {
+func TestMissingRunReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var told []error

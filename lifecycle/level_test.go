@@ -41,7 +41,7 @@ func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.R
 
 // ResourcesReleased is called once per agent process for a terminated pod that its source still lists. It is not called while a
 // container runs, nor for a deleted pod.
-func TestLeft(t *testing.T) {
+func TestResourcesReleasedHookCalledOncePerAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			if c.Name == "work" {
@@ -91,7 +91,7 @@ func TestLeft(t *testing.T) {
 }
 
 // Pods returns the statuses that were passed to Hooks.StatusChanged.
-func TestPodsIsTheLevel(t *testing.T) {
+func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
 		var told sync.Map // statuses passed to the hook, by name
@@ -130,7 +130,7 @@ func TestPodsIsTheLevel(t *testing.T) {
 }
 
 // Set returns a RefusedError for each refused pod, and passes it to the hook.
-func TestRefused(t *testing.T) {
+func TestSetReturnsAndReportsRefusedErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hooked []*lifecycle.RefusedError
 		r, end := run(t, critest.New(critest.Options{}), lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{

@@ -58,7 +58,7 @@ const notReady = "network is not ready: container runtime network not ready: Net
 
 // While the network is not ready only pods on the host network start. The other pods report the reason, and start once it is
 // ready.
-func TestNetworkIsNotReady(t *testing.T) {
+func TestPodsWaitUntilNetworkIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
 		net.down.Store(true)
@@ -84,7 +84,7 @@ func TestNetworkIsNotReady(t *testing.T) {
 }
 
 // A network that becomes not ready stops no container; restarts wait for it, as in the kubelet.
-func TestNetworkGoesAway(t *testing.T) {
+func TestNetworkNotReadyStopsNoRunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
 		rt, via := net.runtime(critest.Options{})
@@ -111,7 +111,7 @@ func TestNetworkGoesAway(t *testing.T) {
 }
 
 // If Status hangs, pods start, the first two seconds late.
-func TestStatusHangs(t *testing.T) {
+func TestPodsStartWhileStatusHangs(t *testing.T) {
 	forever := func(ctx context.Context) error { // ignores its context
 		<-ctx.Done()
 		time.Sleep(24 * time.Hour)
@@ -146,7 +146,7 @@ func TestStatusHangs(t *testing.T) {
 }
 
 // If Status hangs later, its last report that the network is not ready expires.
-func TestStatusHangsLater(t *testing.T) {
+func TestNetworkNotReadyExpiresWhileStatusHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net network
 		net.down.Store(true)

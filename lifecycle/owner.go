@@ -32,9 +32,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the part of the observed pod that the worker may change. If another agent runs a pod of this UID, the
-// worker only tears down its own containers, and returns an error while a source lists the pod: two agents would undo each
-// other's changes.
+// filterOwned returns the part of the observed pod that the worker may change. If another agent runs a pod of this UID, too, that
+// is only the part with the own LabelOwner, to tear it down. While a source lists the pod, this is an error: the agents would
+// undo each other's changes.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.Foreign(&observed)
 	w.exec.Cleaner.SetShared(foreign)
@@ -44,5 +44,5 @@ func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	case deleted:
 		return w.r.owner.Own(observed), nil
 	}
-	return observed, fmt.Errorf("the runtime has containers of the pod that are another agent's: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)
+	return observed, fmt.Errorf("the runtime has containers of the pod that belong to another agent: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)
 }

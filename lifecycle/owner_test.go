@@ -75,7 +75,7 @@ func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
 }
 
 // Two agents with default options do not tear down each other's pods.
-func TestTwoAgentsOnOneRuntime(t *testing.T) {
+func TestTwoAgentsKeepEachOthersPods(t *testing.T) {
 	for name, options := range map[string]func(*testing.T) lifecycle.Options{
 		"without directories": func(*testing.T) lifecycle.Options { return lifecycle.Options{} },
 		"with directories": func(t *testing.T) lifecycle.Options {
@@ -118,7 +118,7 @@ func alternate(first, second string) func(t *testing.T) lifecycle.Options {
 }
 
 // Two agents with equal manifests do not take over each other's containers, and the second one reports why its pod does not run.
-func TestTwoAgentsWithOnePod(t *testing.T) {
+func TestTwoAgentsWithOnePodDoNotTakeItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		dirs := []string{t.TempDir(), t.TempDir()}
@@ -134,7 +134,7 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 		require.Empty(t, first.errors())
 		require.NotEmpty(t, second.errors())
 		for _, e := range second.errors() {
-			require.Regexp(t, `^a: the runtime has containers of the pod that are another agent's: label nodeagent/owner is "`+mark+`", not "[0-9a-f]{16}"$`, e)
+			require.Regexp(t, `^a: the runtime has containers of the pod that belong to another agent: label nodeagent/owner is "`+mark+`", not "[0-9a-f]{16}"$`, e)
 		}
 
 		second.set(t) // it deletes the pod
@@ -153,7 +153,7 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 }
 
 // A deleted pod that two agents have started is torn down by each agent for its own containers only.
-func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
+func TestAgentTearsDownOwnContainersOfSharedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := join(t, rt, lifecycle.Options{Owner: "mine"})
@@ -179,7 +179,7 @@ func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
 }
 
 // The owner persists across restarts of the agent as long as Dirs.Pods exists.
-func TestTheOwnerIsKept(t *testing.T) {
+func TestOwnerPersistsInPodsDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
 		n := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
@@ -202,7 +202,7 @@ func TestTheOwnerIsKept(t *testing.T) {
 }
 
 // An agent without a persistent owner tears down no pods of a previous process.
-func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
+func TestAgentWithoutOwnerTearsDownNoOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := join(t, rt, lifecycle.Options{})
@@ -226,7 +226,7 @@ func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
 }
 
 // Run of a second agent with the same Dirs.Pods returns an error that names the directory and the first agent.
-func TestDirectoryOfPodsIsOneAgentsAlone(t *testing.T) {
+func TestRunReturnsErrorIfPodsDirectoryIsLocked(t *testing.T) {
 	for _, who := range []string{"", "somebody"} {
 		t.Run("owner "+who, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestDirectoryOfPodsIsOneAgentsAlone(t *testing.T) {
 }
 
 // Run returns an error if the owner file cannot be read, and writes no new one.
-func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
+func TestRunReturnsErrorIfOwnerFileIsUnreadable(t *testing.T) {
 	damage := map[string]func(t *testing.T, path string){
 		"empty":    func(t *testing.T, path string) { write(t, path, "") },
 		"short":    func(t *testing.T, path string) { write(t, path, "0123") },

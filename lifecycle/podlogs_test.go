@@ -52,7 +52,7 @@ func logNames(t *testing.T, rt *critest.Runtime) (names []string) {
 }
 
 // The logs of a container instance are removed with it, so that restarts do not fill the disk.
-func TestLogsGoWithTheirContainers(t *testing.T) {
+func TestLogsRemovedWithContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
@@ -69,7 +69,7 @@ func TestLogsGoWithTheirContainers(t *testing.T) {
 }
 
 // If the runtime has lost its state, the restart count continues from the names of the logs, and no old log is overwritten.
-func TestRestartCountOfALostContainer(t *testing.T) {
+func TestRestartCountContinuesFromLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
@@ -89,7 +89,7 @@ func TestRestartCountOfALostContainer(t *testing.T) {
 }
 
 // The links for log collectors are created and removed with the containers.
-func TestLogLinks(t *testing.T) {
+func TestLogLinksFollowContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
@@ -118,7 +118,7 @@ func TestLogLinks(t *testing.T) {
 }
 
 // MaxRestartPeriod shortens all back-offs, for tests.
-func TestMaxRestartPeriod(t *testing.T) {
+func TestMaxRestartPeriodShortensBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
 		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{MaxRestartPeriod: 2 * time.Second}})
@@ -129,7 +129,7 @@ func TestMaxRestartPeriod(t *testing.T) {
 }
 
 // Without LogRoot no log is written, for example below /var/log/pods.
-func TestNobodyAskedForLogs(t *testing.T) {
+func TestNoLogsWithoutLogRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		generator := pleg.New(rt, pleg.Options{})

@@ -61,7 +61,7 @@ func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
 
 // A container is ready when its readiness probe succeeds, and restarted when its liveness probe fails; neither runs before its
 // startup probe has succeeded. A restarted agent uses the stored results.
-func TestProbes(t *testing.T) {
+func TestProbesDecideReadinessAndRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
 		rt := critest.New(critest.Options{Script: h.script})
@@ -113,7 +113,7 @@ func TestProbes(t *testing.T) {
 }
 
 // While a pod terminates its readiness probes run, and its liveness probes do not.
-func TestProbesOfAPodThatEnds(t *testing.T) {
+func TestTerminatingPodRunsReadinessProbesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{}}
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -146,7 +146,7 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 }
 
 // A sidecar whose startup probe has not succeeded delays the next containers.
-func TestStartupOfASidecar(t *testing.T) {
+func TestSidecarStartupProbeDelaysNextContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{bad: map[string]bool{"proxy up": true}}
 		rt := critest.New(critest.Options{Script: h.script})
@@ -168,7 +168,7 @@ func TestStartupOfASidecar(t *testing.T) {
 }
 
 // Without Options.Probes, Set refuses pods with probes.
-func TestProbesRefused(t *testing.T) {
+func TestSetRefusesProbesWithoutOption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})

@@ -75,7 +75,7 @@ func newThrottled() *throttled {
 
 // The quota is lifted during each start, also after a kill, and enforced at all other times. A running pod causes no further
 // writes.
-func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
+func TestQuotaEnforcedWhenContainersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
@@ -99,7 +99,7 @@ func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
 }
 
 // After a crash during a start, the next agent enforces the lifted quota once, and restarts nothing.
-func TestQuotaOfAnEarlierAgent(t *testing.T) {
+func TestQuotaEnforcedAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
@@ -123,7 +123,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 }
 
 // After a crash the quota is enforced although the pod is deleted and its containers take an hour to terminate.
-func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
+func TestQuotaEnforcedAfterAgentCrashAndDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Hour, 0) }})
@@ -147,7 +147,7 @@ func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 }
 
 // After a crash the quota is enforced although the start waits for a start slot.
-func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
+func TestQuotaEnforcedAfterAgentCrashWithoutSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
@@ -188,7 +188,7 @@ func (l *lostAnswers) Ensure(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // A quota that was lifted by a call which returned an error is enforced.
-func TestQuotaThatWasLiftedUnseen(t *testing.T) {
+func TestQuotaEnforcedAfterEnsureError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		groups := &lostAnswers{podCgroups: rt.cgroups}
@@ -208,7 +208,7 @@ func TestQuotaThatWasLiftedUnseen(t *testing.T) {
 }
 
 // After a crash the quota is enforced although a pending resize fails.
-func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
+func TestQuotaEnforcedAfterAgentCrashDuringFailedResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
@@ -232,7 +232,7 @@ func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
 
 // During a start that hangs or waits, running containers have no quota for at most Options.Pacing.StartSlotTimeout. Later starts
 // of the pod lift it again.
-func TestQuotaWaitsForNoSlowStart(t *testing.T) {
+func TestQuotaEnforcedAfterStartSlotTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		rt.delay = func(op string) time.Duration {
@@ -256,7 +256,7 @@ func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 }
 
 // A start that never returns does not leave the quota lifted.
-func TestQuotaOfAStartThatHangs(t *testing.T) {
+func TestQuotaEnforcedWhileStartHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		hang := make(chan struct{})
@@ -275,7 +275,7 @@ func TestQuotaOfAStartThatHangs(t *testing.T) {
 }
 
 // The quota is enforced during a postStart hook, because the container runs already.
-func TestQuotaIsInForceInAHook(t *testing.T) {
+func TestQuotaEnforcedDuringPostStartHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		var inHook atomic.Bool
@@ -299,7 +299,7 @@ func TestQuotaIsInForceInAHook(t *testing.T) {
 }
 
 // After a failed start the quota is enforced. A failed quota write is reported and retried.
-func TestQuotaOfAFailure(t *testing.T) {
+func TestQuotaEnforcedAfterFailedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		var broken atomic.Bool
@@ -336,7 +336,7 @@ func TestQuotaOfAFailure(t *testing.T) {
 }
 
 // An agent that is stopped during a start enforces the quota first, if possible.
-func TestQuotaWhenTheAgentIsStopped(t *testing.T) {
+func TestQuotaEnforcedWhenAgentStopsDuringStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		rt.delay = func(string) time.Duration { return 3 * time.Second }

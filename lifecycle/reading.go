@@ -37,7 +37,7 @@ func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 			}
 		}
 		if ctx.Err() == nil && missing.allowReport(time.Now(), listReportDelay) {
-			r.reportRuntimeError(fmt.Errorf("no reading of the runtime: is the Run of the observer running (pleg.Generator.Run), and does the runtime answer? %w", err))
+			r.reportRuntimeError(fmt.Errorf("no list of the runtime's pods: is the observer running (pleg.Generator.Run), and does the runtime respond? %w", err))
 		}
 		if sleep.For(ctx, listRetryPeriod) != nil {
 			return false
@@ -93,11 +93,10 @@ func (r *Reconciler) reportListError(err error) {
 		r.listErrors = reportThrottle{}
 	case !r.listErrors.allowReport(time.Now(), after):
 	case errors.Is(err, cri.ErrTooLarge):
-		r.reportRuntimeError(fmt.Errorf("list the pods of the runtime: %w: wanted pods are read one by one; orphaned pods, and the directories "+
-			"and cgroups of former ones, are left alone until the list fits: remove pods that nobody wants (crictl rmp), or make "+
-			"their annotations shorter", err))
+		r.reportRuntimeError(fmt.Errorf("list the pods of the runtime: %w: desired pods are read one by one; orphaned pods and their directories "+
+			"and cgroups are kept until the list fits: remove unused pods (crictl rmp), or shorten their annotations", err))
 	default:
-		r.reportRuntimeError(fmt.Errorf("list the pods of the runtime, nothing that is not wanted is removed until it works: %w", err))
+		r.reportRuntimeError(fmt.Errorf("list the pods of the runtime; no orphaned pod is removed until it succeeds: %w", err))
 	}
 }
 
@@ -112,8 +111,7 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether the error is reported now: after it has persisted for the duration after, and then once per
-// listReportPeriod.
+// allowReport reports whether the error is reported now: once it has persisted for delay, and then every listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

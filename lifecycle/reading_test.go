@@ -76,7 +76,7 @@ func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) crites
 
 // A static pod whose manifest has changed while no agent ran must not run together with its previous version, which has its ports
 // and files.
-func TestPodThatChangedWhileNoAgentRan(t *testing.T) {
+func TestEditedPodWaitsForPreviousVersionAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
@@ -101,7 +101,7 @@ func TestPodThatChangedWhileNoAgentRan(t *testing.T) {
 
 // A pod that waits for its previous version, which cannot be read, reports within 10 s the pod and the call that hangs. It
 // continues to wait.
-func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
+func TestWaitingPodReportsUnreadablePreviousVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
@@ -140,7 +140,7 @@ func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
 }
 
 // A waiting pod that is deleted or replaced must not start when the previous version is removed.
-func TestPodThatGoesWhileItWaits(t *testing.T) {
+func TestWaitingPodDeletedOrReplacedDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
@@ -162,7 +162,7 @@ func TestPodThatGoesWhileItWaits(t *testing.T) {
 }
 
 // A completed job is not reported as waiting for another pod of its name.
-func TestEndedPodWaitsForNobody(t *testing.T) {
+func TestCompletedPodIsNotReportedAsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -193,7 +193,7 @@ func TestEndedPodWaitsForNobody(t *testing.T) {
 }
 
 // MayRun is true for pods that are not listed yet: the removal of orphaned cgroups kills all other processes.
-func TestWhatIsNotKnownMayRun(t *testing.T) {
+func TestMayRunReturnsTrueWhileRuntimeHangs(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"no call answers":         func(string, string) bool { return true },
 		"no list answers":         func(op, _ string) bool { return op == "List" },
@@ -222,7 +222,7 @@ func TestWhatIsNotKnownMayRun(t *testing.T) {
 
 // The directory of a pod that could not be read, or that belongs to another agent, is kept: it has the user ID range of running
 // containers. Without it, a new pod would get that range.
-func TestDirectoriesOfPodsThatRun(t *testing.T) {
+func TestDirectoriesOfUnreadableOrForeignPodsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var stuck atomic.Bool
@@ -277,7 +277,7 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 }
 
 // Directories are not removed before the runtime was listed completely.
-func TestDirectoriesBeforeTheRuntimeWasRead(t *testing.T) {
+func TestDirectoriesKeptBeforeFirstCompleteList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -298,7 +298,7 @@ func TestDirectoriesBeforeTheRuntimeWasRead(t *testing.T) {
 }
 
 // Drain does not return nil before the runtime's pods were listed.
-func TestDrainBeforeTheRuntimeWasRead(t *testing.T) {
+func TestDrainWaitsForFirstList(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
 		"calls take a while": never,
 		"a list hangs":       func(op, _ string) bool { return op == "List" },
@@ -367,7 +367,7 @@ func (o *torn) Pods() ([]cri.Pod, error) {
 
 // An observation of an orphaned pod that is older than the list does not remove its worker. Otherwise the agent would create and
 // remove the worker in a busy loop.
-func TestOrphanedPodThatAnOlderReadingDoesNotHave(t *testing.T) {
+func TestOrphanedPodKeepsWorkerDespiteOlderObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		o := &torn{inspected: now, listed: now.Add(time.Millisecond)}

@@ -176,11 +176,11 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		if _, err := r.observer.Pods(); err != nil {
-			return fmt.Errorf("drain: %w: there may be pods that are not known: %w", ctx.Err(), err)
+			return fmt.Errorf("drain: %w: the pods of the runtime cannot be listed: %w", ctx.Err(), err)
 		}
 		return fmt.Errorf("drain: %w", ctx.Err())
 	case <-r.runReturned:
-		return errors.New("drain: Reconciler.Run has ended before all pods were taken down")
+		return errors.New("drain: Reconciler.Run has returned before all pods were torn down")
 	}
 }
 

@@ -155,7 +155,7 @@ func (n *node) objects() (sandboxes, containers int) {
 
 func ops(rt *critest.Runtime, op string) int { return len(rt.Calls(op)) }
 
-func TestReconcilerRunsPodsAndTakesThemDown(t *testing.T) {
+func TestReconcilerRunsAndTearsDownPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -179,7 +179,7 @@ func TestReconcilerRunsPodsAndTakesThemDown(t *testing.T) {
 	})
 }
 
-func TestReconcilerHonoursTheGracePeriod(t *testing.T) {
+func TestDeletedPodHasItsGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.IgnoreTERM()})})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -197,7 +197,7 @@ func TestReconcilerHonoursTheGracePeriod(t *testing.T) {
 }
 
 // The back-off is stored in the runtime: a restarted agent continues it.
-func TestCrashLoopSurvivesTheAgent(t *testing.T) {
+func TestCrashLoopBackOffContinuesAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(time.Second, 1)
@@ -226,7 +226,7 @@ func TestCrashLoopSurvivesTheAgent(t *testing.T) {
 	})
 }
 
-func TestJobsEnd(t *testing.T) {
+func TestPodsTerminateByRestartPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"ok": critest.ExitAfter(time.Minute, 0), "bad": critest.ExitAfter(time.Minute, 3),
@@ -256,7 +256,7 @@ func TestJobsEnd(t *testing.T) {
 	})
 }
 
-func TestChangedImageReplacesTheContainer(t *testing.T) {
+func TestChangedImageReplacesContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -275,7 +275,7 @@ func TestChangedImageReplacesTheContainer(t *testing.T) {
 
 // An edited manifest is a new pod with the old name: the old one terminates before the new one starts, even if the edit happened
 // while no agent ran, or if another manifest cannot be read.
-func TestSuccessorWaitsForItsPredecessor(t *testing.T) {
+func TestEditedPodWaitsForPreviousVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -297,7 +297,7 @@ func TestSuccessorWaitsForItsPredecessor(t *testing.T) {
 	})
 }
 
-func TestOrphans(t *testing.T) {
+func TestOrphanedPodsTornDownOnceSourcesReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -336,7 +336,7 @@ type faulty struct {
 	cri.PodLister
 }
 
-func TestTwoPodsOfOneName(t *testing.T) {
+func TestSetRefusesSecondPodOfName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -351,7 +351,7 @@ func TestTwoPodsOfOneName(t *testing.T) {
 	})
 }
 
-func TestAHungCallDelaysItsPodAlone(t *testing.T) {
+func TestHungCallDelaysItsPodOnly(t *testing.T) {
 	for _, op := range []string{"RunPodSandbox", "CreateContainer", "StartContainer"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestAHungCallDelaysItsPodAlone(t *testing.T) {
 	}
 }
 
-func TestFailuresAreShownAndTriedAgain(t *testing.T) {
+func TestFailedStartsReportedAndRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
 			return cri.Image{}, errors.New("registry says no")
@@ -411,7 +411,7 @@ func TestFailuresAreShownAndTriedAgain(t *testing.T) {
 	})
 }
 
-func TestSetRefusesWhatItCannotRun(t *testing.T) {
+func TestSetRefusesUnsupportedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -433,7 +433,7 @@ func TestSetRefusesWhatItCannotRun(t *testing.T) {
 	})
 }
 
-func TestDrain(t *testing.T) {
+func TestDrainTerminatesAllPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})

@@ -41,7 +41,7 @@ func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
 }
 
 // A completed job of a manifest is not run again, although no API server has its status.
-func TestEndedPodStaysEnded(t *testing.T) {
+func TestCompletedPodNotRunAgainAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -72,7 +72,7 @@ func TestEndedPodStaysEnded(t *testing.T) {
 }
 
 // A container that ran and does not exist any more counts as a restart.
-func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
+func TestLostPodRestartsWithRestartCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -93,7 +93,7 @@ func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
 }
 
 // A postStart hook during which the agent was killed runs again.
-func TestAgentDiesInAPostStartHook(t *testing.T) {
+func TestPostStartHookRunsAgainAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -129,7 +129,7 @@ func TestAgentDiesInAPostStartHook(t *testing.T) {
 }
 
 // Memory requests are stored in the record, because no runtime reports them.
-func TestResizeIsRemembered(t *testing.T) {
+func TestMemoryRequestKeptAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -150,7 +150,7 @@ func TestResizeIsRemembered(t *testing.T) {
 }
 
 // Pod-level resources are stored in the record, because no container has them.
-func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
+func TestPodLevelResizeAppliedAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
@@ -180,7 +180,7 @@ func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
 }
 
 // With a damaged record, only the state in it is lost.
-func TestDamagedRecord(t *testing.T) {
+func TestDamagedRecordLosesItsStateOnly(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "half": `{"version":1,"sta`, "of the future": `{"version":2}`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestDamagedRecord(t *testing.T) {
 }
 
 // A pod runs although its record cannot be written.
-func TestRecordCannotBeWritten(t *testing.T) {
+func TestPodRunsWithoutWritableRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 0)})})
 		var log bytes.Buffer
@@ -234,7 +234,7 @@ func TestRecordCannotBeWritten(t *testing.T) {
 }
 
 // Directories of orphaned pods are removed once all sources have reported.
-func TestDirectoriesOfFormerPods(t *testing.T) {
+func TestDirectoriesOfOrphanedPodsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sources: []string{"test", "other"}}
@@ -255,7 +255,7 @@ func TestDirectoriesOfFormerPods(t *testing.T) {
 }
 
 // A terminal phase that another program has set at the API server is accepted at any time.
-func TestStatusOfOthers(t *testing.T) {
+func TestTerminalPhaseOfAPIServerAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
@@ -280,7 +280,7 @@ func TestStatusOfOthers(t *testing.T) {
 }
 
 // An agent that starts without its API server keeps the phase and conditions that other programs have set.
-func TestStatusOfOthersIsRemembered(t *testing.T) {
+func TestForeignPhaseAndConditionsKeptAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
@@ -318,7 +318,7 @@ func (o *unread) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Po
 }
 
 // A terminal phase is kept if the next agent gets the deletion of the pod before it has observed it.
-func TestAPodThatIsDeletedBeforeItIsReadKeepsItsPhase(t *testing.T) {
+func TestDeletedPodKeepsTerminalPhaseBeforeFirstObservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}

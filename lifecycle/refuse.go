@@ -150,7 +150,7 @@ func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []po
 }
 
 // startRejections calls add for each refused pod that must fail: nothing of it exists in the runtime, and it has no worker. A
-// refused pod with running containers continues. whole says that observed has all pods of the runtime. Reconciler.mu is held.
+// refused pod with running containers continues. listComplete says that observed has all pods of the runtime. Reconciler.mu is held.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)

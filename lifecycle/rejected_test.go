@@ -38,7 +38,7 @@ func withSysctl(pod *corev1.Pod, name string) *corev1.Pod {
 }
 
 // A pod that Set refuses fails with the kubelet's reason and message, and nothing is created for it.
-func TestRefusedPodsAreRejected(t *testing.T) {
+func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 	const noAppArmor = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
 	for name, test := range map[string]struct {
 		change          func(*corev1.Pod)
@@ -147,7 +147,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 
 // A running pod of a previous agent that this one refuses is left unchanged until it is deleted. Once nothing of it exists it is
 // rejected.
-func TestRefusedPodThatRuns(t *testing.T) {
+func TestRefusedRunningPodLeftUnchangedUntilDeleted(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
@@ -181,7 +181,7 @@ func TestRefusedPodThatRuns(t *testing.T) {
 }
 
 // A restarted agent admits a rejected static pod again, like the kubelet; a rejected pod of an API server has failed for good.
-func TestRejectedPodsAndTheNextAgent(t *testing.T) {
+func TestRejectedStaticPodAdmittedAgainAfterAgentRestart(t *testing.T) {
 	for source, want := range map[string]corev1.PodPhase{"file": corev1.PodRunning, "api": corev1.PodFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})

@@ -132,7 +132,7 @@ func TestStaticPodRemovedKeepsPhaseRunning(t *testing.T) {
 }
 
 // The manifest is removed, rewritten and removed again before the containers have terminated: the pod is torn down.
-func TestStaticPodListedAgainAndRemovedIsTakenDown(t *testing.T) {
+func TestStaticPodListedAgainAndRemovedIsTornDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, n := bootSlow(t, lifecycle.Options{})
 		n.set(staticPod())
@@ -172,7 +172,7 @@ func TestStaticPodListedAgainStaysTerminal(t *testing.T) {
 }
 
 // A pod that has changed when it is listed again starts from scratch.
-func TestStaticPodListedAgainStartsAnew(t *testing.T) {
+func TestChangedStaticPodListedAgainStartsFromScratch(t *testing.T) {
 	for name, change := range map[string]func(before, after *corev1.Pod){
 		"another spec":  func(_, after *corev1.Pod) { after.Spec.Containers[0].Image = "busybox:2" },
 		"another label": func(_, after *corev1.Pod) { after.Labels = map[string]string{"version": "2"} },
@@ -219,7 +219,7 @@ func TestStaticPodListedAgainWaitsForItsVolumes(t *testing.T) {
 
 // The agent is killed while a pod terminates that is listed again, before its sandbox is stopped: the next agent restarts the
 // container in it.
-func TestStaticPodListedAgainSurvivesTheAgent(t *testing.T) {
+func TestStaticPodListedAgainRestartsAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		rt, n := bootSlow(t, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}})

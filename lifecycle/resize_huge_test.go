@@ -55,7 +55,7 @@ func bootTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
 
 // A limit above the capacity, or one that the kernel rounds, is written once. Otherwise requested and actual limit would never be
 // equal, and each sync would resize the pod.
-func TestResizeToAHugeLimitEnds(t *testing.T) {
+func TestResizeToHugeLimitWrittenOnce(t *testing.T) {
 	const (
 		most  = "9223372036854775807"
 		most1 = "9223372036854775806"

@@ -191,7 +191,7 @@ func (n *node) resizeEvents() string {
 }
 
 // A container that starts after a restart of the agent has the allocated resources, not requested ones that exceed the capacity.
-func TestAllocationSurvivesTheAgent(t *testing.T) {
+func TestAllocationKeptAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{

@@ -163,7 +163,7 @@ func TestResizeInPlace(t *testing.T) {
 }
 
 // After a crash the next agent continues the resize, and does not repeat completed steps.
-func TestResizeSurvivesTheAgent(t *testing.T) {
+func TestResizeContinuesAfterAgentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
@@ -222,7 +222,7 @@ func TestResizeByRestart(t *testing.T) {
 	})
 }
 
-func TestResizeOnARuntimeThatCannot(t *testing.T) {
+func TestResizeInfeasibleWithoutRuntimeSupport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
@@ -305,7 +305,7 @@ func (m *moody) UpdateContainer(ctx context.Context, id string, r *cri.Resources
 }
 
 // A limit below the current usage is not applied. The status reports it until the usage falls or the request changes.
-func TestResizeBelowWhatIsInUse(t *testing.T) {
+func TestResizeBelowUsageStaysInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var used atomic.Uint64
 		used.Store(48 * mib)
@@ -356,7 +356,7 @@ func conditionGeneration(st corev1.PodStatus, kind corev1.PodConditionType) int6
 }
 
 // The runtime gets the resources of the pod and its overhead, for virtual machines.
-func TestResizeTellsTheSandbox(t *testing.T) {
+func TestResizeUpdatesSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		via := &moody{Runtime: rt}
@@ -380,7 +380,7 @@ func TestResizeTellsTheSandbox(t *testing.T) {
 }
 
 // A failed resize of one container delays neither other containers of the pod nor probes.
-func TestResizeIsTriedAgain(t *testing.T) {
+func TestFailedResizeRetriedWithoutDelayingProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		via := &moody{Runtime: rt}

@@ -193,7 +193,7 @@ func (n *v2Node) sleepMeanwhile() {
 }
 
 // With memory QoS, a container whose request becomes its limit is not throttled, even if a restarted agent applies the change.
-func TestResizeEndsThrottling(t *testing.T) {
+func TestResizeOfRequestToLimitEndsThrottling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		node := &qos.Node{

@@ -62,7 +62,7 @@ func watched(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
 	}}
 }
 
-func TestVolumesAreThereWhileAPodRuns(t *testing.T) {
+func TestVolumesSetUpBeforeSandboxAndReleasedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mounts []cri.Mount
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -99,7 +99,7 @@ type notifying struct {
 func (n *notifying) Notify(fn func(uids ...string)) { n.tell = fn }
 
 // A pod continues as soon as its volumes are ready, regardless of its back-off.
-func TestVolumesThatAreReadyLater(t *testing.T) {
+func TestPodContinuesAtNotifyOfVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var ready atomic.Bool
@@ -124,7 +124,7 @@ func TestVolumesThatAreReadyLater(t *testing.T) {
 }
 
 // A pod that waits for its volumes reports their names, has no start slot, and retries.
-func TestVolumesThatAreNotReady(t *testing.T) {
+func TestPodWaitsForVolumesWithoutSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		fails := 3
@@ -159,7 +159,7 @@ func TestVolumesThatAreNotReady(t *testing.T) {
 }
 
 // A Prepare that hangs times out; the pod reports it and retries.
-func TestVolumesThatNeverAnswer(t *testing.T) {
+func TestHungPrepareTimesOutAndRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		volumes := &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
@@ -177,7 +177,7 @@ func TestVolumesThatNeverAnswer(t *testing.T) {
 }
 
 // A pod whose volumes cannot be released keeps its name.
-func TestVolumesThatAreNotGivenBack(t *testing.T) {
+func TestUnreleasedVolumesKeepPodAndName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var mended atomic.Bool
@@ -204,7 +204,7 @@ func TestVolumesThatAreNotGivenBack(t *testing.T) {
 }
 
 // The volumes of a completed job are released before ResourcesReleased is called.
-func TestVolumesOfAJob(t *testing.T) {
+func TestVolumesOfCompletedPodReleasedBeforeHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
 		volumes := watched(t, rt)
@@ -224,7 +224,7 @@ func TestVolumesOfAJob(t *testing.T) {
 }
 
 // After a crash, the next agent releases the volumes of orphaned pods, including a pod of which only volumes are left.
-func TestVolumesOfOrphanedPods(t *testing.T) {
+func TestVolumesOfOrphanedPodsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		volumes := &lifecycletest.Resources{}
@@ -254,7 +254,7 @@ func TestVolumesOfOrphanedPods(t *testing.T) {
 }
 
 // Update is called after a change of labels, and by a restarted agent for each running pod.
-func TestVolumesAreToldOfChanges(t *testing.T) {
+func TestVolumesUpdateCalledForChangedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		volumes := &lifecycletest.Resources{}
@@ -287,7 +287,7 @@ func TestVolumesAreToldOfChanges(t *testing.T) {
 }
 
 // Pods with volumes that the agent does not support are refused, with the field.
-func TestVolumesAreRefused(t *testing.T) {
+func TestSetRefusesUnsupportedVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		without := boot(t, rt, rt, lifecycle.Options{})
@@ -306,7 +306,7 @@ func TestVolumesAreRefused(t *testing.T) {
 }
 
 // StartAttempted is called for each attempt to start a container, with its error.
-func TestStartedIsTold(t *testing.T) {
+func TestStartAttemptedHookCalledPerAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})
 		var starts []podevents.ContainerStart

@@ -22,7 +22,7 @@ import (
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
-		observed = newest // what was planned on may be older than what was published meanwhile
+		observed = newest // the observation of the plan may be older than the last published status
 	} // the observation of the plan may be older than the last published status
 	w.decideResize(pod, observed, deleted)
 	w.published.starting = false   // no start is in progress

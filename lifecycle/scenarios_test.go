@@ -51,7 +51,7 @@ func calls(rt *critest.Runtime, op string) (names []string, byName map[string]cr
 	return names, byName
 }
 
-func TestInitContainerFailsTwice(t *testing.T) {
+func TestInitContainerRetriesWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			switch {
@@ -82,7 +82,7 @@ func TestInitContainerFailsTwice(t *testing.T) {
 	})
 }
 
-func TestInitContainerFailsForGood(t *testing.T) {
+func TestInitContainerFailureFailsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 1)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -96,7 +96,7 @@ func TestInitContainerFailsForGood(t *testing.T) {
 }
 
 // The sidecar starts first, runs longer than the job, and is then stopped.
-func TestSidecarOutlivesTheJob(t *testing.T) {
+func TestSidecarStoppedAfterJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.ExitAfterStop(time.Second, 0),
@@ -119,7 +119,7 @@ func TestSidecarOutlivesTheJob(t *testing.T) {
 }
 
 // A deleted pod stops its regular containers first and its sidecars in reverse order, all in one grace period.
-func TestSidecarsEndInReverse(t *testing.T) {
+func TestSidecarsStoppedInReverseOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"main": critest.ExitAfterStop(time.Second, 0), "one": critest.ExitAfterStop(time.Second, 0), "two": critest.IgnoreTERM(),
@@ -146,7 +146,7 @@ func TestSidecarsEndInReverse(t *testing.T) {
 }
 
 // A preStop hook uses the grace period. After it the container still has two seconds.
-func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
+func TestPreStopHookUsesGracePeriod(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		2 * time.Second: 3 * time.Second,
 		time.Hour:       2 * time.Second,
@@ -178,7 +178,7 @@ func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
 }
 
 // A container whose postStart hook fails is stopped, and restarted with its back-off.
-func TestPostStartFails(t *testing.T) {
+func TestFailedPostStartHookRestartsContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
 			return cri.ExecResult{ExitCode: 3, Stderr: []byte("no way")}, nil
@@ -198,7 +198,7 @@ func TestPostStartFails(t *testing.T) {
 }
 
 // A pod with grace period zero runs no preStop hook, even if its postStart hook has failed.
-func TestPostStartFailsWithoutGrace(t *testing.T) {
+func TestFailedPostStartHookWithoutGraceRunsNoPreStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
@@ -220,7 +220,7 @@ func TestPostStartFailsWithoutGrace(t *testing.T) {
 }
 
 // A pod that is deleted during an image pull does not wait for the pull.
-func TestDeletedWhilePulling(t *testing.T) {
+func TestDeletedPodDoesNotWaitForPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(ctx context.Context, _ cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
 			<-ctx.Done()
@@ -241,7 +241,7 @@ func TestDeletedWhilePulling(t *testing.T) {
 }
 
 // A pod that is deleted before its containers have run fails.
-func TestDeletedBeforeItRan(t *testing.T) {
+func TestDeletedPodFailsBeforeItRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -257,7 +257,7 @@ func TestDeletedBeforeItRan(t *testing.T) {
 }
 
 // The grace period of a deleted pod can only be shortened.
-func TestGraceOnlyShrinks(t *testing.T) {
+func TestGracePeriodOfDeletedPodOnlyShortened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -282,7 +282,7 @@ func TestGraceOnlyShrinks(t *testing.T) {
 }
 
 // A pod is torn down with one grace period and one run of its preStop hook, even if it is deleted by several causes.
-func TestTakenDownOnce(t *testing.T) {
+func TestDeletedPodGetsOneGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
 		script := critest.IgnoreTERM()
@@ -310,7 +310,7 @@ func TestTakenDownOnce(t *testing.T) {
 }
 
 // A pod fails after activeDeadlineSeconds, also with a restarted agent.
-func TestDeadline(t *testing.T) {
+func TestActiveDeadlineFailsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -332,7 +332,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // A terminal phase is published only after all containers have exited, also by a restarted agent.
-func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
+func TestTerminalPhaseWaitsForContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		root := t.TempDir()
@@ -362,7 +362,7 @@ func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 	})
 }
 
-func TestEphemeralContainer(t *testing.T) {
+func TestEphemeralContainerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"debug": critest.ExitAfter(time.Minute, 7)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -381,7 +381,7 @@ func TestEphemeralContainer(t *testing.T) {
 }
 
 // A container requests a restart of all containers by its exit code.
-func TestRestartAll(t *testing.T) {
+func TestRestartOfAllContainersByExitCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
 		n := boot(t, rt, rt, lifecycle.Options{})

@@ -90,7 +90,7 @@ func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.claimErr != nil {
-		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has ended: %w", name, r.claimErr)
+		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has returned: %w", name, r.claimErr)
 	}
 	select {
 	case <-r.runReturned:

@@ -48,7 +48,7 @@ func changeable() *corev1.Pod {
 }
 
 // Set refuses a change that cannot be applied, and names the field.
-func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
+func TestSetNamesImmutableField(t *testing.T) {
 	main := func(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] }
 	for want, change := range map[string]func(pod *corev1.Pod){
 		"metadata.name":                      func(pod *corev1.Pod) { pod.Name = "b" },
@@ -111,7 +111,7 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 func ephemeralName() string { return changeable().Spec.EphemeralContainers[0].Name }
 
 // A refused update still applies the deletion of the pod and a shorter grace period.
-func TestARefusedUpdateThatDeletes(t *testing.T) {
+func TestRefusedUpdateAppliesDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -135,7 +135,7 @@ func TestARefusedUpdateThatDeletes(t *testing.T) {
 }
 
 // Set accepts an update with fewer defaults, as from an API server of another version.
-func TestAnUpdateFromASourceWithFewerDefaults(t *testing.T) {
+func TestSetAcceptsUpdateWithFewerDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -149,7 +149,7 @@ func TestAnUpdateFromASourceWithFewerDefaults(t *testing.T) {
 	})
 }
 
-func TestSetFollowsWhatMayChange(t *testing.T) {
+func TestSetAcceptsMutableFields(t *testing.T) {
 	for name, change := range map[string]func(pod *corev1.Pod){
 		"image":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "busybox:2" },
 		"init image": func(pod *corev1.Pod) { pod.Spec.InitContainers[1].Image = "busybox:2" },
@@ -187,7 +187,7 @@ func TestSetFollowsWhatMayChange(t *testing.T) {
 }
 
 // A change in place of a pod that was passed to Set is found by the next Set.
-func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
+func TestSetFindsPodChangedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -208,7 +208,7 @@ func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
 }
 
 // Set keeps shared pods without a copy, and does not write to them.
-func TestSharedPodsAreNeitherCopiedNorChanged(t *testing.T) {
+func TestSetKeepsSharedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -233,7 +233,7 @@ func TestSharedPodsAreNeitherCopiedNorChanged(t *testing.T) {
 }
 
 // Set refuses nil pods and pods without a UID, and accepts the remaining ones.
-func TestSetOfPodsThatAreNone(t *testing.T) {
+func TestSetRefusesNilPodsAndPodsWithoutUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -250,7 +250,7 @@ func TestSetOfPodsThatAreNone(t *testing.T) {
 }
 
 // Set refuses a source that Options.Sources does not name, such as a misspelled one.
-func TestSetOfAnUnknownSource(t *testing.T) {
+func TestSetRefusesUnknownSource(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
 	err := r.Set(lifecycle.PodSet{Source: "fiel", Pods: []*corev1.Pod{podtest.Pod("a")}})
@@ -293,7 +293,7 @@ func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 }
 
 // An older call of Set that takes longer does not replace the pods of a newer call.
-func TestTheLaterOfTwoSetsCounts(t *testing.T) {
+func TestLaterOfTwoSetsWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})

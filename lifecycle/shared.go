@@ -64,7 +64,7 @@ func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }
 
-// setAllocated stores the resources allocated to the pod.
+// setAllocation stores the resources allocated to the pod.
 func (s *sharedState) setAllocation(a *resize.Allocation) {
 	s.mu.Lock()
 	s.allocated = a
@@ -72,21 +72,21 @@ func (s *sharedState) setAllocation(a *resize.Allocation) {
 	s.activeChanged()
 }
 
-// allocation returns the resources allocated to the pod, or nil: those of its spec.
+// currentAllocation returns the resources allocated to the pod; nil: the resources of its spec.
 func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allocated
 }
 
-// setTrouble stores the error of the last attempt; nil: it succeeded.
+// setLastError stores the error of the last sync; nil: it succeeded.
 func (s *sharedState) setLastError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastErr = err
 }
 
-// lastTrouble returns the error of the last attempt, or nil.
+// lastError returns the error of the last sync; nil: it succeeded.
 func (s *sharedState) lastError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

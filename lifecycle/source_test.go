@@ -33,7 +33,7 @@ var sources = lifecycle.Options{Sources: []string{"file", "api"}}
 
 // Of two sources with one UID, the first keeps it. The containers of its pod are not taken over by the second source, which gets
 // an error.
-func TestOneUIDInTwoSources(t *testing.T) {
+func TestFirstSourceKeepsUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, sources)
@@ -78,7 +78,7 @@ func requireTakenOver(t *testing.T, rt *critest.Runtime) {
 }
 
 // A restarted agent whose sources report in another order tears down the pod of the previous source first.
-func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
+func TestPodOfOtherSourceTornDownAfterAgentRestart(t *testing.T) {
 	for name, drop := range map[string]bool{"the other order": false, "dropped meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 }
 
 // A refused pod that is deleted is torn down, including containers of a previous agent.
-func TestARefusedPodIsDeleted(t *testing.T) {
+func TestRefusedPodTornDownWhenDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
@@ -147,7 +147,7 @@ func TestARefusedPodIsDeleted(t *testing.T) {
 }
 
 // A restarted agent with fewer options does not stop a running pod that it refuses.
-func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
+func TestRefusedRunningPodContinuesAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}

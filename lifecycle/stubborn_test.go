@@ -21,7 +21,7 @@ import (
 
 // A container that cannot be stopped, for example because its image has an invalid stop signal, is finally killed. While the
 // runtime is unavailable its grace period continues.
-func TestContainerThatCannotBeStopped(t *testing.T) {
+func TestUnstoppableContainerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		f := &critest.Faults{Runtime: rt}
@@ -49,7 +49,7 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 }
 
 // If the runtime reports stops and removals that it does not do, the agent retries with a back-off.
-func TestRuntimeThatOnlySaysItStopsContainers(t *testing.T) {
+func TestFalseStopsRetriedWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		var asked atomic.Int32

@@ -20,7 +20,7 @@ func (w *worker) deletePodOfOtherSource() {
 		return
 	}
 	w.record.KeepSource(was) // until the pod is removed, across restarts of the agent
-	w.reporter.Log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
+	w.reporter.Log("pod of another source has this UID, and is torn down first", "source", w.source, "other", was)
 	w.progress.sourceChanged = true
 	w.mailbox.Delete()
 }

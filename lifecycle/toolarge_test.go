@@ -21,7 +21,7 @@ import (
 
 // If the list of the runtime exceeds the message size limit, desired pods run, no orphaned pod is removed, and the error names
 // the remedy.
-func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
+func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fits atomic.Bool
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {

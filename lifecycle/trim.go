@@ -18,13 +18,13 @@ import (
 // Dirs.Pods, which is required. The error names the pods that were not done when ctx ended; their removal continues.
 func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" {
-		return errors.New("trim pods: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
+		return errors.New("remove terminated containers: Options.Dirs.Pods: required: without it statuses would be lost with the containers")
 	}
 	if err := r.awaitRun(ctx); err != nil {
-		return fmt.Errorf("trim pods: %w", err)
+		return fmt.Errorf("remove terminated containers: %w", err)
 	}
 	if r.hasRunReturned() {
-		return errors.New("trim pods: Reconciler.Run has ended")
+		return errors.New("remove terminated containers: Reconciler.Run has returned")
 	}
 	r.mu.Lock()
 	pods := slices.DeleteFunc(slices.Collect(maps.Values(r.workers)), func(w *worker) bool { return !w.shared.isTerminal() && w.record.Get().Eviction == nil })
@@ -48,13 +48,13 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan st
 	case <-ctx.Done():
 		why = errors.Join(ctx.Err(), r.lastErrorOf(w))
 	case <-r.runReturned:
-		why = errors.New("Reconciler.Run has ended")
+		why = errors.New("Reconciler.Run has returned")
 	}
 	select {
 	case <-done:
 		return nil
 	default:
-		return fmt.Errorf("trim pod %s/%s: %w", w.id.Namespace, w.id.Name, why)
+		return fmt.Errorf("remove terminated containers of pod %s/%s: %w", w.id.Namespace, w.id.Name, why)
 	}
 }
 

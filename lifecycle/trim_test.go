@@ -55,7 +55,7 @@ func held(t *testing.T, rt *critest.Runtime, uid string) int {
 	return len(p.Sandboxes) + len(p.Containers)
 }
 
-func TestTrimKeepsStatusesAndCounts(t *testing.T) {
+func TestRemoveTerminatedContainersKeepsStatusesAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			if c.Labels[cri.LabelPodName] == "server" {
@@ -96,7 +96,7 @@ func TestTrimKeepsStatusesAndCounts(t *testing.T) {
 }
 
 // After a crash between two removals, the next agent removes the remaining containers of a terminated pod.
-func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
+func TestRemoveTerminatedContainersContinuesAfterAgentCrash(t *testing.T) {
 	for calls := range int32(3) {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{Script: jobs})
@@ -138,7 +138,7 @@ func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
 }
 
 // A pod whose containers cannot be removed delays no other pod, and is named in the error.
-func TestTrimNamesWhatIsLeft(t *testing.T) {
+func TestRemoveTerminatedContainersNamesRemainingPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: jobs})
 		f := &critest.Faults{Runtime: rt, RemoveSandboxFunc: func(ctx context.Context, next cri.Runtime, id string) error {
@@ -158,20 +158,20 @@ func TestTrimNamesWhatIsLeft(t *testing.T) {
 		defer cancel()
 		err := n.reconciler.RemoveTerminatedContainers(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "trim pod default/p3: ")
+		require.ErrorContains(t, err, "remove terminated containers of pod default/p3: ")
 		require.ErrorContains(t, err, "read-only file system")
 		require.NotContains(t, err.Error(), "p4")
 		snap, err := rt.List(t.Context())
 		require.NoError(t, err)
 		require.Len(t, snap.Sandboxes, 1)
 		n.stop()
-		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Reconciler.Run has ended")
+		require.ErrorContains(t, n.reconciler.RemoveTerminatedContainers(t.Context()), "Reconciler.Run has returned")
 	})
 }
 
 // The containers of a temporarily evicted pod are removed. When it runs again its attempt number continues, also after a restart
 // of the agent.
-func TestTrimOfHeldPods(t *testing.T) {
+func TestRemoveTerminatedContainersOfTemporarilyEvictedPods(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
@@ -204,7 +204,7 @@ func TestTrimOfHeldPods(t *testing.T) {
 	}
 }
 
-func TestTrimIsRefused(t *testing.T) {
+func TestRemoveTerminatedContainersRefusedWithoutDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: jobs})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -219,7 +219,7 @@ func TestTrimIsRefused(t *testing.T) {
 }
 
 // IsManaged is true for a pod that is listed, being torn down, or that may be listed.
-func TestOwned(t *testing.T) {
+func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		foreign := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-f", Name: "f", Namespace: "default"}}

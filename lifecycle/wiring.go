@@ -88,7 +88,7 @@ func (r *Reconciler) reportNotRun(err error) {
 // recovered.
 func (r *Reconciler) reportNoAdmit() {
 	r.noAdmitOnce.Do(func() {
-		r.reportRuntimeError(errors.New("a pod that was evicted starts again unasked: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
+		r.reportRuntimeError(errors.New("a temporarily evicted pod starts again without admission: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
@@ -139,7 +139,7 @@ func (w *wiringChecks) checkChangedCalls() {
 	case w.r.changedCalled.Load():
 		w.changedCalled = true
 	case acted && w.changesUnreported:
-		w.reportPart("changes", errors.New("pods change, and Reconciler.Changed is not called: the observer has no Notify, so whoever runs it has to pass on what it sees"))
+		w.reportPart("changes", errors.New("pods change, and Reconciler.Changed is not called: the observer has no Notify method, so the program must call Changed"))
 	default:
 		w.changesUnreported = acted
 	}
@@ -153,7 +153,7 @@ func (w *wiringChecks) checkProbesRun() {
 	}
 	err := probes.Healthy()
 	if err != nil && w.probesUnhealthy {
-		w.reportPart("probes", fmt.Errorf("pods have probes that nobody runs: is the Run of the set of probes running (probe.Set.Run)? %w", err))
+		w.reportPart("probes", fmt.Errorf("the probes of pods do not run: is probe.Set.Run running? %w", err))
 	}
 	w.probesUnhealthy = err != nil
 }

@@ -45,7 +45,7 @@ func (b *logBuffer) String() string {
 }
 
 // A part that the program does not run or connect is reported.
-func TestForgottenPartsAreTold(t *testing.T) {
+func TestMissingPartsReported(t *testing.T) {
 	for name, forgotten := range map[string]string{
 		"nothing":   "",
 		"generator": "pleg.Generator.Run",
@@ -106,7 +106,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 }
 
 // Drain returns an error if Run was not called or has returned.
-func TestDrainWithoutRun(t *testing.T) {
+func TestDrainReturnsErrorWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
@@ -122,13 +122,13 @@ func TestDrainWithoutRun(t *testing.T) {
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		go func() { time.Sleep(time.Minute); n.stop() }()
-		require.EqualError(t, n.reconciler.Drain(t.Context()), "drain: Reconciler.Run has ended before all pods were taken down")
+		require.EqualError(t, n.reconciler.Drain(t.Context()), "drain: Reconciler.Run has returned before all pods were torn down")
 		n.stop()
 	})
 }
 
 // A second call of Run returns an error.
-func TestRunIsCalledTwice(t *testing.T) {
+func TestSecondRunReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
@@ -141,7 +141,7 @@ func TestRunIsCalledTwice(t *testing.T) {
 }
 
 // New refuses relative paths and negative durations.
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestValidateRefusesInvalidOptions(t *testing.T) {
 	for want, change := range map[string]func(o *lifecycle.Options){
 		`field Dirs.Pods: "pods" must be an absolute path`:          func(o *lifecycle.Options) { o.Dirs.Pods = "pods" },
 		`field Spec.LogRoot: "logs" must be an absolute path`:       func(o *lifecycle.Options) { o.Spec.LogRoot = "logs" },

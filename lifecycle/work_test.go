@@ -66,7 +66,7 @@ func (w *work) take() []string {
 }
 
 // WorkHooks are called for sandboxes, containers by type, and syncs by purpose.
-func TestWorkHooks(t *testing.T) {
+func TestWorkHooksCalledPerStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(0, 0)})})
 		var broken atomic.Bool
@@ -113,7 +113,7 @@ func TestWorkHooks(t *testing.T) {
 }
 
 // SleepTerminated is called for a sleep that was cut short by the end of the agent.
-func TestWorkHooksTellOfASleepThatWasTerminated(t *testing.T) {
+func TestSleepTerminatedHookCalledForShortSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		w := &work{syncs: map[podevents.SyncOp]int{}}

@@ -99,8 +99,8 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 	}
 }
 
-// syncPod observes the pod once, decides the next actions and executes them. It returns the delay before the next sync, or gone
-// if the pod is removed.
+// syncPod observes the pod once, decides the next actions and executes them. It returns the delay before the next sync. removed
+// is true if nothing of the pod is left.
 func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool) {
 	w.published.starting = false
 	observed, err := w.observePod(ctx)
@@ -218,7 +218,7 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 }
 
 // executeActions executes the actions a, which may take as long as an image pull or a grace period. Meanwhile it publishes
-// changed statuses. noted reports that a change has arrived which the next sync must apply.
+// changed statuses. changed is true if the pod has changed meanwhile: the next sync must apply it.
 func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (changed bool, err error) {
 	w.published.starting, w.published.replaced = len(a.Start) > 0, a.ReplacedContainers(observed)
 	w.exec.Begin(w.published.podIPs())
@@ -258,7 +258,8 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return s, err
 }
 
-// cleanUpPod releases the volumes, cgroup, probes and files of a pod that the runtime does not have any more.
+// cleanUpPod releases the volumes, cgroup, probes and files of a pod that the runtime does not have any more, and calls
+// Hooks.PodRemoved. removed is false after an error, which is retried after the delay next.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
 	err := w.exec.Cleaner.Release(ctx)
@@ -273,7 +274,7 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	}
 	w.exec.Cleaner.RemoveFiles()
 	w.mailbox.End()
-	w.reporter.Log("pod is gone")
+	w.reporter.Log("pod is removed")
 	if hook := w.r.opts.Hooks.PodRemoved; hook != nil {
 		hook(w.id)
 	}

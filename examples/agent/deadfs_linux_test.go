@@ -72,8 +72,8 @@ func TestIntegrationDeadFileSystem(t *testing.T) {
 	began = time.Now()
 	n.manifests.Remove("typed.yaml")
 	n.manifests.Remove("untyped.yaml")
-	a.Says(timeout, "pod is gone", "typed-n1")
-	a.Says(timeout, "pod is gone", "untyped-n1")
+	a.Says(timeout, "pod is removed", "typed-n1")
+	a.Says(timeout, "pod is removed", "untyped-n1")
 	require.Less(t, time.Since(began), time.Minute)
 	n.end(a)
 }

@@ -71,7 +71,7 @@ func TestIntegrationDiskPressure(t *testing.T) {
 			a.Says(vmTimeout, `msg="node conditions"`, "conditions=[DiskPressure]")
 			a.Says(vmTimeout, `msg="node conditions"`, "conditions=[]")
 			s.manifests.Remove("writer.yaml")
-			a.Says(vmTimeout, "pod is gone", "writer-n1")
+			a.Says(vmTimeout, "pod is removed", "writer-n1")
 			delete(before, "writer-n1")
 			s.untouched(before)
 			require.Equal(t, 1, strings.Count(a.Output(), `msg="evict pod" pod=default/`), "one pod was evicted")

@@ -55,7 +55,7 @@ func TestIntegrationMemoryPressure(t *testing.T) {
 		a.Says(vmTimeout, "reason=Evicted", "pod="+pod, "The node was low on resource: memory. Threshold quantity: 100Mi, available: ",
 			"Container main was using ", "request is 16Mi", "starved_resource:memory")
 		s.manifests.Remove(name + ".yaml")
-		a.Says(vmTimeout, "pod is gone", pod)
+		a.Says(vmTimeout, "pod is removed", pod)
 		s.untouched(calm)
 	}
 	if _, err := os.Stat("/proc/pressure/memory"); err == nil {

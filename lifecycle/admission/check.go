@@ -41,7 +41,7 @@ type Failure struct {
 	Requested, Used, Capacity int64
 }
 
-// Missing returns how much of Resource other pods must release for the pod: in millicores for CPU, bytes for memory, or the unit
+// Shortage returns how much of Resource other pods must release for the pod: in millicores for CPU, bytes for memory, or the unit
 // of the resource. It saturates at the largest int64.
 func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {

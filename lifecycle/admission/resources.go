@@ -120,7 +120,8 @@ func withoutUnknown(pod *corev1.Pod, room quantities) *corev1.Pod {
 	return &filtered
 }
 
-// isCounted reports whether requests of the resource are checked. Source: IsScalarResourceName in pkg/scheduler/util.
+// isCounted reports whether requests of the resource are compared with the allocatable amount of the node. Source:
+// IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,

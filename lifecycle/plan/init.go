@@ -79,7 +79,7 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer decides about init container c, whose newest instance is last.
+// planInitContainer returns the decision about init container c, whose newest instance is last.
 func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:

@@ -64,7 +64,7 @@ func (p *planner) isObsolete(c *cri.Container) bool {
 	return false
 }
 
-// startsCreated reports whether the plan starts the created container with this ID.
+// startsCreated reports whether the plan starts the container with this ID, which was created and never started.
 func (p *planner) startsCreated(id string) bool {
 	for i := range p.out.Start {
 		if p.out.Start[i].CreatedID == id {

@@ -171,7 +171,7 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	return merged.list
 }
 
-// limitDNS removes name servers and search domains above the resolver's limits, and calls Options.Warn.
+// limitDNS removes the name servers and search domains above the limits of resolvers, and calls Options.Warn if it does.
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
 		dns.Servers = dns.Servers[:podfield.MaxNameservers]

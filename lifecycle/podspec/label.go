@@ -155,7 +155,7 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container) map[string]string {
 	}
 }
 
-// containerAnnotations returns the annotations of a container: those of l, and those above.
+// containerAnnotations returns the annotations of a container: those in l.Annotations, and the kubelet's, such as AnnotationHash.
 func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[string]string {
 	a := maps.Clone(l.Annotations)
 	if a == nil {

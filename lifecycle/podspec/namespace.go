@@ -36,7 +36,8 @@ func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 	return n, err
 }
 
-// userNamespace returns the user namespace of the pod: that of the node, or its own with an ID mapping.
+// userNamespace returns the user namespace of the pod: that of the node, or with hostUsers false its own with a mapping to host
+// IDs.
 func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil

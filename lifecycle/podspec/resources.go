@@ -21,7 +21,7 @@ func (o Options) nodeResources() (n qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
-// Resources returns the CPU, memory and huge page limits of a container. [Container] includes them; a resize of a running
+// Resources returns the CPU, memory and huge page settings of a container. [Container] includes them; a resize of a running
 // container needs them alone.
 func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
 	n, known := o.nodeResources()

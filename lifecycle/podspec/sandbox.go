@@ -182,7 +182,7 @@ func convertProtocol(p corev1.Protocol) cri.Protocol {
 	}
 }
 
-// sandboxSecurity returns the security context of the pod's sandbox.
+// sandboxSecurity returns the security settings of the pod's sandbox: namespaces, user, groups and SELinux options.
 func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 	s := cri.SandboxSecurity{
 		// The pause process needs no other profile, even if containers have one.

@@ -92,7 +92,8 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 	return nil
 }
 
-// seccompProfile returns the effective seccomp profile of a container.
+// seccompProfile returns the seccomp profile of a container: its own, else that of its pod, else the default by
+// Options.SeccompDefault.
 func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(sc.SeccompProfile, podSC.SeccompProfile)
 	switch {

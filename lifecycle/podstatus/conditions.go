@@ -120,7 +120,8 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// allRestartingCondition returns the condition AllContainersRestarting.
+// allRestartingCondition returns the condition AllContainersRestarting: True while a restart of all containers, requested by a
+// container's exit code, is in progress.
 func allRestartingCondition(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {

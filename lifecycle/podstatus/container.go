@@ -65,7 +65,7 @@ func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev
 	slices.SortStableFunc(st.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the status of a container with the results of its probes.
+// containerStatus returns the status of a container, with started and ready from its probe results.
 func (d *statusBuilder) containerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(c, before)
 	started := podprobe.Started(d.view.Pod, c, &st, before, d.in.Probes)
@@ -88,7 +88,8 @@ func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.
 	return st
 }
 
-// instanceStatus returns the status of the newest instance of a container, with the previous instance as its last state.
+// instanceStatus returns the status of the newest instance of a container, with the exit of the previous instance as its last
+// state.
 func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(c.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
@@ -107,7 +108,8 @@ func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.Conta
 	return st
 }
 
-// setFromInstance fills in st for the newest instance last, which the runtime has.
+// setFromInstance fills in st from last, the newest instance of the container in the runtime. before is the previous status, or
+// nil.
 func (d *statusBuilder) setFromInstance(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		st.ContainerID = d.containerID(last)
@@ -234,7 +236,8 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// setFromPrevious fills in st for a container that the runtime does not have: it is not created yet, or was removed.
+// setFromPrevious fills in st for a container that does not exist in the runtime: it is not created yet, or was removed. before
+// is the previous status, or nil.
 func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
 	st.State = d.waitingState()
 	if before == nil {

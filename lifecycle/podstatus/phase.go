@@ -13,7 +13,7 @@ import (
 
 // PhaseInput is the input of [Phase] besides the pod and its container statuses.
 type PhaseInput struct {
-	Deleted     bool // the pod is deleted: no container is started any more, whatever the restart policy is
+	Deleted     bool // the pod is deleted: no container is started any more, regardless of restart policies
 	Initialized bool // a regular container was created in the current sandbox
 }
 

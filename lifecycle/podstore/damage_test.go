@@ -76,7 +76,7 @@ func TestLoadRenamesDamagedFile(t *testing.T) {
 			require.Len(t, asides(t, path), 1)
 			aside := asides(t, path)[0]
 			assert.ErrorContains(t, err, "load pods from "+path+": the file is damaged: "+c.want)
-			assert.ErrorContains(t, err, "; it is kept as "+aside)
+			assert.ErrorContains(t, err, "; it is renamed to "+aside)
 			kept, err := os.ReadFile(aside)
 			require.NoError(t, err)
 			assert.Equal(t, c.content, string(kept))

@@ -60,8 +60,8 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (e enc
 	return e, err
 }
 
-// encodeChosen returns the file content with the pods in chosen, in the order of the sets; nil means all. full is true if they
-// exceed the limits of the file. costs has the cost of each pod that is within the limits of one pod.
+// encodeChosen returns the file content with the pods in chosen, in the order of the sets; nil means all pods. full is true if a
+// pod was omitted because the file is full. costs has the size of each pod that is within the limits of a single pod.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)

@@ -100,7 +100,7 @@ func renameDamaged(path string, now time.Time) string {
 	}
 	aside := filepath.Join(dir, prefix+now.UTC().Format("20060102T150405.000000000Z"))
 	if err := os.Rename(path, aside); err != nil {
-		return "it cannot be put aside: " + err.Error()
+		return "it cannot be renamed: " + err.Error()
 	}
-	return "it is kept as " + aside
+	return "it is renamed to " + aside
 }

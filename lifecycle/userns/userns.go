@@ -40,7 +40,7 @@ type Ranges struct {
 	mu sync.Mutex // held while a range is chosen and written
 }
 
-// New returns Ranges that stores each range in the directory of its pod below root. It does no I/O.
+// New returns Ranges for the pods' directories below root, in which it stores the range of each pod. It does no I/O.
 func New(root string, o Options) (*Ranges, error) {
 	if o.First == 0 {
 		o.First = Length
@@ -60,8 +60,8 @@ func New(root string, o Options) (*Ranges, error) {
 	return &Ranges{root: root, first: o.First, count: o.Count}, nil
 }
 
-// Assign returns the range of the pod: the stored one, or a free one that it stores. The error names the pod, and the file if one
-// cannot be read: no range is assigned while one that is in use may be unknown.
+// Assign returns the ID mapping of the pod: the stored one, or a free range that it stores. The error names the pod, and the file
+// if one cannot be read, because a range that is in use must not be assigned twice.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 // assignRange returns the stored range of the pod with the given UID, or assigns a free one.
 func (r *Ranges) assignRange(uid string) (cri.IDMapping, error) {
 	if uid == "" || strings.ContainsAny(uid, "/\x00") || uid[0] == '.' {
-		return cri.IDMapping{}, fmt.Errorf("UID %q is no file name", uid)
+		return cri.IDMapping{}, fmt.Errorf("UID %q is not a valid file name", uid)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func readRange(path string) (cri.IDMapping, error) {
 	}
 	m := f.UIDs[0]
 	if m.ContainerID != 0 || m.Length != Length || m.HostID < Length || m.HostID%Length != 0 {
-		return cri.IDMapping{}, fmt.Errorf("read %s: %d IDs from %d on the host to %d: no range of this package",
+		return cri.IDMapping{}, fmt.Errorf("read %s: %d IDs from %d on the host to %d: not a range of this package",
 			path, m.Length, m.HostID, m.ContainerID)
 	}
 	return cri.IDMapping{HostID: m.HostID, Length: m.Length}, nil

@@ -77,9 +77,9 @@ func TestAssignRefusesDamagedFile(t *testing.T) {
 		`{`:  "unexpected end of JSON input",
 		`{}`: "want one range",
 		`{"uidMappings":[{"hostId":65536,"length":65536}],"gidMappings":[{"hostId":131072,"length":65536}]}`: "want one range",
-		`{"uidMappings":[{"hostId":0,"length":65536}],"gidMappings":[{"hostId":0,"length":65536}]}`:          "no range of this package",
-		`{"uidMappings":[{"hostId":65537,"length":65536}],"gidMappings":[{"hostId":65537,"length":65536}]}`:  "no range of this package",
-		`{"uidMappings":[{"hostId":65536,"length":1}],"gidMappings":[{"hostId":65536,"length":1}]}`:          "no range of this package",
+		`{"uidMappings":[{"hostId":0,"length":65536}],"gidMappings":[{"hostId":0,"length":65536}]}`:          "not a range of this package",
+		`{"uidMappings":[{"hostId":65537,"length":65536}],"gidMappings":[{"hostId":65537,"length":65536}]}`:  "not a range of this package",
+		`{"uidMappings":[{"hostId":65536,"length":1}],"gidMappings":[{"hostId":65536,"length":1}]}`:          "not a range of this package",
 	} {
 		root := t.TempDir()
 		note(t, root, "bad", content)
@@ -103,7 +103,7 @@ func TestNewAndAssignRefuseInvalidInput(t *testing.T) {
 	r := open(t, t.TempDir(), userns.Options{})
 	for _, uid := range []string{"", ".", "..", "a/b", "a\x00"} {
 		_, err := r.Assign(pod(uid))
-		require.ErrorContains(t, err, "is no file name", "%q", uid)
+		require.ErrorContains(t, err, "is not a valid file name", "%q", uid)
 	}
 }
 
