@@ -188,7 +188,7 @@ func TestAdmitThatHangsDelaysItsPodOnly(t *testing.T) {
 		close(release)
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("hangs"))
-		require.Equal(t, int32(2), asked.Load(), "what came late is no answer")
+		require.Equal(t, int32(2), asked.Load(), "a late result is ignored")
 	})
 }
 

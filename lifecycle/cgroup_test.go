@@ -127,7 +127,7 @@ func TestCgroupCreatedBeforeSandboxAndRemovedLast(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		sandboxes, _ := n.objects()
 		require.Zero(t, sandboxes)
-		require.Empty(t, n.left(), "a pod whose cgroup is left is not gone")
+		require.Empty(t, n.left(), "a pod with a cgroup is not removed")
 		cgroups.fail(nil)
 		time.Sleep(20 * time.Second)
 		require.Equal(t, []string{"a"}, n.left())
@@ -181,7 +181,7 @@ func TestActiveAndMayRunDuringLifeOfPod(t *testing.T) {
 		n := boot(t, rt, rt, lifecycle.Options{Sources: []string{"test"}})
 		time.Sleep(time.Second)
 		_, complete := n.reconciler.Active()
-		require.False(t, complete, "nobody has said anything yet")
+		require.False(t, complete, "no source has reported yet")
 
 		job := podtest.Pod("job", "job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -195,7 +195,7 @@ func TestActiveAndMayRunDuringLifeOfPod(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, corev1.PodSucceeded, n.phase("job"))
 		pods, _ = n.reconciler.Active()
-		require.Len(t, pods, 1, "what has ended requests nothing")
+		require.Len(t, pods, 1, "terminated pods request nothing")
 		require.True(t, n.reconciler.MayRun("uid-job"))
 
 		n.set()

@@ -17,7 +17,7 @@ import (
 func endScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "a job that nobody may restart fails",
+			name: "a job with restart policy Never fails",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(h.sh("bad", "echo up >&2; exit 3"), h.sh("good", "echo up"))
 				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -143,7 +143,7 @@ func preStopScenario() podScenario {
 // orphanScenario is an orphaned pod: its preStop hook runs.
 func orphanScenario() podScenario {
 	return podScenario{
-		name: "nobody knows the pod",
+		name: "the pod is orphaned",
 		pod: func(h *host) *corev1.Pod {
 			return h.newPod(h.ends("touch $SHARED/bye; sleep 1"))
 		},

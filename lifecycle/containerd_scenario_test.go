@@ -108,7 +108,7 @@ func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 					h.rt = s.via(client)
 				}
 				s.run(h)
-				t.Logf("told in %s", time.Since(began).Round(100*time.Millisecond))
+				t.Logf("completed in %s", time.Since(began).Round(100*time.Millisecond))
 			})
 		})
 	}

@@ -97,7 +97,7 @@ func (h *host) when(line string) time.Time {
 			return s.at
 		}
 	}
-	require.FailNow(h.t, "nobody said "+line, h.account())
+	require.FailNow(h.t, "not logged: "+line, h.account())
 	return time.Time{}
 }
 

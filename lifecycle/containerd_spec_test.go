@@ -25,7 +25,7 @@ import (
 func specScenarios() []podScenario {
 	return []podScenario{
 		{
-			name: "root is not wanted",
+			name: "root is refused",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(
 					h.sh("image", "echo never"), h.sh("root", "echo never"),

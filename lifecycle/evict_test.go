@@ -53,7 +53,7 @@ func TestEvictedPodFailsOnceContainersHaveExited(t *testing.T) {
 		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(4*time.Second)) }()
 		time.Sleep(2 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		require.Equal(t, "absent", n.disrupted("a"), "nobody is told before its end")
+		require.Equal(t, "absent", n.disrupted("a"), "not reported before it has terminated")
 		require.Empty(t, done)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, <-done)
@@ -250,7 +250,7 @@ func TestTemporarilyEvictedPodRestartsWithBackOff(t *testing.T) {
 			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", held))
 			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
 			pods, _ := n.reconciler.Active()
-			require.Empty(t, pods, "its resources are others' to have")
+			require.Empty(t, pods, "other pods may use its resources")
 			if i == 1 { // a killed agent makes no difference
 				n.stop()
 				n = boot(t, rt, rt, o)

@@ -79,7 +79,7 @@ func TestPodsWaitUntilNetworkIsReady(t *testing.T) {
 		n.requireStatus("a", "Running, main: ready")
 		asked := ops(rt, "Status")
 		time.Sleep(time.Hour)
-		require.Equal(t, asked, ops(rt, "Status"), "nobody asks while nothing is started")
+		require.Equal(t, asked, ops(rt, "Status"), "Status is not called while nothing is started")
 	})
 }
 

@@ -139,7 +139,7 @@ func TestTwoAgentsWithOnePodDoNotTakeItOver(t *testing.T) {
 
 		second.set(t) // it deletes the pod
 		time.Sleep(time.Minute)
-		require.Zero(t, ops(rt, "StopContainer"), "and leaves what it has not made")
+		require.Zero(t, ops(rt, "StopContainer"), "and keeps containers of the other agent")
 
 		second.set(t, podtest.Pod("a"))
 		first.set(t, podtest.Pod("b"))
@@ -166,7 +166,7 @@ func TestAgentTearsDownOwnContainersOfSharedPod(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.NotEmpty(t, n.errors())
-		require.Zero(t, ops(rt, "StopContainer"), "a conflict is told, not fought over")
+		require.Zero(t, ops(rt, "StopContainer"), "a conflict is only reported")
 		n.set(t)
 		time.Sleep(time.Minute)
 		snap, err := rt.List(t.Context())
@@ -211,17 +211,17 @@ func TestAgentWithoutOwnerTearsDownNoOrphan(t *testing.T) {
 		n.set(t, labelled, podtest.Pod("b"))
 		time.Sleep(time.Second)
 		_, marked := owner(t, rt, "a/main")
-		require.False(t, marked, "whatever a manifest says")
+		require.False(t, marked, "even if the manifest sets it")
 		require.NoError(t, n.stop())
 
 		n = join(t, rt, lifecycle.Options{})
 		n.set(t, labelled)
 		time.Sleep(time.Minute)
-		require.Equal(t, 2, ops(rt, "StartContainer"), "it goes on with what it is told to run")
+		require.Equal(t, 2, ops(rt, "StartContainer"), "it runs its listed pods")
 		require.Zero(t, ops(rt, "StopContainer"), "and leaves the rest")
 		n.set(t)
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, ops(rt, "StopContainer"), "but what it ran it ends")
+		require.Equal(t, 1, ops(rt, "StopContainer"), "but it stops its own pod")
 	})
 }
 
@@ -239,7 +239,7 @@ func TestRunReturnsErrorIfPodsDirectoryIsLocked(t *testing.T) {
 				err := second.Run(t.Context())
 				require.EqualError(t, err, fmt.Sprintf("directory of pods %s: another agent has it open: process %d", root, os.Getpid()))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
-				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "it is told to who forgot to look")
+				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "Set returns it, too")
 				time.Sleep(time.Minute)
 				require.Equal(t, 1, ops(rt, "StartContainer"))
 				require.NoError(t, first.stop())

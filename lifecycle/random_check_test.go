@@ -147,11 +147,11 @@ func (w *watch) asked(op, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[c.PodUID]
-	if !ok || c.State != cri.ContainerCreated || !assert.NotNil(w.t, r, "%s starts, and nobody ever wanted its pod", c.ID) {
+	if !ok || c.State != cri.ContainerCreated || !assert.NotNil(w.t, r, "%s starts, and no source ever listed its pod", c.ID) {
 		return
 	}
 	now := time.Now()
-	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
+	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and no source lists its pod", c.ID)
 	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
 	assert.True(w.t, podtest.SpecNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
 	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // the deadline may pass meanwhile
@@ -214,7 +214,7 @@ func (r *record) live(c *cri.Container) {
 // started checks a container that is about to run.
 func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 	r := w.records[c.PodUID]
-	if !assert.NotNil(w.t, r, "%s starts, and nobody ever wanted its pod", c.ID) {
+	if !assert.NotNil(w.t, r, "%s starts, and no source ever listed its pod", c.ID) {
 		return
 	}
 	w.alone(snap, c.PodUID)

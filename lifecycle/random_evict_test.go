@@ -24,7 +24,7 @@ func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod)
 	w.watch.admitted(pod, others)
 	switch {
 	case w.bad(10):
-		return errors.New("fault: who knows")
+		return errors.New("fault: no decision")
 	case w.bad(3):
 		w.add("REJECTED %s", pod.UID)
 		w.watch.ends(pod)

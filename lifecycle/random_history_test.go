@@ -32,7 +32,7 @@ func newHistory(t *testing.T) *history {
 		if t.Failed() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			t.Log("what happened last:\n" + strings.Join(h.lines, "\n"))
+			t.Log("last events:\n" + strings.Join(h.lines, "\n"))
 		}
 	})
 	return h

@@ -479,7 +479,7 @@ func (w *walker) requireConverged() {
 		w.watch.requireConverged(pod, has[string(pod.UID)])
 		delete(has, string(w.pods[name].UID))
 	}
-	require.Empty(w.t, has, "nobody wants them")
+	require.Empty(w.t, has, "no source lists them")
 }
 
 // requireNothingLeft requires that nothing of pods is left in the runtime, and on disk only the logs of pods whose agent was

@@ -325,7 +325,7 @@ func TestOrphanedPodsTornDownOnceSourcesReported(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		snap, _ := rt.List(t.Context())
 		require.Len(t, snap.Sandboxes, 1)
-		require.Equal(t, "other", snap.Sandboxes[0].Pod.UID, "what others made is left alone")
+		require.Equal(t, "other", snap.Sandboxes[0].Pod.UID, "pods of other programs are kept")
 	})
 }
 
@@ -423,7 +423,7 @@ func TestSetRefusesUnsupportedPods(t *testing.T) {
 		require.ErrorContains(t, err, "default/a")
 		require.ErrorContains(t, err, "spec.volumes")
 		time.Sleep(time.Second)
-		require.Equal(t, corev1.PodRunning, n.phase("a"), "it goes on as it was")
+		require.Equal(t, corev1.PodRunning, n.phase("a"), "it continues unchanged")
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		require.Empty(t, n.left())
 

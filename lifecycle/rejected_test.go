@@ -71,7 +71,7 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 				p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main": "runtime/default"}
 			}, "AppArmor", noAppArmor,
 		},
-		"what this version lacks": {
+		"an unsupported feature": {
 			func(p *corev1.Pod) {
 				devices := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: devices, Limits: devices}
@@ -135,7 +135,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		}
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 		require.Equal(t, []string{"SysctlForbidden!"}, n.events)
-		require.Empty(t, log.String(), "it is the caller of Set who logs what that returns")
+		require.Empty(t, log.String(), "the caller of Set logs its error")
 
 		pod.Status = corev1.PodStatus{}
 		require.ErrorContains(t, n.refuse(withSysctl(pod, "kernel.msgmnb")), "kernel.msgmnb")

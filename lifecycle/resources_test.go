@@ -244,7 +244,7 @@ func TestVolumesOfOrphanedPodsReleased(t *testing.T) {
 
 		n = boot(t, rt, rt, o)
 		time.Sleep(time.Minute)
-		require.Len(t, volumes.Held(), 3, "nobody has said what is wanted")
+		require.Len(t, volumes.Held(), 3, "no source has reported")
 		n.set(volumePod("wanted"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"uid-wanted"}, volumes.Held())

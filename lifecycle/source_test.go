@@ -43,7 +43,7 @@ func TestFirstSourceKeepsUID(t *testing.T) {
 		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is removed`
 		require.EqualError(t, n.wants("file", file), told)
 		require.NoError(t, n.wants("file", file), "once")
-		require.NoError(t, n.wants("api", api), "the first is not told")
+		require.NoError(t, n.wants("api", api), "the first gets no error")
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		require.Empty(t, n.phase("a"))
@@ -54,7 +54,7 @@ func TestFirstSourceKeepsUID(t *testing.T) {
 		requireTakenOver(t, rt)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.Equal(t, []string{"b"}, n.left())
-		require.NoError(t, n.wants("file", file), "it is not told any more")
+		require.NoError(t, n.wants("file", file), "it gets no error any more")
 		require.Empty(t, n.errors())
 	})
 }
@@ -170,7 +170,7 @@ func TestRefusedRunningPodContinuesAfterAgentRestart(t *testing.T) {
 
 		require.NoError(t, n.wants("test", podtest.Pod("b")))
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, ops(rt, "StopContainer"), "it goes when it is no longer wanted")
+		require.Equal(t, 1, ops(rt, "StopContainer"), "it is stopped when it is deleted")
 		require.ErrorContains(t, n.wants("test", pod, podtest.Pod("b")), "default/a")
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		snap, _ := rt.List(t.Context())

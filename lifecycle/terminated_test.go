@@ -244,7 +244,7 @@ func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 			return list
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"uid-a", "uid-f", "uid-o", "uid-none"}, owned(), "no source has said what it wants")
+		require.Equal(t, []string{"uid-a", "uid-f", "uid-o", "uid-none"}, owned(), "no source has reported")
 		n.set(podtest.Pod("a"))
 		require.Equal(t, []string{"uid-a", "uid-o"}, owned())
 		time.Sleep(time.Second)

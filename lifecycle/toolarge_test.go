@@ -61,7 +61,7 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 			n.requireStatus(name, "Running, main: ready")
 		}
 		c, _ := rt.Container("uid-a/main")
-		require.Zero(t, c.Attempt, "what ran goes on running")
+		require.Zero(t, c.Attempt, "running containers continue")
 		_, ok := rt.Container("uid-b/main")
 		require.False(t, ok)
 		require.True(t, n.reconciler.MayRun("uid-nobody-knows"))
@@ -76,7 +76,7 @@ func TestPodsRunWhileListIsTooLarge(t *testing.T) {
 
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
-		require.Subset(t, n.left(), []string{"b", "c"}, "pods that were wanted are taken down")
+		require.Subset(t, n.left(), []string{"b", "c"}, "listed pods are torn down")
 		c, _ = rt.Container("uid-orphan/main")
 		require.Equal(t, cri.ContainerRunning, c.State)
 		require.DirExists(t, filepath.Join(o.Dirs.Pods, "uid-orphan"))

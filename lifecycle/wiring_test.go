@@ -96,7 +96,7 @@ func TestMissingPartsReported(t *testing.T) {
 					require.Contains(t, log.String(), forgotten)
 					time.Sleep(2*time.Minute + 10*time.Second)
 					synctest.Wait()
-					require.Equal(t, 3, strings.Count(hook.String(), "\n"), "it is told each minute")
+					require.Equal(t, 3, strings.Count(hook.String(), "\n"), "it is reported every minute")
 				}
 				cancel()
 				wg.Wait()

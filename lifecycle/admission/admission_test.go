@@ -61,17 +61,17 @@ func TestCheckResources(t *testing.T) {
 	}{
 		{"it fits", "", "cpu=2 memory=1Gi ephemeral-storage=10Gi", nil, nil},
 		{"too many pods", "", "", []string{"", "", ""}, []string{"OutOfpods"}},
-		{"what others request counts", "", "cpu=300m", []string{"cpu=1", "cpu=701m"}, []string{"OutOfcpu"}},
+		{"requests of other pods count", "", "cpu=300m", []string{"cpu=1", "cpu=701m"}, []string{"OutOfcpu"}},
 		{"to the millicore", "", "cpu=300m", []string{"cpu=1", "cpu=700m"}, nil},
 		{"of all there is too little", "", "memory=2Gi ephemeral-storage=11Gi cpu=3", []string{"", "", ""}, []string{
 			"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage",
 		}},
-		{"nothing requested of what is short", "", "memory=1Mi", []string{"cpu=3"}, nil},
+		{"another resource is short", "", "memory=1Mi", []string{"cpu=3"}, nil},
 		{"a device", "example.com/gpu=2", "example.com/gpu=1", []string{"example.com/gpu=2"}, []string{"OutOfexample.com/gpu"}},
 		{"devices by name", "b.com/x=0 a.com/x=0", "a.com/x=1 b.com/x=1", nil, []string{"OutOfa.com/x", "OutOfb.com/x"}},
 		{"a device that the node does not know", "", "example.com/gpu=1", nil, nil},
 		{"huge pages that the node does not know", "", "hugepages-2Mi=2Mi", nil, []string{"OutOfhugepages-2Mi"}},
-		{"a native resource that nobody counts", "", "storage=1Gi", nil, nil},
+		{"a native resource that is not counted", "", "storage=1Gi", nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var others []*corev1.Pod
@@ -93,7 +93,7 @@ func TestFailureHasAmountsAndShortage(t *testing.T) {
 	assert.Equal(t, "Node didn't have enough resource: cpu, requested: 500, used: 1800, capacity: 2000", f.Message)
 	assert.Equal(t, int64(300), f.Shortage())
 	rejection, ok := errors.AsType[*podstatus.Rejection](f.Rejection())
-	require.True(t, ok, "what lifecycle takes for a no")
+	require.True(t, ok, "lifecycle treats it as a rejection")
 	assert.Equal(t, "OutOfcpu", rejection.StatusReason())
 
 	admit := admission.Admit(func() *corev1.Node { return node(t, "") })
@@ -107,7 +107,7 @@ func TestFailureHasAmountsAndShortage(t *testing.T) {
 	assert.Equal(t, int64(math.MaxInt64), failures[0].Used, "sums end at the largest number")
 	failures = admission.Check(requesting(t, "memory=8Ei"), node(t, ""), []*corev1.Pod{requesting(t, "memory=8Ei")})
 	require.Len(t, failures, 1)
-	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "and so does what is missing")
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Shortage(), "and so does the shortage")
 }
 
 // A pod that is being resized counts with the larger of its allocated and requested resources.
@@ -156,7 +156,7 @@ func TestCheckNodeAffinityNameAndTaints(t *testing.T) {
 		{"toleration of another effect", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "broken", Effect: corev1.TaintEffectNoSchedule}}
 		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
-		{"label of another system, told alone", func(p *corev1.Pod) {
+		{"label of another system, reported alone", func(p *corev1.Pod) {
 			p.Labels, p.Spec.NodeName = map[string]string{"kubernetes.io/os": "windows"}, "n2"
 		}, nil, []string{"PodOSSelectorNodeLabelDoesNotMatch"}},
 		{"another system", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, nil, []string{"PodOSNotSupported"}},

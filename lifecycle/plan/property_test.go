@@ -76,7 +76,7 @@ func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
 	}
 	var wake time.Time
 	for _, w := range a.BackOff {
-		require.True(t, w.Until.After(m.now), "waits for what is past: %s", about)
+		require.True(t, w.Until.After(m.now), "waits for a past time: %s", about)
 		require.LessOrEqual(t, w.Delay, 5*time.Minute, about)
 		require.LessOrEqual(t, w.Until.Sub(m.now), w.Delay, "waits for longer than it says: %s", about)
 		if wake.IsZero() || w.Until.Before(wake) {
@@ -91,8 +91,8 @@ func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (k
 	killed = map[string]bool{}
 	for _, k := range a.Kill {
 		c := m.container(k.ID)
-		require.NotNil(t, c, "kills what is not there: %s", about)
-		require.True(t, mayRun(c), "kills what does not run: %s", about)
+		require.NotNil(t, c, "kills a missing container: %s", about)
+		require.True(t, mayRun(c), "kills an exited container: %s", about)
 		require.Equal(t, c.Name, k.Name, about)
 		require.False(t, killed[k.ID], "kills %s twice: %s", k.ID, about)
 		require.GreaterOrEqual(t, k.Grace, 2*time.Second, about)
@@ -106,12 +106,12 @@ func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]b
 	t.Helper()
 	for _, id := range a.RemoveContainers {
 		c := m.container(id)
-		require.NotNil(t, c, "removes what is not there: %s", about)
-		require.False(t, mayRun(c) && !killed[id], "removes what runs: %s", about)
+		require.NotNil(t, c, "removes a missing object: %s", about)
+		require.False(t, mayRun(c) && !killed[id], "removes a running container: %s", about)
 	}
 	for _, id := range a.RemoveSandboxes {
 		sb := m.sandbox(id)
-		require.NotNil(t, sb, "removes what is not there: %s", about)
+		require.NotNil(t, sb, "removes a missing object: %s", about)
 		require.Equal(t, cri.SandboxNotReady, sb.State, about)
 		for _, c := range m.observed.Containers {
 			require.False(t, c.SandboxID == id && mayRun(&c), "a sandbox goes while %s runs: %s", c.ID, about)
@@ -126,8 +126,8 @@ func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]b
 			continue
 		}
 		last := slices.MaxFunc(ended, func(a, b *cri.Container) int { return int(a.Attempt) - int(b.Attempt) })
-		require.NotContains(t, a.RemoveContainers, last.ID, "nobody would know how it ended: %s", about)
-		require.NotContains(t, a.RemoveSandboxes, last.SandboxID, "nobody would know how it ended: %s", about)
+		require.NotContains(t, a.RemoveContainers, last.ID, "its exit code would be lost: %s", about)
+		require.NotContains(t, a.RemoveSandboxes, last.SandboxID, "its exit code would be lost: %s", about)
 	}
 }
 

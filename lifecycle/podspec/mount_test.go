@@ -130,7 +130,7 @@ func TestContainerOrdersMounts(t *testing.T) {
 		{ContainerPath: "/etc/hosts", HostPath: "/pods/hosts", SELinuxRelabel: true},
 		{ContainerPath: "/dev/termination-log", HostPath: "/pods/c/1", SELinuxRelabel: true},
 	}, container(t, p, l, podspec.Options{SELinux: true}).Mounts))
-	assert.Len(t, l.Mounts, 1, "what was given is left as it is")
+	assert.Len(t, l.Mounts, 1, "the argument is unchanged")
 }
 
 func TestDevices(t *testing.T) {

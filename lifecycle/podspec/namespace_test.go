@@ -42,7 +42,7 @@ func TestUserNamespace(t *testing.T) {
 	}
 	l = podspec.Launch{Mounts: []cri.Mount{{HostPath: "/opt"}}}
 	assert.Equal(t, []cri.IDMapping{m}, container(t, p, l, o).Mounts[0].UIDMappings)
-	assert.Nil(t, l.Mounts[0].UIDMappings, "what was given is left as it is")
+	assert.Nil(t, l.Mounts[0].UIDMappings, "the argument is unchanged")
 
 	able := handlers(cri.RuntimeHandler{UserNamespaces: true})
 	for want, o := range map[string]podspec.Options{

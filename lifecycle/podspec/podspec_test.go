@@ -56,7 +56,7 @@ func TestSandboxOfMinimalPod(t *testing.T) {
 		Resources: &cri.Resources{CPUPeriod: 100000, CPUShares: 2},
 	}
 	assert.Empty(t, cmp.Diff(want, got))
-	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is left as it is")
+	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is unchanged")
 }
 
 // An agent without LogRoot, such as a test, writes nothing below /var/log.

@@ -30,7 +30,7 @@ func TestRunMissingOrCalledTwiceIsReported(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			if flush {
-				require.Empty(t, told, "whoever flushes needs no Run")
+				require.Empty(t, told, "a caller of Flush needs no Run")
 			} else {
 				require.Len(t, told, 1)
 				require.ErrorIs(t, <-told, runonce.ErrNotRun)

@@ -105,7 +105,7 @@ func TestLoadReturnsFlushedSets(t *testing.T) {
 
 	want := rich.DeepCopy()
 	want.ManagedFields = nil
-	require.NotNil(t, rich.ManagedFields, "the caller's pod is left as it is")
+	require.NotNil(t, rich.ManagedFields, "the caller's pod is unchanged")
 	got := load(t, path)
 	assert.Empty(t, cmp.Diff([]lifecycle.PodSet{
 		{Source: "api", Pods: []*corev1.Pod{want, newPod("b")}, Incomplete: true},
@@ -239,7 +239,7 @@ func TestRunWritesOncePerInterval(t *testing.T) {
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed")})
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
 		require.NoError(t, r.stop())
-		require.Equal(t, "last", uids(load(t, path)[0]), "what is left at the end is written")
+		require.Equal(t, "last", uids(load(t, path)[0]), "the last change is written")
 
 		again := run(t, path)
 		again.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
@@ -273,7 +273,7 @@ func TestRunRetriesFailedWrites(t *testing.T) {
 		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("b")})
 		synctest.Wait()
 		require.Equal(t, append(want, time.Second), r.retries, "success has ended the row of failures")
-		require.ErrorContains(t, r.stop(), dir, "what could not be written at the end is said")
+		require.ErrorContains(t, r.stop(), dir, "the error of the last write is returned")
 	})
 }
 
