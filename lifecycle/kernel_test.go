@@ -58,7 +58,7 @@ func (k *kernel) started(c cri.Container) {
 
 // killed makes the containers of a removed cgroup exit. A running container must not be removed: it had no preStop hook and grace
 // period.
-func (k *kernel) killed(kill cgroupstest.Kill) {
+func (k *kernel) killed(kill cgroupstest.KilledProc) {
 	c, ok := k.rt.Container(kill.Name)
 	if !ok || c.State != cri.ContainerRunning {
 		return
