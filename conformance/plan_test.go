@@ -72,7 +72,7 @@ func nodeagentPlans(s scene) decision {
 		d.Sandbox = strconv.Itoa(int(a.Sandbox.Attempt))
 	}
 	for _, x := range a.Start {
-		d.Starts = append(d.Starts, started{x.Container.Name, x.Attempt, x.Target})
+		d.Starts = append(d.Starts, started{x.Container.Name, x.Attempt, x.TargetID})
 	}
 	return d
 }

@@ -53,7 +53,7 @@ var statuses = conformance.Comparison[described, containerStatuses]{
 
 func nodeagentStatuses(in described) containerStatuses {
 	st := podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
-		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Waiting: in.Waiting, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
+		Now: sceneTime, Previous: in.Previous, RuntimeName: "stand-in", Waiting: in.Waiting, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
 	})
 	out := statusesOf(&st)
 	out.Running = st.Phase == corev1.PodRunning

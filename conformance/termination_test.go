@@ -43,8 +43,8 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 	Ours: func(s scene) waits {
 		running, order := s.running(), map[string][]string{}
 		for _, k := range plan.Teardown(plan.State{Pod: s.Pod, Observed: s.Observed}, time.Second).Kill {
-			if len(k.After) > 0 && slices.Contains(running, k.Name) {
-				order[k.Name] = k.After
+			if len(k.WaitFor) > 0 && slices.Contains(running, k.Name) {
+				order[k.Name] = k.WaitFor
 			}
 		}
 		return indirect(order)
