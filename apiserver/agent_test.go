@@ -53,7 +53,7 @@ func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, d
 	n.reconciler, err = lifecycle.New(rt, generator, lifecycle.Options{
 		Owner: "n1", Sources: []string{apiserver.API}, Dirs: lifecycle.Dirs{Pods: dir}, Admit: admit,
 		Hooks: lifecycle.Hooks{
-			Status: n.statuses.Changed, Left: n.statuses.ResourcesReleased, Gone: n.statuses.PodRemoved, Event: recorder.PodEvent, Refused: recorder.PodRefused,
+			StatusChanged: n.statuses.Changed, ResourcesReleased: n.statuses.ResourcesReleased, PodRemoved: n.statuses.PodRemoved, Event: recorder.PodEvent, PodRefused: recorder.PodRefused,
 		},
 	})
 	require.NoError(t, err)

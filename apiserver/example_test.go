@@ -198,17 +198,17 @@ func ExampleSource_Statuses() {
 		return
 	}
 	hooks := lifecycle.Hooks{
-		Status: statuses.Changed,
-		Left:   statuses.ResourcesReleased,
-		Gone: func(pod cri.PodIdentity) {
+		StatusChanged:     statuses.Changed,
+		ResourcesReleased: statuses.ResourcesReleased,
+		PodRemoved: func(pod cri.PodIdentity) {
 			statuses.PodRemoved(pod)
 			retainer.PodRemoved(pod.UID)
 			mirrors.Changed()
 		},
-		Event:   recorder.PodEvent,
-		Refused: recorder.PodRefused,
+		Event:      recorder.PodEvent,
+		PodRefused: recorder.PodRefused,
 	}
-	fmt.Println(hooks.Status != nil, hooks.Left != nil, hooks.Refused != nil)
+	fmt.Println(hooks.StatusChanged != nil, hooks.ResourcesReleased != nil, hooks.PodRefused != nil)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -137,19 +137,19 @@ func (p *Parts) Accounts() credential.Accounts {
 // Hooks returns hooks that report the changes of pods to the API server. They are for [lifecycle.Options].
 func (p *Parts) Hooks() lifecycle.Hooks {
 	return lifecycle.Hooks{
-		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			p.Statuses.Changed(pod, st)
 			if qos.IsStatic(pod) {
 				p.Mirrors.Changed() // the pod may be admitted by now
 			}
 		},
-		Left: p.Statuses.ResourcesReleased,
-		Gone: func(pod cri.PodIdentity) {
+		ResourcesReleased: p.Statuses.ResourcesReleased,
+		PodRemoved: func(pod cri.PodIdentity) {
 			p.Statuses.PodRemoved(pod)
 			p.retainer.PodRemoved(pod.UID)
 			p.Mirrors.Changed()
 		},
-		Refused: p.Recorder.PodRefused,
+		PodRefused: p.Recorder.PodRefused,
 	}
 }
 
