@@ -51,7 +51,7 @@ type world struct {
 	admit   lifecycle.Admit                      // may be nil
 }
 
-func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
+func start(t *testing.T, rt critest.FullRuntime, dir string, around world) *mortal {
 	t.Helper()
 	m := &mortal{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ type runtimeOfWalk interface {
 }
 
 // detailed returns lists with all details, like a runtime without an Inspector.
-type detailed struct{ critest.Summary }
+type detailed struct{ critest.SummaryRuntime }
 
 func (d detailed) List(ctx context.Context) (cri.Snapshot, error) { return d.Runtime.List(ctx) }
 

@@ -93,7 +93,7 @@ func TestResourcesReleasedHookCalledOncePerAgent(t *testing.T) {
 // Pods returns the statuses that were passed to Hooks.StatusChanged.
 func TestPodsReturnsStatusesPassedToHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		var told sync.Map // statuses passed to the hook, by name
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
 			StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
