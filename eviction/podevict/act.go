@@ -32,7 +32,7 @@ func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 	freed := uint64(0)
 	if r.Kind&eviction.ReclaimContainers != 0 {
 		before := n.countObjects()
-		errs = append(errs, n.opts.Pods().Trim(ctx))
+		errs = append(errs, n.opts.Pods().RemoveTerminatedContainers(ctx))
 		if n.countObjects() < before {
 			freed = 1 // the runtime frees their layers later, so the amount is unknown
 		}
@@ -72,7 +72,7 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	if n.opts.Event != nil {
 		n.opts.Event(state.Pod, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
 	}
-	podEviction := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
+	podEviction := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Temporary: n.opts.Hold}
 	if err := n.opts.Pods().Evict(ctx, e.UID, podEviction); err != nil {
 		return err
 	}

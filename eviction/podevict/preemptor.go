@@ -44,7 +44,7 @@ func NewPreemptor(o PreemptorOptions) (*Preemptor, error) {
 	return &Preemptor{o}, nil
 }
 
-// Admit implements lifecycle.Options.Admit; set lifecycle.Options.AdmitsByNode with it.
+// Admit implements lifecycle.Options.Admit; set lifecycle.Options.AdmitChecksNodeAffinity with it.
 func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	failures := admission.Check(pod, p.opts.Node(), others)
 	switch {
@@ -79,7 +79,7 @@ func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*c
 		if failures[i].Resource == "" {
 			return failures[i].Rejection()
 		}
-		shortages = append(shortages, Shortage{Resource: failures[i].Resource, Missing: failures[i].Missing()})
+		shortages = append(shortages, Shortage{Resource: failures[i].Resource, Missing: failures[i].Shortage()})
 	}
 	victims, err := Preempt(pod, others, shortages)
 	if err != nil {
