@@ -87,7 +87,7 @@ func (a *Agent) measure() (err error) {
 			if !ok || state.Spec == nil || a.volumes == nil {
 				return nil
 			}
-			return volumestats.Of(rootDir, state.Spec, a.volumes)
+			return volumestats.ListMeasured(rootDir, state.Spec, a.volumes)
 		},
 	}
 	if rules, _ := a.config.Kubelet.EvictionRules(); len(rules.Thresholds) > 0 { // a pod may fill a disk in less than the default minute

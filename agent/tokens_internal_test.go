@@ -95,7 +95,7 @@ func TestTokens(t *testing.T) {
 	tokens, err := openTokens(kubeconfig, "n1")
 	require.NoError(t, err)
 	got, err := tokens.Token(t.Context(), volume.TokenRequest{
-		Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "web-n1", PodUID: "u1",
+		Namespace: "shop", ServiceAccount: "app", Audience: "vault", ExpirationSeconds: 600, Pod: "web-n1", PodUID: "u1",
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, got.Value)

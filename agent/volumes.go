@@ -25,8 +25,8 @@ const volumeWait = 15 * time.Second
 func (a *Agent) mount(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
-	opts := volume.Options{Root: o.Dirs.Pods, Shared: n.SharedMounts, Wait: volumeWait, Logger: a.log}
-	opts.Labels = func() map[string]string { return map[string]string{corev1.LabelHostname: n.NodeName} }
+	opts := volume.Options{Root: o.Dirs.Pods, MakeRootShared: n.SharedMounts, WaitTimeout: volumeWait, Logger: a.log}
+	opts.NodeLabels = func() map[string]string { return map[string]string{corev1.LabelHostname: n.NodeName} }
 	var dir *objects.Dir
 	var watchers []volume.Watcher
 	if n.ObjectsDir != "" {
@@ -43,7 +43,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 		plugins.Objects, plugins.Tokens = all.Volumes(), a.cluster.Source.Tokens()
 		plugins.TrustBundles, plugins.Certificates = all, keeper
 		opts.Claims, watchers = all, []volume.Watcher{all, keeper}
-		opts.Labels = func() map[string]string { return a.node.Node().Labels }
+		opts.NodeLabels = func() map[string]string { return a.node.Node().Labels }
 	case n.Kubeconfig != "":
 		tokens, err := a.openTokens()
 		if err != nil {
@@ -72,7 +72,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	if err != nil {
 		return err
 	}
-	a.volumes, o.Volumes, o.Spec.VolumeGroups = volumes, volumes, volumes.Groups
+	a.volumes, o.Volumes, o.Spec.VolumeGroups = volumes, volumes, volumes.SupplementalGroups
 	a.parts.Add("volumes", volumes.Run)
 	return nil
 }
@@ -85,12 +85,12 @@ func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.P
 	case a.cluster != nil:
 		all := a.cluster.Objects
 		node := csi.NewClusterNode(all, a.log)
-		opts.Drivers, opts.Secrets, opts.Attachments, opts.Node = all, all.Volumes(), all, node
+		opts.Drivers, opts.Secrets, opts.Attachments, opts.NodeUpdater = all, all.Volumes(), all, node
 		a.parts.Add("CSI drivers of the Node", node.Run)
 	case dir != nil:
 		opts.Drivers, opts.Secrets = dir, dir
 	}
-	opts.Hooks.Call = a.metrics.CSI()
+	opts.Hooks.CallCompleted = a.metrics.CSI()
 	plugin, err := csi.New(opts)
 	if err == nil {
 		a.parts.Add("CSI drivers", plugin.Run)

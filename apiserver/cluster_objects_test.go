@@ -104,7 +104,7 @@ func TestClusterObjects(t *testing.T) {
 	})
 
 	tokens := c.source.Tokens()
-	r := volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Audience: "vault", Seconds: 600, Pod: "web", PodUID: string(pod.UID)}
+	r := volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Audience: "vault", ExpirationSeconds: 600, Pod: "web", PodUID: string(pod.UID)}
 	got, err := tokens.Token(t.Context(), r)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), got.Expires, time.Minute)

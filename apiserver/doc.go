@@ -42,7 +42,7 @@
 // With [ObjectsOptions].Keep and Services the objects that containers and volumes need are also on disk, for an agent that is started while
 // the API server is unavailable. [Retainer] calls [Objects.Retain] for an agent whose pods come from a Source and a Reconciler.
 // [Tokens] requests tokens that are bound to a pod, and [Accounts] those of credential provider plugins. [Objects.EditNode] and
-// [Objects.EditCSINode] are for csi.Node, and [Expansions.Expanded] is for volume.Hooks.Expanded.
+// [Objects.EditCSINode] are for csi.NodeUpdater, and [Expansions.Expanded] is for volume.Hooks.Expanded.
 // [TokenReviews] and [AccessReviews] are for package auth.
 // [Statuses] sends what the Reconciler says of its pods, one PATCH for each that differs from what is watched, and removes deleted
 // pods of which nothing is left; package statuspatch decides what is sent. [Recorder] sends events, as those of a kubelet. Both are

@@ -31,7 +31,7 @@ var (
 	_ csi.Drivers     = (*apiserver.Objects)(nil)
 	_ csi.Secrets     = (*apiserver.Objects)(nil)
 	_ csi.Attachments = (*apiserver.Objects)(nil)
-	_ csi.Node        = csiNode{}
+	_ csi.NodeUpdater = csiNode{}
 )
 
 // csiNode is how an agent joins csi.NodeInfo with Objects, which do not import package csi: that would bring gRPC.
@@ -40,14 +40,14 @@ type csiNode struct {
 	node    string
 }
 
-func (n csiNode) Install(ctx context.Context, info csi.NodeInfo) error {
+func (n csiNode) InstallDriver(ctx context.Context, info csi.NodeInfo) error {
 	if err := n.objects.EditNode(ctx, info.AddToNode); err != nil {
 		return err
 	}
 	return n.objects.EditCSINode(ctx, info.AddToCSINode)
 }
 
-func (n csiNode) Uninstall(ctx context.Context, driver string) error {
+func (n csiNode) UninstallDriver(ctx context.Context, driver string) error {
 	err := n.objects.EditCSINode(ctx, func(o *storagev1.CSINode) bool { return csi.RemoveFromCSINode(o, driver) })
 	if err != nil {
 		return err
@@ -73,14 +73,14 @@ func TestDriverOfNode(t *testing.T) {
 	n := csiNode{objects, "n1"}
 	info := csi.NodeInfo{Driver: "csi.example", NodeID: "id-1", MaxVolumes: 5, Topology: map[string]string{"topology.csi.example/zone": "a"}}
 	for range 2 { // the second time there is nothing to change
-		require.NoError(t, n.Install(t.Context(), info))
+		require.NoError(t, n.InstallDriver(t.Context(), info))
 	}
 	node, _ := apiservertest.Get[*corev1.Node](server, "", "n1")
 	require.Equal(t, "a", node.Labels["topology.csi.example/zone"])
 	require.JSONEq(t, `{"csi.example":"id-1"}`, node.Annotations[csi.AnnotationNodeID])
 	csiObject, _ := apiservertest.Get[*storagev1.CSINode](server, "", "n1")
 	require.Equal(t, int32(5), *csiObject.Spec.Drivers[0].Allocatable.Count)
-	require.NoError(t, n.Uninstall(t.Context(), "csi.example"))
+	require.NoError(t, n.UninstallDriver(t.Context(), "csi.example"))
 	node, _ = apiservertest.Get[*corev1.Node](server, "", "n1")
 	require.Empty(t, node.Annotations)
 	csiObject, _ = apiservertest.Get[*storagev1.CSINode](server, "", "n1")

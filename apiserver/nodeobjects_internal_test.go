@@ -204,7 +204,7 @@ func TestTokens(t *testing.T) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", Annotations: map[string]string{"a": "1"}}}
 		require.NoError(t, w.server.Put(p, account))
 		tokens := w.source.Tokens()
-		r := volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "p", PodUID: "u1"}
+		r := volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Audience: "vault", ExpirationSeconds: 600, Pod: "p", PodUID: "u1"}
 		w.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Subresource: "token"}, Times: 2, Code: http.StatusForbidden})
 		got, err := tokens.Token(t.Context(), r)
 		require.NoError(t, err)

@@ -119,7 +119,7 @@ func podCertificateRequest(r volume.CertificateRequest, account types.UID, node 
 		Spec: certificatesv1.PodCertificateRequestSpec{
 			SignerName: r.Signer, PodName: r.Pod, PodUID: types.UID(r.PodUID),
 			ServiceAccountName: r.ServiceAccount, ServiceAccountUID: account, NodeName: types.NodeName(node), NodeUID: nodeUID,
-			MaxExpirationSeconds: r.MaxSeconds, StubPKCS10Request: r.Stub, UnverifiedUserAnnotations: r.Annotations,
+			MaxExpirationSeconds: r.MaxExpirationSeconds, StubPKCS10Request: r.StubPKCS10Request, UnverifiedUserAnnotations: r.Annotations,
 		},
 	}
 }

@@ -71,8 +71,8 @@ func certified(t *testing.T) (*world, volume.CertificateRequest) {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "account-uid"}},
 	))
 	return w, volume.CertificateRequest{
-		Namespace: "shop", Pod: "web", PodUID: "pod-uid", ServiceAccount: "app", Signer: "example.com/s", MaxSeconds: new(int32(3600)),
-		Stub: []byte("stub"), Annotations: map[string]string{"a": "b"},
+		Namespace: "shop", Pod: "web", PodUID: "pod-uid", ServiceAccount: "app", Signer: "example.com/s", MaxExpirationSeconds: new(int32(3600)),
+		StubPKCS10Request: []byte("stub"), Annotations: map[string]string{"a": "b"},
 	}
 }
 

@@ -75,7 +75,7 @@ func (b *Objects) retainKept(pods []*corev1.Pod, files map[string]bool) {
 			if vol.CSI != nil {
 				files[fileName(kindCSIDriver, vol.CSI.Driver)] = true
 			}
-			name, claimed := claim.Of(pod, vol)
+			name, claimed := claim.NameOf(pod, vol)
 			if !claimed {
 				continue
 			}

@@ -31,11 +31,11 @@ func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 	if r.Pod == "" || r.PodUID == "" {
 		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
 	}
-	if r.Seconds <= 0 {
-		r.Seconds = token.DefaultSeconds
+	if r.ExpirationSeconds <= 0 {
+		r.ExpirationSeconds = token.DefaultSeconds
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &r.Seconds,
+		ExpirationSeconds: &r.ExpirationSeconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: r.Pod, UID: types.UID(r.PodUID)},
 	}}
 	if r.Audience != "" {
@@ -78,7 +78,7 @@ func (a *Accounts) Token(ctx context.Context, r credential.TokenRequest) (string
 	if r.Account.Name == "" {
 		return "", errors.New("token: the request names no service account")
 	}
-	return a.tokens.Get(ctx, volume.TokenRequest{
+	return a.tokens.TokenText(ctx, volume.TokenRequest{
 		Namespace: r.Account.Namespace, ServiceAccount: r.Account.Name, Audience: r.Audience, Pod: r.Pod.Name, PodUID: r.Pod.UID,
 	})
 }

@@ -65,7 +65,7 @@ func ourClaim(in claimInput) claimAnswer {
 		return refused(claimClass(err.Error(), ourClaimClasses))
 	}
 	v, pv := &in.Pod.Spec.Volumes[0], in.PV
-	answer := claimAnswer{PV: pv.Name, ReadOnly: claim.ReadOnly(v), Block: claim.Block(pv), Group: group(in.Pod, pv)}
+	answer := claimAnswer{PV: pv.Name, ReadOnly: claim.IsReadOnly(v), Block: claim.IsBlock(pv), Group: group(in.Pod, pv)}
 	source := podvolume.PVSourceOf(pv)
 	answer.Plugin = map[string]string{"csi": volume.CSI, "nfs": volume.NFS, "hostPath": volume.HostPath}[source]
 	staged := answer.Plugin == volume.CSI
@@ -79,61 +79,61 @@ func ourClaim(in claimInput) claimAnswer {
 		return refused("no block")
 	case err != nil:
 		return refused(claimClass(err.Error(), ourClaimClasses))
-	case in.Taken && staged && selinux.Conflict(pv.Name, other, label) != nil:
+	case in.Taken && staged && selinux.CheckConflict(pv.Name, other, label) != nil:
 		return refused("other label")
 	case in.Known == 0 && claim.CheckAffinity(pv, in.Node) != nil:
 		return refused("affinity")
 	case in.Known == 0 && !answer.Block && len(options) > 0 && answer.Plugin == volume.HostPath:
 		return refused("options")
-	case in.Known == 0 && staged && in.Taken && claim.OncePerPod(pv):
+	case in.Known == 0 && staged && in.Taken && claim.IsReadWriteOncePod(pv):
 		return refused("in use")
 	}
 	if !answer.Block && len(options) > 0 {
 		answer.Options = options
 	}
-	if g, due := claim.Grow(in.Claim, pv, in.Known); due && staged && !answer.ReadOnly {
-		answer.Expanded = expansion(g.Old, g.New)
+	if g, due := claim.PlanExpansion(in.Claim, pv, in.Known); due && staged && !answer.ReadOnly {
+		answer.Expanded = expansion(g.OldSize, g.NewSize)
 	}
 	return answer
 }
 
 // enforcing is a node with the labels of the kubelet's own fake.
-var enforcing = selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+var enforcing = selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 
 // labels returns the SELinux labels that the volume is mounted with for the pod, and for the other one.
 func (in claimInput) labels(can bool) (own, other string, err error) {
-	own, err = enforcing.Mount(in.Pod, "v")
+	own, err = enforcing.MountLabel(in.Pod, "v")
 	if err != nil || !can || !in.Mount {
 		return "", "", err
 	}
-	other, err = enforcing.Mount(in.otherPod(), "v")
+	other, err = enforcing.MountLabel(in.otherPod(), "v")
 	return own, other, err
 }
 
 // check fetches the claim and what it is bound to, and checks both.
 func (in claimInput) check() error {
 	v, ctx := &in.Pod.Spec.Volumes[0], context.Background()
-	name, ok := claim.Of(in.Pod, v)
+	name, ok := claim.NameOf(in.Pod, v)
 	if !ok {
 		return errors.New("the volume has no claim")
 	}
 	pvc, err := in.PersistentVolumeClaim(ctx, in.Pod.Namespace, name)
 	if err == nil {
-		err = claim.Check(in.Pod, v, pvc)
+		err = claim.CheckClaim(in.Pod, v, pvc)
 	}
 	if err != nil {
 		return err
 	}
 	pv, err := in.PersistentVolume(ctx, pvc.Spec.VolumeName)
 	if err == nil {
-		err = claim.CheckVolume(in.Pod, v, pvc, pv)
+		err = claim.CheckPV(in.Pod, v, pvc, pv)
 	}
 	return err
 }
 
 // group returns the supplemental group that a volume adds, or -1.
 func group(pod *corev1.Pod, pv *corev1.PersistentVolume) int64 {
-	gid, ok := claim.Group(pv)
+	gid, ok := claim.SupplementalGroup(pv)
 	if sc := pod.Spec.SecurityContext; ok && sc != nil {
 		for _, has := range sc.SupplementalGroups {
 			ok = ok && has != gid
@@ -175,9 +175,9 @@ type claimNode struct {
 func (n *claimNode) run(dir string) claimAnswer {
 	plain, staging := &claimSetUp{n: n}, &claimStager{claimSetUp{n: n}}
 	v, err := volume.New(volume.Options{
-		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: volume.SELinux{Enabled: enforcing.Enabled, FileLabel: enforcing.File}, Labels: func() map[string]string { return n.Node },
+		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: volume.SELinux{Enabled: enforcing.Enabled, FileLabel: enforcing.DefaultFileLabel}, NodeLabels: func() map[string]string { return n.Node },
 		Plugins: map[string]volume.Plugin{volume.CSI: staging, volume.NFS: plain, volume.HostPath: plain},
-		Hooks:   volume.Hooks{Step: func(_ string, _ volume.Step, _ time.Duration, err error) { n.step(err) }},
+		Hooks:   volume.Hooks{StepCompleted: func(_ string, _ volume.Step, _ time.Duration, err error) { n.step(err) }},
 	})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -195,7 +195,7 @@ func (n *claimNode) run(dir string) claimAnswer {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.answer.PV, n.answer.Block, n.answer.Group = n.PV.Name, claim.Block(n.PV), -1
+	n.answer.PV, n.answer.Block, n.answer.Group = n.PV.Name, claim.IsBlock(n.PV), -1
 	for _, gid := range v.Groups(n.Pod) {
 		n.answer.Group = gid
 	}
@@ -283,7 +283,7 @@ func (*claimSetUp) TearDown(context.Context, volume.Volume) error { return nil }
 type claimStager struct{ claimSetUp }
 
 func (*claimStager) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
-	return volume.Device{Name: v.Spec}, nil
+	return volume.Device{Name: v.SpecName}, nil
 }
 
 func (p *claimStager) MountsWithLabel(context.Context, volume.Volume) (bool, error) {
@@ -296,6 +296,6 @@ func (*claimStager) Unstage(context.Context, volume.Volume) error { return nil }
 func (p *claimStager) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
-	p.n.answer.Expanded = expansion(e.Old, e.New)
+	p.n.answer.Expanded = expansion(e.OldSize, e.NewSize)
 	return nil
 }

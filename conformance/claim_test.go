@@ -178,7 +178,7 @@ func seLinux(c *conformance.Choices, pod *corev1.Pod) {
 // levelless reports whether a container has SELinux options that say no level.
 func (in claimInput) levelless() bool {
 	for c := range containers.All(&in.Pod.Spec) {
-		if o := selinux.Options(in.Pod, c.Container); o != nil && o.Level == "" {
+		if o := selinux.ContainerOptions(in.Pod, c.Container); o != nil && o.Level == "" {
 			return true
 		}
 	}

@@ -85,7 +85,7 @@ func TestCSIRequests(t *testing.T) {
 
 func newCSIVolume(c *conformance.Choices) csiVolume {
 	in := csiVolume{Kind: conformance.Pick(c, "filesystem", "inline", "block"), Account: conformance.Pick(c, "", "app")}
-	for _, can := range csitest.All() {
+	for _, can := range csitest.AllCapabilities() {
 		if c.Int(2) == 0 {
 			in.Can = append(in.Can, can)
 		}
@@ -199,7 +199,7 @@ type csiSide struct {
 
 func newCSISide(t *testing.T, registry string) *csiSide {
 	s := &csiSide{root: t.TempDir()}
-	s.driver = csitest.Start(t, csitest.Options{Name: csiDriver, Registry: registry, Fault: s.fault})
+	s.driver = csitest.Start(t, csitest.Options{Name: csiDriver, Registry: registry, BeforeCall: s.fault})
 	return s
 }
 
@@ -217,8 +217,8 @@ func (s *csiSide) fault(_ context.Context, c csitest.Call) error {
 // begin prepares for an input.
 func (s *csiSide) begin(in csiVolume) {
 	s.in, s.failed, s.steps = in, 0, nil
-	s.driver.Can(in.Can...)
-	s.driver.Forget()
+	s.driver.SetCapabilities(in.Can...)
+	s.driver.ClearCalls()
 	for _, dir := range []string{"pods", "plugins"} {
 		_ = os.RemoveAll(filepath.Join(s.root, dir))
 	}
@@ -236,7 +236,7 @@ func (s *csiSide) note(name string, err error, final bool) (ok, left bool) {
 		text := strings.ReplaceAll(csiText(c.Request), s.root, "ROOT")
 		step.Calls = append(step.Calls, c.Method+" "+text)
 	}
-	s.driver.Forget()
+	s.driver.ClearCalls()
 	switch {
 	case err == nil:
 	case len(step.Calls) == 0:

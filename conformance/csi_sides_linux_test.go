@@ -278,9 +278,9 @@ func newCSIOurs(t *testing.T) *csiOurs {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); !slices.Contains(o.driver.Told(), "registered"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Contains(o.driver.RegistrationResults(), "registered"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the driver is not registered: ", o.driver.Told())
+			t.Fatal("the driver is not registered: ", o.driver.RegistrationResults())
 		}
 	}
 	return o
@@ -355,12 +355,12 @@ func forgotten(v volume.Volume) volume.Volume {
 func (o *csiOurs) volume(in csiVolume) volume.Volume {
 	p := in.pod()
 	v := volume.Volume{
-		Pod: p, Source: &p.Spec.Volumes[0], UID: string(p.UID), Name: "data", Spec: "data", Plugin: volume.CSI, PodDir: filepath.Join(o.root, "pods/uid-1"),
+		Pod: p, Source: &p.Spec.Volumes[0], UID: string(p.UID), Name: "data", SpecName: "data", Plugin: volume.CSI, PodDir: filepath.Join(o.root, "pods/uid-1"),
 		PluginDir: filepath.Join(o.root, "plugins"), ReadOnly: in.ReadOnly, Block: in.Kind == "block", Warn: func(string, string) {},
 	}
 	if in.Kind != "inline" {
-		v.PV, v.Spec = in.pv(), csiPV
+		v.PV, v.SpecName = in.pv(), csiPV
 	}
-	v.Dir = filepath.Join(v.PodDir, "volumes/kubernetes.io~csi", v.Spec)
+	v.Dir = filepath.Join(v.PodDir, "volumes/kubernetes.io~csi", v.SpecName)
 	return v
 }

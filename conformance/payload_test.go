@@ -49,7 +49,7 @@ var payloads = conformance.Comparison[volumeOf, map[string]string]{
 	Ours: func(in volumeOf) map[string]string {
 		inputs := payload.Inputs{ConfigMaps: map[string]*corev1.ConfigMap{}, Secrets: map[string]*corev1.Secret{}, Allocatable: in.Allocatable}
 		inputs.ConfigMaps["o"], inputs.Secrets["o"] = in.ConfigMap, in.Secret
-		files, err := payload.Of(in.Pod, &in.Pod.Spec.Volumes[0], inputs)
+		files, err := payload.BuildFiles(in.Pod, &in.Pod.Spec.Volumes[0], inputs)
 		if err != nil {
 			return map[string]string{"": "refused"}
 		}

@@ -37,11 +37,11 @@ var trustBundles = conformance.Comparison[bundlesOf, string]{
 	Make:    makeBundles,
 	Kubelet: kubeletBundle,
 	Ours: func(in bundlesOf) string {
-		found, err := trustbundle.Select(in.Bundles, &in.Source)
+		found, err := trustbundle.SelectBundles(in.Bundles, &in.Source)
 		if err != nil {
 			return "refused"
 		}
-		file, err := trustbundle.Anchors(found, maphash.MakeSeed())
+		file, err := trustbundle.EncodeAnchors(found, maphash.MakeSeed())
 		return describeBundle(file, err)
 	},
 }

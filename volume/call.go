@@ -11,39 +11,39 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// pluginCall is the call of a plugin for one step. It reads no state that a lock guards.
+// pluginCall is the plugin call of one step, with copies of all state that it needs: it runs without a lock.
 type pluginCall struct {
 	opts     *Options
 	resolver resolver
 	events   eventRecorder
 
 	kind       plan.Step
-	pod        string // namespace/name; empty when a device is unstaged
-	volumeName string // in the pod, or on disk when a device is unstaged
+	pod        string // namespace/name; empty if a device is unstaged
+	volumeName string // name in the pod; of an unstaged device the name on disk
 	volume     Volume
-	before     before
+	prior      priorState
 }
 
-// before is the state of the volume when the step started.
-type before struct {
+// priorState is the state of the volume when the step started.
+type priorState struct {
 	recorded record.Volume
 	mount    Mount
 	claimed  *claimed
-	size     int64 // of the device
-	absent   bool  // nothing is there
+	size     int64 // bytes of the device on this node; zero: unknown
+	absent   bool  // nothing of the volume or device was on the node
 }
 
-// result is the result of a plugin call.
+// result is the outcome of a plugin call.
 type result struct {
 	mount   Mount
-	claimed *claimed // as it was seen; nil: it was not
-	size    int64    // that a volume has grown to; zero: it has not
-	path    string   // where an Attacher has attached it
+	claimed *claimed // claim and PV as fetched by the call; nil: not fetched
+	size    int64    // size in bytes after an expansion; zero: unknown
+	path    string   // device path that the Attacher returned
 	err     error
 }
 
-// run calls the plugin.
-func (pc *pluginCall) run(ctx context.Context) (r result) {
+// callPlugin executes the step and returns its outcome. It may block until the plugin returns.
+func (pc *pluginCall) callPlugin(ctx context.Context) (r result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
 		r.err = fmt.Errorf("there is no plugin %s", pc.volume.Plugin)
@@ -51,20 +51,21 @@ func (pc *pluginCall) run(ctx context.Context) (r result) {
 	}
 	switch pc.kind {
 	case plan.TearDown:
-		r.err = pc.tearDown(ctx, plugin)
+		r.err = pc.tearDownVolume(ctx, plugin)
 	case plan.Unstage:
-		r.err = pc.unstage(ctx, plugin)
+		r.err = pc.unstageDevice(ctx, plugin)
 	case plan.Stage:
-		r.path, r.err = pc.stage(ctx, plugin)
+		r.path, r.err = pc.stageDevice(ctx, plugin)
 	default:
-		pc.setUp(ctx, plugin, &r)
+		pc.setUpOrUpdate(ctx, plugin, &r)
 	}
 	return r
 }
 
-// nothingMade marks an error that precedes the first effect of the step.
-func (pc *pluginCall) nothingMade(err error) error {
-	if pc.before.absent {
+// markNothingMade wraps an error that occurred before the step changed the node in a [FinalError], if nothing was on the node
+// before the step.
+func (pc *pluginCall) markNothingMade(err error) error {
+	if pc.prior.absent {
 		return &FinalError{Err: err}
 	}
 	return err

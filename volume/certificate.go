@@ -9,43 +9,43 @@ import (
 	"time"
 )
 
-// PodCertificate is the private key of a pod and its certificate chain, as PEM.
+// PodCertificate is the private key of a pod and the certificate chain for it, PEM-encoded.
 type PodCertificate struct {
 	Key, Chain []byte
 }
 
-// CertificateRequest is the spec of a PodCertificateRequest, without the fields that the issuer fills in: the UIDs of the service account
-// and of the node.
+// CertificateRequest is the spec of a PodCertificateRequest object. The issuer adds the UIDs of the service account and of the
+// node.
 type CertificateRequest struct {
 	Namespace, Pod, PodUID string
 	ServiceAccount         string
 	Signer                 string
-	MaxSeconds             *int32            // longest lifetime of the certificate; nil: the server decides
-	Stub                   []byte            // empty PKCS #10 request as DER: its key is certified, its signature proves possession of the key
-	Annotations            map[string]string // of the source in the pod; unverified
+	MaxExpirationSeconds   *int32            // maximum lifetime; nil: the API server decides
+	StubPKCS10Request      []byte            // DER-encoded PKCS #10 request without a subject: has the public key, and its signature proves possession of the private key
+	Annotations            map[string]string // userAnnotations of the projected volume source; unverified
 }
 
-// IssuedCertificate is the result of a [CertificateRequest].
+// IssuedCertificate is the certificate that a [CertificateIssuer] returned for a [CertificateRequest].
 type IssuedCertificate struct {
-	Chain          []byte    // PEM, the leaf first
+	Chain          []byte    // PEM, the leaf certificate first
 	BeginRefreshAt time.Time // earliest time of the renewal
-	NotAfter       time.Time // expiry
+	NotAfter       time.Time // expiry of the leaf certificate
 }
 
-// CertificateIssuer certifies the keys of pods.
+// CertificateIssuer obtains certificates for the keys of pods, such as from the PodCertificateRequest API.
 type CertificateIssuer interface {
-	// Issue returns once the certificate is issued, or a [*CertificateRefusedError] once the request is denied or has failed for good. It
-	// may block until ctx ends, 15 min as a rule: a person may have to approve the request.
+	// Issue blocks until the certificate is issued, and returns a [*CertificateRefusedError] if the request is denied or has
+	// failed permanently. It may block until ctx ends, by default 15 min: a person may have to approve the request.
 	Issue(ctx context.Context, r CertificateRequest) (IssuedCertificate, error)
 }
 
-// CertificateRefusedError reports that a [CertificateRequest] was denied, or has failed, for good: it is not repeated.
+// CertificateRefusedError means that a [CertificateRequest] was denied or has failed permanently: it must not be repeated.
 type CertificateRefusedError struct {
-	Denied          bool // by a policy or a person; false: the signer has failed
+	Denied          bool // true: denied by a policy or a person; false: the signer has failed
 	Reason, Message string
 }
 
-// Error uses the words of the kubelet.
+// Error returns the message of the kubelet.
 func (e *CertificateRefusedError) Error() string {
 	verb := "failed"
 	if e.Denied {

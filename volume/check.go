@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podvolume"
 )
 
-// imageSource is the field of a volume that the runtime mounts.
+// imageSource is the field name of image volumes, which the container runtime mounts.
 const imageSource = "image"
 
-// pluginNames returns the names of plugins by the field of the source.
+// pluginNames maps the field name of a volume source to the name of its plugin.
 func pluginNames() map[string]string {
 	return map[string]string{
 		"emptyDir": EmptyDir, "hostPath": HostPath, "configMap": ConfigMap, "secret": Secret, "downwardAPI": DownwardAPI,
@@ -25,28 +25,30 @@ func pluginNames() map[string]string {
 	}
 }
 
-// removedSources returns the fields of sources that the kubelet has no plugin for any more. A pod that uses one stays Pending.
+// removedSources returns the field names of volume sources whose plugins Kubernetes has removed. A pod with such a volume stays
+// Pending.
 func removedSources() []string {
 	return []string{"glusterfs", "rbd", "cephfs", "quobyte", "flocker", "storageos", "scaleIO", "photonPersistentDisk"}
 }
 
-// migratedSources returns the fields of sources that the kubelet translates to volumes of their CSI drivers, which this version does not.
+// migratedSources returns the field names of volume sources that the kubelet translates to CSI volumes. This package does not.
 func migratedSources() []string {
 	return []string{"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
 }
 
-// The fields of volumes with a claim.
+// Field names of volume sources with a claim.
 const (
 	claimSource     = "persistentVolumeClaim"
 	ephemeralSource = "ephemeral"
 )
 
-// Check returns an error for each field of a pod that asks for a volume that cannot be had. It is pure and quick.
+// Check returns an error for each volume of a pod that this node does not support. Call it when the pod is admitted. It does not
+// block and has no side effects.
 func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "volumes")
 	for i := range pod.Spec.Volumes {
-		errs = append(errs, v.check(pod, &pod.Spec.Volumes[i], path.Index(i))...)
+		errs = append(errs, v.checkVolume(pod, &pod.Spec.Volumes[i], path.Index(i))...)
 	}
 	for c := range podfield.Containers(&pod.Spec) {
 		if len(c.VolumeDevices) > 0 && v.opts.Claims == nil {
@@ -56,30 +58,31 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
+// checkVolume returns the errors of one volume; path is its field path.
+func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	name := podvolume.SourceOf(vol)
 	switch {
 	case name == imageSource:
 		return nil
 	case (name == claimSource || name == ephemeralSource) && v.opts.Claims != nil:
-		return nil // which plugin that takes is known when the claim is
+		return nil // its plugin is known only once the claim is read
 	}
 	path = path.Child(name)
 	if name == claimSource || name == ephemeralSource {
 		return field.ErrorList{field.Forbidden(path, noClaims)}
 	}
 	if slices.Contains(removedSources(), name) {
-		return nil // it is for Prepare to report, again and again
+		return nil // Prepare reports it each time, as the kubelet does
 	}
 	if slices.Contains(migratedSources(), name) {
-		return field.ErrorList{unsupported(path, name+" volumes: use their CSI driver")}
+		return field.ErrorList{unsupportedError(path, name+" volumes: use their CSI driver")}
 	}
 	p, ok := v.opts.Plugins[pluginNames()[name]]
 	if plugin := pluginNames()[name]; !ok && plugin != "" {
 		return field.ErrorList{field.Forbidden(path, "this agent has no "+name+" volumes: volume.Options.Plugins lacks "+plugin)}
 	}
 	if !ok {
-		return field.ErrorList{unsupported(path, name+" volumes")}
+		return field.ErrorList{unsupportedError(path, name+" volumes")}
 	}
 	if c, ok := p.(Checker); ok {
 		return c.Check(pod, vol, path)
@@ -87,9 +90,9 @@ func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) f
 	return nil
 }
 
-// noClaims is why a volume with a claim, or a block volume, is refused.
+// noClaims is the message for a volume with a claim, or a block volume, if Options.Claims is nil.
 const noClaims = "this agent has no claims: volume.Options.Claims is nil"
 
-func unsupported(path *field.Path, what string) *field.Error {
-	return field.Forbidden(path, "not supported by this version: "+what)
+func unsupportedError(path *field.Path, feature string) *field.Error {
+	return field.Forbidden(path, "not supported by this version: "+feature)
 }

@@ -76,7 +76,7 @@ func TestCheckDevices(t *testing.T) {
 // set up, and volumes that no container uses do not matter.
 func TestPrepareWithRemovedKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &volumetest.Memory{}
+		m := &volumetest.MemoryPlugin{}
 		a := start(t, memory(t.TempDir(), m))
 		p := pod("u1", "b", "conf", "a", "unused")
 		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Glusterfs: &corev1.GlusterfsVolumeSource{}}

@@ -52,18 +52,18 @@ func claiming(uid string, claims ...string) *corev1.Pod {
 
 // storage is a node with claims: db is bound to pv1, and logs to pv2.
 type storage struct {
-	*volumetest.Shared
+	*volumetest.MemoryStager
 	*volumetest.Claims
 }
 
 func newStorage() storage {
-	s := storage{&volumetest.Shared{}, &volumetest.Claims{}}
+	s := storage{&volumetest.MemoryStager{}, &volumetest.Claims{}}
 	s.Bind("default", "db", persistent("pv1", 1))
 	s.Bind("default", "logs", persistent("pv2", 1))
 	return s
 }
 
-func (s storage) options(root string) volume.Options { return s.with(root, s.Shared) }
+func (s storage) options(root string) volume.Options { return s.with(root, s.MemoryStager) }
 
 func (s storage) with(root string, p volume.Plugin) volume.Options {
 	return volume.Options{Root: filepath.Join(root, "pods"), Plugins: map[string]volume.Plugin{volume.Local: p}, Claims: s.Claims}
@@ -74,7 +74,7 @@ func (s storage) nothing(t *testing.T, root string) {
 	t.Helper()
 	assert.Empty(t, s.Volumes())
 	assert.Empty(t, s.Staged())
-	assert.Empty(t, s.Wrong())
+	assert.Empty(t, s.Violations())
 	assert.Empty(t, podDirs(t, filepath.Join(root, "pods")))
 }
 
@@ -109,16 +109,16 @@ func TestSharedRestart(t *testing.T) {
 		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
 		a.stop()
 
-		s.Down(errors.New("there is no API server"))
+		s.FailCalls(errors.New("there is no API server"))
 		a = start(t, s.options(root))
 		require.NoError(t, a.Release(t.Context(), "u1"), "nobody has to be asked")
 		assert.Equal(t, []string{"pv1"}, s.Staged(), "another pod has a record of it")
 		a.Update(claiming("u2", "db"))
 		time.Sleep(time.Minute)
-		require.ErrorContains(t, a.Waiting("u2"), "there is no API server")
+		require.ErrorContains(t, a.WaitError("u2"), "there is no API server")
 		assert.Equal(t, []string{"u2/v-db"}, s.Volumes(), "it stays as it is")
 
-		s.Down(nil)
+		s.FailCalls(nil)
 		time.Sleep(2 * time.Minute)
 		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
 		require.NoError(t, a.Release(t.Context(), "u2"))
@@ -181,8 +181,8 @@ func TestRefusedVolumes(t *testing.T) {
 				test.change(pv)
 				s.Bind("default", "db", pv)
 				o := s.options(root)
-				o.Plugins[volume.HostPath] = &volumetest.Memory{}
-				o.Labels = func() map[string]string { return map[string]string{corev1.LabelHostname: "n1"} }
+				o.Plugins[volume.HostPath] = &volumetest.MemoryPlugin{}
+				o.NodeLabels = func() map[string]string { return map[string]string{corev1.LabelHostname: "n1"} }
 				a := start(t, o)
 				require.ErrorContains(t, a.Prepare(t.Context(), claiming("u1", "db")), test.want)
 				require.NoError(t, a.Release(t.Context(), "u1"))
@@ -206,7 +206,7 @@ func TestOncePerPod(t *testing.T) {
 		pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 		s.Bind("default", "db", pv)
 		o := s.options(root)
-		o.Wait = 10 * time.Second
+		o.WaitTimeout = 10 * time.Second
 		a := start(t, o)
 		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
 		err := a.Prepare(t.Context(), claiming("u2", "db"))
@@ -250,7 +250,7 @@ func TestClaimTwice(t *testing.T) {
 // A volume without a claim that has the name of the PV of another one would have its directory.
 func TestNamedLikePV(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, s, m := t.TempDir(), newStorage(), &volumetest.Memory{}
+		root, s, m := t.TempDir(), newStorage(), &volumetest.MemoryPlugin{}
 		pv := persistent("twin", 1)
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "one", Path: "/"}}
 		s.Bind("default", "db", pv)
@@ -308,10 +308,10 @@ func TestGrow(t *testing.T) {
 		assert.Empty(t, grown)
 		assert.Contains(t, a.seen()[0], `Normal FileSystemResizeSuccessful: NodeExpandVolume succeeded for volume "pv1"`)
 
-		s.Down(errors.New("no answer"))
+		s.FailCalls(errors.New("no answer"))
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, a.seen(), 2, "no event of an API server that is away")
-		require.NoError(t, a.Waiting("u1"))
+		require.NoError(t, a.WaitError("u1"))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		s.nothing(t, root)
@@ -327,7 +327,7 @@ func TestGrowFails(t *testing.T) {
 		pvc.Status.Capacity = nil
 		var mu sync.Mutex
 		fault := errors.New("bad superblock")
-		a := start(t, s.with(root, &volumetest.Faulty{Plugin: s.Shared, ExpandFault: func(context.Context, volume.Volume) error {
+		a := start(t, s.with(root, &volumetest.FaultyPlugin{Plugin: s.MemoryStager, ExpandFault: func(context.Context, volume.Volume) error {
 			mu.Lock()
 			defer mu.Unlock()
 			return fault

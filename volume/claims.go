@@ -13,48 +13,50 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Claims is where claims and the volumes they are bound to are. An object that does not exist is an error that wraps
-// fs.ErrNotExist; any other error is that it cannot be known. What is returned is not changed. Package objects has some.
+// Claims reads PersistentVolumeClaims and the PersistentVolumes that they are bound to. If an object does not exist, the error
+// wraps [fs.ErrNotExist]; after any other error it is unknown whether it exists. The caller does not modify the result. Package
+// objects has implementations.
 type Claims interface {
-	// PersistentVolumeClaim returns a claim.
+	// PersistentVolumeClaim returns the claim with that namespace and name.
 	PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
-	// PersistentVolume returns a volume.
+	// PersistentVolume returns the PV with that name.
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }
 
-// claimed is what a volume with a claim is made of.
+// claimed is the claim of a volume and the PV that it is bound to.
 type claimed struct {
 	pvc *corev1.PersistentVolumeClaim
 	pv  *corev1.PersistentVolume
 }
 
-// resolveClaim fetches the claim of a volume and what it is bound to, and checks both. It returns nil for a volume without one.
+// resolveClaim fetches the claim of a volume and its PV, and checks that the pod may use them. It returns nil for a volume
+// without a claim.
 func (rs resolver) resolveClaim(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*claimed, error) {
-	name, ok := claim.Of(pod, vol)
+	name, ok := claim.NameOf(pod, vol)
 	if !ok {
 		return nil, nil
 	}
 	if rs.opts.Claims == nil {
-		return nil, claim.Error(pod.Namespace, name, errors.New("this node has no claims"))
+		return nil, claim.WrapError(pod.Namespace, name, errors.New("this node has no claims"))
 	}
 	pvc, err := rs.opts.Claims.PersistentVolumeClaim(ctx, pod.Namespace, name)
 	if err != nil {
-		return nil, claim.Error(pod.Namespace, name, unknown(err))
+		return nil, claim.WrapError(pod.Namespace, name, markUnknown(err))
 	}
-	if err := claim.Check(pod, vol, pvc); err != nil {
+	if err := claim.CheckClaim(pod, vol, pvc); err != nil {
 		return nil, err
 	}
 	pv, err := rs.opts.Claims.PersistentVolume(ctx, pvc.Spec.VolumeName)
 	if err != nil {
-		return nil, claim.Error(pod.Namespace, name, unknown(err))
+		return nil, claim.WrapError(pod.Namespace, name, markUnknown(err))
 	}
-	if err := claim.CheckVolume(pod, vol, pvc, pv); err != nil {
+	if err := claim.CheckPV(pod, vol, pvc, pv); err != nil {
 		return nil, err
 	}
 	return &claimed{pvc, pv}, nil
 }
 
-// recordedClaim returns the claim in the record of a volume; nil: there is none.
+// recordedClaim returns claim and PV from the record of a volume; nil: none are recorded.
 func recordedClaim(v *record.Volume) *claimed {
 	if v.Claim == nil || v.PV == nil {
 		return nil
@@ -62,8 +64,8 @@ func recordedClaim(v *record.Volume) *claimed {
 	return &claimed{v.Claim, v.PV}
 }
 
-// fill adds the claim of a volume, if it has one.
-func (v *Volume) fill(c *claimed) {
+// fillClaim sets the fields of v that depend on its claim. It does nothing if c is nil.
+func (v *Volume) fillClaim(c *claimed) {
 	if c != nil {
 		v.Claim, v.PV, v.MountOptions = c.pvc, c.pv, claim.MountOptions(c.pv)
 	}

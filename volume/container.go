@@ -23,42 +23,43 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds the volumes of a pod to what is known of a container when it is created: all that are set up, as a container can
-// take variables from files in volumes that it does not mount. What it mounts has to be among them, which Prepare sees to.
-// Volumes that are there already, those of images, stay. Paths within volumes are mounted when the config of the container is made,
-// before ctx ends.
+// Container adds the volumes of a pod to l, the input for the creation of container c. It adds all volumes that are set up,
+// because environment variables can come from files in volumes that c does not mount. It keeps the volumes that l already has,
+// such as image volumes. A volume that c mounts and that is not set up is an error. l.SubPath mounts the subPaths of c, while ctx
+// is valid.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
 	if p == nil {
-		p = &podState{} // it has no volumes
+		p = &podState{} // the pod has no volumes
 	}
 	volumes := make(map[string]podspec.Volume, len(l.Volumes)+len(p.volumes))
 	maps.Copy(volumes, l.Volumes)
-	on := make(map[string]string, len(p.volumes))
+	specNames := make(map[string]string, len(p.volumes))
 	for _, e := range p.volumes {
 		for _, name := range e.recorded.Names() {
-			on[name] = e.recorded.Spec()
+			specNames[name] = e.recorded.SpecName()
 			if e.plan.Phase == plan.Ready && e.plan.Desired == plan.Mounted {
-				volumes[name] = e.launched(podvolume.Find(pod, name))
+				volumes[name] = e.launchVolume(podvolume.Find(pod, name))
 			}
 		}
 	}
-	for name := range podvolume.UsedBy(c) {
+	for name := range podvolume.UsedByContainer(c) {
 		if _, ok := volumes[name]; !ok && podvolume.Find(pod, name) != nil {
 			return fmt.Errorf("volume %s of container %s: it is not set up", fielderr.Quote(name), c.Name)
 		}
 	}
 	l.Volumes = volumes
 	l.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
-		return v.subPath(ctx, p.dir, on, c, mount, at, path)
+		return v.mountSubPath(ctx, p.dir, specNames, c, mount, at, path)
 	}
 	return nil
 }
 
-// launched returns a volume that is set up as containers get it. The pod may have a claim under several names, read-only under some.
-func (e *entry) launched(vol *corev1.Volume) podspec.Volume {
+// launchVolume converts a volume that is set up for a container. vol is its entry in the pod spec: a claim may be read-only under
+// some of its names.
+func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	ro := e.mount.ReadOnly || vol != nil && podvolume.ReadOnly(vol)
 	if e.recorded.Block {
 		return podspec.Volume{Device: e.mount.HostPath, ReadOnly: ro}
@@ -66,9 +67,10 @@ func (e *entry) launched(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// subPath mounts a path within a volume and returns where. The error is part of the status of the pod: it has no paths of the
-// host. It does not wait for a file system that does not answer for longer than a step of a volume may.
-func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]string, c *corev1.Container, mount int, at podspec.Volume, path string) (string, error) {
+// mountSubPath bind-mounts path, a subPath of volume at, and returns the mount point. mount is the index of the volume mount in
+// c; specNames maps volume names to names on disk. The call returns after at most Options.StepTimeout, even if the file system
+// hangs. The error is shown in the pod status and has no host paths.
+func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, c *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(c.VolumeMounts) || podDir == "" {
 		return "", errors.New("there is no such mount")
 	}
@@ -76,11 +78,11 @@ func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]stri
 	if !record.IsPlainName(name) || !record.IsPlainName(c.Name) {
 		return "", errors.New("a name is no file name")
 	}
-	if spec, ok := on[name]; ok {
+	if spec, ok := specNames[name]; ok {
 		name = spec
 	}
-	r := subpath.Request{Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, c.Name, strconv.Itoa(mount))}
-	ctx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
+	r := subpath.Request{Volume: vol.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, c.Name, strconv.Itoa(mount))}
+	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
 	found := make(chan string, 1)
 	err := v.calls.Do(ctx, r.Target, func() error {
@@ -94,9 +96,9 @@ func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]stri
 	return <-found, nil
 }
 
-// Groups returns the supplemental groups that the volumes of a pod ask for and that it does not have already, once they are set up: for
-// Options.VolumeGroups of package podspec.
-func (v *Volumes) Groups(pod *corev1.Pod) []int64 {
+// SupplementalGroups returns the supplemental groups that the PVs of a pod require and that its security context does not have.
+// Call it after Prepare. It is for Options.VolumeGroups of package podspec.
+func (v *Volumes) SupplementalGroups(pod *corev1.Pod) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
@@ -111,7 +113,7 @@ func (v *Volumes) Groups(pod *corev1.Pod) []int64 {
 		if e.claimed == nil {
 			continue
 		}
-		if gid, ok := claim.Group(e.claimed.pv); ok && !slices.Contains(has, gid) && !slices.Contains(groups, gid) {
+		if gid, ok := claim.SupplementalGroup(e.claimed.pv); ok && !slices.Contains(has, gid) && !slices.Contains(groups, gid) {
 			groups = append(groups, gid)
 		}
 	}

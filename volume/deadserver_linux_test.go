@@ -99,7 +99,7 @@ func (w *whole) running(names ...string) func() bool {
 }
 
 // named returns a pod of five volumes with another name.
-func named(p *corev1.Pod, name string) *corev1.Pod {
+func nameError(p *corev1.Pod, name string) *corev1.Pod {
 	p.Name, p.UID = name, types.UID("uid-"+name)
 	return p
 }
@@ -112,12 +112,12 @@ func TestDeadServerHoldsUpItsPodAlone(t *testing.T) {
 		m, err := objectsOf()
 		require.NoError(t, err)
 		o := local(t.TempDir(), m)
-		o.Timeout = time.Second // less than a file system has to answer
+		o.StepTimeout = time.Second // less than a file system has to answer
 		w := newWhole(t, o)
 		var pods []*corev1.Pod
 		if dead != "" {
 			for name, typ := range map[string]string{"typed": "type: Directory", "untyped": "type: ''"} {
-				pods = append(pods, named(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
+				pods = append(pods, nameError(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
 					"{volumeMounts: [{name: v, mountPath: /v}]}"), name))
 			}
 			w.set(pods...)
@@ -126,7 +126,7 @@ func TestDeadServerHoldsUpItsPodAlone(t *testing.T) {
 		names := make([]string, 50)
 		for i := range names {
 			names[i] = fmt.Sprint("p", i)
-			pods = append(pods, named(podOf(t, ""), names[i]))
+			pods = append(pods, nameError(podOf(t, ""), names[i]))
 		}
 		w.set(pods...)
 		took := w.await(time.Minute, "fifty pods run", w.running(names...))
@@ -141,14 +141,14 @@ func TestDeadServerHoldsUpItsPodAlone(t *testing.T) {
 		w.await(time.Minute, "the pods say why they wait", func() bool {
 			for _, name := range []string{"typed", "untyped"} {
 				st := w.statuses[name]
-				if st == nil || st.Phase != corev1.PodPending || w.volumes.Waiting("uid-"+name) == nil {
+				if st == nil || st.Phase != corev1.PodPending || w.volumes.WaitError("uid-"+name) == nil {
 					return false
 				}
 			}
 			return true
 		})
 		w.await(time.Minute, "with the cause", func() bool {
-			err := w.volumes.Waiting("uid-typed")
+			err := w.volumes.WaitError("uid-typed")
 			return err != nil && strings.Contains(err.Error(), "the file system does not answer")
 		})
 		w.set(pods[2:]...)

@@ -19,7 +19,7 @@ import (
 
 // dying is a plugin that stops for good at one of its steps, before or after what it does, until its agent is gone.
 type dying struct {
-	*volumetest.Memory
+	*volumetest.MemoryPlugin
 	left    int // steps until then
 	reached chan struct{}
 }
@@ -39,7 +39,7 @@ func (d *dying) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 	if err := d.point(ctx); err != nil {
 		return volume.Mount{}, err
 	}
-	m, err := d.Memory.SetUp(ctx, v)
+	m, err := d.MemoryPlugin.SetUp(ctx, v)
 	if err == nil {
 		err = d.point(ctx)
 	}
@@ -50,7 +50,7 @@ func (d *dying) TearDown(ctx context.Context, v volume.Volume) error {
 	if err := d.point(ctx); err != nil {
 		return err
 	}
-	if err := d.Memory.TearDown(ctx, v); err != nil {
+	if err := d.MemoryPlugin.TearDown(ctx, v); err != nil {
 		return err
 	}
 	return d.point(ctx)
@@ -63,7 +63,7 @@ func TestDeathAtEachStep(t *testing.T) {
 		for _, wanted := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					root, d := t.TempDir(), &dying{Memory: &volumetest.Memory{}, left: n, reached: make(chan struct{})}
+					root, d := t.TempDir(), &dying{MemoryPlugin: &volumetest.MemoryPlugin{}, left: n, reached: make(chan struct{})}
 					o := memory(root, d)
 					o.Parallel = 1
 					a, p := start(t, o), pod("u1", "x", "y")
@@ -78,7 +78,7 @@ func TestDeathAtEachStep(t *testing.T) {
 					a.stop()
 					cancel()
 
-					a = start(t, memory(root, d.Memory))
+					a = start(t, memory(root, d.MemoryPlugin))
 					if wanted {
 						require.NoError(t, a.Prepare(t.Context(), p))
 						assert.Equal(t, []string{"u1/x", "u1/y"}, d.Volumes())
@@ -94,26 +94,26 @@ func TestDeathAtEachStep(t *testing.T) {
 
 // dyingShared is a plugin whose volumes are staged, that stops for good at one of its steps.
 type dyingShared struct {
-	*volumetest.Shared
+	*volumetest.MemoryStager
 	*dying
 }
 
 func (d dyingShared) SetUp(ctx context.Context, v volume.Volume) (m volume.Mount, err error) {
-	return m, d.around(ctx, func() error { m, err = d.Shared.SetUp(ctx, v); return err })
+	return m, d.around(ctx, func() error { m, err = d.MemoryStager.SetUp(ctx, v); return err })
 }
 
 func (d dyingShared) TearDown(ctx context.Context, v volume.Volume) error {
-	return d.around(ctx, func() error { return d.Shared.TearDown(ctx, v) })
+	return d.around(ctx, func() error { return d.MemoryStager.TearDown(ctx, v) })
 }
 
 func (d dyingShared) Shows(*corev1.Pod, *corev1.Volume, volume.Object) bool { return false }
 
 func (d dyingShared) Stage(ctx context.Context, v volume.Volume) error {
-	return d.around(ctx, func() error { return d.Shared.Stage(ctx, v) })
+	return d.around(ctx, func() error { return d.MemoryStager.Stage(ctx, v) })
 }
 
 func (d dyingShared) Unstage(ctx context.Context, v volume.Volume) error {
-	return d.around(ctx, func() error { return d.Shared.Unstage(ctx, v) })
+	return d.around(ctx, func() error { return d.MemoryStager.Unstage(ctx, v) })
 }
 
 // around is a call before and after which the agent can die.
@@ -135,7 +135,7 @@ func TestDeathAtEachSharedStep(t *testing.T) {
 			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					root, s := t.TempDir(), newStorage()
-					d := dyingShared{s.Shared, &dying{left: n, reached: make(chan struct{})}}
+					d := dyingShared{s.MemoryStager, &dying{left: n, reached: make(chan struct{})}}
 					o := s.with(root, d)
 					a, first, second := start(t, o), claiming("u1", "db"), claiming("u2", "db")
 					ctx, cancel := context.WithCancel(t.Context())

@@ -15,30 +15,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
-// deviceTable is the table of devices that volumes of several pods share. The lock of Volumes guards it.
+// deviceTable is the table of the devices that pods share. Volumes.mu guards it.
 type deviceTable struct {
-	plan     *plan.State        // of all volumes and devices
+	plan     *plan.State        // of all volumes and devices of the node
 	byName   map[string]*device // by deviceName
-	reserved []reservation      // of pods whose records are about to be written
+	reserved []reservation      // devices of pods whose record is not written yet
 }
 
-// device is what volumes of several pods share.
+// device is the state of one [Device] that pods share.
 type device struct {
-	plan    plan.Device
-	spec    record.Device
-	kind    string // the plugin, by its name
-	on      string // name of the volume on disk
-	block   bool
-	label   string             // that it is mounted with
-	holders map[*podState]bool // pods with a record of it
-	size    int64              // bytes that it has on this node, where that is known
-	path    string             // where an Attacher has attached it
-	err     error              // of the step that has failed last; nil after one that succeeded
+	plan     plan.Device
+	spec     record.Device
+	plugin   string             // name of the plugin
+	specName string             // name of the volume on disk
+	block    bool               // the volume is a block device
+	label    string             // SELinux label with which it is mounted; empty: none
+	users    map[*podState]bool // pods with a record of the device
+	size     int64              // bytes on this node; zero: unknown
+	path     string             // device path that the Attacher returned; empty: unknown
+	err      error              // error of the last failed step; nil after a success
 
-	cancel context.CancelFunc // ends the step under way; nil: there is none
+	cancel context.CancelFunc // cancels the running step; nil: no step is running
 }
 
-// deviceName is the name of a device among those of all plugins, in the kubelet that of the volume on the node.
+// deviceName returns the unique name of a device on the node: PLUGIN/NAME, the kubelet's unique volume name.
 func deviceName(kind, name string) string { return kind + "/" + name }
 
 // addUser registers p as a user of the device of r, and returns the device, which it creates on first use.
@@ -46,31 +46,32 @@ func (t *deviceTable) addUser(p *podState, r record.Volume) *device {
 	name := deviceName(r.Plugin, r.Device.Name)
 	d := t.byName[name]
 	if d == nil {
-		d = &device{plan: plan.Device{Name: name}, kind: r.Plugin, holders: map[*podState]bool{}}
+		d = &device{plan: plan.Device{Name: name}, plugin: r.Plugin, users: map[*podState]bool{}}
 		t.byName[name] = d
 		t.plan.Devices = append(t.plan.Devices, &d.plan)
 	}
-	d.spec, d.on, d.block, d.label = *r.Device, r.Spec(), r.Block, r.SELinuxLabel
-	d.holders[p] = true
+	d.spec, d.specName, d.block, d.label = *r.Device, r.SpecName(), r.Block, r.SELinuxLabel
+	d.users[p] = true
 	return d
 }
 
-// removeUser removes p from the users of a device. A device without users is removed from the table, as nothing is left of it.
+// removeUser removes p from the users of a device. The last user removes the device from the table, because nothing of it remains
+// on the node.
 func (t *deviceTable) removeUser(p *podState, d *device) {
-	delete(d.holders, p)
-	if len(d.holders) > 0 {
+	delete(d.users, p)
+	if len(d.users) > 0 {
 		return
 	}
 	delete(t.byName, d.plan.Name)
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &d.plan })
 }
 
-// isLastUser reports whether the record of a pod is the only one that has a device of which something may be left.
+// isLastUser reports whether the record of p is the only one with the device, and something of the device may remain on the node.
 func (d *device) isLastUser(p *podState) bool {
-	return len(d.holders) == 1 && d.holders[p] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.StuckMaking || d.plan.StuckRemoving)
+	return len(d.users) == 1 && d.users[p] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
-// isUnwanted reports whether no pod is to have a volume of the device.
+// isUnwanted reports whether no volume of the device is desired.
 func (t *deviceTable) isUnwanted(d *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &d.plan && vol.Desired == plan.Mounted {
@@ -80,7 +81,7 @@ func (t *deviceTable) isUnwanted(d *device) bool {
 	return true
 }
 
-// isShared reports whether another pod than that of a UID has, or may have, a volume of the same device set up.
+// isShared reports whether a volume of the device is, or may be, set up for a pod other than uid.
 func (t *deviceTable) isShared(uid string, d *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &d.plan && vol.Pod != uid && vol.Phase != plan.Absent {
@@ -90,7 +91,7 @@ func (t *deviceTable) isShared(uid string, d *device) bool {
 	return false
 }
 
-// retryUsers ends the back-off of the volumes that wait for a device which is for one pod at a time.
+// retryUsers ends the back-off of failed set-ups of a device, for pods that wait for a ReadWriteOncePod volume.
 func (t *deviceTable) retryUsers(d *device) {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &d.plan && vol.Failed == plan.SetUp {
@@ -99,26 +100,26 @@ func (t *deviceTable) retryUsers(d *device) {
 	}
 }
 
-// reservation is a volume that shares a device, and is about to be in the record of a pod.
+// reservation is a volume with a device that p is about to write to its record.
 type reservation struct {
 	pod    *podState
 	volume record.Volume
 }
 
-// reserve notes that a pod is about to have a record of a volume. A volume that has the device of another one must have it at the same
-// place and in the same way, for what is made of it is undone by either.
-func (t *deviceTable) reserve(p *podState, r record.Volume) error {
+// reserveDevice registers that pod p is about to record volume r. It fails if the device is in use with other paths, another mode
+// or another SELinux label: a teardown of one volume would then break the other.
+func (t *deviceTable) reserveDevice(p *podState, r record.Volume) error {
 	if r.Device == nil {
 		return nil
 	}
 	if d := t.byName[deviceName(r.Plugin, r.Device.Name)]; d != nil {
-		if err := conflict(&r, record.Volume{Dir: d.on, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
+		if err := checkConflict(&r, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
 			return err
 		}
 	}
 	for _, other := range t.reserved {
 		if o := other.volume; o.Plugin == r.Plugin && o.Device.Name == r.Device.Name {
-			if err := conflict(&r, o); err != nil {
+			if err := checkConflict(&r, o); err != nil {
 				return err
 			}
 		}
@@ -127,23 +128,24 @@ func (t *deviceTable) reserve(p *podState, r record.Volume) error {
 	return nil
 }
 
-// unreserve forgets the reservations of a pod, whose record has been written or will not be.
-func (t *deviceTable) unreserve(p *podState) {
+// releaseReservations removes the reservations of a pod: its record is written, or an error prevented that.
+func (t *deviceTable) releaseReservations(p *podState) {
 	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == p })
 }
 
-// conflict returns an error for a volume whose device is known by another one, in another way.
-func conflict(v *record.Volume, known record.Volume) error {
+// checkConflict returns an error if v uses the device of the recorded volume known with other paths, another mode or another
+// SELinux label.
+func checkConflict(v *record.Volume, known record.Volume) error {
 	d := known.Device
 	if v.Device.Dir == d.Dir && v.Device.MapDir == d.MapDir && v.Block == known.Block {
-		return selinux.Conflict(v.Spec(), known.SELinuxLabel, v.SELinuxLabel)
+		return selinux.CheckConflict(v.SpecName(), known.SELinuxLabel, v.SELinuxLabel)
 	}
 	return fmt.Errorf("volume %s (%s) is of the same device as volume %s (%s), which is in use: %.256q",
-		v.Spec(), place(v.Device, v.Block), known.Spec(), place(d, known.Block), d.Name)
+		v.SpecName(), describeMode(v.Device, v.Block), known.SpecName(), describeMode(d, known.Block), d.Name)
 }
 
-// place says in which way a device is had, and where.
-func place(d *record.Device, block bool) string {
+// describeMode returns mode and directory of a device for an error.
+func describeMode(d *record.Device, block bool) string {
 	mode, dir := corev1.PersistentVolumeFilesystem, d.Dir
 	if block {
 		mode = corev1.PersistentVolumeBlock

@@ -1,78 +1,68 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volume gives pods their volumes: it sets up those that their containers mount, keeps them up to date and tears them
-// down when the pod has terminated, also after the agent was killed. It does not know how a volume is made, which is for a
-// [Plugin], and starts no containers.
-//
-// # Model
-//
-// [New] reads what earlier agents have left below [Options].Root, and starts nothing. [Volumes.Run] does the work. For a pod
-// that is to run, [Volumes.Prepare] says what is desired and returns when the volumes are set up; [Volumes.Container] fills in
-// what one of its containers mounts; [Volumes.Release] tears all down:
+// Package volume sets up the volumes of pods, refreshes them while the pods run, and tears them down after the pods have
+// terminated. It starts no containers, and it contains no volume type: each one is a [Plugin], such as those of packages intree
+// and csi.
 //
 //	plugins := intree.Plugins(intree.Options{Objects: objects.NewDir("/etc/agent/objects")})
 //	volumes, err := volume.New(volume.Options{Root: "/var/lib/agent/pods", Plugins: plugins})
 //	...
-//	go volumes.Run(ctx)
-//	err = volumes.Prepare(ctx, pod)
-//	err = volumes.Container(ctx, pod, &pod.Spec.Containers[0], &launch)
+//	go volumes.Run(ctx)                                                 // calls the plugins
+//	err = volumes.Prepare(ctx, pod)                                     // sets up the volumes of the pod
+//	err = volumes.Container(ctx, pod, &pod.Spec.Containers[0], &launch) // adds them to a container
 //	...
-//	err = volumes.Release(ctx, string(pod.UID))
+//	err = volumes.Release(ctx, string(pod.UID))                         // after the last container has exited
 //
-// Package plan decides which step of which volume is next: one at a time for each volume, a bounded number for the node,
-// teardowns first, with a back-off after a failure. A step has a deadline. One that hangs delays its pod alone, and the error of
-// Prepare says which volume the pod waits for, and why. The volume is tried again all the same, and [Volumes.Notify] tells when it
-// is there.
+// # Model
 //
-// A volume with a claim is what the claim is bound to, of which [Options].Claims has the objects. What pods share of it is a [Device],
-// which a [Stager] makes ready once for the node, after an [Attacher] has found it attached, and an [Expander] lets grow. On a node that
-// enforces SELinux, [Options].SELinux, a [SELinuxMounter] mounts it with the label of its containers: one label at a time, so that a pod
-// with another one waits. Package claim has the rules.
+// [Volumes.Prepare] records the volumes of a pod and blocks until [Volumes.Run] has set them up. [Volumes.Release] blocks until
+// Run has torn them down. Run executes one step per volume at a time, and at most [Options].Parallel steps per node, teardowns
+// first. It retries a failed step with a back-off from 500 ms to 2m2s. A step that hangs delays only its own pod: 5 s after the
+// deadline of the step, Run gives up the plugin call. It tears the volume down at once, and again when the call has returned.
 //
-// A call of a plugin that does not return with its context is given up after 5 s. Neither Run nor Release waits for it; the volume is torn
-// down meanwhile, and once more when the call has returned.
+// A volume with a PersistentVolumeClaim is the PV that the claim is bound to. Pods on the node share its [Device]: a [Stager]
+// stages the device once, as NodeStageVolume does in CSI. Before that, an [Attacher] waits until the volume is attached. An
+// [Expander] grows the volume on the node. On a node with SELinux, a [SELinuxMounter] mounts the volume with the label of the
+// containers. As long as the volume is in use, Prepare refuses pods with a different label.
 //
-// Volumes that show objects of the cluster, those of a plugin that is a [Refresher], are brought up to date when
-// [Options].Watcher says that an object has changed, when [Volumes.Update] says that the pod has, and every minute anyway. An
-// update that fails leaves the volume as it was.
+// The files of a [Refresher], such as those of a ConfigMap volume, are updated when [Options].Watcher reports a changed object,
+// on [Volumes.Update], and once a minute. An update that fails leaves the files unchanged.
 //
 // # On disk
 //
-// The layout is the kubelet's: a volume is at Root/UID/volumes/PLUGIN/NAME, where the plugin's name has a tilde for its slash, and
-// a path within a volume is mounted at Root/UID/volume-subpaths/NAME/CONTAINER/INDEX. NAME is that of the PV for a volume with a claim.
-// A block device is a link at Root/UID/volumeDevices/PLUGIN/NAME. Beside them is volumes.json, the record of
-// the pod: what a teardown needs. It is written before the first volume is set up and removed after the last is torn down, so an
-// agent that starts knows all that earlier ones have made. It leaves that alone until Prepare, Update or Release of the pod is
-// called, and then sets it up again, which changes nothing that is right, or tears it down. Where its objects cannot be had then, a
-// plugin can say with a [StaleError] that it is usable as it is. A claim that nobody can be asked about is taken as the record has it,
-// if the volume is mounted still or has no [Device]; what is no longer mounted of a device waits for an answer, as another node may have it.
+// The layout below Options.Root/UID, the directory of a pod, is that of the kubelet:
 //
-// A record that cannot be read is an error of Release that names the file. Nothing of that pod is removed. Prepare writes it anew.
+//	volumes.json                          record of all volumes of the pod: exists before the first set-up and until the last teardown
+//	volumes/PLUGIN/NAME                   directory of a volume; NAME is that of the PV, or of a volume without a claim that of the volume
+//	volumeDevices/PLUGIN/NAME             symbolic link to a block device
+//	volume-subpaths/NAME/CONTAINER/INDEX  bind mount of the subPath of a volume mount
 //
-// It belongs here what is the same for all kinds of volumes. Plugins are in package intree, the files of config maps and secrets
-// in package payload, atomic updates in package atomicwriter, paths within volumes in package subpath, and the group of files in
-// package fsgroup. They are usable alone.
+// After a restart of the agent, [New] reads the records. Volumes stay unchanged until Prepare, Update or Release is called for
+// their pod. Prepare calls SetUp for each volume again, which keeps all that is correct. If the ConfigMap or the token of a
+// volume is unavailable, a plugin can return a [StaleError]: containers then use the existing files. If the claim is unavailable,
+// a volume that is still mounted, or that has no Device, is used with the claim in its record. A Device that is no longer mounted
+// waits for the API server, because another node may use it.
 //
 // # Concurrency
 //
-// All methods can be called from any goroutine, those of one pod one after the other. Run is called once. Plugins are called from
-// goroutines of Run, for one volume one call at a time. Hooks are called with no lock held.
+// All methods may be called from any goroutine, but for one pod one at a time. Run is called once. It calls plugins from several
+// goroutines, for one volume one call at a time. Hooks are called without a lock.
 //
 // # Errors
 //
-// The error about a volume is an [*Error], which names the step and the volume. None has contents of secrets in it. A plugin wraps a
-// [FinalError] where nothing is left of a failed step, and a [StaleError] where the volume of a previous agent is usable. An error with a
-// method Unanswered() bool that returns true means that a server did not answer: its back-off ends at 15 s instead of 2m2s.
+// The error about a volume is an [*Error] with step, volume and cause, also after a timeout. No error contains a secret. A plugin
+// wraps its error in a [FinalError] if nothing of the volume remains on the node. If an error has a method Unanswered() bool that
+// returns true, a server did not respond: then the back-off ends at 15 s. Release of a pod whose record is damaged removes
+// nothing, and its error names the file. Prepare replaces the record.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/volumemanager at 1.37.1. What a user must act on, with the rest in DIFFERENCES.md:
+// The behaviour is that of pkg/kubelet/volumemanager at 1.37.1. DIFFERENCES.md lists all differences, with these:
 //
-//   - A volume whose plugin is not there is refused by [Volumes.Check], when the pod is accepted.
-//   - What was set up is known from records. Directories without one are left alone.
-//   - An error of a plugin means that something of the volume may be left, unless it is a [FinalError].
-//   - The error of Prepare names volume, step and cause, also on a time-out.
+//   - [Volumes.Check] refuses a volume without a plugin when the pod is admitted.
+//   - Volumes are found by their records. A directory without a record is ignored.
+//   - After an error of a plugin the volume is torn down, unless the error is a FinalError.
 //
 // Test kit: package volumetest has a plugin in memory, and the suite that every plugin passes.
 package volume

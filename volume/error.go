@@ -10,25 +10,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Step is an operation on a volume, or on the device that volumes share.
+// Step is an operation on a volume, or on a [Device] that volumes share. Its text is part of the message of an [Error].
 type Step string
 
-// The steps, in the words of an [Error].
+// Steps of volumes (set up, update, tear down) and of devices (stage, unstage).
 const (
 	StepSetUp    Step = "set up"
-	StepUpdate   Step = "update" // SetUp of a volume that is set up: to refresh or to expand it
+	StepUpdate   Step = "update" // SetUp of a volume that is set up, to refresh or expand it
 	StepTearDown Step = "tear down"
 	StepStage    Step = "stage"
 	StepUnstage  Step = "unstage"
 )
 
-// publicStep returns the public name of a step of the plan.
+// publicStep converts a step of package plan.
 func publicStep(s plan.Step) Step { return Step(s.String()) }
 
-// Error is the error of a step of a volume.
+// Error is the error of a step of a volume, returned by [Volumes] and passed to hooks.
 type Error struct {
 	Step   Step
-	Volume string // by its name in the pod
+	Volume string // name in pod.spec.volumes; of an unstaged device the name on disk
 	Err    error
 }
 
@@ -40,8 +40,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FinalError is an error of [Plugin] SetUp or [Stager] Stage that leaves nothing on the node: no teardown is needed. A plugin wraps its error
-// in it. It has no effect on a volume of a previous agent.
+// FinalError wraps an error of [Plugin] SetUp or [Stager] Stage if nothing of the volume remains on the node: then no teardown
+// follows. It is ignored for a volume that a previous agent process may have set up.
 type FinalError struct {
 	Err error
 }
@@ -52,8 +52,8 @@ func (f *FinalError) Error() string { return f.Err.Error() }
 // Unwrap returns the cause.
 func (f *FinalError) Unwrap() error { return f.Err }
 
-// StaleError is an error of [Plugin] SetUp that found the volume of a previous agent: containers can use the volume as it is, but it is not up
-// to date. The update is retried while containers use the volume.
+// StaleError wraps an error of [Plugin] SetUp for a volume of a previous agent process that could not be updated, but is usable.
+// Containers may start. The update is retried.
 type StaleError struct {
 	Err error
 }
@@ -64,7 +64,7 @@ func (s *StaleError) Error() string { return s.Err.Error() }
 // Unwrap returns the cause.
 func (s *StaleError) Unwrap() error { return s.Err }
 
-// failureOf returns the consequences of the error of a step for the plan; nil: err is nil.
+// failureOf returns the effect that the error of a step has on the plan; nil for a nil err.
 func failureOf(err error) *plan.Failure {
 	if err == nil {
 		return nil

@@ -13,19 +13,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// eventRecorder records events of pods and reports errors.
+// eventRecorder records events of pods and reports errors, by calling [Hooks].
 type eventRecorder struct {
 	opts *Options
 }
 
-// record records an event about a pod.
-func (er eventRecorder) record(pod *corev1.Pod, eventType, reason, message string) {
+// recordEvent records an event about a pod. It does nothing if the hook or pod is nil.
+func (er eventRecorder) recordEvent(pod *corev1.Pod, eventType, reason, message string) {
 	if hook := er.opts.Hooks.Event; hook != nil && pod != nil {
 		hook(pod, eventType, reason, message)
 	}
 }
 
-// reportError reports an error that concerns no volume in particular.
+// reportError logs an error that concerns no single volume, and calls Hooks.Error.
 func (er eventRecorder) reportError(err error) {
 	er.opts.Logger.Error("volumes", "error", err)
 	if hook := er.opts.Hooks.Error; hook != nil {
@@ -33,7 +33,8 @@ func (er eventRecorder) reportError(err error) {
 	}
 }
 
-// reportFailure reports the error of a call. The cause alone is in the event, in the kubelet's words.
+// reportFailure logs the error of a plugin call, and records it as a warning event with the text of the kubelet. A failed
+// teardown, and a volume that stays usable (StaleError), cause no event.
 func (er eventRecorder) reportFailure(c *pluginCall, err error) {
 	er.opts.Logger.Warn("volume", "pod", c.pod, "error", err)
 	if _, usable := errors.AsType[*StaleError](err); usable || c.kind == plan.TearDown || c.kind == plan.Unstage {
@@ -44,19 +45,19 @@ func (er eventRecorder) reportFailure(c *pluginCall, err error) {
 		cause = e.Err
 	}
 	attach, attaching := errors.AsType[*attachError](cause)
-	reason, verb, what := ReasonFailedMount, "MountVolume", "SetUp"
+	reason, verb, operation := ReasonFailedMount, "MountVolume", "SetUp"
 	if c.volume.Block {
-		reason, verb, what = ReasonFailedMapVolume, "MapVolume", "MapPodDevice"
+		reason, verb, operation = ReasonFailedMapVolume, "MapVolume", "MapPodDevice"
 	}
 	switch {
 	case attaching:
-		what, cause = "WaitForAttach", attach.Err
+		operation, cause = "WaitForAttach", attach.Err
 	case errors.Is(cause, claim.ErrAffinity):
-		what = "NodeAffinity check"
+		operation = "NodeAffinity check"
 	case c.kind == plan.Stage && c.volume.Block:
-		what = "SetUpDevice"
+		operation = "SetUpDevice"
 	case c.kind == plan.Stage:
-		what = "MountDevice"
+		operation = "MountDevice"
 	}
-	er.record(c.volume.Pod, corev1.EventTypeWarning, reason, fmt.Sprintf("%s.%s failed for volume %q : %v", verb, what, c.volume.Spec, cause))
+	er.recordEvent(c.volume.Pod, corev1.EventTypeWarning, reason, fmt.Sprintf("%s.%s failed for volume %q : %v", verb, operation, c.volume.SpecName, cause))
 }

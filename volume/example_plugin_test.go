@@ -22,10 +22,10 @@ import (
 type greeting struct{}
 
 var (
-	_ volume.Plugin    = greeting{}
-	_ volume.Checker   = greeting{}
-	_ volume.Refresher = greeting{}
-	_ volume.Usager    = greeting{}
+	_ volume.Plugin        = greeting{}
+	_ volume.Checker       = greeting{}
+	_ volume.Refresher     = greeting{}
+	_ volume.UsageProvider = greeting{}
 )
 
 func (greeting) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) {
@@ -83,7 +83,7 @@ func Example_plugin() {
 	p.Spec.Volumes = []corev1.Volume{{Name: "hello", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "hello", MountPath: "/hello"}}}}
 	p.Labels = map[string]string{"greeting": "good morning"}
-	fmt.Println(volumes.Check(p), volumes.Prepare(ctx, p), volumes.Waiting("u1"))
+	fmt.Println(volumes.Check(p), volumes.Prepare(ctx, p), volumes.WaitError("u1"))
 	used, err := volumes.Usage(ctx, "u1", "hello")
 	fmt.Println(used.UsedBytes, err, volumes.Release(ctx, "u1"))
 	// Output:
@@ -100,18 +100,18 @@ var (
 	_ volume.Stager         = disk{}
 	_ volume.Expander       = disk{}
 	_ volume.SELinuxMounter = disk{}
-	_ volume.Waiter         = disk{}
+	_ volume.ObjectWaiter   = disk{}
 )
 
 func (disk) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
-	return volume.Device{Name: v.PV.Spec.ISCSI.IQN, Dir: filepath.Join("iscsi", v.Spec), Attachable: true}, nil
+	return volume.Device{Name: v.PV.Spec.ISCSI.IQN, Dir: filepath.Join("iscsi", v.SpecName), Attachable: true}, nil
 }
 
 func (disk) Stage(context.Context, volume.Volume) error   { return nil } // log in, and mount on v.StagingDir
 func (disk) Unstage(context.Context, volume.Volume) error { return nil } // unmount, and log out
 
 func (disk) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
-	fmt.Println("resize the file system of", v.Spec, "to", e.New)
+	fmt.Println("resize the file system of", v.SpecName, "to", e.NewSize)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 func Example() {
 	root, _ := os.MkdirTemp("", "pods")
 	defer os.RemoveAll(root)
-	plugins := map[string]volume.Plugin{volume.ConfigMap: &volumetest.Memory{}}
+	plugins := map[string]volume.Plugin{volume.ConfigMap: &volumetest.MemoryPlugin{}}
 	volumes, err := volume.New(volume.Options{Root: root, Plugins: plugins})
 	if err != nil {
 		fmt.Println(err)

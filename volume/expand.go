@@ -12,27 +12,28 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// expandOnNode lets a volume grow on the node when its PV has.
+// expandOnNode calls NodeExpand of the plugin if the PV has grown, and returns the new size in bytes; zero: unknown. A read-only
+// volume is not expanded.
 func (pc *pluginCall) expandOnNode(ctx context.Context, plugin Plugin) (size int64, err error) {
 	x, ok := plugin.(Expander)
-	if !ok || pc.volume.PV == nil || pc.before.recorded.Device == nil {
+	if !ok || pc.volume.PV == nil || pc.prior.recorded.Device == nil {
 		return 0, nil
 	}
-	g, due := claim.Grow(pc.volume.Claim, pc.volume.PV, pc.before.size)
+	g, due := claim.PlanExpansion(pc.volume.Claim, pc.volume.PV, pc.prior.size)
 	switch {
 	case !due:
-		return max(g.Old, 0), nil
+		return max(g.OldSize, 0), nil
 	case pc.volume.ReadOnly:
 		pc.volume.Warn(ReasonFileSystemResizeFailed, "MountVolume.NodeExpandVolume failed requested read-only file system")
-		return g.Old, nil
+		return g.OldSize, nil
 	}
-	if err := x.NodeExpand(ctx, pc.volume, Expansion{Old: g.Old, New: g.New}); err != nil {
-		pc.volume.Warn(ReasonFileSystemResizeFailed, fmt.Sprintf("NodeExpandVolume failed for volume %q : %v", pc.volume.Spec, err))
-		return 0, fmt.Errorf("expand volume to %d bytes: %w", g.New, err)
+	if err := x.NodeExpand(ctx, pc.volume, Expansion{OldSize: g.OldSize, NewSize: g.NewSize}); err != nil {
+		pc.volume.Warn(ReasonFileSystemResizeFailed, fmt.Sprintf("NodeExpandVolume failed for volume %q : %v", pc.volume.SpecName, err))
+		return 0, fmt.Errorf("expand volume to %d bytes: %w", g.NewSize, err)
 	}
-	pc.events.record(pc.volume.Pod, corev1.EventTypeNormal, ReasonFileSystemResizeSuccessful, fmt.Sprintf("NodeExpandVolume succeeded for volume %q", pc.volume.Spec))
+	pc.events.recordEvent(pc.volume.Pod, corev1.EventTypeNormal, ReasonFileSystemResizeSuccessful, fmt.Sprintf("NodeExpandVolume succeeded for volume %q", pc.volume.SpecName))
 	if hook := pc.opts.Hooks.Expanded; hook != nil {
-		hook(pc.volume.Claim, pc.volume.PV, g.New)
+		hook(pc.volume.Claim, pc.volume.PV, g.NewSize)
 	}
-	return g.New, nil
+	return g.NewSize, nil
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// unmatchedError is why a pod cannot have the volumes of these names: there are no plugins for their kinds any more. It has the kubelet's text.
-// Source: WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
+// unmatchedError lists the volumes of a pod whose plugins Kubernetes has removed. Its text is that of the kubelet. Source:
+// WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
 type unmatchedError []string
 
-// Error lists the volumes, and the cause for each.
+// Error lists the volumes, with the cause for each.
 func (e unmatchedError) Error() string {
 	names := slices.Sorted(slices.Values(e))
 	var causes []error
@@ -24,24 +24,24 @@ func (e unmatchedError) Error() string {
 	if more := len(names) - maxListed; more > 0 {
 		names = append(names[:maxListed], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %v", names, names, join(causes))
+	return fmt.Sprintf("unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %v", names, names, joinErrors(causes))
 }
 
-// maxListed is how many volumes an error names.
+// maxListed is the maximum number of volumes in the text of an error.
 const maxListed = 5
 
-// joined is several errors in one line.
+// joined are several errors whose text is one line.
 type joined []error
 
-// join returns errors as one, whose text names the first of them.
-func join(errs []error) error {
+// joinErrors returns the only error of errs, or one that wraps all and shows the first maxListed.
+func joinErrors(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
 	}
 	return joined(errs)
 }
 
-// Error returns the texts of the first errors.
+// Error returns the texts of the first maxListed errors, and the number of further ones.
 func (j joined) Error() string {
 	var texts []string
 	for i, err := range j {

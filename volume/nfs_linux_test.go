@@ -91,17 +91,17 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	claims := &volumetest.Claims{}
 	claims.Bind("default", "share", s.volume("pv1", "/"))
 	o := withClaims(t, root, claims)
-	o.Timeout = 30 * time.Second // more than it takes to unmount by force, and lazily
+	o.StepTimeout = 30 * time.Second // more than it takes to unmount by force, and lazily
 	w := newWhole(t, o)
 	crowd := func(prefix string) (pods []*corev1.Pod, names []string) {
 		for i := range 20 {
 			names = append(names, fmt.Sprint(prefix, i))
-			pods = append(pods, named(podOf(t, ""), names[i]))
+			pods = append(pods, nameError(podOf(t, ""), names[i]))
 		}
 		return pods, names
 	}
 	sharing := func(name string) *corev1.Pod {
-		return named(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
+		return nameError(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
 	}
 	before := sharing("before")
 	first, names := crowd("first")
@@ -118,7 +118,7 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	t.Logf("21 pods run after %v, and 20 beside a server that does not answer after %v", usual, took)
 	assert.Less(t, took, 2*usual+20*time.Second)
 	w.await(30*time.Second, "the late pod says why it waits", func() bool {
-		err := w.volumes.Waiting("uid-late")
+		err := w.volumes.WaitError("uid-late")
 		return err != nil && strings.Contains(err.Error(), `volume "v-share"`)
 	})
 	assert.False(t, w.running("late")())

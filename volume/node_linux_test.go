@@ -180,10 +180,10 @@ func TestContainer(t *testing.T) {
 	usage, err := a.Usage(t.Context(), "u1", "memory")
 	require.NoError(t, err)
 	assert.EqualValues(t, 1<<20, usage.CapacityBytes)
-	places := a.Places("u1")
-	assert.Equal(t, volume.Place{Plugin: volume.EmptyDir, Path: filepath.Join(root, "u1/volumes/kubernetes.io~empty-dir/cache")}, places["cache"])
+	places := a.Locations("u1")
+	assert.Equal(t, volume.Location{Plugin: volume.EmptyDir, Path: filepath.Join(root, "u1/volumes/kubernetes.io~empty-dir/cache")}, places["cache"])
 	assert.Equal(t, "s3cret", read(places["key"].Path+"/k"))
-	assert.Empty(t, a.Places("u2"))
+	assert.Empty(t, a.Locations("u2"))
 	require.NoError(t, a.Release(t.Context(), "u1"))
 	assert.Empty(t, left(t, root))
 }
@@ -282,7 +282,7 @@ func TestDeadFileSystem(t *testing.T) {
 	root, dead := t.TempDir(), t.TempDir()
 	mounttest.DeadFUSE(t, dead)
 	o := local(root, m)
-	o.Timeout, o.Slow, o.Parallel = time.Second, 50*time.Millisecond, 2
+	o.StepTimeout, o.SlowAfter, o.Parallel = time.Second, 50*time.Millisecond, 2
 	a := start(t, o)
 	p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+"/x, type: Directory}}]", "volumeMounts: [{name: v, mountPath: /v}]")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -291,7 +291,10 @@ func TestDeadFileSystem(t *testing.T) {
 	go func() { done <- a.Prepare(ctx, p) }()
 	each(20, func(i int) { assert.NoError(t, a.Prepare(t.Context(), podOf(t, fmt.Sprint("x", i)))) })
 	const why = "no answer within 1s: the file system does not answer"
-	until(t, func() bool { err := a.Waiting(string(p.UID)); return err != nil && strings.Contains(err.Error(), why) })
+	until(t, func() bool {
+		err := a.WaitError(string(p.UID))
+		return err != nil && strings.Contains(err.Error(), why)
+	})
 	cancel()
 	require.ErrorContains(t, <-done, `set up volume "v": `+why)
 	require.NoError(t, a.Release(t.Context(), string(p.UID)))
@@ -307,7 +310,7 @@ func TestSharedRoot(t *testing.T) {
 	require.NoError(t, err)
 	root, seen := filepath.Join(t.TempDir(), "pods"), t.TempDir()
 	o := local(root, m)
-	o.Shared = true
+	o.MakeRootShared = true
 	for range 2 { // a second agent finds it shared
 		a := start(t, o)
 		require.NoError(t, a.Prepare(t.Context(), podOf(t, "u1")))

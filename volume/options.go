@@ -16,67 +16,72 @@ import (
 
 // Options configure [Volumes].
 type Options struct {
-	// Root is where the directories of the pods are, such as /var/lib/kubelet/pods. It has no symbolic links in it. Required.
+	// Root is the parent of the pod directories, such as /var/lib/kubelet/pods: an absolute path without symbolic links.
+	// Required.
 	Root string
-	// PluginDir is where plugins keep what pods share, such as file systems of devices. Empty means "plugins" beside Root, as the
-	// kubelet has it. It has no symbolic links in it.
+	// PluginDir is the directory for data that pods share, such as mounted file systems of devices: an absolute path without
+	// symbolic links. Empty means "plugins" beside Root, as in the kubelet.
 	PluginDir string
-	// Shared makes Root a shared mount when Run begins, unless it is on one, as the kubelet does: mountPropagation needs that. It
-	// takes root, and stays.
-	Shared bool
-	// Plugins are by the names in this package, such as [EmptyDir]. A volume whose plugin is not there is refused. Nil: none but images is there.
+	// MakeRootShared makes Root a shared mount when Run starts, unless it is on one already: mountPropagation needs it. It
+	// requires root privileges, and the mount outlives the agent. The kubelet always does this.
+	MakeRootShared bool
+	// Plugins maps a plugin name, such as [EmptyDir], to the plugin. Pods with a volume of another plugin are refused. Nil: only
+	// image volumes, which the container runtime mounts, are supported.
 	Plugins map[string]Plugin
-	// Claims are the claims of pods and the volumes they are bound to. Nil: volumes with a claim are refused.
+	// Claims reads PersistentVolumeClaims and PersistentVolumes. Nil: volumes with a claim are refused.
 	Claims Claims
-	// Attacher waits for volumes of which the plugin says that they are attached to the node. Nil: there is nothing to attach.
+	// Attacher waits until a volume is attached, for each [Device] with Attachable set. Nil: volumes are not waited for.
 	Attacher Attacher
-	// Labels returns the labels of the node, which a PV may require. Nil: the nodeAffinity of PVs is not looked at.
-	Labels func() map[string]string
-	// SELinux is the state of SELinux on the node: see [ReadSELinux]. The zero value: it is not enabled, and no volume is mounted with a label.
+	// NodeLabels returns the labels of the Node, to check the nodeAffinity of PVs. Nil: the nodeAffinity is ignored.
+	NodeLabels func() map[string]string
+	// SELinux is the state of SELinux on the node: see [ReadSELinux]. Zero value: disabled, and volumes are mounted without a
+	// label.
 	SELinux SELinux
-	// Watcher notices changed objects. Nil: they are seen when volumes are brought up to date anyway.
+	// Watcher reports changed objects. Nil: changes are found by the periodic updates alone.
 	Watcher Watcher
 
-	Parallel int           // how many steps are under way at a time; zero means 16
-	Slow     time.Duration // a step that takes longer does not count there; zero means 10 s
-	Timeout  time.Duration // of one step; zero means 2 min
-	// AttachTimeout is how long a step waits for an attachment, before its own Timeout begins; zero means 10 min, the kubelet's.
+	Parallel    int           // maximum number of concurrent steps; zero means 16
+	SlowAfter   time.Duration // a step that takes longer does not count in Parallel; zero means 10 s
+	StepTimeout time.Duration // deadline of one step; zero means 2 min
+	// AttachTimeout is the maximum time that a step waits for an attachment, in addition to StepTimeout. Zero means 10 min, as in
+	// the kubelet.
 	AttachTimeout time.Duration
-	Wait          time.Duration // how long Prepare and Release wait; zero means 2m3s, the kubelet's
-	Refresh       time.Duration // how often volumes are brought up to date, up to half of it later at random; zero means 1 min
+	WaitTimeout   time.Duration // maximum time that Prepare and Release block; zero means 2m3s, as in the kubelet
+	RefreshPeriod time.Duration // time between periodic updates, plus up to 50 % at random; zero means 1 min
 
-	Rand   func() float64 // nil means that of math/rand/v2
+	Rand   func() float64 // random numbers in [0,1); nil means rand.Float64 of math/rand/v2
 	Logger *slog.Logger   // nil discards
 	Hooks  Hooks
 }
 
-// Hooks are called when something happens. Any may be nil. They are called from the goroutines of Run, those about one volume one
-// after the other, must not block and may be called at the same time.
+// Hooks are callbacks of [Volumes]; any may be nil. They are called from several goroutines, for one volume one at a time, and
+// must not block.
 type Hooks struct {
-	// Event is an event about a pod, as the kubelet records it.
+	// Event records an event about a pod, with the reasons and messages of the kubelet.
 	Event func(pod *corev1.Pod, eventType, reason, message string)
-	// Step is a step that has ended, with how long it took. The error is nil or an [*Error].
-	Step func(plugin string, step Step, took time.Duration, err error)
-	// Expanded is a volume that has grown on this node, to a number of bytes, which the status of the claim is to show.
+	// StepCompleted reports a completed step: plugin name, step, duration, and nil or an [*Error].
+	StepCompleted func(plugin string, step Step, took time.Duration, err error)
+	// Expanded reports that a volume was expanded on this node to size bytes. The agent must write size to the status of the
+	// claim.
 	Expanded func(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, size int64)
-	// Error is something that is wrong with no volume in particular, such as a record that cannot be read.
+	// Error reports an error that concerns no single volume, such as a damaged record.
 	Error func(err error)
 }
 
-// The reasons of events.
+// Reasons of events that [Volumes] and its plugins record; they are those of the kubelet.
 const (
-	// ReasonFailedMount is the reason of the event of a volume that could not be set up.
+	// ReasonFailedMount means that a volume could not be set up.
 	ReasonFailedMount = "FailedMount"
-	// ReasonFailedMapVolume is that of a block volume.
+	// ReasonFailedMapVolume means that a block volume could not be set up.
 	ReasonFailedMapVolume = "FailedMapVolume"
-	// ReasonFileSystemResizeFailed and ReasonFileSystemResizeSuccessful are the reasons of events of volumes that have to grow.
+	// ReasonFileSystemResizeFailed and ReasonFileSystemResizeSuccessful report the expansion of a volume on the node.
 	ReasonFileSystemResizeFailed     = "FileSystemResizeFailed"
 	ReasonFileSystemResizeSuccessful = "FileSystemResizeSuccessful"
-	// ReasonPermissionChange is the reason of the event of a change of permissions that takes long.
+	// ReasonPermissionChange reports progress of a slow change of file ownership (fsGroup).
 	ReasonPermissionChange = "VolumePermissionChangeInProgress"
 )
 
-// validate fills in what zero values mean.
+// validate checks the fields and replaces zero values by their defaults.
 func (o *Options) validate() error {
 	if o.Root == "" {
 		return errors.New("volume: field Root is empty: it is the parent of the directories of pods, such as /var/lib/kubelet/pods")
@@ -99,11 +104,11 @@ func (o *Options) validate() error {
 		zero  time.Duration
 		name  string
 	}{
-		{&o.Slow, 10 * time.Second, "Slow"},
-		{&o.Timeout, 2 * time.Minute, "Timeout"},
+		{&o.SlowAfter, 10 * time.Second, "Slow"},
+		{&o.StepTimeout, 2 * time.Minute, "Timeout"},
 		{&o.AttachTimeout, 10 * time.Minute, "AttachTimeout"},
-		{&o.Wait, 2*time.Minute + 3*time.Second, "Wait"},
-		{&o.Refresh, time.Minute, "Refresh"},
+		{&o.WaitTimeout, 2*time.Minute + 3*time.Second, "Wait"},
+		{&o.RefreshPeriod, time.Minute, "Refresh"},
 	} {
 		switch {
 		case *d.value < 0:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The names of plugins for the sources of volumes, as in the kubelet.
+// Names of plugins, which are those of the kubelet: the keys of [Options].Plugins.
 const (
 	EmptyDir    = "kubernetes.io/empty-dir"
 	HostPath    = "kubernetes.io/host-path"
@@ -26,67 +26,71 @@ const (
 	Local       = "kubernetes.io/local-volume"
 )
 
-// Plugin makes the volumes of one kind of source. Both methods return when ctx ends, with its error. One that does not return then
-// is left alone: its volume is not set up again before it has returned.
+// Plugin sets up and tears down the volumes of one type, such as emptyDir. Both methods must return the error of ctx soon after
+// ctx ends. If a call does not return, [Volumes] does not call SetUp for the volume again until it has.
 type Plugin interface {
-	// SetUp makes a volume and returns what containers mount. It is idempotent: it is called again for a volume that is set
-	// up, by an agent that was started again or to bring it up to date, and leaves alone what is right. After an error there may
-	// be something left, which is torn down like any other, unless it wraps a [FinalError].
+	// SetUp sets up a volume and returns the path that containers mount. It must be idempotent: it is also called after a restart
+	// of the agent, and to update the volume, and keeps all that is correct. After an error, [Volumes] calls TearDown, unless the
+	// error wraps a [FinalError].
 	SetUp(ctx context.Context, v Volume) (Mount, error)
-	// TearDown removes a volume, and nothing that somebody has mounted in it. One that is absent is success.
+	// TearDown removes a volume. It must not delete files of a file system that another program has mounted inside. An absent
+	// volume is no error.
 	TearDown(ctx context.Context, v Volume) error
 }
 
-// Volume is one volume of one pod, as a plugin is asked to set it up or tear it down. At a teardown, and when a device is
-// unstaged, there may be nothing but the record: then Pod, Source, Claim and PV are nil.
+// Volume is the argument of a [Plugin] call: one volume of one pod, or only its [Device] when the device is unstaged. After a
+// restart of the agent, a teardown may know only the record: then Pod, Source, Claim and PV are nil.
 type Volume struct {
-	Pod    *corev1.Pod    // not to be changed
-	Source *corev1.Volume // of the pod, likewise: of a claimed volume it has the claim
-	// Claim and PV are what a volume with a claim is made of, not to be changed. Nil: it has none.
+	Pod    *corev1.Pod    // read-only for the plugin
+	Source *corev1.Volume // entry in pod.spec.volumes, read-only for the plugin; it names the claim, if any
+	// Claim and PV are the claim of the volume and the PV that it is bound to, read-only for the plugin. Nil: the volume has no
+	// claim.
 	Claim *corev1.PersistentVolumeClaim
 	PV    *corev1.PersistentVolume
 
-	UID    string // of the pod; empty when a device is unstaged
-	Name   string // in the pod
-	Spec   string // its name on disk: that of PV, and Name of a volume without a claim
-	Plugin string // by its name
-	PodDir string // of the pod: Root/UID
-	// Dir is where the volume is: PodDir/volumes/PLUGIN/SPEC, and for a block volume the link PodDir/volumeDevices/PLUGIN/SPEC, which
-	// is not for the plugin to make. It need not exist, and its parent exists at a set-up.
+	UID      string // UID of the pod; empty when a device is unstaged
+	Name     string // name in pod.spec.volumes
+	SpecName string // name on disk: that of PV, or Name without a claim
+	Plugin   string // name of the plugin, such as [EmptyDir]
+	PodDir   string // directory of the pod: Options.Root/UID
+	// Dir is the path of the volume: PodDir/volumes/PLUGIN/NAME. SetUp creates it; its parent exists. For a block volume it is
+	// the path of a symbolic link that [Volumes] creates: PodDir/volumeDevices/PLUGIN/NAME.
 	Dir       string
-	PluginDir string // for what pods share: Options.PluginDir
+	PluginDir string // Options.PluginDir: parent directory for data that pods share
 
-	ReadOnly     bool     // as the pod has it: of its claim, or of its source
+	ReadOnly     bool     // readOnly in the claim reference or the source of the pod
 	Block        bool     // the volume is a block device, for volumeDevices
-	MountOptions []string // of PV, sorted, none twice
-	// SELinuxLabel is the label that a [SELinuxMounter] mounts the volume with, for all pods that share it; empty: with none.
+	MountOptions []string // mount options of PV: sorted, without duplicates
+	// SELinuxLabel is the label with which a [SELinuxMounter] mounts the volume, for all pods that share it; empty: no label.
 	SELinuxLabel string
 
-	Device     Device // what it shares with the volumes of other pods; the zero value: nothing
-	StagingDir string // of Device.Dir; empty: there is none
-	// DevicePath is where an Attacher has attached the volume; empty: nobody has said.
+	Device     Device // the device that pods share; zero value: none
+	StagingDir string // absolute path of Device.Dir; empty: none
+	// DevicePath is the device path that an [Attacher] returned; empty: unknown.
 	DevicePath string
-	// Shared: another pod has a volume of the same Device that is, or may be, set up.
-	Shared bool
-	// Update: the volume is set up, and is brought up to date. Recovered: an earlier agent may have made it, or its device.
+	// UsedByOtherPod is true if the same Device is, or may be, set up for another pod.
+	UsedByOtherPod bool
+	// Update is true if SetUp is called to update a volume that is set up. Recovered is true if a previous agent process may have
+	// set up the volume or staged its device.
 	Update, Recovered bool
 
-	// Warn records an event about the pod. It is never nil.
+	// Warn records a warning event about the pod. It is never nil.
 	Warn func(reason, message string)
 }
 
-// Mount is a volume that is set up.
+// Mount is the result of [Plugin] SetUp: how containers mount the volume.
 type Mount struct {
-	// HostPath is that of the directory or file, and for a block volume that of the device.
+	// HostPath is the path of the directory or file, or of the device of a block volume.
 	HostPath       string
-	ReadOnly       bool // also where the mounts of containers are not
-	SELinuxRelabel bool // the runtime is to give it the label of the container
-	// Refresh has the volume brought up to date every Options.Refresh, though its plugin is no [Refresher].
-	Refresh bool
+	ReadOnly       bool // mount read-only in all containers, also where their volumeMounts do not ask for it
+	SELinuxRelabel bool // the container runtime must relabel the files with the label of the container
+	// UpdatePeriodically makes [Volumes] call SetUp every Options.RefreshPeriod, even if the plugin is no [Refresher].
+	UpdatePeriodically bool
 }
 
-// Checker is a [Plugin] that can refuse a volume from its specification.
+// Checker is an optional interface of a [Plugin] that rejects invalid volumes when the pod is admitted.
 type Checker interface {
-	// Check returns an error for each field that asks for what cannot be had. It is pure and quick.
+	// Check returns an error for each field of v that the plugin does not support. path is the field path of the source of v. It
+	// must not block and has no side effects.
 	Check(pod *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList
 }

@@ -16,37 +16,38 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// podState is what is known of the volumes of a pod.
+// podState is the state of the volumes of one pod. Volumes.mu guards it, except recorded.
 type podState struct {
-	uid, dir string
-	name     string      // namespace/name
-	spec     *corev1.Pod // nil: an earlier agent had it, and nobody has said anything about it so far
-	volumes  []*entry
-	changed  chan struct{} // closed when a step has ended, and replaced
-	gaveUp   bool          // a Prepare of it, since its volumes were last set up
+	uid, dir      string
+	name          string      // namespace/name of the pod
+	spec          *corev1.Pod // nil: recovered from the record, and no Prepare or Update was called for it yet
+	volumes       []*entry
+	changed       chan struct{} // closed and replaced when a step has completed
+	prepareFailed bool          // Prepare has returned an error, and not all volumes are set up since
 
-	recording sync.Mutex // held while the record is written or removed
+	recording sync.Mutex // held while the record is written or removed; guards recorded
 	recorded  record.Pod
 }
 
-// entry is a volume of a pod.
+// entry is the state of one volume of a pod. Volumes.mu guards it.
 type entry struct {
 	plan     plan.Volume
 	recorded record.Volume
-	device   *device  // that it shares; nil: none
-	claimed  *claimed // as it was seen last; nil: it has no claim, or that was not seen
-	mount    Mount    // once it was set up
-	err      error    // of the step that has failed last; nil after one that succeeded
+	device   *device  // device that pods share; nil: none
+	claimed  *claimed // claim and PV as last fetched; nil: no claim, or not fetched yet
+	mount    Mount    // result of the last successful set-up
+	err      error    // error of the last failed step; nil after a success
 
-	cancel context.CancelFunc // ends the step under way; nil: there is none
+	cancel context.CancelFunc // cancels the running step; nil: no step is running
 }
 
 func (v *Volumes) newPod(uid, name string) *podState {
 	return &podState{uid: uid, name: name, dir: filepath.Join(v.opts.Root, uid), changed: make(chan struct{})}
 }
 
-// pod returns what is known of a pod. One that is new is there from then on, if it has volumes.
-func (v *Volumes) pod(pod *corev1.Pod, volumes bool) *podState {
+// ensurePod returns the state of a pod. If there is none and the pod uses volumes, ensurePod creates it; otherwise it returns
+// nil.
+func (v *Volumes) ensurePod(pod *corev1.Pod, volumes bool) *podState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
@@ -57,8 +58,8 @@ func (v *Volumes) pod(pod *corev1.Pod, volumes bool) *podState {
 	return p
 }
 
-// add adds a volume to a pod.
-func (v *Volumes) add(p *podState, r record.Volume) *entry {
+// addVolume adds a recorded volume to a pod and to the plan. v.mu is held, except in New.
+func (v *Volumes) addVolume(p *podState, r record.Volume) *entry {
 	e := &entry{plan: plan.Volume{Pod: p.uid, Name: r.Name}, recorded: r}
 	if r.Device != nil {
 		e.device = v.devices.addUser(p, r)
@@ -69,8 +70,8 @@ func (v *Volumes) add(p *podState, r record.Volume) *entry {
 	return e
 }
 
-// find returns a volume of a pod by its first name, or nil.
-func (p *podState) find(name string) *entry {
+// findVolume returns the volume whose first recorded name is name, or nil.
+func (p *podState) findVolume(name string) *entry {
 	for _, e := range p.volumes {
 		if e.plan.Name == name {
 			return e
@@ -79,13 +80,13 @@ func (p *podState) find(name string) *entry {
 	return nil
 }
 
-// usedBy reports whether one of its names is among those that containers use.
-func (e *entry) usedBy(names map[string]bool) bool {
+// isUsedBy reports whether the set of volume names that containers use has a name of this volume.
+func (e *entry) isUsedBy(names map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return names[name] })
 }
 
-// source returns the volume of the pod, by the first of its names that it still has; nil: it has none.
-func (e *entry) source(pod *corev1.Pod) *corev1.Volume {
+// podSource returns the first entry of pod.spec.volumes that has a name of this volume; nil: none.
+func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {
 			return vol
@@ -94,8 +95,8 @@ func (e *entry) source(pod *corev1.Pod) *corev1.Volume {
 	return nil
 }
 
-// readOnly reports whether a pod has a volume read-only, under all of its names.
-func (e *entry) readOnly(pod *corev1.Pod) bool {
+// isReadOnly reports whether the pod uses the volume read-only under each of its names.
+func (e *entry) isReadOnly(pod *corev1.Pod) bool {
 	found := false
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {
@@ -108,8 +109,8 @@ func (e *entry) readOnly(pod *corev1.Pod) bool {
 	return found
 }
 
-// notify wakes those who wait for a volume of the pod.
-func (p *podState) notify() {
+// notifyWaiters wakes the goroutines that wait in awaitPhase for a volume of the pod. Volumes.mu is held.
+func (p *podState) notifyWaiters() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Prepare returns when all volumes are set up that the containers of a pod use. It is idempotent, and quick where nothing is
-// to be done. The error says which volumes are missing, and why; they are tried again until Release is called, so that a later
-// call may find them. A claim that the pod cannot use ends it at once; the other volumes are set up all the same.
+// Prepare records the volumes of a pod that its containers use, and blocks until all are set up, ctx ends or Options.WaitTimeout
+// has passed. It is idempotent, and fast if all are set up. The error names each missing volume with the cause. Run continues to
+// retry until Release is called, so call Prepare again. If the pod cannot use a claim, Prepare returns at once, and the other
+// volumes are still set up.
 func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	p, err := v.recordDesired(ctx, pod)
 	if p != nil {
-		v.needRun()
+		v.requireRun()
 		v.signal()
 	}
 	if _, ok := err.(unmatchedError); ok { //nolint:errorlint // alone, it has the kubelet's text
@@ -37,29 +38,29 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	}
 	if err := v.awaitPhase(ctx, p, plan.Ready); err != nil {
 		v.mu.Lock()
-		p.gaveUp = true
+		p.prepareFailed = true
 		v.mu.Unlock()
 		return fmt.Errorf("volumes of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
 
-// recordDesired writes the volumes of a pod into its record and marks them as desired. It returns nil for a pod without volumes. The error
-// names the volumes that the pod cannot have; the remaining volumes are recorded.
+// recordDesired writes the volumes of a pod to its record and marks them as desired. It returns nil for a pod without volumes.
+// The error names the refused volumes; the remaining volumes are recorded.
 func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState, error) {
 	uid := string(pod.UID)
 	if !record.IsPlainName(uid) {
 		return nil, fmt.Errorf("UID %.256q is no file name", uid)
 	}
-	names := podvolume.Used(&pod.Spec)
-	p := v.pod(pod, len(names) > 0)
+	names := podvolume.UsedByPod(&pod.Spec)
+	p := v.ensurePod(pod, len(names) > 0)
 	if p == nil {
 		return nil, nil
 	}
 	p.recording.Lock()
 	defer p.recording.Unlock()
-	defer v.unreserve(p)
-	all, refused := v.unrecorded(ctx, p, pod, names)
+	defer v.releaseReservations(p)
+	all, refused := v.resolveUnrecorded(ctx, p, pod, names)
 	if all.changed {
 		r := record.Pod{UID: uid, Name: p.name, Volumes: all.volumes}
 		if err := r.Write(p.dir); err != nil {
@@ -76,7 +77,7 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	if refused == nil || all.changed {
 		delete(v.damaged, uid)
 	}
-	if len(p.recorded.Volumes) == 0 { // those of images alone
+	if len(p.recorded.Volumes) == 0 { // all volumes are image volumes
 		delete(v.pods, uid)
 		return nil, refused
 	}
@@ -85,20 +86,20 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired marks the recorded volumes of a pod as mounted or unmounted.
+// setDesired marks each recorded volume of a pod as mounted, or as unmounted if no container uses it. v.mu is held.
 func (v *Volumes) setDesired(p *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
-	p.spec, p.gaveUp = pod, false
+	p.spec, p.prepareFailed = pod, false
 	for _, r := range p.recorded.Volumes {
-		e := p.find(r.Name)
+		e := p.findVolume(r.Name)
 		if e == nil {
-			e = v.add(p, r)
+			e = v.addVolume(p, r)
 		}
-		e.recorded.Also = r.Also
+		e.recorded.Aliases = r.Aliases
 		if c := all.claimed[r.Name]; c != nil {
 			e.claimed = c
 		}
 		switch {
-		case !e.usedBy(names): // the record is of another version of the pod
+		case !e.isUsedBy(names): // recorded for an older version of the pod
 			e.plan.Desired = plan.Unmounted
 		case e.plan.Desired != plan.Mounted:
 			e.plan.Desired, e.err = plan.Mounted, nil
@@ -106,30 +107,30 @@ func (v *Volumes) setDesired(p *podState, pod *corev1.Pod, all recordable, names
 	}
 }
 
-// recordable is what the record of a pod has in it.
+// recordable collects the next record of a pod.
 type recordable struct {
 	volumes []record.Volume
-	changed bool                // there is more in it than is recorded
-	claimed map[string]*claimed // of what was added, by its name
+	changed bool                // volumes differs from the record on disk
+	claimed map[string]*claimed // by volume name: claims of the volumes that were added
 }
 
-// add adds a volume. One that is there already, as the pod has the same claim twice, gets one more name. A volume of a pod whose name is
-// that of the PV of another one would have its directory, and is an error.
-func (r *recordable) add(pod *corev1.Pod, vol record.Volume, c *claimed) error {
+// addVolume adds a volume to the record. If the pod already has the same claim under another name, vol.Name becomes an alias of
+// that volume. Two different volumes with the same directory are an error: one has the name of the PV of the other.
+func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, c *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
 		switch {
 		case known.Dir != vol.Dir:
-		case !sameClaim(pod, known.Name, vol.Name):
+		case !hasSameClaim(pod, known.Name, vol.Name):
 			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir)
 		default:
-			known.Also = append(slices.Clip(known.Also), vol.Name)
+			known.Aliases = append(slices.Clip(known.Aliases), vol.Name)
 			r.changed = true
 			return nil
 		}
 	}
-	if c != nil { // a restarted agent uses them while its API server is unavailable
-		vol.Claim, vol.PV = claim.Trim(c.pvc, c.pv)
+	if c != nil { // a restarted agent uses the recorded claim while the API server is unavailable
+		vol.Claim, vol.PV = claim.TrimForRecord(c.pvc, c.pv)
 	}
 	r.volumes = append(r.volumes, vol)
 	r.claimed[vol.Name] = c
@@ -137,26 +138,26 @@ func (r *recordable) add(pod *corev1.Pod, vol record.Volume, c *claimed) error {
 	return nil
 }
 
-// sameClaim reports whether two volumes of a pod have the same claim.
-func sameClaim(pod *corev1.Pod, a, b string) bool {
+// hasSameClaim reports whether two volumes of a pod, given by name, use the same claim.
+func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	first, second := podvolume.Find(pod, a), podvolume.Find(pod, b)
 	if first == nil || second == nil {
 		return false
 	}
-	one, ok := claim.Of(pod, first)
-	other, okToo := claim.Of(pod, second)
+	one, ok := claim.NameOf(pod, first)
+	other, okToo := claim.NameOf(pod, second)
 	return ok && okToo && one == other
 }
 
-// unrecorded returns the record of a pod with the volumes that its containers use and that are not in it. The error is about those that
-// the pod cannot have.
-func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
-	ctx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
+// resolveUnrecorded returns the next record of a pod: the current one, plus the volumes that containers use and that are not
+// recorded. The error names the volumes that the pod cannot use.
+func (v *Volumes) resolveUnrecorded(ctx context.Context, p *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
 	all := recordable{volumes: slices.Clone(p.recorded.Volumes), claimed: map[string]*claimed{}}
 	names = maps.Clone(names)
 	for _, r := range p.recorded.Volumes {
-		for _, name := range append([]string{r.Name}, r.Also...) {
+		for _, name := range append([]string{r.Name}, r.Aliases...) {
 			delete(names, name)
 		}
 	}
@@ -164,7 +165,7 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 	var unmatched unmatchedError
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
-		if !names[vol.Name] || podvolume.SourceOf(vol) == imageSource { // which the runtime mounts
+		if !names[vol.Name] || podvolume.SourceOf(vol) == imageSource { // the container runtime mounts image volumes
 			continue
 		}
 		delete(names, vol.Name)
@@ -172,12 +173,12 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 			unmatched = append(unmatched, vol.Name)
 			continue
 		}
-		r, c, err := v.resolver.resolve(ctx, pod, vol)
+		r, c, err := v.resolver.resolveVolume(ctx, pod, vol)
 		if err == nil {
-			err = v.reserve(p, r)
+			err = v.reserveDevice(p, r)
 		}
 		if err == nil {
-			err = all.add(pod, r, c)
+			err = all.addVolume(pod, r, c)
 		}
 		if err != nil {
 			errs = append(errs, &Error{StepSetUp, vol.Name, err})
@@ -187,21 +188,21 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 		errs = append(errs, unmatched)
 	}
 	if len(errs) > 0 {
-		return all, join(errs)
+		return all, joinErrors(errs)
 	}
 	return all, nil
 }
 
-// reserve reserves the device of a volume for a pod whose record is about to be written: see deviceTable.reserve.
-func (v *Volumes) reserve(p *podState, r record.Volume) error {
+// reserveDevice reserves the device of a volume for a pod whose record is not written yet: see deviceTable.reserveDevice.
+func (v *Volumes) reserveDevice(p *podState, r record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.devices.reserve(p, r)
+	return v.devices.reserveDevice(p, r)
 }
 
-// unreserve removes the reservations of a pod, whose record is written or will not be.
-func (v *Volumes) unreserve(p *podState) {
+// releaseReservations removes the reservations of a pod after its record was written, or after an error.
+func (v *Volumes) releaseReservations(p *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.devices.unreserve(p)
+	v.devices.releaseReservations(p)
 }

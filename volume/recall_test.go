@@ -22,7 +22,7 @@ import (
 )
 
 // unshared is a plugin whose volumes with a claim are of one pod each.
-type unshared struct{ *volumetest.Memory }
+type unshared struct{ *volumetest.MemoryPlugin }
 
 // grouped returns a volume whose files are of a group.
 func grouped(name string) *corev1.PersistentVolume {
@@ -35,23 +35,23 @@ func grouped(name string) *corev1.PersistentVolume {
 // has ended is started again, with the groups of the volume. When somebody can be asked it goes on as ever.
 func TestRecoveredClaimIsUsedAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m, claims := t.TempDir(), &volumetest.Memory{}, &volumetest.Claims{}
+		root, m, claims := t.TempDir(), &volumetest.MemoryPlugin{}, &volumetest.Claims{}
 		claims.Bind("default", "db", grouped("pv1"))
 		o := memory(root, m)
 		o.Claims, o.Plugins = claims, map[string]volume.Plugin{volume.Local: unshared{m}}
 		p := claiming("u1", "db")
 		a := start(t, o)
 		require.NoError(t, a.Prepare(t.Context(), p))
-		require.Equal(t, []int64{4321}, a.Groups(p))
+		require.Equal(t, []int64{4321}, a.SupplementalGroups(p))
 		a.stop()
 		text, err := os.ReadFile(filepath.Join(root, "u1", "volumes.json"))
 		require.NoError(t, err)
 		require.NotContains(t, string(text), corev1.LastAppliedConfigAnnotation)
 
-		claims.Down(errors.New("no API server"))
+		claims.FailCalls(errors.New("no API server"))
 		a = start(t, o)
 		require.NoError(t, a.Prepare(t.Context(), p))
-		require.Equal(t, []int64{4321}, a.Groups(p))
+		require.Equal(t, []int64{4321}, a.SupplementalGroups(p))
 		var l podspec.Launch
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		require.NotEmpty(t, l.Volumes["v-db"].HostPath)
@@ -59,8 +59,8 @@ func TestRecoveredClaimIsUsedAsItWas(t *testing.T) {
 		require.ErrorContains(t, a.Prepare(t.Context(), claiming("u2", "db")), "no API server", "nobody has made that before")
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		time.Sleep(5 * time.Minute)
-		require.NoError(t, a.Waiting("u1"))
-		claims.Down(nil)
+		require.NoError(t, a.WaitError("u1"))
+		claims.FailCalls(nil)
 		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Release(t.Context(), "u2"))
@@ -80,17 +80,17 @@ func TestRecoveredClaimIsNotUsed(t *testing.T) {
 			pvc.Status.Phase = corev1.ClaimLost
 			s.Put(pvc, nil)
 		},
-		"not mounted": func(_ *testing.T, s storage) { s.Down(errors.New("no API server")) },
+		"not mounted": func(_ *testing.T, s storage) { s.FailCalls(errors.New("no API server")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root, s := t.TempDir(), newStorage()
-				a := start(t, s.with(root, s.Shared))
+				a := start(t, s.with(root, s.MemoryStager))
 				require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
 				a.stop()
 				change(t, s)
 				calls := len(s.Calls())
-				a = start(t, s.with(root, s.Shared))
+				a = start(t, s.with(root, s.MemoryStager))
 				require.Error(t, a.Prepare(t.Context(), claiming("u1", "db")))
 				require.Len(t, s.Calls(), calls)
 				require.NoError(t, a.Release(t.Context(), "u1"))
@@ -104,7 +104,7 @@ func TestRecoveredClaimIsNotUsed(t *testing.T) {
 func TestRecordOfAnotherClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.with(root, s.Shared))
+		a := start(t, s.with(root, s.MemoryStager))
 		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
 		a.stop()
 		path := filepath.Join(root, "pods", "u1", "volumes.json")
@@ -117,7 +117,7 @@ func TestRecordOfAnotherClaim(t *testing.T) {
 		text, err = json.Marshal(record)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		a = start(t, s.with(root, s.Shared))
+		a = start(t, s.with(root, s.MemoryStager))
 		require.ErrorContains(t, a.Release(t.Context(), "u1"), `volume "v-db": what is kept of its claim is not that of "pv1"`)
 	})
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// unknownError is an error that says nothing of a volume: nobody could be asked.
+// unknownError marks an error that leaves the state of a volume unknown, because a server did not respond.
 type unknownError struct{ error }
 
 // Unwrap returns the cause.
 func (e *unknownError) Unwrap() error { return e.error }
 
-// unknown marks an error of somebody who was asked, unless it says that there is no such object.
-func unknown(err error) error {
+// markUnknown marks the error of a request to a server, except "does not exist", as an [unknownError]. It returns nil for nil.
+func markUnknown(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return &unknownError{err}
 }
 
-// useRecordedClaim uses the claim in the record, if err says that a server did not answer and a previous agent has set up the volume. It
-// reports whether it does: the volume is then usable as it is.
+// useRecordedClaim applies the claim in the record to the call, and reports true, if err is an [unknownError] and a previous
+// agent has set up the volume, which is still mounted.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
-	kept := recordedClaim(&pc.before.recorded)
+	kept := recordedClaim(&pc.prior.recorded)
 	if !unknown || kept == nil || !pc.volume.Recovered || pc.volume.Update || !pc.isStillMounted() {
 		return false
 	}
-	pc.volume.fill(kept)
+	pc.volume.fillClaim(kept)
 	return true
 }
 
@@ -44,7 +44,7 @@ func (pc *pluginCall) isStillMounted() bool {
 		return true
 	}
 	if v.Block {
-		mounted, err := mount.IsMountPoint(mapping(*v).Bound)
+		mounted, err := mount.IsMountPoint(blockMapping(*v).Bound)
 		return mounted && err == nil
 	}
 	if staged, err := mount.IsMountPoint(v.StagingDir); v.StagingDir != "" && staged && err == nil {

@@ -23,14 +23,14 @@ import (
 // again at once. The volume is brought up to date when that is possible.
 func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m, p := t.TempDir(), &volumetest.Memory{}, pod("u1", "a")
+		root, m, p := t.TempDir(), &volumetest.MemoryPlugin{}, pod("u1", "a")
 		a := start(t, memory(root, m))
 		require.NoError(t, a.Prepare(t.Context(), p))
 		a.stop()
 
 		var there atomic.Bool
 		var updates atomic.Int32
-		faulty := &volumetest.Faulty{Plugin: m, SetUpDone: func(v volume.Volume, err error) error {
+		faulty := &volumetest.FaultyPlugin{Plugin: m, AfterSetUp: func(v volume.Volume, err error) error {
 			switch {
 			case there.Load():
 				return err
@@ -46,7 +46,7 @@ func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Zero(t, time.Since(began))
-		require.NoError(t, a.Waiting("u1"))
+		require.NoError(t, a.WaitError("u1"))
 		var l podspec.Launch
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		assert.NotEmpty(t, l.Volumes["a"].HostPath)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Update says that a pod whose volumes are set up has changed, such as its labels, or that an agent which was started again
-// still wants it. Those of its volumes that show that are brought up to date. It does not wait.
+// Update reports that a running pod has changed, such as its labels, or that a restarted agent keeps it. Volumes that show the
+// pod's metadata are updated. Update does not block.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -29,12 +29,12 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	before := p.spec
 	p.spec = pod
 	same := before != nil && maps.Equal(before.Labels, pod.Labels) && maps.Equal(before.Annotations, pod.Annotations)
-	names := podvolume.Used(&pod.Spec)
+	names := podvolume.UsedByPod(&pod.Spec)
 	for _, e := range p.volumes {
-		if e.plan.Desired == plan.Unknown && e.usedBy(names) {
+		if e.plan.Desired == plan.Unknown && e.isUsedBy(names) {
 			e.plan.Desired = plan.Mounted
 		}
-		if !same && v.shows(p, e, Object{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}) {
+		if !same && v.showsObject(p, e, Object{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}) {
 			e.plan.Stale = true
 			e.plan.Retry()
 		}
@@ -42,17 +42,17 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	v.signal()
 }
 
-// watch follows changed objects until ctx ends.
-func (v *Volumes) watch(ctx context.Context) {
+// watchObjects runs Options.Watcher until ctx ends, and restarts it after errors.
+func (v *Volumes) watchObjects(ctx context.Context) {
 	policy := backoff.Policy{First: time.Second, Max: time.Minute}
 	var wait time.Duration
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := v.opts.Watcher.Watch(ctx, v.changed)
+		err := v.opts.Watcher.Watch(ctx, v.handleChange)
 		if ctx.Err() != nil {
 			return
 		}
-		v.changed("", "", "") // nobody knows what was missed
+		v.handleChange("", "", "") // changes may have been missed: all objects count as changed
 		if time.Since(began) > policy.Max {
 			wait = 0
 		}
@@ -64,15 +64,17 @@ func (v *Volumes) watch(ctx context.Context) {
 	}
 }
 
-// changed has volumes brought up to date that show an object, and tries those again that wait for it.
-func (v *Volumes) changed(kind, namespace, name string) {
+// handleChange updates the volumes that show a changed object, and retries steps and pods that wait for the object. An empty
+// argument stands for any.
+func (v *Volumes) handleChange(kind, namespace, name string) {
 	o := Object{Kind: kind, Namespace: namespace, Name: name}
 	if uids := v.markStale(o); len(uids) > 0 {
 		v.ready.Call(uids...)
 	}
 }
 
-// markStale marks the volumes that show a changed object. It returns the pods that were refused the object.
+// markStale marks the volumes that show object o as outdated. It returns the UIDs of the pods with a refused claim that o may
+// make usable.
 func (v *Volumes) markStale(o Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,7 +84,7 @@ func (v *Volumes) markStale(o Object) (waiting []string) {
 			continue
 		}
 		for _, e := range p.volumes {
-			if v.shows(p, e, o) || e.claimed.is(o) {
+			if v.showsObject(p, e, o) || e.claimed.usesObject(o) {
 				e.plan.Stale, found = true, true
 				e.plan.Retry()
 				if e.device != nil {
@@ -95,17 +97,17 @@ func (v *Volumes) markStale(o Object) (waiting []string) {
 		v.signal()
 	}
 	for uid, pod := range v.refused {
-		if waitsFor(pod, o) {
+		if isUnblockedBy(pod, o) {
 			waiting = append(waiting, uid)
 		}
 	}
 	return waiting
 }
 
-// retryWaiting ends the back-off of the steps that wait for a changed object, and reports whether there are any.
+// retryWaiting ends the back-off of the steps that o may unblock, and reports whether there are any. v.mu is held.
 func (v *Volumes) retryWaiting(o Object) (found bool) {
 	waits := func(kind string, p *plan.Progress) {
-		if w, ok := v.opts.Plugins[kind].(Waiter); ok && p.Failures > 0 && w.WaitsFor(o) {
+		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(o) {
 			p.Retry()
 			found = true
 		}
@@ -116,23 +118,23 @@ func (v *Volumes) retryWaiting(o Object) (found bool) {
 		}
 	}
 	for _, d := range v.devices.byName {
-		waits(d.kind, &d.plan.Progress)
+		waits(d.plugin, &d.plan.Progress)
 	}
 	return found
 }
 
-// shows reports whether a volume shows an object.
-func (v *Volumes) shows(p *podState, e *entry, o Object) bool {
+// showsObject reports whether the files of a volume show object o. v.mu is held.
+func (v *Volumes) showsObject(p *podState, e *entry, o Object) bool {
 	r, ok := v.opts.Plugins[e.recorded.Plugin].(Refresher)
 	if !ok || p.spec == nil {
 		return false
 	}
-	vol := e.source(p.spec)
+	vol := e.podSource(p.spec)
 	return vol != nil && r.Shows(p.spec, vol, o)
 }
 
-// is reports whether a volume with a claim is made of an object.
-func (c *claimed) is(o Object) bool {
+// usesObject reports whether o is the claim or the PV of a volume. c may be nil.
+func (c *claimed) usesObject(o Object) bool {
 	if c == nil {
 		return false
 	}
@@ -140,14 +142,14 @@ func (c *claimed) is(o Object) bool {
 		(o.Kind == KindPV || o.Kind == "") && (o.Name == "" || o.Name == c.pv.Name)
 }
 
-// waitsFor reports whether a pod that cannot use one of its claims may be able to when an object has changed. Which volume a claim is
-// bound to is not known.
-func waitsFor(pod *corev1.Pod, o Object) bool {
+// isUnblockedBy reports whether a changed object may make a refused claim of pod usable. Each PV may: it is unknown to which PV a
+// claim will be bound.
+func isUnblockedBy(pod *corev1.Pod, o Object) bool {
 	if o.Kind == KindPV || o.Kind == "" {
 		return true
 	}
 	for i := range pod.Spec.Volumes {
-		name, ok := claim.Of(pod, &pod.Spec.Volumes[i])
+		name, ok := claim.NameOf(pod, &pod.Spec.Volumes[i])
 		if ok && o.Kind == KindClaim && (o.Namespace == "" || o.Namespace == pod.Namespace) && (o.Name == "" || o.Name == name) {
 			return true
 		}

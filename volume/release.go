@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Release tears down all volumes of a pod of which nothing runs any more, and removes what is on disk about them, also for a
-// pod of which only the record is left. It returns when that is done, nil also where there is nothing. After an error it is
-// called again: the teardown goes on meanwhile.
+// Release tears down all volumes of a pod and removes its record. No container of the pod may be running. It works for any pod
+// with a record, also after a restart of the agent. It blocks until the pod has no volumes, ctx ends or Options.WaitTimeout has
+// passed. After an error call it again: Run continues the teardown. A pod without volumes is no error.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
 	p, damaged := v.setUnmounted(uid)
 	switch {
@@ -24,7 +24,7 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	case p == nil:
 		return nil
 	}
-	v.needRun()
+	v.requireRun()
 	v.signal()
 	shares := v.hasDevice(p)
 	for done := false; !done; {
@@ -45,21 +45,22 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-// hasDevice reports whether a pod has a volume with a device, which may be refused to other pods while it is in use.
+// hasDevice reports whether a volume of the pod has a device: Prepare may have refused that device to other pods.
 func (v *Volumes) hasDevice(p *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.ContainsFunc(p.volumes, func(e *entry) bool { return e.device != nil })
 }
 
-// refusedPods returns the UIDs of the pods that cannot use one of their claims so far.
+// refusedPods returns the UIDs of the pods with a claim that Prepare refused.
 func (v *Volumes) refusedPods() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Collect(maps.Keys(v.refused))
 }
 
-// setUnmounted marks all volumes of a pod as unmounted, and cancels steps that nothing needs any more.
+// setUnmounted marks all volumes of a pod as no longer desired, and cancels running set-ups and stages that no pod needs. damaged
+// is the error of reading the record of the pod; nil: the record is valid.
 func (v *Volumes) setUnmounted(uid string) (p *podState, damaged error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,8 +83,8 @@ func (v *Volumes) setUnmounted(uid string) (p *podState, damaged error) {
 	return p, v.damaged[uid]
 }
 
-// removePod removes the record of a pod whose volumes are torn down, unless they are desired again. done is false if the pod has become the
-// last user of a device, which is to be unstaged first.
+// removePod removes the state and the record of a pod whose volumes are torn down. It does nothing if they are desired again.
+// done is false if the pod has become the last user of a device, which Run must unstage first.
 func (v *Volumes) removePod(p *podState) (done bool, err error) {
 	p.recording.Lock()
 	defer p.recording.Unlock()
@@ -100,7 +101,7 @@ func (v *Volumes) removePod(p *podState) (done bool, err error) {
 	}
 	for _, e := range p.volumes {
 		if e.device != nil {
-			v.devices.removeUser(p, e.device) // so that no other pod takes this record for one that stays
+			v.devices.removeUser(p, e.device) // another pod must not count this record as a remaining user
 		}
 	}
 	v.mu.Unlock()
@@ -116,11 +117,11 @@ func (v *Volumes) removePod(p *podState) (done bool, err error) {
 		}
 		return false, fmt.Errorf("remove record: %w", err)
 	}
-	gone := make(map[*plan.Volume]bool, len(p.volumes))
+	removed := make(map[*plan.Volume]bool, len(p.volumes))
 	for _, e := range p.volumes {
-		gone[&e.plan] = true
+		removed[&e.plan] = true
 	}
-	v.plan.Volumes = deleteAll(v.plan.Volumes, gone)
+	v.plan.Volumes = removeVolumes(v.plan.Volumes, removed)
 	p.volumes, p.recorded = nil, record.Pod{}
 	if v.pods[p.uid] == p {
 		delete(v.pods, p.uid)
@@ -128,11 +129,11 @@ func (v *Volumes) removePod(p *podState) (done bool, err error) {
 	return true, nil
 }
 
-// deleteAll returns the volumes without those that are gone.
-func deleteAll(all []*plan.Volume, gone map[*plan.Volume]bool) []*plan.Volume {
+// removeVolumes returns all without the volumes in removed. It reuses the slice all.
+func removeVolumes(all []*plan.Volume, removed map[*plan.Volume]bool) []*plan.Volume {
 	kept := all[:0]
 	for _, vol := range all {
-		if !gone[vol] {
+		if !removed[vol] {
 			kept = append(kept, vol)
 		}
 	}

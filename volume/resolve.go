@@ -15,13 +15,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// resolver determines the plugin, the directory, the claim and the device of a volume of a pod. It reads options only, and needs no lock.
+// resolver determines plugin, directory, claim and device of a volume of a pod. It reads only options, and needs no lock.
 type resolver struct {
 	opts *Options
 }
 
-// resolve returns the record of a volume, and its claim; nil: it has none.
-func (rs resolver) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
+// resolveVolume returns the record of a volume, and its claim; nil: it has none.
+func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
 	r := record.Volume{Name: vol.Name}
 	c, err := rs.resolveClaim(ctx, pod, vol)
 	if err != nil {
@@ -30,7 +30,7 @@ func (rs resolver) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Vol
 	spec, source := vol.Name, podvolume.SourceOf(vol)
 	if c != nil {
 		spec, source = c.pv.Name, podvolume.PVSourceOf(c.pv)
-		r.Block = claim.Block(c.pv)
+		r.Block = claim.IsBlock(c.pv)
 	}
 	r.Plugin = pluginNames()[source]
 	plugin, ok := rs.opts.Plugins[r.Plugin]
@@ -38,15 +38,15 @@ func (rs resolver) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Vol
 		return r, nil, fmt.Errorf("there is no plugin for %s volumes", source)
 	}
 	r.Dir = record.VolumeDir(r.Plugin, spec, r.Block)
-	if r.SELinuxLabel, err = rs.label(ctx, pod, vol, r, c); err != nil {
+	if r.SELinuxLabel, err = rs.selinuxLabel(ctx, pod, vol, r, c); err != nil {
 		return r, nil, err
 	}
 	stager, ok := plugin.(Stager)
 	switch {
 	case ok:
-		d, err := stager.Device(ctx, rs.describe(pod, vol, r, c))
+		d, err := stager.Device(ctx, rs.describeUnrecorded(pod, vol, r, c))
 		if err != nil {
-			return r, nil, unknown(err)
+			return r, nil, markUnknown(err)
 		}
 		if d.Name != "" {
 			shared := record.Device(d)
@@ -64,15 +64,15 @@ func (rs resolver) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Vol
 	return r, c, nil
 }
 
-// mountsWithOptions reports whether a plugin that stages nothing takes the mount options of PVs.
+// mountsWithOptions reports whether a plugin without staging applies the mount options of a PV.
 func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
-// describe returns a volume for the calls of a plugin before the volume is recorded.
-func (rs resolver) describe(pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) Volume {
+// describeUnrecorded returns the argument of a plugin call for a volume that is not recorded yet.
+func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) Volume {
 	d := Volume{
-		Pod: pod, Source: vol, UID: string(pod.UID), Name: r.Name, Spec: r.Spec(), Plugin: r.Plugin, PluginDir: rs.opts.PluginDir,
+		Pod: pod, Source: vol, UID: string(pod.UID), Name: r.Name, SpecName: r.SpecName(), Plugin: r.Plugin, PluginDir: rs.opts.PluginDir,
 		Block: r.Block, SELinuxLabel: r.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
 	}
-	d.fill(c)
+	d.fillClaim(c)
 	return d
 }

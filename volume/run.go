@@ -17,20 +17,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Run sets volumes up and tears them down until ctx ends. It is called once, and returns when all that it has started has
-// returned. Volumes stay as they are: an agent that ends leaves its pods running. It returns an error at once when another
-// Volumes runs on the same Options.Root, and when it is called a second time.
+// Run sets up, updates and tears down volumes until ctx ends. It is called once, and returns after all its plugin calls have
+// returned or were given up. Volumes stay set up, because pods outlive the agent. It returns an error at once if another Volumes
+// runs on Options.Root, or on a second call.
 func (v *Volumes) Run(ctx context.Context) (err error) {
 	if err := v.guard.Begin(); err != nil {
 		return fmt.Errorf("volume.Volumes: %w", err)
 	}
 	defer v.guard.End()
-	release, err := v.lock()
+	release, err := v.lockRoot()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if err := v.share(); err != nil {
+	if err := v.shareRoot(); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -42,7 +42,7 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 		v.events.reportError(err)
 	}
 	if v.opts.Watcher != nil {
-		wg.Go(func() { v.watch(ctx) })
+		wg.Go(func() { v.watchObjects(ctx) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -59,11 +59,12 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 	}
 }
 
-// lockFile is the name of the lock in Options.Root. A lifecycle.Reconciler, which may have the same directory, has another.
+// lockFile is the name of the lock file in Options.Root. A lifecycle.Reconciler may lock that directory too, with a file of its
+// own.
 const lockFile = ".volumes.lock"
 
-// lock makes the root that of this Volumes alone until release is called.
-func (v *Volumes) lock() (release func() error, err error) {
+// lockRoot locks Options.Root against other Volumes, until release is called. It creates the directory.
+func (v *Volumes) lockRoot() (release func() error, err error) {
 	if err = os.MkdirAll(v.opts.Root, 0o750); err == nil {
 		var lock *dirlock.Lock
 		if lock, err = dirlock.Take(v.opts.Root, lockFile); err == nil {
@@ -73,9 +74,9 @@ func (v *Volumes) lock() (release func() error, err error) {
 	return nil, fmt.Errorf("volume.Volumes: lock Options.Root %s: %w", v.opts.Root, err)
 }
 
-// share makes the root a shared mount, if that is asked for.
-func (v *Volumes) share() error {
-	if !v.opts.Shared {
+// shareRoot makes Options.Root a shared mount, if Options.MakeRootShared is set.
+func (v *Volumes) shareRoot() error {
+	if !v.opts.MakeRootShared {
 		return nil
 	}
 	err := os.MkdirAll(v.opts.Root, 0o750)
@@ -88,7 +89,7 @@ func (v *Volumes) share() error {
 	return nil
 }
 
-// startSteps starts the steps that are due, and returns when the next step is due.
+// startSteps starts the steps that are due, and returns the time of the next one; zero: none is planned.
 func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,12 +97,12 @@ func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time
 	actions, wake := plan.Plan(&v.plan, now)
 	for _, a := range actions {
 		s := v.newStep(a)
-		a.Begin(now)
+		a.Start(now)
 		stepCtx, cancel := context.WithCancelCause(ctx)
 		*s.cancel = func() { cancel(context.Canceled) }
 		wg.Go(func() {
 			defer cancel(nil)
-			s.run(stepCtx)
+			s.runStep(stepCtx)
 		})
 	}
 	return wake

@@ -17,36 +17,39 @@ import (
 // SELinux is the state of SELinux on a node. The zero value is a node without SELinux.
 type SELinux struct {
 	Enabled bool
-	// FileLabel is the default label of the files of containers, without a level of their own, such as
-	// "system_u:object_r:container_file_t:s0". Empty: no volume is mounted with a label.
+	// FileLabel is the default label of the files of containers, such as "system_u:object_r:container_file_t:s0"; MCS categories
+	// are added per volume. Empty: no volume is mounted with a label.
 	FileLabel string
 }
 
-// ReadSELinux reads the state of SELinux from the files of a node, such as os.DirFS("/"): from /sys, /proc, /etc and /usr. It returns the zero
+// ReadSELinux reads the state of SELinux from the /sys, /proc, /etc and /usr of root, such as os.DirFS("/"). It returns the zero
 // value for a node without SELinux.
 func ReadSELinux(root fs.FS) (SELinux, error) {
-	n, err := selinux.Read(root)
-	return SELinux{Enabled: n.Enabled, FileLabel: n.File}, err
+	n, err := selinux.ReadNode(root)
+	return SELinux{Enabled: n.Enabled, FileLabel: n.DefaultFileLabel}, err
 }
 
-// node returns the state for the decisions of package selinux.
-func (s SELinux) node() selinux.Node { return selinux.Node{Enabled: s.Enabled, File: s.FileLabel} }
+// toNode converts s for package selinux.
+func (s SELinux) toNode() selinux.Node {
+	return selinux.Node{Enabled: s.Enabled, DefaultFileLabel: s.FileLabel}
+}
 
-// SELinuxMounter is a [Plugin] that can mount volumes with an SELinux label, which all of their files then have: by the mount option context="LABEL",
-// with the quotes, where LABEL is Volume.SELinuxLabel. Such a volume is not relabeled.
+// SELinuxMounter is an optional interface of a [Plugin] that can mount a volume with one SELinux label for all files. SetUp or
+// Stage then passes the mount option context="LABEL", in quotes, where LABEL is Volume.SELinuxLabel. The container runtime does
+// not relabel this volume.
 type SELinuxMounter interface {
-	// MountsWithLabel reports whether it can do so with a volume that has a PV. It may ask somebody about the driver of the volume, and
-	// returns when ctx ends.
+	// MountsWithLabel reports whether the plugin can mount v, which has a PV, with a label. It may query the CSI driver or the
+	// API server, and must return when ctx ends.
 	MountsWithLabel(ctx context.Context, v Volume) (bool, error)
 }
 
-// label returns the SELinux label that a volume is mounted with; empty: with none. Containers of a pod that have different ones cannot
-// share a PV, whatever its plugin.
-func (rs resolver) label(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) (string, error) {
+// selinuxLabel returns the SELinux label with which a volume with a claim is mounted; empty: none. Containers of a pod with
+// different labels cannot share a PV, with any plugin.
+func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) (string, error) {
 	if c == nil {
 		return "", nil
 	}
-	label, err := rs.opts.SELinux.node().Mount(pod, vol.Name)
+	label, err := rs.opts.SELinux.toNode().MountLabel(pod, vol.Name)
 	if err == nil && len(label) > record.MaxLabel {
 		err = fmt.Errorf("SELinux label has more than %d bytes", record.MaxLabel)
 	}
@@ -57,8 +60,8 @@ func (rs resolver) label(ctx context.Context, pod *corev1.Pod, vol *corev1.Volum
 	if !ok {
 		return "", nil
 	}
-	if can, err := mounter.MountsWithLabel(ctx, rs.describe(pod, vol, r, c)); err != nil || !can {
-		return "", unknown(err)
+	if can, err := mounter.MountsWithLabel(ctx, rs.describeUnrecorded(pod, vol, r, c)); err != nil || !can {
+		return "", markUnknown(err)
 	}
 	return label, nil
 }

@@ -21,7 +21,7 @@ import (
 
 // labeling is a plugin that mounts with labels, unless it is told otherwise, and notes them.
 type labeling struct {
-	*volumetest.Shared
+	*volumetest.MemoryStager
 	cannot bool
 	fails  error
 	labels []string
@@ -35,13 +35,13 @@ func (p *labeling) MountsWithLabel(_ context.Context, v volume.Volume) (bool, er
 }
 
 func (p *labeling) Stage(ctx context.Context, v volume.Volume) error {
-	p.labels = append(p.labels, fmt.Sprintf("stage %s %q", v.Spec, v.SELinuxLabel))
-	return p.Shared.Stage(ctx, v)
+	p.labels = append(p.labels, fmt.Sprintf("stage %s %q", v.SpecName, v.SELinuxLabel))
+	return p.MemoryStager.Stage(ctx, v)
 }
 
 func (p *labeling) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	p.labels = append(p.labels, fmt.Sprintf("set up %s %q", v.UID, v.SELinuxLabel))
-	return p.Shared.SetUp(ctx, v)
+	return p.MemoryStager.SetUp(ctx, v)
 }
 
 // enforcing is a node on which files of containers have a label.
@@ -68,7 +68,7 @@ func leveled(uid, claim string, levels ...string) *corev1.Pod {
 func TestSELinuxMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		p := &labeling{Shared: s.Shared}
+		p := &labeling{MemoryStager: s.MemoryStager}
 		o := s.with(root, p)
 		o.SELinux = enforcing
 		a := start(t, o)
@@ -125,9 +125,9 @@ func TestSELinuxMountWithout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root, s := t.TempDir(), newStorage()
-				c.plugin.Shared = s.Shared
+				c.plugin.MemoryStager = s.MemoryStager
 				o := s.with(root, &c.plugin)
-				o.SELinux, o.Wait = c.node, time.Second
+				o.SELinux, o.WaitTimeout = c.node, time.Second
 				a := start(t, o)
 				err := a.Prepare(t.Context(), c.pod)
 				if c.err != "" {

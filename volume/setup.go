@@ -14,16 +14,16 @@ import (
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
 )
 
-// setUp makes a volume, or brings it up to date, and lets it grow.
-func (pc *pluginCall) setUp(ctx context.Context, plugin Plugin, r *result) {
-	r.mount = pc.before.mount
+// setUpOrUpdate sets up a volume, or updates it, and expands it. It writes the outcome to r.
+func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, r *result) {
+	r.mount = pc.prior.mount
 	c, err := pc.reloadClaim(ctx)
-	if err != nil && pc.kind == plan.Remount && pc.before.claimed != nil {
+	if err != nil && pc.kind == plan.Remount && pc.prior.claimed != nil {
 		pc.opts.Logger.Info("claim is not known", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
-		return // it stays as it is
+		return // the volume stays unchanged
 	}
 	if err != nil && pc.useRecordedClaim(err) {
-		r.claimed = recordedClaim(&pc.before.recorded)
+		r.claimed = recordedClaim(&pc.prior.recorded)
 		if r.mount, r.err = pc.setUpVolume(ctx, plugin); r.err == nil {
 			r.err = &StaleError{Err: err}
 		}
@@ -34,10 +34,10 @@ func (pc *pluginCall) setUp(ctx context.Context, plugin Plugin, r *result) {
 		r.err = pc.checkUsable()
 	}
 	if r.err != nil {
-		r.err = pc.nothingMade(r.err)
+		r.err = pc.markNothingMade(r.err)
 		return
 	}
-	if pc.kind == plan.SetUp || pc.updates(plugin) {
+	if pc.kind == plan.SetUp || pc.shouldUpdate(plugin) {
 		if r.mount, r.err = pc.setUpVolume(ctx, plugin); r.err != nil {
 			return
 		}
@@ -45,13 +45,14 @@ func (pc *pluginCall) setUp(ctx context.Context, plugin Plugin, r *result) {
 	r.size, r.err = pc.expandOnNode(ctx, plugin)
 }
 
-// updates reports whether the plugin brings the volume up to date itself.
-func (pc *pluginCall) updates(plugin Plugin) bool {
+// shouldUpdate reports whether an update calls SetUp of the plugin: for a [Refresher] without a claim, and if the last SetUp
+// asked for periodic updates.
+func (pc *pluginCall) shouldUpdate(plugin Plugin) bool {
 	_, ok := plugin.(Refresher)
-	return ok && pc.volume.PV == nil || pc.before.mount.Refresh
+	return ok && pc.volume.PV == nil || pc.prior.mount.UpdatePeriodically
 }
 
-// setUpVolume has the plugin set up the volume, and binds a block device for the pod.
+// setUpVolume calls SetUp of the plugin. For a block volume it also binds the device and creates the link for the pod.
 func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, error) {
 	if err := prepareParents(pc.volume); err != nil {
 		return Mount{}, err
@@ -60,48 +61,49 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 	if err != nil || !pc.volume.Block {
 		return m, err
 	}
-	err = mapping(pc.volume).Map(ctx, m.HostPath)
+	err = blockMapping(pc.volume).Map(ctx, m.HostPath)
 	m.HostPath = pc.volume.Dir // the link
 	return m, err
 }
 
-// reloadClaim fetches the claim of the volume again, and fails if it names another volume than the record.
+// reloadClaim fetches claim and PV of the volume again. It fails if they no longer match the record of the volume. It returns nil
+// for a volume without a claim.
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {
 		return nil, fmt.Errorf("the pod has no such volume of plugin %s", v.Plugin)
 	}
-	now, c, err := pc.resolver.resolve(ctx, v.Pod, v.Source)
+	now, c, err := pc.resolver.resolveVolume(ctx, v.Pod, v.Source)
 	if err == nil {
-		err = pc.before.recorded.CheckSame(now)
+		err = pc.prior.recorded.CheckUnchanged(now)
 	}
 	if err != nil {
 		return nil, err
 	}
-	v.fill(c)
+	v.fillClaim(c)
 	return c, nil
 }
 
-// checkUsable returns why the pod cannot have the volume on this node now.
+// checkUsable returns an error if the PV does not belong to this node, or is ReadWriteOncePod and used by another pod.
 func (pc *pluginCall) checkUsable() error {
 	if pc.volume.PV == nil {
 		return nil
 	}
-	if labels := pc.opts.Labels; labels != nil {
+	if labels := pc.opts.NodeLabels; labels != nil {
 		if err := claim.CheckAffinity(pc.volume.PV, labels()); err != nil {
 			return err
 		}
 	}
-	if pc.volume.Shared && claim.OncePerPod(pc.volume.PV) {
+	if pc.volume.UsedByOtherPod && claim.IsReadWriteOncePod(pc.volume.PV) {
 		return claim.ErrInUse
 	}
 	return nil
 }
 
-// mapping returns where a block device is made known by its pod.
-func mapping(v Volume) blockmap.Mapping {
+// blockMapping returns the paths of the bind mount and the link of a block volume.
+func blockMapping(v Volume) blockmap.Mapping {
 	return blockmap.Mapping{Bound: filepath.Join(v.PluginDir, v.Device.MapDir, v.UID), Link: v.Dir}
 }
 
-// prepareParents makes the directories that lead to a volume.
+// prepareParents creates the parent directories of a volume.
 func prepareParents(vol Volume) error { return os.MkdirAll(filepath.Dir(vol.Dir), 0o750) }

@@ -13,17 +13,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// attachError is why a volume is not known to be attached.
+// attachError is the error of waiting for the attachment of a volume.
 type attachError struct{ Err error }
 
-// Error returns the text of the cause, with what was waited for.
+// Error returns "wait for attach: " and the text of the cause.
 func (e *attachError) Error() string { return "wait for attach: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *attachError) Unwrap() error { return e.Err }
 
-// stage makes a device ready for its volumes.
-func (pc *pluginCall) stage(ctx context.Context, plugin Plugin) (path string, err error) {
+// stageDevice waits for the attachment of a device and calls Stage of the plugin. path is the result of the Attacher; empty:
+// unknown.
+func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path string, err error) {
 	stager, ok := plugin.(Stager)
 	if !ok {
 		return "", fmt.Errorf("plugin %s stages nothing", pc.volume.Plugin)
@@ -33,21 +34,21 @@ func (pc *pluginCall) stage(ctx context.Context, plugin Plugin) (path string, er
 			pc.opts.Logger.Info("claim is not known: the volume is used as it is staged", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
 			return "", nil
 		}
-		return "", pc.nothingMade(err)
+		return "", pc.markNothingMade(err)
 	}
 	if err := pc.checkUsable(); err != nil {
-		return "", pc.nothingMade(err)
+		return "", pc.markNothingMade(err)
 	}
-	if pc.attaches() {
+	if pc.mustAttach() {
 		limited, cancel := context.WithTimeout(ctx, pc.opts.AttachTimeout)
 		path, err = pc.opts.Attacher.WaitForAttach(limited, pc.volume)
 		cancel()
 		if err != nil {
-			return "", pc.nothingMade(&attachError{err})
+			return "", pc.markNothingMade(&attachError{err})
 		}
 		pc.volume.DevicePath = path
 	}
-	ctx, cancel := context.WithTimeout(ctx, pc.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, pc.opts.StepTimeout)
 	defer cancel()
 	if dir := pc.volume.StagingDir; dir != "" {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
@@ -57,18 +58,20 @@ func (pc *pluginCall) stage(ctx context.Context, plugin Plugin) (path string, er
 	return path, stager.Stage(ctx, pc.volume)
 }
 
-// attaches reports whether the volume has to be attached first.
-func (pc *pluginCall) attaches() bool { return pc.volume.Device.Attachable && pc.opts.Attacher != nil }
+// mustAttach reports whether the Attacher must be called before Stage.
+func (pc *pluginCall) mustAttach() bool {
+	return pc.volume.Device.Attachable && pc.opts.Attacher != nil
+}
 
-// unstage removes what is made of a device, unless somebody has it mounted elsewhere: a file system that is used must not lose its
-// device.
-func (pc *pluginCall) unstage(ctx context.Context, plugin Plugin) error {
+// unstageDevice calls Unstage of the plugin, and removes the MapDir of a block device. It fails while the staged file system is
+// mounted elsewhere too: a file system in use must keep its device.
+func (pc *pluginCall) unstageDevice(ctx context.Context, plugin Plugin) error {
 	stager, ok := plugin.(Stager)
 	if !ok {
 		return fmt.Errorf("plugin %s stages nothing", pc.volume.Plugin)
 	}
 	if dir := pc.volume.StagingDir; dir != "" && !pc.volume.Block {
-		if err := unreferenced(dir); err != nil {
+		if err := checkUnreferenced(dir); err != nil {
 			return err
 		}
 	}
@@ -81,8 +84,8 @@ func (pc *pluginCall) unstage(ctx context.Context, plugin Plugin) error {
 	return nil
 }
 
-// unreferenced returns an error if what is mounted on a directory is mounted elsewhere, too.
-func unreferenced(dir string) error {
+// checkUnreferenced returns an error if the file system that is mounted on dir is also mounted elsewhere.
+func checkUnreferenced(dir string) error {
 	if mounted, err := mount.IsMountPoint(dir); err != nil || !mounted {
 		return notexist.Ignore(err)
 	}

@@ -36,19 +36,19 @@ func (a attacher) WaitForAttach(ctx context.Context, _ volume.Volume) (string, e
 
 // attachable is a plugin whose devices have to be attached.
 type attachable struct {
-	*volumetest.Shared
+	*volumetest.MemoryStager
 	paths chan string
 }
 
 func (p attachable) Device(ctx context.Context, v volume.Volume) (volume.Device, error) {
-	d, err := p.Shared.Device(ctx, v)
+	d, err := p.MemoryStager.Device(ctx, v)
 	d.Attachable = true
 	return d, err
 }
 
 func (p attachable) Stage(ctx context.Context, v volume.Volume) error {
 	p.paths <- v.DevicePath
-	return p.Shared.Stage(ctx, v)
+	return p.MemoryStager.Stage(ctx, v)
 }
 
 // requireInUse requires that the volumes of these names must stay attached.
@@ -63,14 +63,14 @@ func requireInUse(t *testing.T, a *agent, names ...corev1.UniqueVolumeName) {
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		plugin, waits := attachable{s.Shared, make(chan string, 10)}, attacher{make(chan string)}
+		plugin, waits := attachable{s.MemoryStager, make(chan string, 10)}, attacher{make(chan string)}
 		o := s.with(root, plugin)
 		o.Attacher = waits
 		a := start(t, o)
 		require.ErrorContains(t, a.Prepare(t.Context(), claiming("u1", "db")), `stage volume "v-db": stage is under way for 2m3s`)
 		requireInUse(t, a, "kubernetes.io/local-volume/pv1")
 		time.Sleep(8 * time.Minute)
-		require.ErrorContains(t, a.Waiting("u1"), `stage volume "v-db": wait for attach: context deadline exceeded`)
+		require.ErrorContains(t, a.WaitError("u1"), `stage volume "v-db": wait for attach: context deadline exceeded`)
 		assert.Contains(t, a.seen()[0], `MountVolume.WaitForAttach failed for volume "pv1" : context deadline exceeded`)
 		assert.Empty(t, s.Calls())
 		waits.attached <- "/dev/vdb"
@@ -87,7 +87,7 @@ func TestAttach(t *testing.T) {
 }
 
 // handles is a plugin of which all volumes are of one device, staged where the PV says.
-type handles struct{ *volumetest.Shared }
+type handles struct{ *volumetest.MemoryStager }
 
 func (h handles) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
 	return volume.Device{Name: "handle", Dir: "memory/" + v.PV.Name, Data: map[string]string{"of": "handle"}}, nil
@@ -97,7 +97,7 @@ func (h handles) Device(_ context.Context, v volume.Volume) (volume.Device, erro
 func TestDeviceOfTwoVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.with(root, handles{s.Shared}))
+		a := start(t, s.with(root, handles{s.MemoryStager}))
 		const refused = `volume pv2 (Filesystem at memory/pv2) is of the same device as volume pv1 (Filesystem at memory/pv1), which is in use: "handle"`
 		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
 		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
@@ -129,7 +129,7 @@ func TestStageFails(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
 		fault := errors.New("no such device")
 		var mu sync.Mutex
-		a := start(t, s.with(root, &volumetest.Faulty{Plugin: s.Shared, StageFault: func(ctx context.Context, v volume.Volume) error {
+		a := start(t, s.with(root, &volumetest.FaultyPlugin{Plugin: s.MemoryStager, StageFault: func(ctx context.Context, v volume.Volume) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if fault != nil {
@@ -160,24 +160,24 @@ func TestStageFails(t *testing.T) {
 
 // deaf is a plugin whose set-up does not end with its context.
 type deaf struct {
-	*volumetest.Shared
+	*volumetest.MemoryStager
 	until chan struct{}
 }
 
 func (d deaf) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) {
 	<-d.until
-	return d.Shared.SetUp(context.WithoutCancel(context.TODO()), v)
+	return d.MemoryStager.SetUp(context.WithoutCancel(context.TODO()), v)
 }
 
 // A call that never returns keeps neither Release nor Run from returning, and what it makes after all is torn down.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		d := deaf{s.Shared, make(chan struct{})}
+		d := deaf{s.MemoryStager, make(chan struct{})}
 		a := start(t, s.with(root, d))
 		require.ErrorContains(t, a.Prepare(t.Context(), claiming("u1", "db")), `set up volume "v-db": `)
 		time.Sleep(10 * time.Second)
-		require.ErrorContains(t, a.Waiting("u1"), `the file system does not answer: the plugin does not return`)
+		require.ErrorContains(t, a.WaitError("u1"), `the file system does not answer: the plugin does not return`)
 		began := time.Now()
 		require.ErrorContains(t, a.Release(t.Context(), "u1"), "a call has not returned")
 		assert.LessOrEqual(t, time.Since(began), 124*time.Second)
@@ -217,9 +217,9 @@ func TestRandomClaims(t *testing.T) {
 				return []error{nil, nil, nil, errors.New("x"), &volume.FinalError{Err: errors.New("x")}}[faults.IntN(5)]
 			}
 			quiet := func(context.Context, volume.Volume) error { time.Sleep(time.Millisecond); return nil }
-			f := &volumetest.Faulty{Plugin: s.Shared, SetUpFault: fault, StageFault: fault, UnstageFault: fault, TearDownFault: quiet}
+			f := &volumetest.FaultyPlugin{Plugin: s.MemoryStager, SetUpFault: fault, StageFault: fault, UnstageFault: fault, TearDownFault: quiet}
 			o := s.with(root, f)
-			o.Wait = 5 * time.Second
+			o.WaitTimeout = 5 * time.Second
 			a := start(t, o)
 			for range 10 {
 				var wg sync.WaitGroup

@@ -7,50 +7,54 @@ import (
 	"context"
 )
 
-// Device is what volumes of several pods share: it is staged before the first of them is set up, and unstaged after the last is
-// torn down. All of it is recorded, before it is staged.
+// Device is the part of a volume that all pods on the node share, such as the mounted file system of a PV. A [Stager] stages it
+// before the first pod uses it, and unstages it after the last pod. Its fields are stored in the record of each pod.
 type Device struct {
-	// Name is that of the volume for its plugin, the same on the whole node, of at most 1,024 bytes. The kubelet's unique volume name
+	// Name identifies the volume on this node among those of its plugin, in at most 1,024 bytes. The kubelet's unique volume name
 	// is PLUGIN/NAME. Empty: the volume is not staged.
 	Name string `json:"name"`
-	// Dir is where it is staged, below PluginDir; empty: nowhere. The directories that lead there exist when it is staged.
+	// Dir is the staging directory, relative to Options.PluginDir; empty: none. Its parents exist when Stage is called.
 	Dir string `json:"dir,omitempty"`
-	// MapDir is where a block device is bound for each pod by its UID, below PluginDir.
+	// MapDir is the directory, relative to Options.PluginDir, with one bind mount of the block device per pod, named after the
+	// UID of the pod.
 	MapDir string `json:"mapDir,omitempty"`
-	// Data is what the plugin needs to unstage it beside that, of at most 16 KiB. It is no place for secrets.
+	// Data is additional data that Unstage needs, at most 16 KiB, without secrets.
 	Data map[string]string `json:"data,omitempty"`
-	// Attachable: it has to be attached to the node before it is staged, which is for [Attacher].
+	// Attachable makes [Volumes] call the [Attacher] before Stage.
 	Attachable bool `json:"attachable,omitempty"`
 }
 
-// Stager is a [Plugin] with volumes that are staged: made ready once on the node, for all pods that share them. A volume with a
-// claim whose plugin is none is set up for each pod alone. Its methods are called for one device one at a time, and not while
-// a volume of it is set up or torn down.
+// Stager is an optional interface of a [Plugin] whose volumes are staged once on the node, for all pods that share them:
+// NodeStageVolume in CSI. The methods are called for one device one at a time, and never while a volume of the device is set up
+// or torn down.
 type Stager interface {
-	// Device returns what a volume shares. It depends on nothing but PV, Block and the names in v, which has no Device yet. It may ask
-	// somebody about the driver of the volume, and returns when ctx ends.
+	// Device returns the device of a volume. The result may depend only on v.PV, v.Block and the names in v; v.Device is not set
+	// yet. It may query the CSI driver or the API server, and must return when ctx ends.
 	Device(ctx context.Context, v Volume) (Device, error)
-	// Stage makes a device ready, for one of the volumes that share it. It is idempotent. An error is one as of SetUp.
+	// Stage prepares the device of v, such as by mounting its file system. It must be idempotent. Errors have the meaning of
+	// those of [Plugin] SetUp.
 	Stage(ctx context.Context, v Volume) error
-	// Unstage undoes Stage, by what is in the record. What was never staged is success. Nobody uses the device.
+	// Unstage reverts Stage; v has only what is recorded. A device that was never staged is no error. No volume of the device is
+	// set up.
 	Unstage(ctx context.Context, v Volume) error
 }
 
-// Expansion is how much a volume is to grow, in bytes.
+// Expansion is the requested growth of a volume.
 type Expansion struct {
-	Old, New int64 // of the claim, and of the volume
+	OldSize, NewSize int64 // bytes: size of the volume on this node, and requested size
 }
 
-// Expander is a [Stager] whose volumes have to grow on the node, too, when their PV has grown.
+// Expander is an optional interface of a [Stager] whose volumes must be expanded on the node after their PV has grown:
+// NodeExpandVolume in CSI.
 type Expander interface {
-	// NodeExpand lets a volume that is set up grow, once for all pods that share it, while containers use it or before any does. One
-	// that has the size already is success.
+	// NodeExpand expands a volume that is set up, once for all pods that share it. Containers may be using the volume. A volume
+	// that already has the size is no error.
 	NodeExpand(ctx context.Context, v Volume, e Expansion) error
 }
 
-// Attacher knows what is attached to the node. Without one nothing has to be attached.
+// Attacher waits until a controller has attached a volume to this node. Attaching itself is not its task.
 type Attacher interface {
-	// WaitForAttach returns when a volume is attached, and the path of its device if that is known. It is called before each Stage
-	// of an attachable device, and returns when ctx ends, after Options.AttachTimeout.
+	// WaitForAttach blocks until v is attached, and returns the path of its device, or "" if that is unknown. It is called before
+	// each Stage of a [Device] with Attachable set. ctx ends after Options.AttachTimeout.
 	WaitForAttach(ctx context.Context, v Volume) (devicePath string, err error)
 }

@@ -14,63 +14,64 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// lateness is how long a call may go on after its context has ended before it is given up.
-const lateness = 5 * time.Second
+// callGracePeriod is how long a plugin call may continue after its context has ended. Then it is given up.
+const callGracePeriod = 5 * time.Second
 
-// step is a step of one volume or device, under way: the call of the plugin, and the state that its result changes.
+// step is one running step of a volume or device: the plugin call, and the state that its result changes.
 type step struct {
 	volumes *Volumes
 	call    pluginCall
-	began   time.Time
-	cancel  *context.CancelFunc // the field of the entry or the device that holds it
+	started time.Time
+	cancel  *context.CancelFunc // points to the cancel field of entry or device
 
-	pod    *podState // nil: the step unstages a device
-	entry  *entry    // likewise
-	device *device   // of a stage or an unstage; nil: another step
+	pod    *podState // nil if the step unstages a device
+	entry  *entry    // nil if the step unstages a device
+	device *device   // set only if the step stages or unstages a device
 }
 
-// newStep returns the step of an action, which is not started yet. v.mu is held.
+// newStep returns the step of an action, not started yet. v.mu is held.
 func (v *Volumes) newStep(a plan.Action) *step {
-	s := &step{volumes: v, began: time.Now()}
+	s := &step{volumes: v, started: time.Now()}
 	c := &s.call
 	c.opts, c.resolver, c.events, c.kind = &v.opts, v.resolver, v.events, a.Step
 	if a.Volume != nil {
 		s.pod = v.pods[a.Volume.Pod]
-		e := s.pod.find(a.Volume.Name)
-		s.entry, c.volume, s.cancel = e, v.describe(s.pod, e), &e.cancel
+		e := s.pod.findVolume(a.Volume.Name)
+		s.entry, c.volume, s.cancel = e, v.describeVolume(s.pod, e), &e.cancel
 		c.pod, c.volumeName = s.pod.name, c.volume.Name
-		c.before = before{recorded: e.recorded, mount: e.mount, claimed: e.claimed, absent: e.plan.Phase == plan.Absent}
+		c.prior = priorState{recorded: e.recorded, mount: e.mount, claimed: e.claimed, absent: e.plan.Phase == plan.Absent}
 		if e.device != nil {
-			c.before.size = e.device.size
+			c.prior.size = e.device.size
 		}
 	}
 	if a.Device != nil {
 		s.device = v.devices.byName[a.Device.Name]
-		s.cancel, c.before.absent = &s.device.cancel, s.device.plan.Phase == plan.Absent
+		s.cancel, c.prior.absent = &s.device.cancel, s.device.plan.Phase == plan.Absent
 		if s.entry == nil {
 			c.volume = describeDevice(v.opts.PluginDir, s.device)
-			c.volumeName = c.volume.Spec
+			c.volumeName = c.volume.SpecName
 		}
 	}
 	return s
 }
 
-// run calls the plugin and records the result. A call that does not return in time is given up.
-func (s *step) run(ctx context.Context) {
-	limit := s.call.opts.Timeout
-	if s.call.kind == plan.Stage && s.call.attaches() {
+// runStep calls the plugin and records the result. It gives up a call that does not return within callGracePeriod after the end
+// of ctx.
+func (s *step) runStep(ctx context.Context) {
+	limit := s.call.opts.StepTimeout
+	if s.call.kind == plan.Stage && s.call.mustAttach() {
 		limit += s.call.opts.AttachTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan result, 1)
-	go func() { done <- s.call.run(ctx) }() // ends with the call of the plugin, at the latest
+	go func() { done <- s.call.callPlugin(ctx) }() // the goroutine ends when the plugin returns
 	var r result
 	gaveUp := false
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		late := time.NewTimer(lateness)
+		late := time.NewTimer(callGracePeriod)
 		defer late.Stop()
 		select {
 		case r = <-done:
@@ -84,20 +85,20 @@ func (s *step) run(ctx context.Context) {
 		if errors.Is(ended, context.DeadlineExceeded) {
 			r.err = fmt.Errorf("no answer within %v: %w", limit, r.err)
 		}
-		canceled = errors.Is(ended, context.Canceled) // nobody wants it any more, or the agent ends
+		canceled = errors.Is(ended, context.Canceled) // the step is no longer needed, or Run is stopping
 		r.err = &Error{Step: publicStep(s.call.kind), Volume: s.call.volumeName, Err: r.err}
 	}
-	if hook := s.call.opts.Hooks.Step; hook != nil {
-		hook(s.call.volume.Plugin, publicStep(s.call.kind), time.Since(s.began), r.err)
+	if hook := s.call.opts.Hooks.StepCompleted; hook != nil {
+		hook(s.call.volume.Plugin, publicStep(s.call.kind), time.Since(s.started), r.err)
 	}
 	if r.err != nil && !canceled {
 		s.call.events.reportFailure(&s.call, r.err)
 	}
-	ready := s.record(r, gaveUp) // after the hooks, so that those about a volume come in order
-	if gaveUp {
+	ready := s.recordResult(r, gaveUp) // after the hooks, so that the hooks about one volume are called in order
+	if gaveUp {                        // the goroutine ends when the plugin returns
 		go func() { // ends with the call
 			<-done
-			s.returned()
+			s.callReturned()
 		}()
 	}
 	s.volumes.signal()
@@ -106,8 +107,9 @@ func (s *step) run(ctx context.Context) {
 	}
 }
 
-// record applies the result of the step to the state. It reports whether the pod is ready now although its Prepare has returned.
-func (s *step) record(r result, gaveUp bool) (ready bool) {
+// recordResult applies the result of the step to the state. ready is true if all volumes of the pod are set up now, after a
+// Prepare of the pod had returned an error.
+func (s *step) recordResult(r result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,25 +123,26 @@ func (s *step) record(r result, gaveUp bool) (ready bool) {
 	if s.pod == nil {
 		return false
 	}
-	ready = s.pod.gaveUp && s.call.kind == plan.SetUp && len(s.pod.pendingErrors(plan.Ready, now)) == 0
-	s.pod.gaveUp = s.pod.gaveUp && !ready
+	ready = s.pod.prepareFailed && s.call.kind == plan.SetUp && len(s.pod.pendingErrors(plan.Ready, now)) == 0
+	s.pod.prepareFailed = s.pod.prepareFailed && !ready
 	return ready
 }
 
-// recordDevice applies the result of a step of a device, for all pods that share it.
+// recordDevice applies the result of a stage or unstage, and wakes the waiters of all pods that share the device. Volumes.mu is
+// held.
 func (s *step) recordDevice(r result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
 		d.plan.GiveUp(*failureOf(r.err), now)
 	} else {
-		d.plan.End(failureOf(r.err), now)
+		d.plan.Complete(failureOf(r.err), now)
 	}
 	d.err = r.err
 	if r.err == nil && s.call.kind == plan.Unstage && d.plan.Phase != plan.Absent {
-		d.err = plan.ErrStuck
+		d.err = plan.ErrHungCall
 	}
 	if s.call.kind == plan.Stage && s.volumes.devices.isUnwanted(d) {
-		d.err = nil // nobody waits for that any more
+		d.err = nil // no pod waits for the device any more
 	}
 	switch {
 	case r.err == nil && s.call.kind == plan.Stage:
@@ -147,25 +150,25 @@ func (s *step) recordDevice(r result, gaveUp bool, now time.Time) {
 	case d.plan.Phase == plan.Absent:
 		d.path, d.size = "", 0
 	}
-	for p := range d.holders {
-		p.notify()
+	for p := range d.users {
+		p.notifyWaiters()
 	}
 }
 
-// recordVolume applies the result of a step of a volume.
+// recordVolume applies the result of a step of a volume. Volumes.mu is held.
 func (s *step) recordVolume(r result, gaveUp bool, now time.Time) {
 	v, e := s.volumes, s.entry
 	if gaveUp {
 		e.plan.GiveUp(*failureOf(r.err), now)
 	} else {
-		e.plan.End(failureOf(r.err), now)
+		e.plan.Complete(failureOf(r.err), now)
 	}
 	e.err = r.err
 	if r.err == nil && s.call.kind == plan.TearDown && e.plan.Phase != plan.Absent {
-		e.err = plan.ErrStuck
+		e.err = plan.ErrHungCall
 	}
 	if s.call.kind != plan.TearDown && e.plan.Desired == plan.Unmounted {
-		e.err = nil // nobody waits for that any more
+		e.err = nil // the pod is being released and does not wait for this step
 	}
 	if r.claimed != nil {
 		e.claimed = r.claimed
@@ -176,32 +179,33 @@ func (s *step) recordVolume(r result, gaveUp bool, now time.Time) {
 	if r.err == nil && s.call.kind != plan.TearDown || s.call.kind == plan.SetUp && e.plan.Phase == plan.Ready {
 		e.mount = r.mount
 	}
-	if s.refreshes() && e.plan.Phase == plan.Ready {
-		e.plan.RefreshAt = now.Add(backoff.Jitter(v.opts.Refresh, 1, 1.5, v.opts.Rand()))
+	if s.needsRefresh() && e.plan.Phase == plan.Ready {
+		e.plan.RefreshAt = now.Add(backoff.Jitter(v.opts.RefreshPeriod, 1, 1.5, v.opts.Rand()))
 	}
 	if e.device != nil && r.err == nil && s.call.kind == plan.TearDown {
 		v.devices.retryUsers(e.device)
 	}
-	s.pod.notify()
+	s.pod.notifyWaiters()
 }
 
-// refreshes reports whether the volume is brought up to date from time to time: to show objects, or to grow.
-func (s *step) refreshes() bool {
+// needsRefresh reports whether the volume is updated periodically: because its plugin is a [Refresher] or asks for it, or to
+// expand a volume with a claim.
+func (s *step) needsRefresh() bool {
 	plugin := s.call.opts.Plugins[s.call.volume.Plugin]
 	_, shows := plugin.(Refresher)
 	_, grows := plugin.(Expander)
 	claimed := s.entry.claimed != nil
-	return shows && !claimed || s.entry.mount.Refresh || grows && claimed
+	return shows && !claimed || s.entry.mount.UpdatePeriodically || grows && claimed
 }
 
-// returned notes that a call which was given up has returned.
-func (s *step) returned() {
+// callReturned records that a plugin call that was given up has returned, so that the plan can retry.
+func (s *step) callReturned() {
 	s.volumes.mu.Lock()
 	if s.device != nil {
-		s.device.plan.Returned(s.call.kind)
+		s.device.plan.HungCallReturned(s.call.kind)
 	} else {
-		s.entry.plan.Returned(s.call.kind)
-		s.pod.notify()
+		s.entry.plan.HungCallReturned(s.call.kind)
+		s.pod.notifyWaiters()
 	}
 	s.volumes.mu.Unlock()
 	s.volumes.signal()

@@ -11,10 +11,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// tearDown removes what is made of a volume, last made first.
-func (pc *pluginCall) tearDown(ctx context.Context, plugin Plugin) error {
+// tearDownVolume reverts a set-up in reverse order: first subPath mounts, or the bind mount of a block device, then the volume
+// itself.
+func (pc *pluginCall) tearDownVolume(ctx context.Context, plugin Plugin) error {
 	if pc.volume.Block {
-		if err := mapping(pc.volume).Unmap(ctx); err != nil {
+		if err := blockMapping(pc.volume).Unmap(ctx); err != nil {
 			return err
 		}
 		return plugin.TearDown(ctx, pc.volume)
@@ -25,7 +26,7 @@ func (pc *pluginCall) tearDown(ctx context.Context, plugin Plugin) error {
 	return plugin.TearDown(ctx, pc.volume)
 }
 
-// cleanSubPaths unmounts the paths within a volume.
+// cleanSubPaths unmounts and removes the subPath mounts of a volume.
 func cleanSubPaths(ctx context.Context, vol Volume) error {
-	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.Spec))
+	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.SpecName))
 }

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// TokenRequest describes a service account token that a volume or its CSI driver needs.
+// TokenRequest describes a service account token, for a projected volume or a CSI driver.
 type TokenRequest struct {
 	Namespace, ServiceAccount string
 	Audience                  string // empty: the audience of the API server
-	Seconds                   int64  // requested lifetime; zero means 3600
-	Pod, PodUID               string // the pod that the token is bound to
+	ExpirationSeconds         int64  // requested lifetime; zero means 3600
+	Pod, PodUID               string // name and UID of the pod that the token is bound to
 }
 
-// Token is a token of a service account.
+// Token is a service account token.
 type Token struct {
 	Value   string
 	Expires time.Time
 }
 
-// TokenIssuer issues service account tokens, as the TokenRequest of an API server does. The plugins of packages intree and csi cache tokens:
-// an issuer needs no cache.
+// TokenIssuer issues service account tokens, such as with the TokenRequest API. Packages intree and csi cache the tokens: an
+// issuer needs no cache.
 type TokenIssuer interface {
-	// Token returns a new token. The error does not contain the token.
+	// Token returns a new token. Its error must not contain the token.
 	Token(ctx context.Context, r TokenRequest) (Token, error)
 }
 

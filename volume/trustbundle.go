@@ -7,17 +7,17 @@ import (
 	"context"
 )
 
-// TrustBundle is a ClusterTrustBundle.
+// TrustBundle is a ClusterTrustBundle object.
 type TrustBundle struct {
 	Name   string
 	Labels map[string]string
-	Signer string // empty: the bundle belongs to no signer, and is selected by its name only
+	Signer string // name of the signer; empty: none, and volumes select the bundle by its name only
 	PEM    string
 }
 
-// TrustBundleLister lists the ClusterTrustBundles of a cluster.
+// TrustBundleLister lists the ClusterTrustBundle objects of the cluster.
 type TrustBundleLister interface {
-	// TrustBundles returns all bundles, which the caller does not modify. An error means that the bundles are unknown.
+	// TrustBundles returns all bundles. The caller does not modify them. After an error the bundles are unknown.
 	TrustBundles(ctx context.Context) ([]TrustBundle, error)
 }
 

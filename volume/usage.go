@@ -13,30 +13,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Usage is how much of a file system a volume takes, and how much there is. What is not known is zero.
+// Usage is the usage and capacity of a volume and its file system. Zero means unknown.
 type Usage struct {
 	UsedBytes, CapacityBytes, AvailableBytes uint64
 	UsedInodes, Inodes, FreeInodes           uint64
-	// Abnormal is what is wrong with the volume, as its driver says; empty: nothing is known.
+	// Abnormal describes a problem of the volume that its CSI driver reports; empty: none is known.
 	Abnormal string
 }
 
-// Usager is a [Plugin] that can say how much a volume takes.
-type Usager interface {
-	// Usage measures a volume. What is mounted in it does not count. The error is [errors.ErrUnsupported] where that
-	// cannot be known; Abnormal may be set even then.
+// UsageProvider is an optional interface of a [Plugin] that measures the usage of volumes.
+type UsageProvider interface {
+	// Usage measures a volume, without file systems that are mounted inside. It returns [errors.ErrUnsupported] if the usage
+	// cannot be measured; Usage.Abnormal may be set even then.
 	Usage(ctx context.Context, v Volume) (Usage, error)
 }
 
-// Usage returns how much a volume of a pod takes. The error is [errors.ErrUnsupported] where its plugin is no [Usager] or cannot
-// measure it, and [fs.ErrNotExist] where it is not set up.
+// Usage returns the usage of a volume of a pod. The error wraps [fs.ErrNotExist] if the volume is not set up, and
+// [errors.ErrUnsupported] if its plugin cannot measure it.
 func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
 	vol, ok := v.findSetUp(uid, name)
 	if !ok {
 		return used, fmt.Errorf("usage of volume %q: %w", name, fs.ErrNotExist)
 	}
 	err = errors.ErrUnsupported
-	if u, ok := v.opts.Plugins[vol.Plugin].(Usager); ok {
+	if u, ok := v.opts.Plugins[vol.Plugin].(UsageProvider); ok {
 		used, err = u.Usage(ctx, vol)
 	}
 	if err != nil {
@@ -45,32 +45,32 @@ func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err 
 	return used, nil
 }
 
-// findSetUp returns a volume of a pod that is set up.
+// findSetUp returns the volume of a pod with that name, if it is set up.
 func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if p := v.pods[uid]; p != nil {
 		for _, e := range p.volumes {
 			if e.plan.Phase == plan.Ready && slices.Contains(e.recorded.Names(), name) {
-				return v.describe(p, e), true
+				return v.describeVolume(p, e), true
 			}
 		}
 	}
 	return Volume{}, false
 }
 
-// Place is where a volume of a pod is on this node: its directory, or the block device that containers get.
-type Place struct {
+// Location is the path of a volume on this node: its directory, or its block device.
+type Location struct {
 	Plugin, Path string
 	Block        bool
 }
 
-// Places returns where the volumes of a pod are, by their names: of those that are set up. A claim that the pod has under several names
-// is in one place.
-func (v *Volumes) Places(uid string) map[string]Place {
+// Locations returns the locations of the volumes of a pod that are set up, by volume name. A claim that the pod uses under
+// several names has the same location under each.
+func (v *Volumes) Locations(uid string) map[string]Location {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	places := map[string]Place{}
+	places := map[string]Location{}
 	p := v.pods[uid]
 	if p == nil {
 		return places
@@ -80,14 +80,15 @@ func (v *Volumes) Places(uid string) map[string]Place {
 			continue
 		}
 		for _, name := range e.recorded.Names() {
-			places[name] = Place{e.recorded.Plugin, e.mount.HostPath, e.recorded.Block}
+			places[name] = Location{e.recorded.Plugin, e.mount.HostPath, e.recorded.Block}
 		}
 	}
 	return places
 }
 
-// inUse returns the sorted names of the volumes that must stay attached to the node: a source lists their pods, or they may be set up.
-func (v *Volumes) inUse() []string {
+// namesInUse returns the sorted names of the attachable volumes that are desired or may be set up: they must stay attached to the
+// node.
+func (v *Volumes) namesInUse() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var names []string

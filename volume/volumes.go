@@ -19,27 +19,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Volumes are the volumes of the pods of a node. Make one with [New].
+// Volumes manages the volumes of all pods of a node. Create it with [New]; its work is done by [Volumes.Run].
 type Volumes struct {
 	opts     Options
 	resolver resolver
 	events   eventRecorder
 	guard    runonce.Guard
-	wake     chan struct{} // something may be due
-	ready    listener.List
+	wake     chan struct{} // wakes Run; capacity 1
+	ready    listener.List // functions added by Notify
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below, except calls
 	pods    map[string]*podState
 	devices deviceTable
-	damaged map[string]error       // by UID: why the record of the pod cannot be read
-	refused map[string]*corev1.Pod // by UID: pods that wait for a claim which they cannot use so far
+	damaged map[string]error       // by UID: the error of reading the record of the pod
+	refused map[string]*corev1.Pod // by UID: pods with a claim that Prepare refused; a changed object or a released pod may make it usable
 	plan    plan.State
 
-	calls nowait.Calls // about volumes that may not answer
+	calls nowait.Calls // calls into file systems that may hang
 }
 
-// New returns the volumes that earlier agents have set up below Options.Root, which are left alone for the time being. It starts
-// nothing. An error says which field of the options is invalid, or that the root cannot be read.
+// New reads the records of the volumes that a previous agent has set up below o.Root. It starts no goroutine, and does not change
+// these volumes. The error names the invalid field of o, or the directory that cannot be read.
 func New(o Options) (*Volumes, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func New(o Options) (*Volumes, error) {
 	v := &Volumes{
 		opts: o, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
 		refused: map[string]*corev1.Pod{},
-		plan:    plan.State{Parallel: o.Parallel, Slow: o.Slow},
+		plan:    plan.State{Parallel: o.Parallel, Slow: o.SlowAfter},
 	}
 	v.devices = deviceTable{plan: &v.plan, byName: map[string]*device{}}
 	v.resolver, v.events = resolver{opts: &v.opts}, eventRecorder{opts: &v.opts}
@@ -60,7 +60,7 @@ func New(o Options) (*Volumes, error) {
 		p := v.newPod(r.UID, r.Name)
 		p.recorded = r
 		for _, known := range r.Volumes {
-			e := v.add(p, known)
+			e := v.addVolume(p, known)
 			e.plan.Phase, e.plan.Recovered = plan.Uncertain, true
 			if e.device != nil {
 				e.device.plan.Phase, e.device.plan.Recovered = plan.Uncertain, true
@@ -71,13 +71,13 @@ func New(o Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify has fn called with the UID of a pod whose volumes are set up after a Prepare has given up: the next one returns at once. It
-// is called, too, with those of pods that were refused a volume which they may be able to have now, as an object has changed or another
-// pod was released. It is called with no lock held, from the goroutines of Run and of Release.
+// Notify adds a function that is called with UIDs of pods for which Prepare should be called again. Either Run has set up the
+// volumes after Prepare had returned an error, or a volume that was refused may be usable now: an object has changed or another
+// pod was released. It is called without a lock, from goroutines of Run and Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
-// Pods returns the UIDs of the pods of which something is known, those with a damaged record too: whoever starts releases
-// those that nobody wants any more.
+// Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent
+// calls Release for each UID that no source lists.
 func (v *Volumes) Pods() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,10 +92,10 @@ func (v *Volumes) Pods() []string {
 	return slices.Compact(uids)
 }
 
-// needRun starts the wait after which a missing Run is reported.
-func (v *Volumes) needRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
+// requireRun starts a timer that reports an error if Run is not called soon.
+func (v *Volumes) requireRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
 
-// signal wakes Run, which starts the steps that are due.
+// signal makes Run start the steps that are due.
 func (v *Volumes) signal() {
 	sleep.Wake(v.wake)
 }

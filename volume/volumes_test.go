@@ -110,7 +110,7 @@ func memory(root string, m volume.Plugin) volume.Options {
 
 func TestPrepareAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m := t.TempDir(), &volumetest.Memory{}
+		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
 		a := start(t, memory(root, m))
 		p := pod("u1", "a", "b")
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "unused", VolumeSource: p.Spec.Volumes[0].VolumeSource})
@@ -119,7 +119,7 @@ func TestPrepareAndRelease(t *testing.T) {
 		assert.Equal(t, []string{"u1/a", "u1/b"}, m.Volumes())
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Len(t, m.Calls(), 2, "nothing is to be done")
-		require.NoError(t, a.Waiting("u1"))
+		require.NoError(t, a.WaitError("u1"))
 		require.FileExists(t, filepath.Join(root, "u1", "volumes.json"))
 
 		launch := podspec.Launch{Volumes: map[string]podspec.Volume{"image": {}}}
@@ -148,7 +148,7 @@ func TestPrepareAndRelease(t *testing.T) {
 // An agent that starts knows what earlier ones have set up, and does nothing about it until it is told.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m := t.TempDir(), &volumetest.Memory{}
+		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
 		a := start(t, memory(root, m))
 		for _, uid := range []string{"u1", "u2", "u3"} {
 			require.NoError(t, a.Prepare(t.Context(), pod(uid, "x")))
@@ -171,10 +171,10 @@ func TestRestart(t *testing.T) {
 // The error says which volume is missing and why, and so do the events. The volume is tried again meanwhile.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &volumetest.Memory{}
+		m := &volumetest.MemoryPlugin{}
 		fault := errors.New("configmap \"a\" not found")
 		var mu sync.Mutex
-		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(_ context.Context, v volume.Volume) error {
+		f := &volumetest.FaultyPlugin{Plugin: m, SetUpFault: func(_ context.Context, v volume.Volume) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if v.Name == "a" {
@@ -188,7 +188,7 @@ func TestFailure(t *testing.T) {
 		err := a.Prepare(t.Context(), p)
 		require.EqualError(t, err, `volumes of pod default/pod-u1: timed out after 2m3s: set up volume "a": configmap "a" not found`)
 		assert.Equal(t, 123*time.Second, time.Since(began))
-		require.EqualError(t, a.Waiting("u1"), `set up volume "a": configmap "a" not found`)
+		require.EqualError(t, a.WaitError("u1"), `set up volume "a": configmap "a" not found`)
 		assert.Equal(t, []string{"u1/b"}, m.Volumes())
 		want := `pod-u1 Warning FailedMount: MountVolume.SetUp failed for volume "a" : configmap "a" not found`
 		assert.Len(t, a.seen(), 8, "0.5 s, doubled each time, are 63.5 s after 7 failures and 127.5 s after 8")
@@ -217,8 +217,8 @@ func (unanswered) Unanswered() bool { return true }
 // However long nobody could be asked, a pod has its volume 15 s after somebody can be again.
 func TestWhoIsBackIsAskedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, back := &volumetest.Memory{}, time.Now().Add(9*time.Minute)
-		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(context.Context, volume.Volume) error {
+		m, back := &volumetest.MemoryPlugin{}, time.Now().Add(9*time.Minute)
+		f := &volumetest.FaultyPlugin{Plugin: m, SetUpFault: func(context.Context, volume.Volume) error {
 			if time.Now().Before(back) {
 				return fmt.Errorf("token: %w", unanswered{errors.New("no answer")})
 			}
@@ -238,8 +238,8 @@ func TestWhoIsBackIsAskedSoon(t *testing.T) {
 // A plugin that does not answer delays its pod, whose error says so, and no other. Release ends what has become pointless.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &volumetest.Memory{}
-		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(ctx context.Context, v volume.Volume) error {
+		m := &volumetest.MemoryPlugin{}
+		f := &volumetest.FaultyPlugin{Plugin: m, SetUpFault: func(ctx context.Context, v volume.Volume) error {
 			if v.Name == "hangs" {
 				return volumetest.Hang(ctx, v)
 			}
@@ -262,9 +262,9 @@ func TestHang(t *testing.T) {
 		}
 		assert.Less(t, time.Since(began), 30*time.Second, "a step that hangs counts for 10 s")
 		wg.Wait()
-		require.ErrorContains(t, a.Waiting("hung0"), `set up volume "hangs": `)
+		require.ErrorContains(t, a.WaitError("hung0"), `set up volume "hangs": `)
 		time.Sleep(time.Minute) // the last of them began late
-		require.ErrorContains(t, a.Waiting("hung0"), "no answer within 2m0s")
+		require.ErrorContains(t, a.WaitError("hung0"), "no answer within 2m0s")
 
 		began = time.Now()
 		for i := range 5 {
@@ -277,10 +277,10 @@ func TestHang(t *testing.T) {
 // A teardown that fails keeps the pod known.
 func TestTeardownFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &volumetest.Memory{}
+		m := &volumetest.MemoryPlugin{}
 		fault := errors.New("device busy")
 		var mu sync.Mutex
-		f := &volumetest.Faulty{Plugin: m, TearDownFault: func(context.Context, volume.Volume) error {
+		f := &volumetest.FaultyPlugin{Plugin: m, TearDownFault: func(context.Context, volume.Volume) error {
 			mu.Lock()
 			defer mu.Unlock()
 			return fault
@@ -325,7 +325,7 @@ func (w *watcher) Watch(ctx context.Context, changed func(kind, namespace, name 
 // Volumes are brought up to date when an object changes, when their pod does, and every minute.
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := &volumetest.Memory{}, &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
+		m, w := &volumetest.MemoryPlugin{}, &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
 		o := memory(t.TempDir(), m)
 		o.Watcher = w
 		a := start(t, o)
@@ -358,7 +358,7 @@ func TestRefresh(t *testing.T) {
 // A record that cannot be read is named, and nothing of its pod is removed. Others work, and the pod itself when it is wanted.
 func TestDamagedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m := t.TempDir(), &volumetest.Memory{}
+		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
 		dir := filepath.Join(root, "u1", "volumes", "kubernetes.io~configmap", "x")
 		require.NoError(t, os.MkdirAll(dir, 0o750))
 		file := filepath.Join(root, "u1", "volumes.json")
@@ -380,7 +380,7 @@ func TestDamagedRecord(t *testing.T) {
 
 func TestNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, err := volume.New(memory(t.TempDir(), &volumetest.Memory{}))
+		v, err := volume.New(memory(t.TempDir(), &volumetest.MemoryPlugin{}))
 		require.NoError(t, err)
 		require.ErrorContains(t, v.Prepare(t.Context(), pod("u1", "x")), "volume.Volumes.Run is not running")
 	})
@@ -388,7 +388,7 @@ func TestNotRun(t *testing.T) {
 
 func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := start(t, memory(t.TempDir(), &volumetest.Memory{}))
+		a := start(t, memory(t.TempDir(), &volumetest.MemoryPlugin{}))
 		synctest.Wait()
 		require.EqualError(t, a.Run(t.Context()), "volume.Volumes: second call of Run")
 	})
@@ -397,15 +397,15 @@ func TestRunTwice(t *testing.T) {
 // It keeps two agents from setting up and tearing down the same volumes, each from a state of its own.
 func TestTwoOnOneRoot(t *testing.T) {
 	root := t.TempDir()
-	a := start(t, memory(root, &volumetest.Memory{}))
+	a := start(t, memory(root, &volumetest.MemoryPlugin{}))
 	require.NoError(t, a.Prepare(t.Context(), pod("u1", "x"))) // so that it runs
-	second, err := volume.New(memory(root, &volumetest.Memory{}))
+	second, err := volume.New(memory(root, &volumetest.MemoryPlugin{}))
 	require.NoError(t, err)
 	err = second.Run(t.Context())
 	require.ErrorContains(t, err, "volume.Volumes: lock Options.Root "+root)
 	require.ErrorContains(t, err, "another agent has it open")
 	a.stop()
-	third := start(t, memory(root, &volumetest.Memory{}))
+	third := start(t, memory(root, &volumetest.MemoryPlugin{}))
 	require.NoError(t, third.Prepare(t.Context(), pod("u1", "x")), "the lock is released when Run returns")
 }
 
@@ -413,7 +413,7 @@ func TestTwoOnOneRoot(t *testing.T) {
 func TestRunLeftOutIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []error
-		o := memory(t.TempDir(), &volumetest.Memory{})
+		o := memory(t.TempDir(), &volumetest.MemoryPlugin{})
 		o.Hooks.Error = func(err error) { reported = append(reported, err) }
 		v, err := volume.New(o)
 		require.NoError(t, err)
@@ -430,7 +430,7 @@ func TestInvalidOptions(t *testing.T) {
 	for name, o := range map[string]volume.Options{
 		"Root":     {},
 		"Plugins":  {Root: "/x", Plugins: map[string]volume.Plugin{volume.NFS: nil}},
-		"Slow":     {Root: "/x", Slow: -1},
+		"Slow":     {Root: "/x", SlowAfter: -1},
 		"Parallel": {Root: "/x", Parallel: -1},
 	} {
 		_, err := volume.New(o)
@@ -447,8 +447,8 @@ func TestStepHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var steps []string
-		o := memory(t.TempDir(), &volumetest.Memory{})
-		o.Hooks.Step = func(plugin string, step volume.Step, _ time.Duration, err error) {
+		o := memory(t.TempDir(), &volumetest.MemoryPlugin{})
+		o.Hooks.StepCompleted = func(plugin string, step volume.Step, _ time.Duration, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			steps = append(steps, fmt.Sprint(plugin, " ", step, " ", err))

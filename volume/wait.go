@@ -13,12 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// awaitPhase blocks until all volumes of a pod are in a phase. If ctx or Options.Wait ends before, the error names the other volumes.
+// awaitPhase blocks until all volumes of a pod are in a phase. If ctx ends or Options.WaitTimeout passes before, the error names
+// the remaining volumes.
 func (v *Volumes) awaitPhase(ctx context.Context, p *podState, want plan.Phase) error {
-	deadline := time.NewTimer(v.opts.Wait)
+	deadline := time.NewTimer(v.opts.WaitTimeout)
 	defer deadline.Stop()
 	for {
-		left, changed := v.pending(p, want)
+		left, changed := v.pendingVolumes(p, want)
 		if len(left) == 0 {
 			return nil
 		}
@@ -29,17 +30,18 @@ func (v *Volumes) awaitPhase(ctx context.Context, p *podState, want plan.Phase) 
 		case <-ctx.Done():
 			end = ctx.Err()
 		case <-deadline.C:
-			end = fmt.Errorf("timed out after %v", v.opts.Wait)
+			end = fmt.Errorf("timed out after %v", v.opts.WaitTimeout)
 		}
-		if left, _ = v.pending(p, want); len(left) == 0 {
+		if left, _ = v.pendingVolumes(p, want); len(left) == 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: %w", end, join(left))
+		return fmt.Errorf("%w: %w", end, joinErrors(left))
 	}
 }
 
-// pending returns an error for each volume that a pod waits for, and a channel that is closed at the next change.
-func (v *Volumes) pending(p *podState, want plan.Phase) (left []error, changed <-chan struct{}) {
+// pendingVolumes returns an error for each volume of a pod that is not in phase want, and a channel that is closed at the next
+// change.
+func (v *Volumes) pendingVolumes(p *podState, want plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	left = p.pendingErrors(want, time.Now())
@@ -49,8 +51,8 @@ func (v *Volumes) pending(p *podState, want plan.Phase) (left []error, changed <
 	return left, p.changed
 }
 
-// Waiting returns an error for each volume that a pod waits for, joined; nil: the pod waits for no volume.
-func (v *Volumes) Waiting(uid string) error {
+// WaitError returns the joined errors of the volumes that a pod waits for; nil: it waits for no volume. It does not block.
+func (v *Volumes) WaitError(uid string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[uid]
@@ -61,10 +63,10 @@ func (v *Volumes) Waiting(uid string) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return join(errs)
+	return joinErrors(errs)
 }
 
-// pendingErrors returns an error for each volume that is not in a phase yet.
+// pendingErrors returns an error for each volume that is not in phase want. Volumes.mu is held.
 func (p *podState) pendingErrors(want plan.Phase, now time.Time) (errs []error) {
 	for _, e := range p.volumes {
 		if err := e.pendingError(p, want, now); err != nil {
@@ -74,20 +76,20 @@ func (p *podState) pendingErrors(want plan.Phase, now time.Time) (errs []error) 
 	return errs
 }
 
-// pendingError returns why a volume is not in a phase yet, or nil.
+// pendingError returns the reason why a volume is not in phase want, or nil if it is. Volumes.mu is held.
 func (e *entry) pendingError(p *podState, want plan.Phase, now time.Time) error {
 	d := e.device
 	switch {
 	case want == plan.Ready && e.plan.Desired != plan.Mounted:
 		return nil
 	case want == plan.Absent && e.plan.Phase == plan.Absent && d != nil && d.isLastUser(p):
-		return named(plan.Unstage, e.plan.Name, d.pendingError(now))
+		return nameError(plan.Unstage, e.plan.Name, d.pendingError(now))
 	case e.plan.Phase == want:
 		return nil
 	case e.plan.Step != plan.None:
-		return named(e.plan.Step, e.plan.Name, stepError(&e.plan.Progress, e.err, now))
+		return nameError(e.plan.Step, e.plan.Name, stepError(&e.plan.Progress, e.err, now))
 	case want == plan.Ready && d != nil && d.plan.Phase != plan.Ready && (e.err == nil || d.plan.Step != plan.None || d.err != nil):
-		return named(plan.Stage, e.plan.Name, d.pendingError(now))
+		return nameError(plan.Stage, e.plan.Name, d.pendingError(now))
 	}
 	step, err := plan.SetUp, e.err
 	if want == plan.Absent {
@@ -96,10 +98,10 @@ func (e *entry) pendingError(p *podState, want plan.Phase, now time.Time) error 
 	if err == nil {
 		err = errors.New("it has not begun")
 	}
-	return named(step, e.plan.Name, err)
+	return nameError(step, e.plan.Name, err)
 }
 
-// pendingError returns why volumes wait for a device.
+// pendingError returns the reason why volumes wait for a device. Volumes.mu is held.
 func (d *device) pendingError(now time.Time) error {
 	switch {
 	case d.plan.Step != plan.None:
@@ -111,7 +113,7 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns the last error of a step under way, or that the step has not ended yet.
+// stepError returns err, the last error of the running step, or an error with the time that the step has been running.
 func stepError(p *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err
@@ -119,8 +121,8 @@ func stepError(p *plan.Progress, err error, now time.Time) error {
 	return fmt.Errorf("%s is under way for %v", p.Step, now.Sub(p.Since).Round(time.Second))
 }
 
-// named returns an error that names a step and a volume.
-func named(s plan.Step, name string, err error) error {
+// nameError wraps err in an [Error] with step and volume name, unless it is one.
+func nameError(s plan.Step, name string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}

@@ -10,52 +10,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Object is an object of the cluster, or several: an empty field stands for any.
+// Object identifies objects of the API server; an empty field matches any.
 type Object struct {
 	Kind      string // such as "ConfigMap", "Secret" or "PersistentVolumeClaim"
 	Namespace string
 	Name      string
 }
 
-// Kinds of an [Object], beside "ConfigMap" and "Secret".
+// Kinds of an [Object], in addition to "ConfigMap" and "Secret".
 const (
-	KindPod   = "Pod"                   // the labels and annotations of a pod
-	KindClaim = "PersistentVolumeClaim" // its change retries pods that wait for it, and expands volumes
-	KindPV    = "PersistentVolume"      // as KindClaim
+	KindPod   = "Pod"                   // labels and annotations of a pod
+	KindClaim = "PersistentVolumeClaim" // its change retries pods that wait for the claim, and expands volumes
+	KindPV    = "PersistentVolume"      // its change has the effect of that of KindClaim
 
 	KindTrustBundle    = "ClusterTrustBundle"
-	KindPodCertificate = "PodCertificate" // an issued certificate, by namespace and name of its pod
+	KindPodCertificate = "PodCertificate" // an issued certificate; namespace and name are those of its pod
 )
 
-// Watcher notices that objects of the cluster have changed.
+// Watcher reports changes of API objects.
 type Watcher interface {
-	// Watch calls changed for each object that has changed, until ctx ends. An empty argument stands for any kind, namespace or
-	// name. A notice too many costs little; a lost one delays an update by up to 90 s. The function does not wait.
+	// Watch calls changed for each changed object until ctx ends. An empty argument stands for any kind, namespace or name. A
+	// missed change delays the update of volumes by up to 90 s; a superfluous call is harmless. changed does not block.
 	Watch(ctx context.Context, changed func(kind, namespace, name string)) error
 }
 
-// Refresher is a [Plugin] whose volumes without a claim are brought up to date while they are in use, by SetUp.
+// Refresher is an optional interface of a [Plugin] whose volumes show API objects, such as ConfigMaps. Volumes without a claim
+// are updated by SetUp when an object changes.
 type Refresher interface {
-	// Shows reports whether a volume shows an object. The object of kind "Pod" is the metadata of the pod itself. It is pure and
-	// quick: a lock is held.
+	// Shows reports whether volume v of pod shows object o. An Object of kind "Pod" is the pod's own metadata. It is called with
+	// a lock held, must not block and has no side effects.
 	Shows(pod *corev1.Pod, v *corev1.Volume, o Object) bool
 }
 
-// Waiter is a [Plugin] whose volumes may wait for somebody else, such as a driver that is not there.
-type Waiter interface {
-	// WaitsFor reports whether what has failed with volumes of the plugin may succeed now that an object has changed. It is pure and
-	// quick: a lock is held.
+// ObjectWaiter is an optional interface of a [Plugin] whose steps may fail until an object appears, such as a CSI driver that is
+// not registered yet.
+type ObjectWaiter interface {
+	// WaitsFor reports whether the change of object o may let failed steps of the plugin succeed. They are then retried at once.
+	// It is called with a lock held, must not block and has no side effects.
 	WaitsFor(o Object) bool
 }
 
-// JoinWatchers returns a Watcher that notices what any of several does. When one of them fails all end, and are called again as
-// one would be.
+// JoinWatchers returns a Watcher that runs several. When one of them fails, it cancels all and returns the error.
 func JoinWatchers(watchers ...Watcher) Watcher { return joinedWatchers(watchers) }
 
-// joinedWatchers are several watchers that are one.
+// joinedWatchers implements [JoinWatchers].
 type joinedWatchers []Watcher
 
-// Watch runs all of them.
+// Watch runs all watchers until ctx ends or one of them fails.
 func (j joinedWatchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -279,7 +279,7 @@ const pathRequests = "/apis/certificates.k8s.io/v1/namespaces/default/podcertifi
 // A pod has a key, a certificate of it, and the certificate of who has signed that. The test is the signer.
 func podCertificate(t *testing.T, m *member) {
 	signer := &volumetest.Signer{Lifetime: time.Hour}
-	ca, err := signer.Bundle("example.com:x:ca", "example.com/x")
+	ca, err := signer.TrustBundle("example.com:x:ca", "example.com/x")
 	require.NoError(t, err)
 	m.request(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(ca.Name, ca.PEM))
 	m.apply(`
@@ -311,7 +311,7 @@ spec:
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	require.NoError(t, err)
 
-	other, err := (&volumetest.Signer{}).Bundle("example.com:x:other", "example.com/x")
+	other, err := (&volumetest.Signer{}).TrustBundle("example.com:x:other", "example.com/x")
 	require.NoError(t, err)
 	m.request(http.MethodPost, "/apis/certificates.k8s.io/v1/clustertrustbundles", trustBundle(other.Name, other.PEM))
 	m.awaitLog("certified", "main", "2") // at once, as it is watched
@@ -344,7 +344,7 @@ func (m *member) sign(signer *volumetest.Signer) {
 		return err
 	})
 	o := list.Items[0]
-	issued, err := signer.Issue(m.t.Context(), volume.CertificateRequest{Namespace: o.Namespace, Pod: o.Spec.PodName, Stub: o.Spec.StubPKCS10Request})
+	issued, err := signer.Issue(m.t.Context(), volume.CertificateRequest{Namespace: o.Namespace, Pod: o.Spec.PodName, StubPKCS10Request: o.Spec.StubPKCS10Request})
 	require.NoError(m.t, err)
 	block, _ := pem.Decode(issued.Chain)
 	leaf, err := x509.ParseCertificate(block.Bytes)

@@ -1,24 +1,22 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csitest has a CSI driver for tests: its node and identity services and its registration, each call of which is recorded and
-// can be made to fail, to hang or to answer twice. It mounts nothing.
+// Package csitest has a fake CSI driver for tests, with identity service, node service and registration. It records each call,
+// and calls can fail, hang or take effect twice. It mounts nothing.
 //
-// # The fake
-//
-// A [Driver] listens on two sockets, as a driver and its registrar do. It keeps account of what is staged and published where, and
-// refuses what the specification does not allow: to publish what is not staged, to unstage what is published, another use of the same
-// path. What is published is an empty directory, and of a block volume an empty file:
-//
-//	d := csitest.Start(t, csitest.Options{Name: "csi.example", Registry: registry, Capabilities: csitest.All()})
+//	d := csitest.Start(t, csitest.Options{Name: "csi.example", Registry: registry, Capabilities: csitest.AllCapabilities()})
 //	...
 //	d.Volumes() // "staged HANDLE PATH", "published HANDLE PATH"
 //
-// [Options].Fault is called before a call takes effect and [Options].Done after: what they return is the answer. [Driver.Stop] ends the
-// driver as a crash does, and [Driver.Restart] starts it again with what it knew.
+// A [Driver] listens on two sockets: one for CSI, one for its registration with the kubelet. It tracks where volumes are staged
+// and published, and refuses calls that violate the specification, such as publishing a volume that is not staged. A published
+// volume is an empty directory, or an empty file if it is a block volume.
+//
+// [Options].BeforeCall is called before a call takes effect, and [Options].AfterCall after it; their errors become the response.
+// [Driver.Stop] stops the driver as a crash does. [Driver.Restart] starts it again with the same volumes.
 //
 // # What it does not model
 //
-// There is no controller, and nothing is mounted: examples of real mounts are the driver of loop devices in hack/csidriver. Stats are
-// made up: a volume has 1,000,000 bytes, of which a tenth is used.
+// There is no controller, and nothing is mounted; the driver in hack/csidriver mounts loop devices. Statistics are fixed: a
+// volume has 1,000,000 bytes, and a tenth is used.
 package csitest

@@ -18,30 +18,31 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Call is a call of a driver.
+// Call is a recorded call of a [Driver].
 type Call struct {
-	Method  string // such as NodePublishVolume
+	Method  string // name of the RPC, such as NodePublishVolume
 	Request proto.Message
 }
 
-// Options say what a driver is like.
+// Options configure a [Driver].
 type Options struct {
-	Name     string   // empty: csi.example
-	Registry string   // the directory of its registration socket; empty: it does not register itself
-	Versions []string // nil: 1.0.0
+	Name     string   // driver name; empty means csi.example
+	Registry string   // directory of the registration socket; empty: the driver does not register itself
+	Versions []string // supported versions of CSI; nil means 1.0.0
 
 	Capabilities []csi.NodeServiceCapability_RPC_Type
-	NodeInfo     *csi.NodeGetInfoResponse // nil: the ID of the node is "node"
-	Health       *csi.VolumeHealth        // of all volumes
+	NodeInfo     *csi.NodeGetInfoResponse // nil means node ID "node"
+	Health       *csi.VolumeHealth        // health that is reported for all volumes
 
-	// Fault is called before a call takes effect; an error is the answer. Nil: there are none.
-	Fault func(ctx context.Context, c Call) error
-	// Done is called after a call has taken effect, with its error, and returns the answer. Nil: that error.
-	Done func(c Call, err error) error
+	// BeforeCall is called before a call takes effect. Its error is the response. Nil: no faults.
+	BeforeCall func(ctx context.Context, c Call) error
+	// AfterCall is called after a call has taken effect, with the error of the call. Its result is the response. Nil: the error
+	// is unchanged.
+	AfterCall func(c Call, err error) error
 }
 
-// All returns all capabilities that a node service can have which matters here.
-func All() []csi.NodeServiceCapability_RPC_Type {
+// AllCapabilities returns all capabilities of a CSI node service that package volume/csi uses.
+func AllCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	return []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
@@ -49,23 +50,23 @@ func All() []csi.NodeServiceCapability_RPC_Type {
 	}
 }
 
-// Driver is a CSI driver. Make one with [Start]. Its methods may be called from several goroutines.
+// Driver is a fake CSI driver. Create it with [Start]. Its methods may be called from several goroutines.
 type Driver struct {
 	opts Options
 	t    testing.TB
 	dir  string
 
-	mu     sync.Mutex // guards what follows
-	calls  []Call
-	state  map[place]*csi.VolumeCapability
-	server *grpc.Server
-	reg    *grpc.Server
-	told   []*registration.RegistrationStatus
+	mu       sync.Mutex // guards the fields below
+	calls    []Call
+	state    map[mountPoint]*csi.VolumeCapability
+	server   *grpc.Server
+	reg      *grpc.Server
+	statuses []*registration.RegistrationStatus
 
 	wg sync.WaitGroup
 }
 
-// Start starts a driver, which ends with the test.
+// Start starts a driver, and stops it at the end of the test.
 func Start(t testing.TB, o Options) *Driver {
 	t.Helper()
 	if o.Name == "" {
@@ -81,7 +82,7 @@ func Start(t testing.TB, o Options) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Driver{opts: o, t: t, dir: dir, state: map[place]*csi.VolumeCapability{}}
+	d := &Driver{opts: o, t: t, dir: dir, state: map[mountPoint]*csi.VolumeCapability{}}
 	t.Cleanup(func() {
 		d.Stop()
 		_ = os.RemoveAll(dir)
@@ -90,34 +91,34 @@ func Start(t testing.TB, o Options) *Driver {
 	return d
 }
 
-// Socket returns where the driver listens.
+// Socket returns the path of the CSI socket.
 func (d *Driver) Socket() string { return filepath.Join(d.dir, "csi.sock") }
 
-// RegistrationSocket returns where its registration is, if it has one.
+// RegistrationSocket returns the path of the registration socket, which exists only if Options.Registry is set.
 func (d *Driver) RegistrationSocket() string {
 	return filepath.Join(d.opts.Registry, d.opts.Name+"-reg.sock")
 }
 
-// Restart starts the driver, after Stop, with what it knew before.
+// Restart starts the driver after Stop, with the same volumes.
 func (d *Driver) Restart() {
 	d.t.Helper()
-	g := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
+	g := grpc.NewServer(grpc.UnaryInterceptor(d.interceptCall))
 	csi.RegisterNodeServer(g, &node{d: d})
 	csi.RegisterIdentityServer(g, &identity{d: d})
-	d.serve(g, d.Socket())
+	d.startServer(g, d.Socket())
 	var reg *grpc.Server
 	if d.opts.Registry != "" {
 		reg = grpc.NewServer()
 		registration.RegisterRegistrationServer(reg, &registrar{d: d})
-		d.serve(reg, d.RegistrationSocket())
+		d.startServer(reg, d.RegistrationSocket())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.server, d.reg = g, reg
 }
 
-// serve listens at a path that nobody else listens at.
-func (d *Driver) serve(g *grpc.Server, path string) {
+// startServer serves g on a new socket at path. It removes an existing socket.
+func (d *Driver) startServer(g *grpc.Server, path string) {
 	d.t.Helper()
 	_ = os.Remove(path)
 	l, err := net.Listen("unix", path)
@@ -127,7 +128,7 @@ func (d *Driver) serve(g *grpc.Server, path string) {
 	d.wg.Go(func() { _ = g.Serve(l) })
 }
 
-// Stop ends the driver and its registration at once, as a crash does: calls under way get no answer. Its sockets are removed.
+// Stop stops the driver and its registration at once, as a crash does: running calls get no response. The sockets are removed.
 func (d *Driver) Stop() {
 	d.mu.Lock()
 	servers := []*grpc.Server{d.server, d.reg}
@@ -141,21 +142,21 @@ func (d *Driver) Stop() {
 	d.wg.Wait()
 }
 
-// Can changes what the driver can do.
-func (d *Driver) Can(capabilities ...csi.NodeServiceCapability_RPC_Type) {
+// SetCapabilities replaces the capabilities of the driver.
+func (d *Driver) SetCapabilities(capabilities ...csi.NodeServiceCapability_RPC_Type) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.opts.Capabilities = slices.Clone(capabilities)
 }
 
-// Calls returns the calls so far, in order, those of NodeGetCapabilities left out.
+// Calls returns the recorded calls in order, except NodeGetCapabilities.
 func (d *Driver) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// Methods returns the names of the calls so far, as Calls does.
+// Methods returns the methods of [Driver.Calls] in order.
 func (d *Driver) Methods() []string {
 	var names []string
 	for _, c := range d.Calls() {
@@ -164,14 +165,14 @@ func (d *Driver) Methods() []string {
 	return names
 }
 
-// Forget forgets the calls so far.
-func (d *Driver) Forget() {
+// ClearCalls deletes the recorded calls.
+func (d *Driver) ClearCalls() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls = nil
 }
 
-// Volumes returns what is staged and published, as "staged HANDLE PATH" and "published HANDLE PATH", sorted.
+// Volumes returns the staged and published volumes, sorted, as "staged HANDLE PATH" and "published HANDLE PATH".
 func (d *Driver) Volumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,12 +184,12 @@ func (d *Driver) Volumes() []string {
 	return all
 }
 
-// Told returns what the driver was told of its registration: "registered", or why it is not.
-func (d *Driver) Told() []string {
+// RegistrationResults returns the results that the driver received for its registrations: "registered" or the error.
+func (d *Driver) RegistrationResults() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []string
-	for _, s := range d.told {
+	for _, s := range d.statuses {
 		if s.GetPluginRegistered() {
 			all = append(all, "registered")
 		} else {
@@ -198,8 +199,8 @@ func (d *Driver) Told() []string {
 	return all
 }
 
-// intercept records a call, and has it fail.
-func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// interceptCall records a call and calls Options.BeforeCall and AfterCall.
+func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	message, _ := request.(proto.Message)
 	c := Call{Method: filepath.Base(info.FullMethod), Request: message}
 	if c.Method != "NodeGetCapabilities" {
@@ -207,40 +208,40 @@ func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnarySer
 		d.calls = append(d.calls, c)
 		d.mu.Unlock()
 	}
-	if d.opts.Fault != nil {
-		if err := d.opts.Fault(ctx, c); err != nil {
+	if d.opts.BeforeCall != nil {
+		if err := d.opts.BeforeCall(ctx, c); err != nil {
 			return nil, err
 		}
 	}
 	answer, err := handle(ctx, request)
-	if d.opts.Done != nil {
-		err = d.opts.Done(c, err)
+	if d.opts.AfterCall != nil {
+		err = d.opts.AfterCall(c, err)
 	}
 	return answer, err
 }
 
-// Hang is a fault that lasts until the caller or the driver ends.
+// Hang is an Options.BeforeCall that blocks until the client or the driver ends the call.
 func Hang(ctx context.Context, _ Call) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// registrar is the registration service.
+// registrar implements the registration service of a [Driver].
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 
 	d *Driver
 }
 
-// GetInfo says who the driver is.
+// GetInfo returns name, CSI socket and versions of the driver.
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: "CSIPlugin", Name: r.d.opts.Name, Endpoint: r.d.Socket(), SupportedVersions: r.d.opts.Versions}, nil
 }
 
-// NotifyRegistrationStatus keeps what the driver is told.
+// NotifyRegistrationStatus records the result of the registration.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
-	r.d.told = append(r.d.told, s)
+	r.d.statuses = append(r.d.statuses, s)
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -16,37 +16,37 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// place is where a volume is staged or published.
-type place struct{ kind, handle, path string }
+// mountPoint is a path at which a volume is staged or published.
+type mountPoint struct{ kind, handle, path string }
 
 const (
 	staged    = "staged"
 	published = "published"
 )
 
-// size is that of every volume, in bytes.
-const size = 1_000_000
+// volumeSize is the size of every volume in bytes.
+const volumeSize = 1_000_000
 
-// identity is the identity service.
+// identity implements the CSI identity service of a [Driver].
 type identity struct {
 	csi.UnimplementedIdentityServer
 
 	d *Driver
 }
 
-// GetPluginInfo says who the driver is.
+// GetPluginInfo returns the name of the driver.
 func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: i.d.opts.Name, VendorVersion: "1"}, nil
 }
 
-// node is the node service.
+// node implements the CSI node service of a [Driver].
 type node struct {
 	csi.UnimplementedNodeServer
 
 	d *Driver
 }
 
-// NodeGetCapabilities says what the driver can do.
+// NodeGetCapabilities returns the capabilities of the driver.
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	answer := &csi.NodeGetCapabilitiesResponse{}
 	n.d.mu.Lock()
@@ -59,17 +59,18 @@ func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return answer, nil
 }
 
-// NodeGetInfo says what the driver knows of the node.
+// NodeGetInfo returns Options.NodeInfo.
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return n.d.opts.NodeInfo, nil
 }
 
-func (n *node) can(want csi.NodeServiceCapability_RPC_Type) bool {
+func (n *node) hasCapability(want csi.NodeServiceCapability_RPC_Type) bool {
 	return slices.Contains(n.d.opts.Capabilities, want)
 }
 
-// put notes that a volume is at a path; one that is there already is there in the same way. n.d.mu is held.
-func (n *node) put(p place, c *csi.VolumeCapability) error {
+// addMountPoint records a volume at a path. It fails if the path has another volume, or the volume with another capability.
+// n.d.mu is held.
+func (n *node) addMountPoint(p mountPoint, c *csi.VolumeCapability) error {
 	if p.handle == "" || p.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
 		return status.Error(codes.InvalidArgument, "handle, path or capability is missing")
 	}
@@ -85,8 +86,8 @@ func (n *node) put(p place, c *csi.VolumeCapability) error {
 	return nil
 }
 
-// count returns how often a volume is somewhere. n.d.mu is held.
-func (n *node) count(kind, handle string) (found int) {
+// countMountPoints returns at how many paths a volume is staged or published. n.d.mu is held.
+func (n *node) countMountPoints(kind, handle string) (found int) {
 	for p := range n.d.state {
 		if p.kind == kind && p.handle == handle {
 			found++
@@ -95,36 +96,37 @@ func (n *node) count(kind, handle string) (found int) {
 	return found
 }
 
-// NodeStageVolume makes a volume ready at a directory that exists.
+// NodeStageVolume records a volume as staged at a directory, which must exist.
 func (n *node) NodeStageVolume(_ context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
 	if info, err := os.Stat(r.GetStagingTargetPath()); err != nil || !info.IsDir() {
 		return nil, status.Errorf(codes.InvalidArgument, "the staging directory is missing: %v", err)
 	}
-	return &csi.NodeStageVolumeResponse{}, n.put(place{staged, r.GetVolumeId(), r.GetStagingTargetPath()}, r.GetVolumeCapability())
+	return &csi.NodeStageVolumeResponse{}, n.addMountPoint(mountPoint{staged, r.GetVolumeId(), r.GetStagingTargetPath()}, r.GetVolumeCapability())
 }
 
-// NodeUnstageVolume undoes that, unless the volume is published.
+// NodeUnstageVolume removes the record, unless the volume is published.
 func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
-	if n.count(published, r.GetVolumeId()) > 0 {
+	if n.countMountPoints(published, r.GetVolumeId()) > 0 {
 		return nil, status.Error(codes.FailedPrecondition, "the volume is published")
 	}
-	delete(n.d.state, place{staged, r.GetVolumeId(), r.GetStagingTargetPath()})
+	delete(n.d.state, mountPoint{staged, r.GetVolumeId(), r.GetStagingTargetPath()})
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// NodePublishVolume makes a directory, or the file of a block volume, whose parent exists.
+// NodePublishVolume records a volume as published and creates its directory, or the file of a block volume. The parent directory
+// must exist.
 func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
-	if r.GetStagingTargetPath() != "" && n.can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) &&
-		n.d.state[place{staged, r.GetVolumeId(), r.GetStagingTargetPath()}] == nil {
+	if r.GetStagingTargetPath() != "" && n.hasCapability(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) &&
+		n.d.state[mountPoint{staged, r.GetVolumeId(), r.GetStagingTargetPath()}] == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the volume is not staged")
 	}
-	if err := n.put(place{published, r.GetVolumeId(), r.GetTargetPath()}, r.GetVolumeCapability()); err != nil {
+	if err := n.addMountPoint(mountPoint{published, r.GetVolumeId(), r.GetTargetPath()}, r.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
 	var err error
@@ -142,41 +144,41 @@ func (n *node) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequ
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume removes it.
+// NodeUnpublishVolume removes the directory or file of a volume, and its record.
 func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
 	if err := os.RemoveAll(r.GetTargetPath()); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	delete(n.d.state, place{published, r.GetVolumeId(), r.GetTargetPath()})
+	delete(n.d.state, mountPoint{published, r.GetVolumeId(), r.GetTargetPath()})
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeExpandVolume says that the volume has grown.
+// NodeExpandVolume returns the requested size if the volume is published.
 func (n *node) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
-	if n.count(published, r.GetVolumeId()) == 0 {
+	if n.countMountPoints(published, r.GetVolumeId()) == 0 {
 		return nil, status.Error(codes.NotFound, "the volume is not published")
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: r.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
-// NodeGetVolumeStats says how much a volume that is published takes.
+// NodeGetVolumeStats returns fixed statistics for a published volume.
 func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
-	if n.d.state[place{published, r.GetVolumeId(), r.GetVolumePath()}] == nil {
+	if n.d.state[mountPoint{published, r.GetVolumeId(), r.GetVolumePath()}] == nil {
 		return nil, status.Error(codes.NotFound, "the volume is not published there")
 	}
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
-		{Unit: csi.VolumeUsage_BYTES, Total: size, Used: size / 10, Available: size - size/10},
+		{Unit: csi.VolumeUsage_BYTES, Total: volumeSize, Used: volumeSize / 10, Available: volumeSize - volumeSize/10},
 		{Unit: csi.VolumeUsage_INODES, Total: 100, Used: 1, Available: 99},
 	}}, nil
 }
 
-// NodeGetVolumeHealth says what is wrong with all volumes.
+// NodeGetVolumeHealth returns Options.Health.
 func (n *node) NodeGetVolumeHealth(context.Context, *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: n.d.opts.Health}, nil
 }

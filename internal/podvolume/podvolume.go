@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podvolume says where the volumes of a pod come from, and which of them its containers use. It knows no plugins.
+// Package podvolume reads the volumes in a pod spec: the type of their sources, and which containers use them. It does not set up
+// volumes.
 //
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because all functions are pure.
 package podvolume
 
 import (
@@ -16,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// SourceOf returns the field that says where a volume comes from, or "" where none does.
+// SourceOf returns the JSON name of the source field of a volume, such as "configMap", or "" if it has no source.
 func SourceOf(v *corev1.Volume) string {
-	switch { // the usual ones
+	switch { // the common ones, without reflection
 	case v.ConfigMap != nil:
 		return "configMap"
 	case v.EmptyDir != nil:
@@ -30,16 +31,16 @@ func SourceOf(v *corev1.Volume) string {
 	case v.Secret != nil:
 		return "secret"
 	}
-	return fieldSet(reflect.ValueOf(&v.VolumeSource).Elem())
+	return firstFieldSet(reflect.ValueOf(&v.VolumeSource).Elem())
 }
 
-// PVSourceOf returns the field that says where a volume that claims are bound to comes from, or "" where none does.
+// PVSourceOf returns the JSON name of the source field of a PV, such as "csi", or "" if it has no source.
 func PVSourceOf(pv *corev1.PersistentVolume) string {
-	return fieldSet(reflect.ValueOf(&pv.Spec.PersistentVolumeSource).Elem())
+	return firstFieldSet(reflect.ValueOf(&pv.Spec.PersistentVolumeSource).Elem())
 }
 
-// fieldSet returns the name of the first field of a struct of pointers that is not nil.
-func fieldSet(sources reflect.Value) string {
+// firstFieldSet returns the JSON name of the first non-nil field of a struct of pointers.
+func firstFieldSet(sources reflect.Value) string {
 	for i := range sources.NumField() {
 		if !sources.Field(i).IsNil() {
 			name, _, _ := strings.Cut(sources.Type().Field(i).Tag.Get("json"), ",")
@@ -49,19 +50,20 @@ func fieldSet(sources reflect.Value) string {
 	return ""
 }
 
-// Used returns the names of the volumes that containers of a pod use. Others are not set up.
-func Used(spec *corev1.PodSpec) map[string]bool {
+// UsedByPod returns the names of the volumes that a container of any kind mounts or has as a device. Other volumes are not set
+// up.
+func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 	names := make(map[string]bool, len(spec.Volumes))
 	for c := range containers.All(spec) {
-		for name := range UsedBy(c.Container) {
+		for name := range UsedByContainer(c.Container) {
 			names[name] = true
 		}
 	}
 	return names
 }
 
-// UsedBy yields the names of the volumes that a container mounts, or has as devices.
-func UsedBy(c *corev1.Container) iter.Seq[string] {
+// UsedByContainer yields the names of the volumes that a container mounts or has as devices.
+func UsedByContainer(c *corev1.Container) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range c.VolumeMounts {
 			if !yield(c.VolumeMounts[i].Name) {
@@ -86,7 +88,7 @@ func Find(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// ReadOnly reports whether a pod has a volume read-only, by its source.
+// ReadOnly reports whether the source of a volume in the pod spec is read-only.
 func ReadOnly(vol *corev1.Volume) bool {
 	switch {
 	case vol.PersistentVolumeClaim != nil:

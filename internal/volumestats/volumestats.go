@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumestats says which volumes of a pod are measured for its statistics, and by whom: the file system, the kernel or a CSI driver.
+// Package volumestats selects the volumes of a pod whose usage is reported in its statistics, and how each is measured: by a walk
+// of its files, by statfs, or by its CSI driver. It measures nothing itself.
 package volumestats
 
 import (
@@ -15,24 +16,24 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Volumes are the volumes of pods. *volume.Volumes is one.
+// Volumes provides the locations and the usage of volumes. *volume.Volumes implements it.
 type Volumes interface {
-	// Places returns where the volumes of a pod are, by their names in the pod.
-	Places(uid string) map[string]volume.Place
-	// Usage asks the plugin of a volume for its usage.
+	// Locations returns the locations of the volumes of a pod that are set up, by volume name.
+	Locations(uid string) map[string]volume.Location
+	// Usage returns the usage of a volume of a pod, as its plugin measures it.
 	Usage(ctx context.Context, uid, name string) (volume.Usage, error)
 }
 
-// Of returns the volumes of a pod whose usage is measured: those that belong to the pod, and claims. The usage of a CSI volume
-// is what its driver says, that of a block device its size, and that of any other claim the usage of its file system. A hostPath volume is
-// not measured.
-func Of(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
+// ListMeasured returns the volumes of a pod whose usage is reported: its own volumes, such as emptyDir, and its claims. A CSI
+// volume is measured by its driver, a block device by its size, and any other claim by its file system. hostPath volumes are not
+// measured. root is the parent of the pod directories.
+func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
-	places := volumes.Places(uid)
+	places := volumes.Locations(uid)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		place, ok := places[v.Name]
-		name, claimed := claim.Of(pod, v)
+		name, claimed := claim.NameOf(pod, v)
 		if !ok || place.Plugin == volume.HostPath || !claimed && place.Plugin != volume.CSI {
 			continue
 		}
@@ -41,15 +42,15 @@ func Of(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 			it.PVC = &statsapi.PVCReference{Namespace: pod.Namespace, Name: name}
 		}
 		if place.Plugin == volume.CSI || place.Block {
-			it.Measure = func(ctx context.Context) (statsapi.FsStats, error) { return usage(ctx, volumes, uid, v.Name) }
+			it.Measure = func(ctx context.Context) (statsapi.FsStats, error) { return measureUsage(ctx, volumes, uid, v.Name) }
 		}
 		list = append(list, it)
 	}
 	return list
 }
 
-// usage asks the plugin of a volume for its usage.
-func usage(ctx context.Context, volumes Volumes, uid, name string) (statsapi.FsStats, error) {
+// measureUsage returns the usage of a volume, as its plugin measures it, for the statistics of its pod.
+func measureUsage(ctx context.Context, volumes Volumes, uid, name string) (statsapi.FsStats, error) {
 	u, err := volumes.Usage(ctx, uid, name)
 	return statsapi.FsStats{
 		UsedBytes: &u.UsedBytes, CapacityBytes: &u.CapacityBytes, AvailableBytes: &u.AvailableBytes,

@@ -19,11 +19,11 @@ import (
 
 // volumes has the places of the volumes of pod u1, and the usage that the plugin of each returns.
 type volumes struct {
-	places map[string]volume.Place
+	places map[string]volume.Location
 	err    error
 }
 
-func (v volumes) Places(uid string) map[string]volume.Place {
+func (v volumes) Locations(uid string) map[string]volume.Location {
 	if uid != "u1" {
 		return nil
 	}
@@ -62,27 +62,27 @@ func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		source corev1.VolumeSource
-		place  *volume.Place // nil: it is not set up
+		place  *volume.Location // nil: it is not set up
 		listed bool
 		pvc    string
 		plugin bool // its plugin measures it
 	}{
-		{"emptyDir", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, &volume.Place{Plugin: volume.EmptyDir, Path: path}, true, "", false},
-		{"hostPath", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, &volume.Place{Plugin: volume.HostPath, Path: "/"}, false, "", false},
-		{"claim of a local volume", claim, &volume.Place{Plugin: volume.Local, Path: path}, true, "c1", false},
-		{"claim of a hostPath", claim, &volume.Place{Plugin: volume.HostPath, Path: "/"}, false, "", false},
-		{"claim of a CSI driver", claim, &volume.Place{Plugin: volume.CSI, Path: path}, true, "c1", true},
-		{"claim of a block device", claim, &volume.Place{Plugin: volume.Local, Path: path, Block: true}, true, "c1", true},
-		{"claim of the pod itself", ephemeral, &volume.Place{Plugin: volume.CSI, Path: path}, true, "web-data", true},
-		{"CSI volume without a claim", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}, &volume.Place{Plugin: volume.CSI, Path: path}, true, "", true},
+		{"emptyDir", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, &volume.Location{Plugin: volume.EmptyDir, Path: path}, true, "", false},
+		{"hostPath", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, &volume.Location{Plugin: volume.HostPath, Path: "/"}, false, "", false},
+		{"claim of a local volume", claim, &volume.Location{Plugin: volume.Local, Path: path}, true, "c1", false},
+		{"claim of a hostPath", claim, &volume.Location{Plugin: volume.HostPath, Path: "/"}, false, "", false},
+		{"claim of a CSI driver", claim, &volume.Location{Plugin: volume.CSI, Path: path}, true, "c1", true},
+		{"claim of a block device", claim, &volume.Location{Plugin: volume.Local, Path: path, Block: true}, true, "c1", true},
+		{"claim of the pod itself", ephemeral, &volume.Location{Plugin: volume.CSI, Path: path}, true, "web-data", true},
+		{"CSI volume without a claim", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}, &volume.Location{Plugin: volume.CSI, Path: path}, true, "", true},
 		{"claim that is not set up", claim, nil, false, "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := volumes{}
 			if test.place != nil {
-				v.places = map[string]volume.Place{"data": *test.place}
+				v.places = map[string]volume.Location{"data": *test.place}
 			}
-			got := byName(volumestats.Of("/pods", withVolume(test.source), v), "data")
+			got := byName(volumestats.ListMeasured("/pods", withVolume(test.source), v), "data")
 			if !test.listed {
 				require.Nil(t, got)
 				return
@@ -100,20 +100,20 @@ func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
 }
 
 func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
-	v := volumes{places: map[string]volume.Place{"data": {Plugin: volume.CSI, Path: "/x"}}}
+	v := volumes{places: map[string]volume.Location{"data": {Plugin: volume.CSI, Path: "/x"}}}
 	pod := withVolume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
-	stats, err := byName(volumestats.Of("/pods", pod, v), "data").Measure(t.Context())
+	stats, err := byName(volumestats.ListMeasured("/pods", pod, v), "data").Measure(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []uint64{10, 3, 7, 6, 2, 4}, []uint64{
 		*stats.CapacityBytes, *stats.UsedBytes, *stats.AvailableBytes, *stats.Inodes, *stats.InodesUsed, *stats.InodesFree,
 	})
 	v.err = errors.New("the driver is away")
-	_, err = byName(volumestats.Of("/pods", pod, v), "data").Measure(t.Context())
+	_, err = byName(volumestats.ListMeasured("/pods", pod, v), "data").Measure(t.Context())
 	require.ErrorIs(t, err, v.err)
 }
 
 // The statistics are read while pods start and terminate.
 func TestVolumesOfPodWithoutPlacesAreThoseOfItsDirectory(t *testing.T) {
 	pod := withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
-	require.Equal(t, stats.VolumesOf("/pods", pod), volumestats.Of("/pods", pod, volumes{}))
+	require.Equal(t, stats.VolumesOf("/pods", pod), volumestats.ListMeasured("/pods", pod, volumes{}))
 }

@@ -162,7 +162,7 @@ func TestRunIsLeftOut(t *testing.T) {
 		"csi.ClusterNode": func(t *testing.T, log *slog.Logger) {
 			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
-			require.NoError(t, csi.NewClusterNode(objects, log).Install(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
+			require.NoError(t, csi.NewClusterNode(objects, log).InstallDriver(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
 		},
 		"apiserver.Objects": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(away(t, log).Objects(apiserver.ObjectsOptions{})))

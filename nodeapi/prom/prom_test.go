@@ -123,7 +123,7 @@ func (p *pages) feedAll() {
 	c.PodResized("u", time.Second, nil)
 
 	m.Runtime()("RunPodSandbox", time.Second, errors.New("no"))
-	m.Volumes().Step("kubernetes.io/empty-dir", volume.StepSetUp, time.Second, nil)
+	m.Volumes().StepCompleted("kubernetes.io/empty-dir", volume.StepSetUp, time.Second, nil)
 	m.CSI()("driver", "NodePublishVolume", time.Second, nil)
 	m.StatusSent()(cri.PodIdentity{UID: "u"}, time.Second)
 	p.feedNode()

@@ -44,11 +44,11 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 				}
 			})
 		},
-		Step: func(plugin string, step volume.Step, took time.Duration, err error) {
+		StepCompleted: func(plugin string, step volume.Step, took time.Duration, err error) {
 			v.took.observe(took, plugin, volumeOperation(step), volumeStatus(err), "false")
 			each(with, func(h volume.Hooks) {
-				if h.Step != nil {
-					h.Step(plugin, step, took, err)
+				if h.StepCompleted != nil {
+					h.StepCompleted(plugin, step, took, err)
 				}
 			})
 		},

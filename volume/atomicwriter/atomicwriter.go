@@ -8,49 +8,48 @@ import (
 	"strings"
 )
 
-// File is one file of a payload.
+// File is one file of a set that [Write] writes.
 type File struct {
 	Data  []byte
-	Mode  fs.FileMode // permission bits, whatever the umask; no others
+	Mode  fs.FileMode // permission bits only; the umask does not apply
 	Owner *int64      // user ID; nil: the user of this process
 }
 
-// Options says what else is to be done.
+// Options configure [Write].
 type Options struct {
-	// SetPerms is called with the path of a new version before it is published, for what depends on more than the payload,
-	// such as groups. Its error fails the write. Nil does nothing.
+	// SetPerms is called with the path of a new version before it is published, to change groups or modes. An error fails the
+	// write. May be nil.
 	SetPerms func(dir string) error
 }
 
-// Write makes a payload, by relative path, the content of a directory that exists, and removes what is of an older
-// payload. It reports whether it has published a new version; if the current one has the same paths with the same content
-// it does not, even if a mode or an owner is another.
+// Write replaces the contents of directory dir by the files of payload, by relative path. dir must exist. changed is true if a
+// new version was published. Nothing is published if paths and contents are unchanged, even if modes or owners differ.
 func Write(dir string, payload map[string]File, o Options) (changed bool, err error) {
-	entries, err := parse(payload)
+	entries, err := parsePayload(payload)
 	if err != nil {
 		return false, err
 	}
-	return write(dir, entries, o, nil)
+	return writePayload(dir, entries, o, nil)
 }
 
-// Validate reports why a payload would be refused: a path that is empty, absolute, too long or too deep, that has an
-// element "..", or a first element that begins with two dots, as the names of the writer do; two paths that are the same
-// or of which one is a directory of the other; a mode with other than permission bits; too many files or bytes.
+// Validate returns an error if [Write] would refuse a payload. Refused are: paths that are empty, absolute, too long or too deep,
+// that contain ".." or begin with ".."; a file at the path of a directory; modes with other than permission bits; too many files
+// or bytes.
 func Validate(payload map[string]File) error {
-	_, err := parse(payload)
+	_, err := parsePayload(payload)
 	return err
 }
 
-// Names in a directory that are the writer's.
+// Names of the links that Write creates.
 const (
-	dataName = "..data"     // the link to the current version
-	nextName = "..data_tmp" // what is renamed to it
+	dataName    = "..data"     // link to the current version
+	newDataName = "..data_tmp" // temporary link that is renamed to dataName
 )
 
-// versionLayout is the time in the name of a version; digits follow.
+// versionLayout is the time in the name of a version, followed by random digits.
 const versionLayout = "..2006_01_02_15_04_05."
 
-// isVersion reports whether a name is that of a version, the kubelet's included.
+// isVersion reports whether name is that of a version, also one of the kubelet.
 func isVersion(name string) bool {
 	if len(name) <= len(versionLayout) || len(name) > maxName {
 		return false

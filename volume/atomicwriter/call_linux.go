@@ -14,23 +14,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// allow fails a system call that changes something before it is made, for tests.
-func (w *writer) allow(call string) error {
+// checkFault returns the error that a test injects before a system call that changes the directory.
+func (w *writer) checkFault(call string) error {
 	if w.before == nil {
 		return nil
 	}
 	return w.before(call)
 }
 
-func (w *writer) mkdir(dir int, name string, mode uint32) error {
-	if err := w.allow("mkdirat"); err != nil {
+func (w *writer) makeDir(dir int, name string, mode uint32) error {
+	if err := w.checkFault("mkdirat"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-// setMode gives what was made with a mode just that, if the umask has taken something of it away. A look costs less than a
-// change.
+// setMode sets the mode of an open file or directory, if the umask has changed it. The check costs less than a needless change.
 func (w *writer) setMode(fd int, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -39,51 +38,51 @@ func (w *writer) setMode(fd int, mode uint32) error {
 	if st.Mode&0o7777 == mode {
 		return nil
 	}
-	if err := w.allow("fchmod"); err != nil {
+	if err := w.checkFault("fchmod"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("fchmod", unix.Fchmod(fd, mode))
 }
 
-func (w *writer) symlink(target, name string) error {
-	if err := w.allow("symlinkat"); err != nil {
+func (w *writer) createLink(target, name string) error {
+	if err := w.checkFault("symlinkat"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("symlinkat", unix.Symlinkat(target, w.dir, name))
 }
 
-func (w *writer) rename(from, to string) error {
-	if err := w.allow("renameat"); err != nil {
+func (w *writer) renameEntry(from, to string) error {
+	if err := w.checkFault("renameat"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("renameat", unix.Renameat(w.dir, from, w.dir, to))
 }
 
 func (w *writer) chownLink(name string, owner int64) error {
-	if err := w.allow("fchownat"); err != nil {
+	if err := w.checkFault("fchownat"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("fchownat", unix.Fchownat(w.dir, name, int(owner), -1, unix.AT_SYMLINK_NOFOLLOW))
 }
 
 func (w *writer) removeLink(name string) error {
-	if err := w.allow("unlinkat"); err != nil {
+	if err := w.checkFault("unlinkat"); err != nil {
 		return err
 	}
 	return os.NewSyscallError("unlinkat", unix.Unlinkat(w.dir, name, 0))
 }
 
-// removeTree removes an entry of the directory with all that is below it, but nothing that is mounted there.
+// removeTree removes an entry of the directory with its contents, but no files of a mounted file system.
 func (w *writer) removeTree(name string) error {
-	if err := w.allow("remove"); err != nil {
+	if err := w.checkFault("remove"); err != nil {
 		return err
 	}
 	return rmtree.Remove(filepath.Join(w.path, name))
 }
 
-// writeFile writes a file that is not there.
+// writeFile creates and writes a file of the payload, which must not exist.
 func (w *writer) writeFile(dir int, e *entry) (err error) {
-	if err := w.allow("openat"); err != nil {
+	if err := w.checkFault("openat"); err != nil {
 		return err
 	}
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
@@ -97,7 +96,7 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 		}
 	}()
 	for data := e.file.Data; len(data) > 0; {
-		if err := w.allow("write"); err != nil {
+		if err := w.checkFault("write"); err != nil {
 			return err
 		}
 		n, err := unix.Write(fd, data)
@@ -112,7 +111,7 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 		}
 	}
 	if e.file.Owner != nil {
-		if err := w.allow("fchown"); err != nil {
+		if err := w.checkFault("fchown"); err != nil {
 			return err
 		}
 		if err := unix.Fchown(fd, int(*e.file.Owner), -1); err != nil {
@@ -122,13 +121,13 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 	return w.setMode(fd, uint32(e.file.Mode))
 }
 
-// openDir opens a directory that is an entry of another one, and no link to one.
+// openDir opens a subdirectory, but no symbolic link to one.
 func openDir(dir int, name string) (int, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return fd, os.NewSyscallError("openat", err)
 }
 
-// readLink returns where a link leads, if it is a link whose target fits into buf.
+// readLink returns the target of a symbolic link. ok is false if it is no link or the target does not fit into buf.
 func readLink(dir int, name string, buf []byte) (target string, ok bool) {
 	n, err := unix.Readlinkat(dir, name, buf)
 	if err != nil || n >= len(buf) {

@@ -67,14 +67,14 @@ func prepared(t *testing.T, payload map[string]File) string {
 // dieAt writes a payload and dies after n calls, if there are more. It reports whether there were.
 func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool) {
 	t.Helper()
-	entries, err := parse(payload)
+	entries, err := parsePayload(payload)
 	require.NoError(t, err)
 	defer func() {
 		if r := recover(); r != nil && r != any(errDead) {
 			panic(r)
 		}
 	}()
-	_, err = write(dir, entries, Options{}, func(string) error {
+	_, err = writePayload(dir, entries, Options{}, func(string) error {
 		if n == 0 {
 			died = true
 			panic(errDead)
@@ -115,10 +115,10 @@ func TestFailures(t *testing.T) {
 			var made []string
 			for n := 0; ; n++ {
 				dir := prepared(t, u.old)
-				entries, err := parse(u.new)
+				entries, err := parsePayload(u.new)
 				require.NoError(t, err)
 				made = made[:0]
-				changed, err := write(dir, entries, Options{}, func(call string) error {
+				changed, err := writePayload(dir, entries, Options{}, func(call string) error {
 					if made = append(made, call); len(made) == n+1 {
 						return fault
 					}

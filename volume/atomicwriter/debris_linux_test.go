@@ -20,10 +20,10 @@ func TestDebris(t *testing.T) {
 		name string
 		make func(t *testing.T, dir, outside string)
 	}{
-		{"next link", func(t *testing.T, dir, _ string) { symlink(t, stale, dir, nextName) }},
-		{"next link out", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, nextName) }},
-		{"next directory", func(t *testing.T, dir, _ string) { put(t, dir, nextName+"/x") }},
-		{"next file", func(t *testing.T, dir, _ string) { put(t, dir, nextName) }},
+		{"next link", func(t *testing.T, dir, _ string) { symlink(t, stale, dir, newDataName) }},
+		{"next link out", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, newDataName) }},
+		{"next directory", func(t *testing.T, dir, _ string) { put(t, dir, newDataName+"/x") }},
+		{"next file", func(t *testing.T, dir, _ string) { put(t, dir, newDataName) }},
 		{"stale version", func(t *testing.T, dir, _ string) { put(t, dir, stale+"/secret/deep") }},
 		{"stale version is a link", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, stale) }},
 		{"link in a stale version", func(t *testing.T, dir, outside string) {

@@ -15,65 +15,65 @@ import (
 
 // Limits of a payload.
 const (
-	// maxFiles is how many files a payload may have.
+	// maxFiles is the maximum number of files.
 	maxFiles = 100_000
-	// maxBytes is how many bytes they may have together: sixty-four times what an object of the API may have.
+	// maxBytes is the maximum total size: 64 times the maximum size of a config map or secret.
 	maxBytes = 64 << 20
-	// maxDepth is how many elements a path may have.
+	// maxDepth is the maximum number of elements of a path.
 	maxDepth = 128
 
 	maxPath = 4096 // bytes of a path
 	maxName = 255  // bytes of an element
 )
 
-// entry is a file or a directory of a payload.
+// entry is a file or directory of the payload tree.
 type entry struct {
 	name     string
 	file     *File
-	children []entry // of a directory, by name
-	owner    *int64  // of the file, or of the first one below that has an owner
+	children []entry // entries of a directory, sorted by name
+	owner    *int64  // owner of the file, or of the first file below that has an owner
 }
 
-// item is a file with its clean path.
-type item struct {
+// payloadFile is a file with its clean path.
+type payloadFile struct {
 	path string
 	file *File
 }
 
-// parse turns a payload into a tree.
-func parse(payload map[string]File) ([]entry, error) {
+// parsePayload validates a payload and returns it as a tree.
+func parsePayload(payload map[string]File) ([]entry, error) {
 	if len(payload) > maxFiles {
 		return nil, fmt.Errorf("payload of %d files, not at most %d", len(payload), maxFiles)
 	}
-	items := make([]item, 0, len(payload))
+	items := make([]payloadFile, 0, len(payload))
 	files := make([]File, 0, len(payload))
 	total := 0
 	for name, file := range payload {
 		if err := checkPath(name); err != nil {
-			return nil, fmt.Errorf("path %s: %w", short(name), err)
+			return nil, fmt.Errorf("path %s: %w", quotePath(name), err)
 		}
 		if file.Mode&^fs.ModePerm != 0 {
-			return nil, fmt.Errorf("path %s: mode %v has more than permission bits", short(name), file.Mode)
+			return nil, fmt.Errorf("path %s: mode %v has more than permission bits", quotePath(name), file.Mode)
 		}
 		if total += len(file.Data); total > maxBytes {
 			return nil, fmt.Errorf("payload of more than %d bytes", maxBytes)
 		}
 		files = append(files, file)
-		items = append(items, item{path.Clean(name), &files[len(files)-1]})
+		items = append(items, payloadFile{path.Clean(name), &files[len(files)-1]})
 	}
-	slices.SortFunc(items, func(a, b item) int { return comparePaths(a.path, b.path) })
-	return group(items, 0)
+	slices.SortFunc(items, func(a, b payloadFile) int { return comparePaths(a.path, b.path) })
+	return buildTree(items, 0)
 }
 
-// short returns a path for an error.
-func short(name string) string {
+// quotePath returns a shortened, quoted path for errors.
+func quotePath(name string) string {
 	if len(name) > maxName {
 		return fmt.Sprintf("%q...", name[:maxName])
 	}
 	return fmt.Sprintf("%q", name)
 }
 
-// checkPath reports what is wrong with one path.
+// checkPath returns an error if a path is invalid.
 func checkPath(name string) error {
 	switch {
 	case name == "":
@@ -105,7 +105,7 @@ func checkPath(name string) error {
 	return nil
 }
 
-// comparePaths orders clean paths by their elements, so that what is in a directory comes right after its name.
+// comparePaths orders clean paths by their elements, so that the files of a directory directly follow its name.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {
@@ -121,14 +121,13 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// group makes the entries of one directory out of its files, whose paths are sorted and have their first skip bytes in
-// common.
-func group(items []item, skip int) ([]entry, error) {
+// buildTree returns the entries of one directory. items are its files, sorted; skip is the length of the path of the directory.
+func buildTree(items []payloadFile, skip int) ([]entry, error) {
 	var entries []entry
 	for len(items) > 0 {
 		name, _, nested := strings.Cut(items[0].path[skip:], "/")
 		if n := len(entries); n > 0 && entries[n-1].name == name {
-			return nil, fmt.Errorf("path %s: another file is a directory of it, or has the same path", short(items[0].path))
+			return nil, fmt.Errorf("path %s: another file is a directory of it, or has the same path", quotePath(items[0].path))
 		}
 		if !nested {
 			entries = append(entries, entry{name: name, file: items[0].file, owner: items[0].file.Owner})
@@ -139,7 +138,7 @@ func group(items []item, skip int) ([]entry, error) {
 		for n < len(items) && strings.HasPrefix(items[n].path, prefix) {
 			n++
 		}
-		children, err := group(items[:n], len(prefix))
+		children, err := buildTree(items[:n], len(prefix))
 		if err != nil {
 			return nil, err
 		}

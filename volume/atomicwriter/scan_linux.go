@@ -14,13 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// Sizes of what is read at once of a directory or a file.
+// Sizes of the buffer for directories and files.
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 64 << 10
 )
 
-// bufferSize returns the size for a payload: what its largest file takes, and a byte that it must not have.
+// bufferSize returns the buffer size for a payload: the size of its largest file plus one byte, within minBuffer and maxBuffer.
 func bufferSize(entries []entry) int {
 	size := minBuffer
 	for i := range entries {
@@ -33,20 +33,20 @@ func bufferSize(entries []entry) int {
 	return min(size, maxBuffer)
 }
 
-// maxStale is how much debris, and how many links that may be stale, one write looks after. A container that may write to
-// the directory can make any number; the next write goes on.
+// maxStale is the maximum number of stale entries, and of unknown links, that one Write handles. A container can create any
+// number; the next Write continues.
 const maxStale = 1000
 
-// listing is what a directory holds.
+// listing is the contents of the directory.
 type listing struct {
-	current string   // the version that "..data" leads to; none: ""
-	debris  []string // what a writer that was killed has left
-	present []bool   // by entry of the payload: whether something has its name
-	others  []string // links that are not of the payload
+	current    string   // version that "..data" points to; empty: none
+	stale      []string // versions and links of a killed writer
+	present    []bool   // by index of the payload entries: whether the name exists
+	otherLinks []string // links that are not in the payload
 }
 
-// scan lists the directory.
-func (w *writer) scan() (*listing, error) {
+// listDir lists the directory. It stops early when all names of the payload are found.
+func (w *writer) listDir() (*listing, error) {
 	found := &listing{present: make([]bool, len(w.entries))}
 	if target, ok := readLink(w.dir, dataName, w.buf); ok && isVersion(target) {
 		found.current = target
@@ -54,74 +54,73 @@ func (w *writer) scan() (*listing, error) {
 	missing := len(w.entries)
 	for {
 		used, err := dirent.Next(w.dir, w.buf, func(name []byte, t dirent.Type) {
-			if w.note(found, name, t) {
+			if w.addName(found, name, t) {
 				missing--
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
-		if used == 0 || missing <= 0 && w.partial(used) {
+		if used == 0 || missing <= 0 && w.isLastBlock(used) {
 			return found, nil
 		}
 	}
 }
 
-// partial reports whether a block of a directory that has all that was looked for is the last one, which a file system
-// says by leaving room for another entry. There may be more where it answers in parts; that waits for the next write.
-func (w *writer) partial(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
+// isLastBlock reports whether a directory block of used bytes is the last one: it has room for another entry. On file systems
+// with partial blocks, stale entries may be missed until the next Write.
+func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
-// note adds one name to a listing, and reports whether it is one of the payload.
-func (w *writer) note(found *listing, name []byte, t dirent.Type) (expected bool) {
-	if i, ok := search(w.entries, name); ok {
+// addName adds a directory entry to a listing, and reports whether it is in the payload.
+func (w *writer) addName(found *listing, name []byte, t dirent.Type) (expected bool) {
+	if i, ok := findEntry(w.entries, name); ok {
 		found.present[i] = true
 		return true
 	}
 	link := t == dirent.Link || t == dirent.Unknown
 	switch s := string(name); {
 	case s == dataName && link:
-	case s == dataName, s == nextName, isVersion(s) && s != found.current:
-		if len(found.debris) < maxStale {
-			found.debris = append(found.debris, s)
+	case s == dataName, s == newDataName, isVersion(s) && s != found.current:
+		if len(found.stale) < maxStale {
+			found.stale = append(found.stale, s)
 		}
-	case link && s != found.current && len(found.others) < maxStale:
-		found.others = append(found.others, s)
+	case link && s != found.current && len(found.otherLinks) < maxStale:
+		found.otherLinks = append(found.otherLinks, s)
 	}
 	return false
 }
 
-// search returns the entry with a name.
-func search(entries []entry, name []byte) (int, bool) {
+// findEntry returns the index of the entry with that name.
+func findEntry(entries []entry, name []byte) (int, bool) {
 	return slices.BinarySearchFunc(entries, name, func(e entry, name []byte) int {
 		return strings.Compare(e.name, string(name))
 	})
 }
 
-// holds reports whether a version is the payload: the same files with the same content, and nothing else. What cannot be
-// read is not.
-func (w *writer) holds(version string) bool {
+// isCurrent reports whether a version has exactly the files and contents of the payload. It returns false on any error.
+func (w *writer) isCurrent(version string) bool {
 	dir, err := openDir(w.dir, version)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(dir)
-	return w.sameDir(dir, w.entries)
+	return w.equalDir(dir, w.entries)
 }
 
-// sameDir compares a directory with its part of the payload, and goes no deeper than that.
-func (w *writer) sameDir(dir int, entries []entry) bool {
+// equalDir reports whether a directory has exactly the given entries.
+func (w *writer) equalDir(dir int, entries []entry) bool {
 	missing, same, unsure := len(entries), true, false
 	for {
 		used, err := dirent.Next(dir, w.buf, func(name []byte, t dirent.Type) {
-			i, ok := search(entries, name)
-			same = same && ok && (t == dirent.Unknown || t == entries[i].kind())
+			i, ok := findEntry(entries, name)
+			same = same && ok && (t == dirent.Unknown || t == entries[i].direntType())
 			unsure = unsure || t == dirent.Unknown
 			missing--
 		})
 		if err != nil || !same || missing < 0 {
 			return false
 		}
-		if used == 0 || missing == 0 && w.partial(used) {
+		if used == 0 || missing == 0 && w.isLastBlock(used) {
 			break
 		}
 	}
@@ -130,40 +129,41 @@ func (w *writer) sameDir(dir int, entries []entry) bool {
 	}
 	for i := range entries {
 		switch e := &entries[i]; {
-		case e.file == nil && !w.sameChild(dir, e):
+		case e.file == nil && !w.equalSubdirectory(dir, e):
 			return false
-		case e.file != nil && (unsure && !isRegular(dir, e.name) || !w.sameFile(dir, e)):
+		case e.file != nil && (unsure && !isRegular(dir, e.name) || !w.equalFile(dir, e)):
 			return false
 		}
 	}
 	return true
 }
 
-// isRegular reports whether an entry of a directory is a regular file.
+// isRegular reports whether a directory entry is a regular file.
 func isRegular(dir int, name string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// kind returns what a directory says that an entry is.
-func (e *entry) kind() dirent.Type {
+// direntType returns the type that the entry has in a directory listing.
+func (e *entry) direntType() dirent.Type {
 	if e.file == nil {
 		return dirent.Directory
 	}
 	return dirent.Regular
 }
 
-func (w *writer) sameChild(dir int, e *entry) bool {
+func (w *writer) equalSubdirectory(dir int, e *entry) bool {
 	child, err := openDir(dir, e.name)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(child)
-	return w.sameDir(child, e.children)
+	return w.equalDir(child, e.children)
 }
 
-// sameFile compares a file with its content. It is a regular one: opening a device may do something.
-func (w *writer) sameFile(dir int, e *entry) bool {
+// equalFile reports whether a regular file has the contents of an entry. The caller has checked that it is regular, because
+// opening a device can have side effects.
+func (w *writer) equalFile(dir int, e *entry) bool {
 	fd, err := unix.Openat(dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -179,7 +179,7 @@ func (w *writer) sameFile(dir int, e *entry) bool {
 			return false
 		}
 		want = want[n:]
-		// What is less than the buffer is the end of a file of this length, which nobody writes to.
+		// A short read means the end of the file: no process writes to a version.
 		if n == 0 || len(want) == 0 && n < len(w.buf) {
 			return len(want) == 0
 		}

@@ -17,99 +17,99 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// writer is one write into a directory.
+// writer is the state of one call of [Write].
 type writer struct {
-	path    string // of the directory
+	path    string // path of the directory
 	dir     int
 	entries []entry // the payload
 	opts    Options
-	buf     []byte // for what is read
-	// before is called with the name of each system call that changes something, before it is made, and may fail it; tests.
+	buf     []byte // for reading directories and files
+	// before is called with the name of each system call that changes the directory, and may fail it; for tests.
 	before func(call string) error
 }
 
-func write(path string, entries []entry, o Options, before func(call string) error) (changed bool, err error) {
+func writePayload(path string, entries []entry, o Options, before func(call string) error) (changed bool, err error) {
 	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(dir)
 	w := &writer{path: path, dir: dir, entries: entries, opts: o, buf: make([]byte, bufferSize(entries)), before: before}
-	changed, err = w.write()
+	changed, err = w.writeVersion()
 	if err != nil {
 		err = fmt.Errorf("write payload into %s: %w", path, err)
 	}
 	return changed, err
 }
 
-// write is the protocol.
-func (w *writer) write() (changed bool, err error) {
-	found, err := w.scan()
+// writeVersion publishes the payload unless the current version has it, and cleans up.
+func (w *writer) writeVersion() (changed bool, err error) {
+	found, err := w.listDir()
 	if err != nil {
 		return false, err
 	}
-	same := found.current != "" && w.holds(found.current)
-	removed := w.removeDebris(found)
+	same := found.current != "" && w.isCurrent(found.current)
+	removed := w.removeStale(found)
 	if same {
-		return false, errors.Join(removed, w.link(found), w.unlink(found))
+		return false, errors.Join(removed, w.createLinks(found), w.removeStaleLinks(found))
 	}
-	if err := w.publish(); err != nil {
+	if err := w.publishVersion(); err != nil {
 		return false, err
 	}
-	err = errors.Join(removed, w.link(found), w.unlink(found))
+	err = errors.Join(removed, w.createLinks(found), w.removeStaleLinks(found))
 	if found.current != "" {
 		err = errors.Join(err, w.removeTree(found.current))
 	}
 	return true, err
 }
 
-// removeDebris removes what a writer that was killed has left, which also frees its space for the new version.
-func (w *writer) removeDebris(found *listing) error {
+// removeStale removes versions of a killed writer, which also frees space for the new version.
+func (w *writer) removeStale(found *listing) error {
 	var errs []error
-	for _, name := range found.debris {
+	for _, name := range found.stale {
 		errs = append(errs, w.removeTree(name))
 	}
 	return errors.Join(errs...)
 }
 
-// publish writes a new version and makes it the current one, or leaves everything as it was.
-func (w *writer) publish() error {
-	name, err := w.newVersion()
+// publishVersion creates a new version and makes it the current one. After an error it removes the new version.
+func (w *writer) publishVersion() error {
+	name, err := w.createVersion()
 	if err != nil {
 		return err
 	}
-	if err = w.fill(name); err == nil {
-		err = w.exchange(name)
+	if err = w.writeFiles(name); err == nil {
+		err = w.switchLink(name)
 	}
 	if err == nil {
 		return nil
 	}
-	// What cannot be removed now is debris for the next write.
-	_ = unix.Unlinkat(w.dir, nextName, 0)
+	// If this fails, the next Write removes the version.
+	_ = unix.Unlinkat(w.dir, newDataName, 0)
 	_ = rmtree.Remove(filepath.Join(w.path, name))
 	return err
 }
 
-// newVersion makes the directory of a version, which nobody else may enter yet.
-func (w *writer) newVersion() (name string, err error) {
+// createVersion creates the directory of a new version with mode 0700, so that other users cannot enter it yet.
+func (w *writer) createVersion() (name string, err error) {
 	prefix := time.Now().UTC().Format(versionLayout)
 	for range 100 {
 		name = prefix + strconv.FormatUint(uint64(rand.Uint32()), 10)
-		if err = w.mkdir(w.dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
+		if err = w.makeDir(w.dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
 			return name, err
 		}
 	}
 	return "", err
 }
 
-// fill writes the payload into a version.
-func (w *writer) fill(name string) error {
+// writeFiles writes the payload to a version, and calls Options.SetPerms.
+func (w *writer) writeFiles(name string) error {
 	version, err := openDir(w.dir, name)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(version)
-	if err := w.fillDir(version, w.entries); err != nil {
+	if err := w.writeFilesInto(version, w.entries); err != nil {
 		return err
 	}
 	if w.opts.SetPerms == nil {
@@ -121,9 +121,8 @@ func (w *writer) fill(name string) error {
 	return nil
 }
 
-// fillDir writes files and directories into an empty directory, and lets others enter it then. Its depth is that of the
-// payload.
-func (w *writer) fillDir(dir int, entries []entry) error {
+// writeFilesInto writes entries into an empty directory, and then sets its mode to 0755. The recursion is as deep as the payload.
+func (w *writer) writeFilesInto(dir int, entries []entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.file != nil {
@@ -132,14 +131,14 @@ func (w *writer) fillDir(dir int, entries []entry) error {
 			}
 			continue
 		}
-		if err := w.mkdir(dir, e.name, 0o755); err != nil {
+		if err := w.makeDir(dir, e.name, 0o755); err != nil {
 			return err
 		}
 		child, err := openDir(dir, e.name)
 		if err != nil {
 			return err
 		}
-		err = w.fillDir(child, e.children)
+		err = w.writeFilesInto(child, e.children)
 		_ = unix.Close(child)
 		if err != nil {
 			return err
@@ -148,22 +147,22 @@ func (w *writer) fillDir(dir int, entries []entry) error {
 	return w.setMode(dir, 0o755)
 }
 
-// exchange makes a version the current one.
-func (w *writer) exchange(name string) error {
-	if err := w.symlink(name, nextName); err != nil {
+// switchLink makes a version the current one, by an atomic rename of the link.
+func (w *writer) switchLink(name string) error {
+	if err := w.createLink(name, newDataName); err != nil {
 		return err
 	}
-	return w.rename(nextName, dataName)
+	return w.renameEntry(newDataName, dataName)
 }
 
-// link makes the links to the payload that are not there.
-func (w *writer) link(found *listing) error {
+// createLinks creates the missing links to files of the payload.
+func (w *writer) createLinks(found *listing) error {
 	for i := range w.entries {
 		e := &w.entries[i]
 		if found.present[i] {
 			continue
 		}
-		switch err := w.symlink(dataName+"/"+e.name, e.name); {
+		switch err := w.createLink(dataName+"/"+e.name, e.name); {
 		case errors.Is(err, unix.EEXIST):
 			continue
 		case err != nil:
@@ -178,10 +177,10 @@ func (w *writer) link(found *listing) error {
 	return nil
 }
 
-// unlink removes the links to what is in the payload no more.
-func (w *writer) unlink(found *listing) error {
+// removeStaleLinks removes the links to files that the payload no longer has.
+func (w *writer) removeStaleLinks(found *listing) error {
 	var errs []error
-	for _, name := range found.others {
+	for _, name := range found.otherLinks {
 		if target, ok := readLink(w.dir, name, w.buf); ok && target == dataName+"/"+name {
 			errs = append(errs, w.removeLink(name))
 		}

@@ -150,10 +150,10 @@ func TestWriteUnchanged(t *testing.T) {
 	_, err := Write(dir, payload, Options{})
 	require.NoError(t, err)
 	payload["a"] = File{Data: []byte("1"), Mode: 0o600} // another mode alone is no change
-	entries, err := parse(payload)
+	entries, err := parsePayload(payload)
 	require.NoError(t, err)
 	o := Options{SetPerms: func(string) error { return errors.New("called") }}
-	changed, err := write(dir, entries, o, func(call string) error { return errors.New(call) })
+	changed, err := writePayload(dir, entries, o, func(call string) error { return errors.New(call) })
 	require.NoError(t, err)
 	require.False(t, changed)
 	info, err := os.Stat(filepath.Join(dir, "a"))

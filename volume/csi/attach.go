@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// attachment returns the VolumeAttachment object of a volume; nil: nothing has to be attached.
-func (p *Plugin) attachment(ctx context.Context, s *volumeSpec, o *object) (*storagev1.VolumeAttachment, error) {
-	if p.opts.Attachments == nil || !o.attach || s.mode != storagev1.VolumeLifecyclePersistent {
+// findAttachment returns the VolumeAttachment object of a volume; nil: the volume needs no attachment.
+func (p *Plugin) findAttachment(ctx context.Context, s *volumeSpec, o *driverPolicy) (*storagev1.VolumeAttachment, error) {
+	if p.opts.Attachments == nil || !o.attachRequired || s.mode != storagev1.VolumeLifecyclePersistent {
 		return nil, nil
 	}
 	name := attachmentName(s.handle, s.driver, p.opts.NodeName)
@@ -30,30 +30,31 @@ func (p *Plugin) attachment(ctx context.Context, s *volumeSpec, o *object) (*sto
 	return a, nil
 }
 
-// publishContext returns what the controller of a driver says to its node service about a volume.
-func (p *Plugin) publishContext(ctx context.Context, s *volumeSpec, o *object) (map[string]string, error) {
-	a, err := p.attachment(ctx, s, o)
+// publishContext returns the attachment metadata that the controller service of the driver passes to its node service; nil: none.
+func (p *Plugin) publishContext(ctx context.Context, s *volumeSpec, o *driverPolicy) (map[string]string, error) {
+	a, err := p.findAttachment(ctx, s, o)
 	if a == nil || err != nil {
 		return nil, err
 	}
 	return a.Status.AttachmentMetadata, nil
 }
 
-// attached reports whether a volume is attached, or why it will not be.
-func attached(a *storagev1.VolumeAttachment) (bool, error) {
+// isAttached reports whether a volume is attached. The error means that it will not be attached.
+func isAttached(a *storagev1.VolumeAttachment) (bool, error) {
 	switch {
 	case a.DeletionTimestamp != nil:
 		return false, errors.New("volume attachment is being deleted")
 	case a.Status.Attached:
 		return true, nil
 	case a.Status.AttachError != nil:
-		return false, errors.New(cut(a.Status.AttachError.Message, nil))
+		return false, errors.New(sanitizeText(a.Status.AttachError.Message, nil))
 	}
 	return false, nil
 }
 
-// WaitForAttach returns when a volume is attached to the node, with the name of its VolumeAttachment object. It looks for that
-// until ctx ends, at intervals that grow to 10 s, or the object says that it has failed. It makes a [Plugin] a [volume.Attacher].
+// WaitForAttach blocks until a volume is attached to the node, and returns the name of its VolumeAttachment object; empty: the
+// driver needs no attachment. It polls at intervals that grow to 10 s. It returns an error if ctx ends or the object reports an
+// attach error. It implements [volume.Attacher].
 func (p *Plugin) WaitForAttach(ctx context.Context, v volume.Volume) (string, error) {
 	s, err := specOf(&v)
 	if err != nil {
@@ -61,16 +62,16 @@ func (p *Plugin) WaitForAttach(ctx context.Context, v volume.Volume) (string, er
 	}
 	again := backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for wait := again.First; ; wait = again.Next(wait) {
-		o, err := p.object(ctx, s.driver)
+		o, err := p.readPolicy(ctx, s.driver)
 		if err != nil {
 			return "", err
 		}
-		a, err := p.attachment(ctx, &s, &o)
+		a, err := p.findAttachment(ctx, &s, &o)
 		switch {
 		case err == nil && a == nil:
 			return "", nil
 		case err == nil:
-			done, err := attached(a)
+			done, err := isAttached(a)
 			if err != nil {
 				return "", fmt.Errorf("volume attachment %s: %w", a.Name, err)
 			}

@@ -15,11 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// persistentMode is that of volumes with a claim.
+// persistentMode is the lifecycle mode of volumes with a claim.
 const persistentMode = storagev1.VolumeLifecyclePersistent
 
-// isLeft reports whether something is mounted at a path.
-func isLeft(at string) (bool, error) {
+// isMounted reports whether a file system or device is mounted at a path. An absent path is no error.
+func isMounted(at string) (bool, error) {
 	mounted, err := mount.IsMountPoint(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -27,15 +27,15 @@ func isLeft(at string) (bool, error) {
 	return mounted, err
 }
 
-// removeBlock removes what was made for a block volume on this node. No pod has it any more. What the driver has left in its staging
-// directory goes with that, but never what is mounted there.
-func removeBlock(v *volume.Volume) (left bool, err error) {
-	if left, err = isLeft(v.StagingDir); left || err != nil {
+// removeBlockVolume removes the directories of a block volume that no pod uses, with files that the driver has left in the
+// staging directory. left is true, and nothing is removed, if the staging directory is mounted.
+func removeBlockVolume(v *volume.Volume) (left bool, err error) {
+	if left, err = isMounted(v.StagingDir); left || err != nil {
 		return left, err
 	}
-	paths := blockPathsOf(v.Spec)
+	paths := blockPathsOf(v.SpecName)
 	at := func(path string) string { return filepath.Join(v.PluginDir, path) }
-	if err := remove(at(paths.publish)); err != nil {
+	if err := removePath(at(paths.publish)); err != nil {
 		return false, err
 	}
 	for _, dir := range []string{at(paths.staging), at(paths.home)} {

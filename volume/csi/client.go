@@ -18,35 +18,35 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// CallError is the error of a call of a driver.
+// CallError is the error of a gRPC call of a CSI driver.
 type CallError struct {
-	Driver, Method string // such as NodePublishVolume
-	Err            error  // of gRPC, without secrets and not too long
+	Driver, Method string // Method is an RPC such as NodePublishVolume
+	Err            error  // gRPC error, without secrets, at most 1 KiB of text
 
-	ended error // of the context of the call; nil: it has not ended
+	ctxErr error // error of the context of the call; nil: it has not ended
 }
 
-// Error names method, driver and cause.
+// Error returns "METHOD of CSI driver DRIVER: " and the cause.
 func (e *CallError) Error() string {
 	return fmt.Sprintf("%s of CSI driver %s: %v", e.Method, e.Driver, e.Err)
 }
 
-// Unwrap returns the cause, and the error of the context of the call where that has ended: gRPC has only a code for it.
+// Unwrap returns the gRPC error, and the error of the context of the call if it has ended: gRPC errors have only a code for it.
 func (e *CallError) Unwrap() []error {
-	if e.ended == nil {
+	if e.ctxErr == nil {
 		return []error{e.Err}
 	}
-	return []error{e.Err, e.ended}
+	return []error{e.Err, e.ctxErr}
 }
 
-// Code returns what gRPC calls the error, such as DeadlineExceeded; Unknown is also one that is none of gRPC.
+// Code returns the gRPC code of the error, such as DeadlineExceeded; Unknown if the cause is not a gRPC error.
 func (e *CallError) Code() string { return status.Code(e.Err).String() }
 
-// isFinal reports whether the call has certainly ended without effect. Where it has not, the driver may still be at it.
+// isFinal reports whether the call certainly had no effect. Otherwise the driver may still be executing it.
 func (e *CallError) isFinal() bool {
 	s, ok := status.FromError(e.Err)
 	if !ok {
-		return false // it may never have got to the driver
+		return false // unknown whether the call has reached the driver
 	}
 	switch s.Code() {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
@@ -55,20 +55,20 @@ func (e *CallError) isFinal() bool {
 	return true
 }
 
-// The capabilities that matter.
+// Capabilities of a CSI node service that this package uses.
 const (
-	stages      = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
-	expands     = csi.NodeServiceCapability_RPC_EXPAND_VOLUME
-	measures    = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS
-	knowsHealth = csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH
-	multiWriter = csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
-	mountsGroup = csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
+	canStage        = csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
+	canExpand       = csi.NodeServiceCapability_RPC_EXPAND_VOLUME
+	canMeasure      = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS
+	canReportHealth = csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH
+	canMultiWriter  = csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
+	canMountGroup   = csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
 )
 
-// capabilities are what the node service of a driver can do.
+// capabilities is the set of capabilities of the node service of a driver.
 type capabilities map[csi.NodeServiceCapability_RPC_Type]bool
 
-// client is a connection to a driver, for one operation.
+// client is a connection to a driver for one operation; its owner closes it.
 type client struct {
 	p      *Plugin
 	driver string
@@ -76,9 +76,9 @@ type client struct {
 	node   csi.NodeClient
 }
 
-// open connects to a driver. One that is not registered may come.
-func (p *Plugin) open(ctx context.Context, driver string) (*client, error) {
-	d, ok := p.drivers.get(driver)
+// connectDriver connects to a registered driver.
+func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, error) {
+	d, ok := p.drivers.findDriver(driver)
 	if !ok {
 		return nil, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", driver)
 	}
@@ -91,35 +91,37 @@ func (p *Plugin) open(ctx context.Context, driver string) (*client, error) {
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// call makes one call of a driver. What is to be hidden is not in its error.
-func call[Q, A any](ctx context.Context, c *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
+// invoke makes one call of a driver, and calls Hooks.CallCompleted. The error is a [CallError], in which the values of hide are
+// replaced.
+func invoke[Q, A any](ctx context.Context, c *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)
 	if err != nil {
-		err = &CallError{Driver: c.driver, Method: method, Err: clean(err, hide), ended: ctx.Err()}
+		err = &CallError{Driver: c.driver, Method: method, Err: sanitizeError(err, hide), ctxErr: ctx.Err()}
 	}
-	if hook := c.p.opts.Hooks.Call; hook != nil {
+	if hook := c.p.opts.Hooks.CallCompleted; hook != nil {
 		hook(c.driver, method, time.Since(began), err)
 	}
 	return answer, err
 }
 
-// The bounds of what is repeated of an error of a driver.
+// Limits for errors of drivers.
 const (
 	maxError  = 1 << 10
-	minSecret = 3 // bytes; a shorter one would be in every text
+	minSecret = 3 // bytes; shorter values are not replaced, because they would match anywhere
 )
 
-// clean returns an error of gRPC with its code, cut to a length, and without what is to be hidden.
-func clean(err error, hide []string) error {
+// sanitizeError returns a gRPC error with the code of err. Its text is cut, and the values of hide are replaced.
+func sanitizeError(err error, hide []string) error {
 	s, ok := status.FromError(err)
 	if !ok {
-		return errors.New(cut(err.Error(), hide))
+		return errors.New(sanitizeText(err.Error(), hide))
 	}
-	return status.Error(s.Code(), cut(s.Message(), hide))
+	return status.Error(s.Code(), sanitizeText(s.Message(), hide))
 }
 
-func cut(text string, hide []string) string {
+// sanitizeText replaces the values of hide in text by "[secret]", and cuts text to maxError bytes.
+func sanitizeText(text string, hide []string) string {
 	for _, value := range hide {
 		if len(value) >= minSecret {
 			text = strings.ReplaceAll(text, value, "[secret]")
@@ -131,9 +133,9 @@ func cut(text string, hide []string) string {
 	return text
 }
 
-// capabilities asks what the driver can do.
-func (c *client) capabilities(ctx context.Context) (capabilities, error) {
-	answer, err := call(ctx, c, "NodeGetCapabilities", c.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
+// getCapabilities requests the capabilities of the driver.
+func (c *client) getCapabilities(ctx context.Context) (capabilities, error) {
+	answer, err := invoke(ctx, c, "NodeGetCapabilities", c.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		return nil, err
 	}

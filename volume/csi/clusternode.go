@@ -18,22 +18,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// NodeObjects edits the Node and the CSINode object of this node. *apiserver.Objects is one.
+// NodeObjects edits the Node and CSINode objects of this node. *apiserver.Objects implements it.
 type NodeObjects interface {
-	// EditNode calls edit with the Node, and writes the Node if edit reports a change. An error of edit is returned.
+	// EditNode calls edit with the Node, and updates the object if edit reports a change. It returns the error of edit.
 	EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error
-	// EditCSINode does the same with the CSINode, which it creates.
+	// EditCSINode calls edit with the CSINode, which it creates if necessary, and updates the object if edit reports a change.
 	EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error
 }
 
-// ClusterNode writes the CSI drivers of this node to its Node and CSINode objects. It is a Node for [Options.Node]. A driver that registers while
-// the API server is away is used at once, so that pods that ran before are started again with its volumes, and is written by Run later.
+// ClusterNode is a [NodeUpdater] that writes CSI drivers to the Node and CSINode objects of this node. If the API server is
+// unavailable when a driver registers, Run writes the objects later. The driver is usable at once, so that pods of a restarted
+// agent can start.
 type ClusterNode struct {
 	objects NodeObjects
 	log     *slog.Logger
-	later   *retryqueue.Queue[string, NodeInfo] // by driver
+	retries *retryqueue.Queue[string, NodeInfo] // by driver name
 	guard   runonce.Guard
-	writing chan struct{} // has a token while the objects are written: a request of Run for an older report must not end after a newer one
+	writing chan struct{} // semaphore: a delayed write of Run must not follow a newer write
 }
 
 // NewClusterNode returns a ClusterNode. It panics if objects is nil. A nil logger discards.
@@ -43,56 +44,57 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 		log = slog.New(slog.DiscardHandler)
 	}
 	c := &ClusterNode{objects: objects, log: log, writing: make(chan struct{}, 1)}
-	c.later = retryqueue.New[string](func(ctx context.Context, info *NodeInfo) bool {
-		if c.lock(ctx) != nil {
+	c.retries = retryqueue.New[string](func(ctx context.Context, info *NodeInfo) bool {
+		if c.lockObjects(ctx) != nil {
 			return false
 		}
-		defer c.unlock()
-		if !c.later.Pending(info.Driver, info) {
-			return true // Install or Uninstall was called meanwhile
+		defer c.unlockObjects()
+		if !c.retries.Pending(info.Driver, info) {
+			return true // InstallDriver or UninstallDriver was called since
 		}
-		refused, err := c.install(ctx, *info)
+		refused, err := c.writeObjects(ctx, *info)
 		if err != nil {
 			c.log.Warn("CSI driver is not in the cluster", "driver", info.Driver, "error", err)
 		}
-		return err == nil || refused // until the driver registers itself again
+		return err == nil || refused // a refused driver is not retried until it registers again
 	})
 	return c
 }
 
-// Run writes the drivers that could not be written at once, until ctx ends, and returns nil then. A second call returns an error.
+// Run writes the drivers that InstallDriver could not write, until ctx ends, and returns nil. A second call returns an error.
 func (c *ClusterNode) Run(ctx context.Context) error {
 	if err := c.guard.Begin(); err != nil {
 		return fmt.Errorf("csi.ClusterNode: %w", err)
 	}
 	defer c.guard.End()
-	return c.later.Run(ctx)
+	return c.retries.Run(ctx)
 }
 
-// Install adds a driver to the objects. Without an answer of the API server it returns nil and leaves that to Run.
-func (c *ClusterNode) Install(ctx context.Context, info NodeInfo) error {
-	c.later.Remove(info.Driver)
-	refused, err := c.installNow(ctx, info)
-	if err == nil || refused || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown { // the API server has answered
+// InstallDriver writes a driver to the objects. If the API server does not respond, it returns nil and leaves the write to Run.
+func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
+	c.retries.Remove(info.Driver)
+	refused, err := c.lockAndInstall(ctx, info)
+	if err == nil || refused || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown { // the API server has responded
 		return err
 	}
 	c.log.Warn("CSI driver: the cluster is told later", "driver", info.Driver, "error", err)
 	c.guard.Require("csi.ClusterNode", c.log, nil)
-	c.later.Put(info.Driver, &info)
+	c.retries.Put(info.Driver, &info)
 	return nil
 }
 
-// installNow adds a driver to the objects once no other driver is written to them.
-func (c *ClusterNode) installNow(ctx context.Context, info NodeInfo) (refused bool, err error) {
-	if err := c.lock(ctx); err != nil {
+// lockAndInstall writes a driver to the objects, after concurrent writes have completed. refused is true if the Node refuses the
+// driver.
+func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refused bool, err error) {
+	if err := c.lockObjects(ctx); err != nil {
 		return false, err
 	}
-	defer c.unlock()
-	return c.install(ctx, info)
+	defer c.unlockObjects()
+	return c.writeObjects(ctx, info)
 }
 
-// lock waits until no goroutine writes the objects.
-func (c *ClusterNode) lock(ctx context.Context) error {
+// lockObjects waits until no other goroutine writes the objects.
+func (c *ClusterNode) lockObjects(ctx context.Context) error {
 	select {
 	case c.writing <- struct{}{}:
 		return nil
@@ -101,10 +103,10 @@ func (c *ClusterNode) lock(ctx context.Context) error {
 	}
 }
 
-func (c *ClusterNode) unlock() { <-c.writing }
+func (c *ClusterNode) unlockObjects() { <-c.writing }
 
-// install adds a driver to the objects, and reports whether the Node refuses the driver. The objects are locked.
-func (c *ClusterNode) install(ctx context.Context, info NodeInfo) (refused bool, err error) {
+// writeObjects writes a driver to the objects. refused is true if the Node refuses the driver. The objects are locked.
+func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)
 		refused = err != nil
@@ -116,13 +118,13 @@ func (c *ClusterNode) install(ctx context.Context, info NodeInfo) (refused bool,
 	return false, c.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return info.AddToCSINode(node) })
 }
 
-// Uninstall removes a driver from the objects.
-func (c *ClusterNode) Uninstall(ctx context.Context, driver string) error {
-	c.later.Remove(driver)
-	if err := c.lock(ctx); err != nil {
+// UninstallDriver removes a driver from the objects.
+func (c *ClusterNode) UninstallDriver(ctx context.Context, driver string) error {
+	c.retries.Remove(driver)
+	if err := c.lockObjects(ctx); err != nil {
 		return err
 	}
-	defer c.unlock()
+	defer c.unlockObjects()
 	err := c.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return RemoveFromCSINode(node, driver) })
 	if err != nil {
 		return err

@@ -83,15 +83,15 @@ func (c *clusterNode) drivers() (names []string) {
 func TestClusterNodeOfRegisteredDriverIsInBothObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
-		require.NoError(t, c.Install(t.Context(), ebs))
+		require.NoError(t, c.InstallDriver(t.Context(), ebs))
 		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
 		require.Equal(t, []string{"ebs.example"}, c.drivers())
-		require.NoError(t, c.Install(t.Context(), ebs), "as after each restart of the driver")
+		require.NoError(t, c.InstallDriver(t.Context(), ebs), "as after each restart of the driver")
 		require.Equal(t, []string{"ebs.example"}, c.drivers())
-		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
 		require.Equal(t, "a ", c.node(), "other drivers may have the label")
 		require.Empty(t, c.drivers())
-		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
 	})
 }
 
@@ -100,7 +100,7 @@ func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
-		require.NoError(t, c.Install(t.Context(), ebs))
+		require.NoError(t, c.InstallDriver(t.Context(), ebs))
 		time.Sleep(time.Minute)
 		require.Equal(t, " ", c.node())
 		c.server.SetUnavailable(false)
@@ -115,8 +115,8 @@ func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
-		require.NoError(t, c.Install(t.Context(), ebs))
-		require.Error(t, c.Uninstall(t.Context(), "ebs.example"), "the caller repeats it")
+		require.NoError(t, c.InstallDriver(t.Context(), ebs))
+		require.Error(t, c.UninstallDriver(t.Context(), "ebs.example"), "the caller repeats it")
 		c.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		require.Equal(t, " ", c.node())
@@ -129,9 +129,9 @@ func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
-		require.NoError(t, c.Install(t.Context(), ebs))
+		require.NoError(t, c.InstallDriver(t.Context(), ebs))
 		c.returnUntil(apiservertest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
-		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+		require.NoError(t, c.UninstallDriver(t.Context(), "ebs.example"))
 		time.Sleep(time.Minute)
 		require.Equal(t, "a ", c.node())
 		require.Empty(t, c.drivers())
@@ -143,11 +143,11 @@ func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetUnavailable(true)
-		require.NoError(t, c.Install(t.Context(), ebs))
+		require.NoError(t, c.InstallDriver(t.Context(), ebs))
 		c.returnUntil(apiservertest.Match{Verb: "patch", Resource: "nodes"})
 		moved := ebs
 		moved.NodeID = "i-2"
-		require.NoError(t, c.Install(t.Context(), moved))
+		require.NoError(t, c.InstallDriver(t.Context(), moved))
 		time.Sleep(time.Minute)
 		require.Equal(t, `a {"ebs.example":"i-2"}`, c.node())
 	})
@@ -161,7 +161,7 @@ func TestClusterNodeInstallWhileAPIServerHangsEndsWithContext(t *testing.T) {
 		for _, name := range []string{"ebs.example", "efs.example"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			began := time.Now()
-			require.NoError(t, c.Install(ctx, csi.NodeInfo{Driver: name, NodeID: "1"}))
+			require.NoError(t, c.InstallDriver(ctx, csi.NodeInfo{Driver: name, NodeID: "1"}))
 			require.LessOrEqual(t, time.Since(began), 5*time.Second)
 			cancel()
 		}
@@ -187,7 +187,7 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 				if test.code != 0 {
 					c.server.Fail("", "nodes", test.code)
 				}
-				require.ErrorContains(t, c.Install(t.Context(), ebs), test.err)
+				require.ErrorContains(t, c.InstallDriver(t.Context(), ebs), test.err)
 				requests := c.server.CountRequests(apiservertest.Match{})
 				time.Sleep(time.Hour)
 				require.Equal(t, requests, c.server.CountRequests(apiservertest.Match{}), "nothing is left to do for Run")

@@ -1,59 +1,57 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csi makes volumes by CSI drivers (specification 1.13): it registers the drivers of a node and is a plugin of package
-// volume, for inline volumes and for those with a claim, file systems and block devices. It runs no driver and talks to no
-// controller: what has to be provisioned or attached is so before, or needs neither.
-//
-// # Model
-//
-// A [Plugin] knows the drivers that register themselves in a directory, and makes volumes by them:
+// Package csi sets up volumes with CSI drivers (specification 1.13). It registers the drivers of a node, and is a plugin of
+// package volume for inline volumes and PVs, file systems and block devices. It neither runs drivers nor provisions or attaches
+// volumes.
 //
 //	plugin, err := csi.New(csi.Options{Registry: "/var/lib/kubelet/plugins_registry", NodeName: "n1", Drivers: dir, Secrets: dir})
 //	volumes, err := volume.New(volume.Options{Root: "/var/lib/kubelet/pods", Plugins: map[string]volume.Plugin{volume.CSI: plugin}})
 //	go plugin.Run(ctx)
 //	go volumes.Run(ctx)
 //
-// A volume with a claim is staged once on the node, by a driver that does that, and published for each pod. How it is done
-// depends on what the driver says it can do, on its CSIDriver object (podInfoOnMount, tokenRequests, fsGroupPolicy,
-// requiresRepublish, volumeLifecycleModes, attachRequired) and on the PV. Without an API server the objects are files, or there are
-// none: a driver without one is used for volumes with a claim, and nothing is attached.
+// # Model
 //
-// What drivers say about the node goes to [Options].Node; [NodeInfo] puts it into Node and CSINode objects.
+// A [Plugin] watches the plugin registry directory, where drivers register. A PV is staged once on the node, if its driver has
+// STAGE_UNSTAGE_VOLUME, and published for each pod. The calls depend on the capabilities of the driver, on the PV, and on the
+// CSIDriver object: podInfoOnMount, tokenRequests, fsGroupPolicy, requiresRepublish, volumeLifecycleModes, attachRequired,
+// seLinuxMount. Without an API server, CSIDriver objects come from files. A driver without a CSIDriver object serves PVs only,
+// and nothing is attached.
+//
+// [Options].NodeUpdater receives the NodeGetInfo response of each driver, and writes it to the Node and CSINode objects: see
+// [NodeInfo].
 //
 // # On disk
 //
-// The layout is the kubelet's. A pod has a file system at Dir/mount, with vol_data.json beside it. It is staged at
-// PluginDir/kubernetes.io/csi/DRIVER/SHA256/globalmount, again with vol_data.json beside it. Block devices are below
-// PluginDir/kubernetes.io/csi/volumeDevices. The file says which driver has the volume: with it, this package takes down what the
-// kubelet has made, and the other way round. It is written before the driver is called.
+// The layout is that of the kubelet. A volume of a pod is mounted at Dir/mount and staged at
+// PluginDir/kubernetes.io/csi/DRIVER/SHA256/globalmount. Block devices are below PluginDir/kubernetes.io/csi/volumeDevices.
+// Beside each mount, vol_data.json names driver and volume handle. It is written before the driver is called. With it, this
+// package can tear down a volume of the kubelet, and vice versa.
 //
-// # Drivers that misbehave
+// # Faulty drivers
 //
-// All calls of one operation have a deadline together ([Options].Timeout). A connection is for one operation, so that a driver
-// which was started again is found at once, and its answers are bounded. A driver that hangs delays its own volumes.
+// All calls of one operation share a deadline ([Options].Timeout). Each operation opens a connection, so that a restarted driver
+// is used at once. The size of responses is limited. A driver that hangs delays only its own volumes.
 //
 // # Concurrency
 //
-// All methods may be called from several goroutines, those about one volume or one device one at a time. Run is called once. Hooks
-// are called with no lock held.
-//
-// A driver whose CSIDriver object has seLinuxMount gets the SELinux label of a volume as a mount option, if package volume has one for it.
+// All methods may be called from several goroutines, for one volume or device one at a time. Run is called once. Hooks are called
+// without a lock.
 //
 // # Errors
 //
-// A call that fails is a [*CallError]. If it has certainly had no effect, all that was made for it is removed and the error is a
-// [volume.FinalError]; an error before the first call is one, too. After any other the driver may still be at work, and the volume is
-// unpublished or unstaged before it is forgotten. No error has the value of a secret or a token in it, even if the driver repeats it.
+// A failed call is a [*CallError]. If the call certainly had no effect, the plugin cleans up and returns a [volume.FinalError],
+// as it does for errors before the first call. After any other error the driver may still be working, and the volume is
+// unpublished or unstaged. No error contains a secret or token, even if the driver returns it.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/volume/csi at 1.37.1. What a user must act on, with the rest in DIFFERENCES.md:
+// The behaviour is that of pkg/volume/csi at 1.37.1. DIFFERENCES.md lists all differences, with these:
 //
-//   - Nothing needs an API server. Inline volumes need a CSIDriver object, which may be a file.
-//   - What is missing in a CSIDriver object has the default of the API server.
-//   - A driver whose successor has registered itself does not take that with it when its own socket goes.
-//   - Volumes that wait for a driver are tried again when it has registered itself.
+//   - No API server is needed. Inline volumes need a CSIDriver object, which may be a file.
+//   - Missing fields of a CSIDriver object have the defaults of the API server.
+//   - If a newer version of a driver has registered, removing the socket of the old version does not deregister it.
+//   - Volumes that wait for a driver are retried when it has registered.
 //
-// Test kit: package csitest has a driver that records its calls and fails as it is told.
+// Test kit: package csitest has a fake driver that records calls and can fail.
 package csi

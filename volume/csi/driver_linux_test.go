@@ -32,7 +32,7 @@ type nodes struct {
 	removed   []string
 }
 
-func (n *nodes) Install(_ context.Context, i csi.NodeInfo) error {
+func (n *nodes) InstallDriver(_ context.Context, i csi.NodeInfo) error {
 	n.installed = append(n.installed, i)
 	if n.fail > 0 {
 		n.fail--
@@ -41,7 +41,7 @@ func (n *nodes) Install(_ context.Context, i csi.NodeInfo) error {
 	return nil
 }
 
-func (n *nodes) Uninstall(_ context.Context, driver string) error {
+func (n *nodes) UninstallDriver(_ context.Context, driver string) error {
 	n.removed = append(n.removed, driver)
 	return nil
 }
@@ -52,7 +52,7 @@ func TestNodeInfoIsTold(t *testing.T) {
 		NodeId: "id-7", MaxVolumesPerNode: 5, AccessibleTopology: &spec.Topology{Segments: map[string]string{"zone": "a"}},
 	}
 	n := &nodes{fail: 3}
-	e := newEnv(t, csitest.Options{NodeInfo: info}, csi.Options{Node: n})
+	e := newEnv(t, csitest.Options{NodeInfo: info}, csi.Options{NodeUpdater: n})
 	e.driver.Stop()
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 	e.stop()
@@ -62,12 +62,12 @@ func TestNodeInfoIsTold(t *testing.T) {
 
 	registry := t.TempDir()
 	n = &nodes{fail: 1000}
-	p, err := csi.New(csi.Options{Registry: registry, Node: n})
+	p, err := csi.New(csi.Options{Registry: registry, NodeUpdater: n})
 	require.NoError(t, err)
 	d := csitest.Start(t, csitest.Options{Registry: registry})
 	run(t, p)
-	require.Eventually(t, func() bool { return len(d.Told()) > 0 }, timeout, time.Millisecond)
-	require.Contains(t, d.Told()[0], "register plugin csi.example at socket "+d.RegistrationSocket()+": CSI driver csi.example: install on the node: no API server")
+	require.Eventually(t, func() bool { return len(d.RegistrationResults()) > 0 }, timeout, time.Millisecond)
+	require.Contains(t, d.RegistrationResults()[0], "register plugin csi.example at socket "+d.RegistrationSocket()+": CSI driver csi.example: install on the node: no API server")
 	require.Empty(t, p.Drivers())
 }
 
@@ -101,11 +101,11 @@ func TestVersions(t *testing.T) {
 			require.NoError(t, err)
 			d := csitest.Start(t, csitest.Options{Registry: registry, Versions: c.versions})
 			run(t, p)
-			require.Eventually(t, func() bool { return len(d.Told()) > 0 }, timeout, time.Millisecond)
+			require.Eventually(t, func() bool { return len(d.RegistrationResults()) > 0 }, timeout, time.Millisecond)
 			if c.refused == "" {
-				require.Equal(t, "registered", d.Told()[0])
+				require.Equal(t, "registered", d.RegistrationResults()[0])
 			} else {
-				require.Contains(t, d.Told()[0], c.refused)
+				require.Contains(t, d.RegistrationResults()[0], c.refused)
 			}
 		})
 	}
@@ -118,13 +118,13 @@ func TestSuccessor(t *testing.T) {
 	sub := filepath.Join(registry, "sub")
 	require.NoError(t, os.Mkdir(sub, 0o750))
 	same := csitest.Start(t, csitest.Options{Registry: sub, Versions: []string{"1.1.0"}})
-	require.Eventually(t, func() bool { return len(same.Told()) > 0 }, timeout, time.Millisecond)
-	require.Contains(t, same.Told()[0], "is registered already, with version 1.1.0")
+	require.Eventually(t, func() bool { return len(same.RegistrationResults()) > 0 }, timeout, time.Millisecond)
+	require.Contains(t, same.RegistrationResults()[0], "is registered already, with version 1.1.0")
 	same.Stop()
 	other := filepath.Join(registry, "other") // where no retry of the one that was refused looks
 	require.NoError(t, os.Mkdir(other, 0o750))
 	next := csitest.Start(t, csitest.Options{Registry: other, Versions: []string{"1.2.0"}})
-	require.Eventually(t, func() bool { return slices.Contains(next.Told(), "registered") }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(next.RegistrationResults(), "registered") }, timeout, time.Millisecond)
 	e.driver.Stop()
 	v := e.persistent(false)
 	require.Never(t, func() bool { return len(e.plugin.Drivers()) == 0 }, 500*time.Millisecond, 10*time.Millisecond)
@@ -136,18 +136,18 @@ func TestSuccessor(t *testing.T) {
 // A successor that does not work leaves the driver as it was that does, unless that has gone meanwhile.
 func TestSuccessorFails(t *testing.T) {
 	n := &nodes{}
-	e := newEnv(t, csitest.Options{Versions: []string{"1.1.0"}}, csi.Options{Node: n})
+	e := newEnv(t, csitest.Options{Versions: []string{"1.1.0"}}, csi.Options{NodeUpdater: n})
 	sub := filepath.Join(filepath.Dir(e.driver.RegistrationSocket()), "sub")
 	require.NoError(t, os.Mkdir(sub, 0o750))
 	asked, answer := make(chan bool, 100), make(chan error, 100)
-	next := csitest.Start(t, csitest.Options{Registry: sub, Versions: []string{"1.2.0"}, Fault: func(context.Context, csitest.Call) error {
+	next := csitest.Start(t, csitest.Options{Registry: sub, Versions: []string{"1.2.0"}, BeforeCall: func(context.Context, csitest.Call) error {
 		asked <- true
 		return <-answer
 	}})
 	<-asked
 	answer <- errors.New("no node")
-	require.Eventually(t, func() bool { return len(next.Told()) > 0 }, timeout, time.Millisecond)
-	require.Contains(t, next.Told()[0], "no node")
+	require.Eventually(t, func() bool { return len(next.RegistrationResults()) > 0 }, timeout, time.Millisecond)
+	require.Contains(t, next.RegistrationResults()[0], "no node")
 	require.Equal(t, []string{"csi.example"}, e.plugin.Drivers())
 	_, err := e.plugin.SetUp(t.Context(), e.persistent(false))
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestSuccessorFails(t *testing.T) {
 	e.driver.Stop()
 	time.Sleep(time.Second) // until the registry has seen that
 	answer <- errors.New("no node")
-	require.Eventually(t, func() bool { return len(next.Told()) > 1 }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return len(next.RegistrationResults()) > 1 }, timeout, time.Millisecond)
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 	e.stop()
 	require.Equal(t, []string{"csi.example"}, n.removed)
@@ -195,7 +195,7 @@ func TestWatch(t *testing.T) {
 // A volume that a controller attaches is waited for, and its driver is told what the controller says.
 func TestAttachment(t *testing.T) {
 	c := &cluster{attachments: map[string]*storagev1.VolumeAttachment{}}
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Attachments: c})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Attachments: c})
 	v := e.persistent(false)
 	require.True(t, v.Device.Attachable)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -234,7 +234,7 @@ func TestBlockNames(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
 	for _, name := range []string{"staging", "publish"} {
 		v := e.persistent(true)
-		v.Spec, v.PV.Name = name, name
+		v.SpecName, v.PV.Name = name, name
 		_, err := e.plugin.Device(t.Context(), v)
 		require.ErrorContains(t, err, "PV "+name+" cannot be a block volume")
 		v.Block = false

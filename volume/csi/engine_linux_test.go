@@ -34,7 +34,7 @@ import (
 
 func TestPlugin(t *testing.T) {
 	volumetest.TestPlugin(t, func(t *testing.T) volumetest.Subject {
-		e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: driverObject(nil)})
+		e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: driverObject(nil)})
 		return volumetest.Subject{Plugin: e.plugin, Name: volume.CSI, Pod: inlinePod("1", "csi.example")}
 	})
 }
@@ -54,8 +54,8 @@ func inlinePod(uid, driver string) *corev1.Pod {
 func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
 	e.t.Helper()
 	v, err := volume.New(volume.Options{
-		Root: filepath.Join(e.root, "pods"), Plugins: map[string]volume.Plugin{volume.CSI: e.plugin}, Watcher: e.plugin, Claims: &e.claims, Wait: wait,
-		Refresh: e.refresh,
+		Root: filepath.Join(e.root, "pods"), Plugins: map[string]volume.Plugin{volume.CSI: e.plugin}, Watcher: e.plugin, Claims: &e.claims, WaitTimeout: wait,
+		RefreshPeriod: e.refresh,
 	})
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(e.t.Context())
@@ -75,7 +75,7 @@ func TestHungDriverDelaysItsOwnPods(t *testing.T) {
 	hang := true
 	hung := csitest.Start(t, csitest.Options{
 		Name: "hung.example", Registry: filepath.Join(e.root, "plugins_registry"),
-		Fault: func(ctx context.Context, call csitest.Call) error {
+		BeforeCall: func(ctx context.Context, call csitest.Call) error {
 			mu.Lock()
 			wait := hang && call.Method != "NodeGetInfo"
 			mu.Unlock()
@@ -92,7 +92,7 @@ func TestHungDriverDelaysItsOwnPods(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	waiting.Go(func() { stuck = v.Prepare(ctx, inlinePod("stuck", "hung.example")) })
-	require.Eventually(t, func() bool { return v.Waiting("uid-stuck") != nil }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return v.WaitError("uid-stuck") != nil }, timeout, time.Millisecond)
 	begun := time.Now()
 	for i := range 50 {
 		wg.Go(func() { assert.NoError(t, v.Prepare(t.Context(), inlinePod(fmt.Sprint(i), "csi.example"))) })
@@ -129,7 +129,7 @@ func TestNextAgent(t *testing.T) {
 	before := e.driver.Volumes()
 	require.Len(t, before, 2)
 	stop()
-	e.driver.Forget()
+	e.driver.ClearCalls()
 
 	v, _ = e.engine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), kept))
@@ -169,22 +169,22 @@ func (e *env) claim(name string) {
 // Two pods share a claim: it is staged once, before the first of them, and unstaged after the last, by agents that know nothing but the
 // records. It does not matter that there are neither claims nor a CSIDriver object by then.
 func TestSharedClaim(t *testing.T) {
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	v, stop := e.engine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume"}, e.driver.Methods())
 	stop()
-	e.driver.Forget()
+	e.driver.ClearCalls()
 
 	v, stop = e.engine(timeout)
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume"}, e.driver.Methods())
-	e.claims.Down(errors.New("no API server"))
+	e.claims.FailCalls(errors.New("no API server"))
 	require.NoError(t, v.Release(t.Context(), "uid-a"))
 	stop()
-	e.driver.Forget()
+	e.driver.ClearCalls()
 
 	v, _ = e.engine(timeout)
 	require.NoError(t, v.Release(t.Context(), "uid-b"))
@@ -211,15 +211,15 @@ func deathAt(t *testing.T, at int, after bool) {
 		return strings.Contains(c.Method, "ublish") || strings.Contains(c.Method, "tage")
 	}
 	e := newEnv(t, csitest.Options{
-		Capabilities: csitest.All(),
-		Fault: func(ctx context.Context, c csitest.Call) error {
+		Capabilities: csitest.AllCapabilities(),
+		BeforeCall: func(ctx context.Context, c csitest.Call) error {
 			if die(c) && calls.Add(1) == int64(at) && !after {
 				close(dying)
 				return csitest.Hang(ctx, c)
 			}
 			return nil
 		},
-		Done: func(c csitest.Call, err error) error {
+		AfterCall: func(c csitest.Call, err error) error {
 			if die(c) && calls.Load() == int64(at) && after {
 				select {
 				case <-dying:
@@ -264,7 +264,7 @@ func deathAt(t *testing.T, at int, after bool) {
 // Pods that wait for a driver go on when it has registered itself, at whatever back-off they are. The fastest of some counts, on a
 // machine that may be busy.
 func TestDriverComesLate(t *testing.T) {
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	v, _ := e.engine(1700 * time.Millisecond)
 	took := time.Hour
@@ -291,7 +291,7 @@ func TestRepublish(t *testing.T) {
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = &yes })
 	var fail atomic.Bool
-	e := newEnv(t, csitest.Options{Fault: func(_ context.Context, c csitest.Call) error {
+	e := newEnv(t, csitest.Options{BeforeCall: func(_ context.Context, c csitest.Call) error {
 		if fail.Load() && c.Method == "NodePublishVolume" {
 			return status.Error(codes.PermissionDenied, "the token has expired")
 		}
@@ -305,7 +305,7 @@ func TestRepublish(t *testing.T) {
 	calls := len(e.driver.Methods())
 	require.Eventually(t, func() bool { return len(e.driver.Methods()) > calls+1 }, timeout, time.Millisecond)
 	require.Len(t, e.driver.Volumes(), 1)
-	require.NoError(t, v.Waiting("uid-a"))
+	require.NoError(t, v.WaitError("uid-a"))
 	fail.Store(false)
 	require.NoError(t, v.Release(t.Context(), "uid-a"))
 	require.Empty(t, e.driver.Volumes())
@@ -320,7 +320,7 @@ func TestRepublish(t *testing.T) {
 
 // A volume that has grown elsewhere grows on the node, once for all pods, and is measured.
 func TestGrownClaim(t *testing.T) {
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	pvc, err := e.claims.PersistentVolumeClaim(t.Context(), "default", "data")
 	require.NoError(t, err)

@@ -99,10 +99,10 @@ func (e *env) run(o csi.Options) {
 // await waits until the driver is registered, and forgets how that went.
 func (e *env) await() {
 	e.t.Helper()
-	require.Eventually(e.t, func() bool { return slices.Contains(e.driver.Told(), "registered") }, timeout, time.Millisecond)
+	require.Eventually(e.t, func() bool { return slices.Contains(e.driver.RegistrationResults(), "registered") }, timeout, time.Millisecond)
 	require.Equal(e.t, []string{"csi.example"}, e.plugin.Drivers())
 	require.Equal(e.t, []string{"NodeGetInfo"}, e.driver.Methods())
-	e.driver.Forget()
+	e.driver.ClearCalls()
 }
 
 // pod returns a pod with a group for its files.
@@ -128,7 +128,7 @@ func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
 	e.t.Helper()
 	dir := filepath.Join(e.root, "pods", string(p.UID))
 	v := volume.Volume{
-		Pod: p, Source: &p.Spec.Volumes[0], UID: string(p.UID), Name: p.Spec.Volumes[0].Name, Spec: spec, Plugin: volume.CSI, PodDir: dir,
+		Pod: p, Source: &p.Spec.Volumes[0], UID: string(p.UID), Name: p.Spec.Volumes[0].Name, SpecName: spec, Plugin: volume.CSI, PodDir: dir,
 		Dir: filepath.Join(dir, "volumes/kubernetes.io~csi", spec), PluginDir: filepath.Join(e.root, "plugins"), Warn: func(string, string) {},
 	}
 	require.NoError(e.t, os.MkdirAll(filepath.Dir(v.Dir), 0o750))

@@ -48,12 +48,12 @@ func ExampleNodeInfo() {
 // The calls of drivers that fail, by their gRPC codes.
 func ExampleHooks() {
 	failures := map[string]int{}
-	hooks := csi.Hooks{Call: func(driver, method string, _ time.Duration, err error) {
+	hooks := csi.Hooks{CallCompleted: func(driver, method string, _ time.Duration, err error) {
 		if failed, ok := errors.AsType[*csi.CallError](err); ok {
 			failures[driver+" "+method+" "+failed.Code()]++
 		}
 	}}
-	hooks.Call("csi.example", "NodePublishVolume", time.Second, &csi.CallError{
+	hooks.CallCompleted("csi.example", "NodePublishVolume", time.Second, &csi.CallError{
 		Driver: "csi.example", Method: "NodePublishVolume", Err: status.Error(codes.NotFound, "no such volume"),
 	})
 	fmt.Println(failures)

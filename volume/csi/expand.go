@@ -9,27 +9,27 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// NodeExpand lets a volume grow that a pod has. A driver without EXPAND_VOLUME does that elsewhere, if at all.
+// NodeExpand calls NodeExpandVolume for a volume that is published. It does nothing if the driver lacks EXPAND_VOLUME.
 func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expansion) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.begin(ctx, &v)
+	op, err := p.beginOperation(ctx, &v)
 	if err != nil {
 		return err
 	}
 	defer op.client.close()
-	if !op.can[expands] {
+	if !op.can[canExpand] {
 		return nil
 	}
-	u := use{can: op.can}
-	if u.secrets, err = p.secret(ctx, "nodeExpandSecretRef", op.spec.expandSecret); err != nil {
+	u := callParams{can: op.can}
+	if u.secrets, err = p.readSecret(ctx, "nodeExpandSecretRef", op.spec.expandSecret); err != nil {
 		return err
 	}
 	staged := v.StagingDir
-	if !op.can[stages] {
+	if !op.can[canStage] {
 		staged = ""
 	}
-	request := op.spec.expandRequest(publishPath(&v), staged, e.New, u)
-	_, err = call(ctx, op.client, "NodeExpandVolume", op.client.node.NodeExpandVolume, request, values(u.secrets)...)
+	request := op.spec.expandRequest(publishPath(&v), staged, e.NewSize, u)
+	_, err = invoke(ctx, op.client, "NodeExpandVolume", op.client.node.NodeExpandVolume, request, secretValues(u.secrets)...)
 	return err
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// giveToGroup gives the files of a volume to the group of the pod, unless the driver has done that or nobody wants it.
-func (op *operation) giveToGroup(ctx context.Context, v *volume.Volume, dir string) error {
+// applyFSGroup changes the group of the files of a volume to the fsGroup of the pod. It does nothing if the driver has done that
+// (VOLUME_MOUNT_GROUP), or its fsGroupPolicy excludes the volume.
+func (op *operation) applyFSGroup(ctx context.Context, v *volume.Volume, dir string) error {
 	group := fsGroup(v.Pod)
-	if op.can[mountsGroup] || !op.object.changesGroup(&op.spec, group) {
+	if op.can[canMountGroup] || !op.policy.needsFSGroup(&op.spec, group) {
 		return nil
 	}
 	o := fsgroup.Options{
 		Policy: fsgroup.Policy(*optional.OrZero(v.Pod.Spec.SecurityContext.FSGroupChangePolicy)),
-		Slow: func(files int) {
+		ReportSlow: func(files int) {
 			name := dir
 			if rel, err := filepath.Rel(filepath.Dir(v.PodDir), dir); err == nil {
 				name = rel
@@ -32,7 +33,7 @@ func (op *operation) giveToGroup(ctx context.Context, v *volume.Volume, dir stri
 	}
 	err := fsgroup.Apply(ctx, dir, *group, o)
 	if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
-		return nil // all others are done, and the kubelet goes on, too
+		return nil // all other files are changed; the kubelet continues too
 	}
 	return err
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MountsWithLabel reports whether the driver of a volume mounts it with an SELinux label, as the seLinuxMount of its CSIDriver object says.
+// MountsWithLabel reports whether the driver of a volume mounts it with an SELinux label: seLinuxMount of its CSIDriver object.
 func (p *Plugin) MountsWithLabel(ctx context.Context, v volume.Volume) (bool, error) {
 	s, err := specOf(&v)
 	if err != nil {
 		return false, err
 	}
-	o, err := p.object(ctx, s.driver)
-	return o.labels, err
+	o, err := p.readPolicy(ctx, s.driver)
+	return o.seLinuxMount, err
 }
 
-// mountOptions returns the options that a driver mounts a volume with. A block volume has none.
+// mountOptions returns the mount options of a volume, including its SELinux label; nil for a block volume.
 func mountOptions(s *volumeSpec, v *volume.Volume) []string {
 	switch {
 	case s.block:
@@ -32,8 +32,8 @@ func mountOptions(s *volumeSpec, v *volume.Volume) []string {
 	return append(slices.Clip(s.mountOptions), selinux.MountOption(v.SELinuxLabel))
 }
 
-// labeled adds the SELinux label that a volume is mounted with to its data, if it has one. It changes data.
-func labeled(data map[string]string, v *volume.Volume) map[string]string {
+// addLabel adds the SELinux label of a volume, if any, to data, the contents of vol_data.json. It changes data.
+func addLabel(data map[string]string, v *volume.Volume) map[string]string {
 	if v.SELinuxLabel != "" {
 		data[keyLabel] = v.SELinuxLabel
 	}

@@ -23,7 +23,7 @@ import (
 func TestSELinuxLabel(t *testing.T) {
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.SELinuxMount = &yes })
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: c})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c})
 	v := e.persistent(false)
 	can, err := e.plugin.MountsWithLabel(t.Context(), v)
 	require.NoError(t, err)

@@ -172,7 +172,7 @@ func TestLoopFilesystem(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(filepath.Join(second.HostPath, "no"), nil, 0o600), unix.EROFS)
 
 	before := capacity(t, m.HostPath)
-	err = l.plugin.NodeExpand(t.Context(), one, volume.Expansion{Old: 16 << 20, New: 32 << 20})
+	err = l.plugin.NodeExpand(t.Context(), one, volume.Expansion{OldSize: 16 << 20, NewSize: 32 << 20})
 	if mayResize(t) {
 		require.NoError(t, err)
 		require.Greater(t, capacity(t, second.HostPath), before+10<<20)
@@ -245,7 +245,7 @@ func TestLoopBlock(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())
 	require.NoError(t, f.Close())
-	require.NoError(t, l.plugin.NodeExpand(t.Context(), v, volume.Expansion{New: 32 << 20}))
+	require.NoError(t, l.plugin.NodeExpand(t.Context(), v, volume.Expansion{NewSize: 32 << 20}))
 	size, err := os.ReadFile("/sys/block/" + filepath.Base(l.attached()[0]) + "/size")
 	require.NoError(t, err)
 	require.Equal(t, "65536", strings.TrimSpace(string(size)))
@@ -319,15 +319,15 @@ func TestLoopAway(t *testing.T) {
 			l.kill()
 			require.NoError(t, os.Remove(filepath.Join(l.root, "plugins_registry", loopName+"-reg.sock")))
 			require.Eventually(t, func() bool { return len(l.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
-			l.claims.Down(errors.New("no API server"))
+			l.claims.FailCalls(errors.New("no API server"))
 
 			v, _ = l.engine(timeout)
 			require.NoError(t, v.Prepare(t.Context(), a))
-			require.NoError(t, v.Waiting("uid-a"))
+			require.NoError(t, v.WaitError("uid-a"))
 			require.ErrorContains(t, v.Prepare(t.Context(), b), "no API server")
 			require.NoError(t, v.Release(t.Context(), "uid-b"))
 
-			l.claims.Down(nil)
+			l.claims.FailCalls(nil)
 			l.start()
 			require.NoError(t, v.Prepare(t.Context(), b))
 			require.NoError(t, v.Release(t.Context(), "uid-a"))

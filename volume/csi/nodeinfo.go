@@ -14,22 +14,22 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// NodeInfo is what a driver says about the node that it runs on. Its methods put that into objects of the cluster, and take it
-// out, as the kubelet does (pkg/volume/csi/nodeinfomanager). They are pure.
+// NodeInfo is the NodeGetInfo response of a driver. Its methods write it to Node and CSINode objects in memory, as the kubelet
+// does (pkg/volume/csi/nodeinfomanager).
 type NodeInfo struct {
-	Driver     string            // by its name
-	NodeID     string            // by which the driver knows the node
-	MaxVolumes int64             // that can be attached to the node; zero or less: nobody says
-	Topology   map[string]string // labels of nodes where volumes can be used
+	Driver     string            // name of the driver
+	NodeID     string            // ID of the node for the driver
+	MaxVolumes int64             // maximum number of volumes that can be attached to the node; zero or less: unknown
+	Topology   map[string]string // topology labels of the node
 }
 
-// AnnotationNodeID is the annotation of a Node object with the IDs of drivers, a JSON object by their names.
+// AnnotationNodeID is the annotation of a Node with the node IDs of its drivers: a JSON object, by driver name.
 const AnnotationNodeID = "csi.volume.kubernetes.io/nodeid"
 
-// AddToNode puts ID and topology into annotation and labels of a Node object, and reports whether that has changed it. A label that
-// has another value is an error, and so is an annotation that is no JSON; the object is not changed then.
+// AddToNode writes node ID and topology to annotation and labels of a Node, and reports whether that changed the Node. It returns
+// an error and changes nothing if a label has another value or the annotation is not valid JSON.
 func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
-	ids, err := nodeIDs(node)
+	ids, err := parseNodeIDs(node)
 	if err != nil {
 		return false, err
 	}
@@ -56,10 +56,10 @@ func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	return changed, nil
 }
 
-// RemoveFromNode takes the ID of a driver out of a Node object and reports whether that has changed it. Labels stay: other drivers
-// may have the same.
+// RemoveFromNode removes the node ID of a driver from the annotation of a Node, and reports whether that changed the Node.
+// Topology labels stay, because other drivers may have them too.
 func RemoveFromNode(node *corev1.Node, driver string) (changed bool, err error) {
-	ids, err := nodeIDs(node)
+	ids, err := parseNodeIDs(node)
 	if err != nil {
 		return false, err
 	}
@@ -71,14 +71,14 @@ func RemoveFromNode(node *corev1.Node, driver string) (changed bool, err error) 
 	return true, nil
 }
 
-func nodeIDs(node *corev1.Node) (map[string]string, error) {
+func parseNodeIDs(node *corev1.Node) (map[string]string, error) {
 	ids := map[string]string{}
 	if text := node.Annotations[AnnotationNodeID]; text != "" {
 		if err := json.Unmarshal([]byte(text), &ids); err != nil {
 			return nil, fmt.Errorf("annotation %s of node %s: %.256q: %w", AnnotationNodeID, node.Name, text, err)
 		}
 	}
-	if ids == nil { // it was null
+	if ids == nil { // the annotation was null
 		ids = map[string]string{}
 	}
 	return ids, nil
@@ -91,7 +91,7 @@ func setNodeIDs(node *corev1.Node, ids map[string]string) {
 	}
 	text, err := json.Marshal(ids)
 	if err != nil {
-		return // strings can be marshalled
+		return // cannot happen for a map of strings
 	}
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
@@ -99,7 +99,7 @@ func setNodeIDs(node *corev1.Node, ids map[string]string) {
 	node.Annotations[AnnotationNodeID] = string(text)
 }
 
-// AddToCSINode puts a driver into a CSINode object, in place of what is there of it, and reports whether that has changed it.
+// AddToCSINode adds or replaces a driver in a CSINode, and reports whether that changed the CSINode.
 func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	want := storagev1.CSINodeDriver{Name: i.Driver, NodeID: i.NodeID, TopologyKeys: slices.Sorted(maps.Keys(i.Topology))}
 	if i.MaxVolumes > 0 {
@@ -107,7 +107,7 @@ func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 		want.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
 	}
 	for _, d := range node.Spec.Drivers {
-		if d.Name == i.Driver && d.NodeID == want.NodeID && sameKeys(d.TopologyKeys, want.TopologyKeys) && limit(d) == limit(want) {
+		if d.Name == i.Driver && d.NodeID == want.NodeID && equalKeys(d.TopologyKeys, want.TopologyKeys) && attachLimit(d) == attachLimit(want) {
 			return false
 		}
 	}
@@ -116,22 +116,22 @@ func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	return true
 }
 
-// RemoveFromCSINode takes a driver out of a CSINode object and reports whether that has changed it.
+// RemoveFromCSINode removes a driver from a CSINode, and reports whether that changed the CSINode.
 func RemoveFromCSINode(node *storagev1.CSINode, driver string) (changed bool) {
 	before := len(node.Spec.Drivers)
 	node.Spec.Drivers = slices.DeleteFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 	return len(node.Spec.Drivers) != before
 }
 
-// sameKeys compares with keys that are sorted.
-func sameKeys(keys, sorted []string) bool {
+// equalKeys reports whether keys, in any order and with duplicates, equal sorted.
+func equalKeys(keys, sorted []string) bool {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	return slices.Equal(slices.Compact(keys), sorted)
 }
 
-// limit returns how many volumes a driver can attach; -1: nobody says.
-func limit(d storagev1.CSINodeDriver) int64 {
+// attachLimit returns how many volumes of a driver can be attached; -1: unknown.
+func attachLimit(d storagev1.CSINodeDriver) int64 {
 	if d.Allocatable == nil || d.Allocatable.Count == nil {
 		return -1
 	}

@@ -21,32 +21,32 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// object is what the cluster knows of a driver. The zero value is that of one it knows nothing of.
-type object struct {
-	known           bool
-	modes           []storagev1.VolumeLifecycleMode
-	attach          bool
-	podInfo         bool
-	republish       bool
-	groupPolicy     storagev1.FSGroupPolicy
-	tokens          []storagev1.TokenRequest
-	tokensAsSecrets bool
-	labels          bool // it mounts volumes with SELinux labels
+// driverPolicy has the fields of a CSIDriver object, with defaults. exists is false for a driver without an object.
+type driverPolicy struct {
+	exists            bool
+	lifecycleModes    []storagev1.VolumeLifecycleMode
+	attachRequired    bool
+	podInfoOnMount    bool
+	requiresRepublish bool
+	groupPolicy       storagev1.FSGroupPolicy
+	tokens            []storagev1.TokenRequest
+	tokensAsSecrets   bool
+	seLinuxMount      bool // the driver mounts volumes with SELinux labels
 }
 
-// objectOf returns what an object says, with the defaults of the API server for what it does not.
-func objectOf(d *storagev1.CSIDriver) object {
+// policyOf returns the policy of a CSIDriver object, with the defaults of the API server; nil: the driver has no object.
+func policyOf(d *storagev1.CSIDriver) driverPolicy {
 	if d == nil {
-		return object{attach: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
+		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
 	}
-	o := object{
-		known: true, modes: d.Spec.VolumeLifecycleModes, attach: d.Spec.AttachRequired == nil || *d.Spec.AttachRequired,
-		podInfo: optional.IsTrue(d.Spec.PodInfoOnMount), republish: optional.IsTrue(d.Spec.RequiresRepublish),
+	o := driverPolicy{
+		exists: true, lifecycleModes: d.Spec.VolumeLifecycleModes, attachRequired: d.Spec.AttachRequired == nil || *d.Spec.AttachRequired,
+		podInfoOnMount: optional.IsTrue(d.Spec.PodInfoOnMount), requiresRepublish: optional.IsTrue(d.Spec.RequiresRepublish),
 		groupPolicy: *optional.OrZero(d.Spec.FSGroupPolicy), tokens: d.Spec.TokenRequests,
-		tokensAsSecrets: optional.IsTrue(d.Spec.ServiceAccountTokenInSecrets), labels: optional.IsTrue(d.Spec.SELinuxMount),
+		tokensAsSecrets: optional.IsTrue(d.Spec.ServiceAccountTokenInSecrets), seLinuxMount: optional.IsTrue(d.Spec.SELinuxMount),
 	}
-	if len(o.modes) == 0 {
-		o.modes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	if len(o.lifecycleModes) == 0 {
+		o.lifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
 	if o.groupPolicy == "" {
 		o.groupPolicy = storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
@@ -54,45 +54,45 @@ func objectOf(d *storagev1.CSIDriver) object {
 	return o
 }
 
-// object returns what the cluster knows of a driver.
-func (p *Plugin) object(ctx context.Context, driver string) (object, error) {
+// readPolicy reads the CSIDriver object of a driver.
+func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, error) {
 	if p.opts.Drivers == nil {
-		return objectOf(nil), nil
+		return policyOf(nil), nil
 	}
 	d, err := p.opts.Drivers.CSIDriver(ctx, driver)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return objectOf(nil), nil
+		return policyOf(nil), nil
 	case err != nil:
-		return object{}, fmt.Errorf("CSIDriver %s: %w", driver, err)
+		return driverPolicy{}, fmt.Errorf("CSIDriver %s: %w", driver, err)
 	}
-	return objectOf(d), nil
+	return policyOf(d), nil
 }
 
-// allows returns why a driver has no volumes of a mode.
-func (o *object) allows(driver string, mode storagev1.VolumeLifecycleMode) error {
+// checkMode returns an error if the driver does not support volumes with the lifecycle mode.
+func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
-	case !o.known && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.modes, mode):
+	case !o.exists && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.lifecycleModes, mode):
 		return nil
-	case !o.known:
+	case !o.exists:
 		return fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)", mode, driver)
 	}
-	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.modes)
+	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.lifecycleModes)
 }
 
-// changesGroup reports whether the files of a volume are given to a group by the agent.
-func (o *object) changesGroup(s *volumeSpec, group *int64) bool {
+// needsFSGroup reports whether the agent must change the group of the files of a volume to group.
+func (o *driverPolicy) needsFSGroup(s *volumeSpec, group *int64) bool {
 	switch {
 	case group == nil || s.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
 		return false
 	case o.groupPolicy == storagev1.FileFSGroupPolicy:
 		return true
 	}
-	return s.fsType != "" && s.writers
+	return s.fsType != "" && s.singleNodeWriter
 }
 
-// podInfo is what a driver is told of a pod, if it wants to know.
-func podInfo(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
+// podInfoAttributes returns the volume attributes with the pod's metadata, for drivers with podInfoOnMount.
+func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
 		prefix + "pod.name": pod.Name, prefix + "pod.namespace": pod.Namespace, prefix + "pod.uid": string(pod.UID),
@@ -101,17 +101,17 @@ func podInfo(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]str
 	}
 }
 
-// tokensKey is the key of the tokens that a driver gets.
+// tokensKey is the volume attribute or secret with the tokens of the pod.
 const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 
-// tokenText is a token as drivers read it.
+// tokenText is one token in the JSON format that drivers expect.
 type tokenText struct {
 	Token               string      `json:"token"`
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// tokens returns the tokens that a driver wants of a pod, by their audiences, as JSON, and their values.
-func (p *Plugin) tokens(ctx context.Context, o *object, pod *corev1.Pod) (text string, values []string, err error) {
+// requestTokens returns the tokens of a pod for the tokenRequests of a driver: as JSON by audience, and their values.
+func (p *Plugin) requestTokens(ctx context.Context, o *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
 	if len(o.tokens) == 0 {
 		return "", nil, nil
 	}
@@ -122,7 +122,7 @@ func (p *Plugin) tokens(ctx context.Context, o *object, pod *corev1.Pod) (text s
 	for _, want := range o.tokens {
 		t, err := p.cache.Token(ctx, volume.TokenRequest{
 			Namespace: pod.Namespace, ServiceAccount: pod.Spec.ServiceAccountName, Audience: want.Audience,
-			Seconds: *optional.OrZero(want.ExpirationSeconds), Pod: pod.Name, PodUID: string(pod.UID),
+			ExpirationSeconds: *optional.OrZero(want.ExpirationSeconds), Pod: pod.Name, PodUID: string(pod.UID),
 		})
 		if err != nil {
 			return "", nil, err
@@ -134,8 +134,8 @@ func (p *Plugin) tokens(ctx context.Context, o *object, pod *corev1.Pod) (text s
 	return string(b), values, err
 }
 
-// secret returns the values of a secret; a nil reference is that of none.
-func (p *Plugin) secret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
+// readSecret returns the values of a secret; nil for a nil ref. field names the reference in errors.
+func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -153,8 +153,8 @@ func (p *Plugin) secret(ctx context.Context, field string, ref *corev1.SecretRef
 	return values, nil
 }
 
-// with returns a map with more in it. Neither is changed.
-func with(m, more map[string]string) map[string]string {
+// mergeMaps returns a map with the entries of m and more; more takes precedence. The arguments do not change.
+func mergeMaps(m, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return m
 	}

@@ -17,60 +17,58 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Drivers is where CSIDriver objects are: what the cluster knows of drivers. One that does not exist is an error that wraps
-// fs.ErrNotExist; any other error is that it cannot be known. What is returned is not changed. Package objects has some.
+// Drivers reads CSIDriver objects. If an object does not exist, the error wraps [fs.ErrNotExist]; after any other error it is
+// unknown whether it exists. The caller does not modify the result. Package objects has implementations.
 type Drivers interface {
 	CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 }
 
-// Secrets is where the secrets are that volumes name, with all of them in Data. Package objects has some.
+// Secrets reads secrets that volumes refer to. All values of the result are in Data. Package objects has implementations.
 type Secrets interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Attachments is where VolumeAttachment objects are, which say what a controller has attached to the node. Errors are as of
-// [Drivers].
+// Attachments reads VolumeAttachment objects. Errors have the meaning of those of [Drivers].
 type Attachments interface {
 	VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 }
 
-// Node is told of drivers, so that the cluster knows where volumes of theirs can be used: see [NodeInfo].
-type Node interface {
-	// Install says what a driver that was registered says of the node. A failure is tried again three times, and then the driver is
-	// not registered.
-	Install(ctx context.Context, info NodeInfo) error
-	// Uninstall says that a driver is gone.
-	Uninstall(ctx context.Context, driver string) error
+// NodeUpdater publishes the drivers of this node in the cluster: see [NodeInfo].
+type NodeUpdater interface {
+	// InstallDriver publishes a driver that is registering. After four errors in a row the registration fails.
+	InstallDriver(ctx context.Context, info NodeInfo) error
+	// UninstallDriver removes a driver that was deregistered.
+	UninstallDriver(ctx context.Context, driver string) error
 }
 
 // Options configure a [Plugin].
 type Options struct {
-	// Registry is the directory in which drivers register themselves, such as /var/lib/kubelet/plugins_registry. Required.
+	// Registry is the directory with the registration sockets of drivers, such as /var/lib/kubelet/plugins_registry. Required.
 	Registry string
-	NodeName string // as it is in VolumeAttachment objects; it may be empty where there are none
+	NodeName string // name of the Node in VolumeAttachment objects; may be empty without Attachments
 
-	Drivers     Drivers            // nil: there are none, and volumes without a claim are refused
-	Secrets     Secrets            // nil: volumes that name one fail
-	Tokens      volume.TokenIssuer // for drivers with tokenRequests; nil: volumes of theirs fail
-	Attachments Attachments        // nil: nothing has to be attached to the node
-	Node        Node               // nil: nobody wants to know
+	Drivers     Drivers            // nil: no CSIDriver object exists, and inline volumes are refused
+	Secrets     Secrets            // nil: volumes that refer to a secret fail
+	Tokens      volume.TokenIssuer // for drivers with tokenRequests; nil: their volumes fail
+	Attachments Attachments        // nil: volumes need not be attached
+	NodeUpdater NodeUpdater        // nil: drivers are not published in the cluster
 
-	Timeout time.Duration // of all calls of one operation; zero means 2 min, the kubelet's
+	Timeout time.Duration // of all calls of one operation together; zero means 2 min, as in the kubelet
 	Logger  *slog.Logger  // nil discards
 	Hooks   Hooks
 }
 
-// Hooks are called when something happens. Any may be nil. They may be called from several goroutines at the same time, and must
-// not block.
+// Hooks are callbacks of a [Plugin]; any may be nil. They are called from several goroutines, also concurrently, and must not
+// block.
 type Hooks struct {
-	// Call is a call of a driver that has ended, such as NodePublishVolume. The error is nil or a [*CallError].
-	Call func(driver, method string, took time.Duration, err error)
+	// CallCompleted reports a completed call: driver name, RPC such as NodePublishVolume, duration, and nil or a [*CallError].
+	CallCompleted func(driver, method string, took time.Duration, err error)
 }
 
 // defaultTimeout is that of the kubelet (csiTimeout in pkg/volume/csi).
 const defaultTimeout = 2 * time.Minute
 
-// validate fills in what zero values mean.
+// validate checks the fields and replaces zero values by their defaults.
 func (o *Options) validate() error {
 	switch {
 	case o.Registry == "":

@@ -17,12 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Plugin makes volumes by CSI drivers. Make one with [New].
+// Plugin is a [volume.Plugin] that sets up volumes with CSI drivers. Create it with [New]; drivers register while [Plugin.Run]
+// runs.
 type Plugin struct {
 	opts     Options
 	registry *pluginregistry.Watcher
 	drivers  drivers
-	cache    *token.Cache // nil: there are no tokens
+	cache    *token.Cache // service account tokens; nil: Options.Tokens is nil
 }
 
 var (
@@ -32,19 +33,19 @@ var (
 	_ volume.Expander = (*Plugin)(nil)
 
 	_ volume.SELinuxMounter = (*Plugin)(nil)
-	_ volume.Usager         = (*Plugin)(nil)
+	_ volume.UsageProvider  = (*Plugin)(nil)
 	_ volume.Attacher       = (*Plugin)(nil)
 	_ volume.Watcher        = (*Plugin)(nil)
-	_ volume.Waiter         = (*Plugin)(nil)
+	_ volume.ObjectWaiter   = (*Plugin)(nil)
 )
 
-// New returns a plugin that knows no driver yet. It starts nothing. An error says which field of the options is invalid.
+// New returns a plugin without registered drivers. It starts no goroutine. The error names the invalid field of o.
 func New(o Options) (*Plugin, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	p := &Plugin{opts: o}
-	p.drivers = drivers{p: p, byName: map[string]driver{}, notice: map[int]func(string){}}
+	p.drivers = drivers{p: p, byName: map[string]driver{}, listeners: map[int]func(string){}}
 	if o.Tokens != nil {
 		p.cache = token.NewCache(o.Tokens, nil)
 	}
@@ -58,23 +59,23 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Run registers drivers that come, and forgets those that go, until ctx ends. It is called once, and returns when all that it has
-// started has returned. Volumes stay as they are.
+// Run registers and deregisters drivers until ctx ends. It is called once, and returns after all its goroutines. Volumes stay set
+// up.
 func (p *Plugin) Run(ctx context.Context) error { return p.registry.Run(ctx) }
 
-// Drivers returns the names of the drivers that are registered, sorted.
+// Drivers returns the sorted names of the registered drivers.
 func (p *Plugin) Drivers() []string {
 	p.drivers.mu.Lock()
 	defer p.drivers.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.drivers.byName))
 }
 
-// Check refuses volumes in a pod itself whose driver has no valid name, or that need what is not there. Whether the driver is
-// there nobody knows before it is needed.
+// Check returns errors for an inline volume whose driver name is invalid, or that needs an option that is not configured. It does
+// not check whether the driver is registered, which may happen later.
 func (p *Plugin) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	c := v.CSI
 	if c == nil {
-		return nil // it has a claim
+		return nil // the volume has a claim
 	}
 	var errs field.ErrorList
 	if err := checkDriver(c.Driver); err != nil {

@@ -35,7 +35,7 @@ func (e *env) asked(want proto.Message) {
 	calls := e.driver.Calls()
 	require.Len(e.t, calls, 1, "%v", e.driver.Methods())
 	require.True(e.t, proto.Equal(want, calls[0].Request), "got  %v\nwant %v", calls[0].Request, want)
-	e.driver.Forget()
+	e.driver.ClearCalls()
 }
 
 func isFinal(err error) bool {
@@ -54,7 +54,7 @@ func TestInline(t *testing.T) {
 		s.TokenRequests = []storagev1.TokenRequest{{}, {Audience: "vault"}}
 	})
 	c.secrets = map[string]*corev1.Secret{"shop/key": {Data: map[string][]byte{"password": []byte("hunter2")}}}
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: c, Secrets: c, Tokens: tokens})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c, Secrets: c, Tokens: tokens})
 	v := e.inline(map[string]string{"size": "1"})
 	fsType := "ext4"
 	v.Source.CSI.FSType, v.Source.CSI.NodePublishSecretRef = &fsType, &corev1.LocalObjectReference{Name: "key"}
@@ -62,7 +62,7 @@ func TestInline(t *testing.T) {
 	m, err := e.plugin.SetUp(t.Context(), v)
 	require.NoError(t, err)
 	at := filepath.Join(v.Dir, "mount")
-	require.Equal(t, volume.Mount{HostPath: at, Refresh: true}, m)
+	require.Equal(t, volume.Mount{HostPath: at, UpdatePeriodically: true}, m)
 	handle := data(t, v.Dir)["volumeHandle"]
 	require.Equal(t, "csi-d6e418cffb6079f9b02d83af7dffbf3511ed5a26b3f106f1f3ca764ed6505c9c", handle)
 	require.Equal(t, map[string]string{
@@ -110,7 +110,7 @@ func TestPersistent(t *testing.T) {
 		c.secrets["infra/"+name] = &corev1.Secret{Data: map[string][]byte{"for": []byte(name)}}
 	}
 	health := &spec.VolumeHealth{HealthStatuses: []*spec.VolumeHealth_VolumeHealthEntry{{Status: spec.VolumeHealthErrorType_DEGRADED, Reason: "Slow", Message: "one disk is gone"}}}
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All(), Health: health}, csi.Options{Secrets: c})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities(), Health: health}, csi.Options{Secrets: c})
 	v := e.persistent(false)
 	pv := v.PV.Spec.CSI
 	pv.NodeStageSecretRef = &corev1.SecretReference{Namespace: "infra", Name: "stage"}
@@ -145,7 +145,7 @@ func TestPersistent(t *testing.T) {
 	})
 	require.Equal(t, "Persistent", data(t, v.Dir)["volumeLifecycleMode"])
 
-	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{Old: 1, New: 2 << 30}))
+	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{OldSize: 1, NewSize: 2 << 30}))
 	e.asked(&spec.NodeExpandVolumeRequest{
 		VolumeId: "handle1", VolumePath: at, StagingTargetPath: v.StagingDir, Secrets: secret("expand"), VolumeCapability: capability(""),
 		CapacityRange: &spec.CapacityRange{RequiredBytes: 2 << 30},
@@ -156,10 +156,10 @@ func TestPersistent(t *testing.T) {
 	require.Equal(t, volume.Usage{
 		UsedBytes: 100_000, CapacityBytes: 1_000_000, AvailableBytes: 900_000, UsedInodes: 1, Inodes: 100, FreeInodes: 99, Abnormal: "Degraded Slow: one disk is gone",
 	}, u)
-	e.driver.Forget()
+	e.driver.ClearCalls()
 
 	require.ErrorContains(t, e.plugin.Unstage(t.Context(), recorded(v)), "the volume is published")
-	e.driver.Forget()
+	e.driver.ClearCalls()
 	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
 	e.asked(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
 	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
@@ -170,7 +170,7 @@ func TestPersistent(t *testing.T) {
 }
 
 func TestBlock(t *testing.T) {
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	v := e.persistent(true)
 	home := filepath.Join(v.PluginDir, "kubernetes.io/csi/volumeDevices")
 	require.Equal(t, filepath.Join(home, "staging/pv1"), v.StagingDir)
@@ -216,13 +216,13 @@ func TestNoStaging(t *testing.T) {
 	request := e.driver.Calls()[0].Request.(*spec.NodePublishVolumeRequest)
 	require.Empty(t, request.GetStagingTargetPath())
 	require.Equal(t, spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, request.GetVolumeCapability().GetAccessMode().GetMode())
-	e.driver.Forget()
-	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{New: 2}), "somebody else does that")
+	e.driver.ClearCalls()
+	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{NewSize: 2}), "somebody else does that")
 	_, err = e.plugin.Usage(t.Context(), v)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.Empty(t, e.driver.Methods())
 	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-	e.driver.Forget()
+	e.driver.ClearCalls()
 	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
 	require.Empty(t, e.driver.Methods())
 }
@@ -236,7 +236,7 @@ func TestFinalAndUncertain(t *testing.T) {
 		codes.DataLoss: true, codes.Unauthenticated: true,
 	}
 	var code atomic.Uint32
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All(), Fault: func(_ context.Context, c csitest.Call) error {
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities(), BeforeCall: func(_ context.Context, c csitest.Call) error {
 		if strings.Contains(c.Method, "Stage") || strings.Contains(c.Method, "Publish") {
 			return status.Error(codes.Code(code.Load()), "as told")
 		}
@@ -290,7 +290,7 @@ func TestNothingDone(t *testing.T) {
 		s.VolumeLifecycleModes = nil
 		s.TokenRequests = []storagev1.TokenRequest{{}}
 	})
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: c, Secrets: c, Attachments: c})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c, Secrets: c, Attachments: c})
 	fails := func(v volume.Volume, want string) {
 		t.Helper()
 		_, err := e.plugin.SetUp(t.Context(), v)
@@ -323,7 +323,7 @@ func TestNothingDone(t *testing.T) {
 func TestErrorTexts(t *testing.T) {
 	c := driverObject(nil)
 	c.secrets = map[string]*corev1.Secret{"shop/key": {Data: map[string][]byte{"password": []byte("hunter2"), "short": []byte("x")}}}
-	e := newEnv(t, csitest.Options{Fault: func(_ context.Context, call csitest.Call) error {
+	e := newEnv(t, csitest.Options{BeforeCall: func(_ context.Context, call csitest.Call) error {
 		if call.Method == "NodePublishVolume" {
 			return status.Error(codes.Internal, "wrong password hunter2 "+strings.Repeat("long ", 10_000))
 		}
@@ -356,8 +356,8 @@ func (m *moody) set(fault func(ctx context.Context, c csitest.Call) error, done 
 // options has what is published and unpublished fail as it is set, and each call answered so.
 func (m *moody) options() csitest.Options {
 	return csitest.Options{
-		Capabilities: csitest.All(),
-		Fault: func(ctx context.Context, c csitest.Call) error {
+		Capabilities: csitest.AllCapabilities(),
+		BeforeCall: func(ctx context.Context, c csitest.Call) error {
 			m.mu.Lock()
 			fault := m.fault
 			m.mu.Unlock()
@@ -366,7 +366,7 @@ func (m *moody) options() csitest.Options {
 			}
 			return fault(ctx, c)
 		},
-		Done: func(_ csitest.Call, err error) error {
+		AfterCall: func(_ csitest.Call, err error) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if m.done == nil {
@@ -409,9 +409,9 @@ func TestHangDeathTwoAnswers(t *testing.T) {
 	require.ErrorContains(t, err, "not found in the list of registered CSI drivers")
 	require.ErrorContains(t, e.plugin.TearDown(t.Context(), recorded(v)), "not found in the list")
 	m.set(nil, nil)
-	told := len(e.driver.Told())
+	told := len(e.driver.RegistrationResults())
 	e.driver.Restart()
-	require.Eventually(t, func() bool { return slices.Contains(e.driver.Told()[told:], "registered") }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(e.driver.RegistrationResults()[told:], "registered") }, timeout, time.Millisecond)
 
 	m.set(nil, func(error) error { return status.Error(codes.Unavailable, "no answer") })
 	_, err = e.plugin.SetUp(t.Context(), v)
@@ -439,7 +439,7 @@ func TestHangDeathTwoAnswers(t *testing.T) {
 // A failure to publish again leaves what the pod has.
 func TestRepublishFails(t *testing.T) {
 	var fail atomic.Bool
-	e := newEnv(t, csitest.Options{Fault: func(_ context.Context, c csitest.Call) error {
+	e := newEnv(t, csitest.Options{BeforeCall: func(_ context.Context, c csitest.Call) error {
 		if fail.Load() && c.Method == "NodePublishVolume" {
 			return status.Error(codes.PermissionDenied, "the token has expired")
 		}
@@ -461,7 +461,7 @@ func TestRepublishFails(t *testing.T) {
 
 // Without its data a volume is taken down by what else is known of it.
 func TestDamagedData(t *testing.T) {
-	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: driverObject(nil)})
+	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: driverObject(nil)})
 	for name, text := range map[string]string{
 		"empty": "", "no JSON": "{", "no object": "[]", "no driver": `{"volumeHandle":"x"}`, "path": `{"driverName":"../x","volumeHandle":"x"}`,
 		"huge": `{"driverName":"csi.example","volumeHandle":"` + strings.Repeat("x", 100_000) + `"}`,
@@ -476,7 +476,7 @@ func TestDamagedData(t *testing.T) {
 			d := e.persistent(false)
 			require.NoError(t, e.plugin.Stage(t.Context(), d))
 			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(d.StagingDir), "vol_data.json"), []byte(text), 0o600))
-			e.driver.Forget()
+			e.driver.ClearCalls()
 			require.NoError(t, e.plugin.Unstage(t.Context(), recorded(d)), "the record knows it")
 			require.Equal(t, []string{"NodeUnstageVolume"}, e.driver.Methods())
 			require.Empty(t, e.driver.Volumes())

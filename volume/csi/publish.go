@@ -17,45 +17,45 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// SetUp gives a volume to a pod. It is called again where the driver wants that (requiresRepublish), and what goes wrong then leaves
-// what the pod has.
+// SetUp publishes a volume for a pod (NodePublishVolume). It is called again periodically for drivers with requiresRepublish; an
+// error then leaves the published volume in place.
 func (p *Plugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.begin(ctx, &v)
+	op, err := p.beginOperation(ctx, &v)
 	if err != nil {
-		return asItIs(&v, volume.Mount{}, undone(&v, isPublished, err))
+		return useRecovered(&v, volume.Mount{}, markNothingMade(&v, isPublished, err))
 	}
 	defer op.client.close()
-	m := volume.Mount{HostPath: publishPath(&v), ReadOnly: op.spec.readOnly, Refresh: op.object.republish}
-	if err := op.object.allows(op.spec.driver, op.spec.mode); err != nil && !op.spec.block { // as in the kubelet
-		return m, undone(&v, isPublished, err)
+	m := volume.Mount{HostPath: publishPath(&v), ReadOnly: op.spec.readOnly, UpdatePeriodically: op.policy.requiresRepublish}
+	if err := op.policy.checkMode(op.spec.driver, op.spec.mode); err != nil && !op.spec.block { // as in the kubelet
+		return m, markNothingMade(&v, isPublished, err)
 	}
-	u, err := p.publishUse(ctx, op, &v)
+	u, err := p.publishParams(ctx, op, &v)
 	if err != nil {
-		return asItIs(&v, m, undone(&v, isPublished, err))
+		return useRecovered(&v, m, markNothingMade(&v, isPublished, err))
 	}
-	if err := p.prepare(op, &v, m.HostPath); err != nil {
+	if err := p.prepareDir(op, &v, m.HostPath); err != nil {
 		return m, err
 	}
 	staged := v.StagingDir
-	if !op.spec.block && !op.can[stages] || op.spec.mode != persistentMode {
+	if !op.spec.block && !op.can[canStage] || op.spec.mode != persistentMode {
 		staged = ""
 	}
-	_, err = call(ctx, op.client, "NodePublishVolume", op.client.node.NodePublishVolume, op.spec.publishRequest(m.HostPath, staged, u), u.hide...)
+	_, err = invoke(ctx, op.client, "NodePublishVolume", op.client.node.NodePublishVolume, op.spec.publishRequest(m.HostPath, staged, u), u.redact...)
 	if err != nil {
-		return m, failed(&v, err, func() (bool, error) { return removePublished(&v) })
+		return m, cleanUpFailed(&v, err, func() (bool, error) { return removeTarget(&v) })
 	}
 	if op.spec.block {
 		return m, nil
 	}
 	m.SELinuxRelabel = v.SELinuxLabel == "" && hasSELinuxLabels(m.HostPath)
-	return m, op.giveToGroup(ctx, &v, m.HostPath)
+	return m, op.applyFSGroup(ctx, &v, m.HostPath)
 }
 
-// asItIs returns a volume that an earlier agent has had published, and is mounted still, as one that can be used though its driver or the
-// cluster cannot be asked about it. It is published again when they can.
-func asItIs(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
+// useRecovered returns a StaleError and a usable volume, if a previous agent has published v and it is still mounted. Otherwise
+// it returns m and err. It is for errors of requests about the driver; the publish is retried.
+func useRecovered(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	at := publishPath(v)
 	if !v.Recovered || v.Update {
 		return m, err
@@ -63,79 +63,80 @@ func asItIs(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	if mounted, mountErr := mount.IsMountPoint(at); !mounted || mountErr != nil {
 		return m, err
 	}
-	m = volume.Mount{HostPath: at, ReadOnly: v.ReadOnly, Refresh: true}
+	m = volume.Mount{HostPath: at, ReadOnly: v.ReadOnly, UpdatePeriodically: true}
 	m.SELinuxRelabel = !v.Block && v.SELinuxLabel == "" && hasSELinuxLabels(at)
 	return m, &volume.StaleError{Err: err}
 }
 
-// publishUse collects what a driver is told when it gives a volume to a pod.
-func (p *Plugin) publishUse(ctx context.Context, op *operation, v *volume.Volume) (u use, err error) {
+// publishParams collects the parameters of a NodePublishVolume call beside the volume itself.
+func (p *Plugin) publishParams(ctx context.Context, op *operation, v *volume.Volume) (u callParams, err error) {
 	u.can, u.attributes = op.can, op.spec.attributes
-	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.object); err != nil {
+	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
 		return u, err
 	}
-	if u.secrets, err = p.secret(ctx, "nodePublishSecretRef", op.spec.publishSecret); err != nil {
+	if u.secrets, err = p.readSecret(ctx, "nodePublishSecretRef", op.spec.publishSecret); err != nil {
 		return u, err
 	}
-	u.hide = values(u.secrets)
-	if op.object.podInfo {
-		u.attributes = with(u.attributes, podInfo(v.Pod, op.spec.mode))
+	u.redact = secretValues(u.secrets)
+	if op.policy.podInfoOnMount {
+		u.attributes = mergeMaps(u.attributes, podInfoAttributes(v.Pod, op.spec.mode))
 	}
 	op.spec.mountOptions = mountOptions(&op.spec, v)
 	if op.spec.block {
 		return u, nil
 	}
-	text, tokens, err := p.tokens(ctx, &op.object, v.Pod)
+	text, tokens, err := p.requestTokens(ctx, &op.policy, v.Pod)
 	if err != nil {
 		return u, err
 	}
 	if text != "" {
-		u.hide = append(u.hide, tokens...)
-		if op.object.tokensAsSecrets {
-			u.secrets = with(u.secrets, map[string]string{tokensKey: text})
+		u.redact = append(u.redact, tokens...)
+		if op.policy.tokensAsSecrets {
+			u.secrets = mergeMaps(u.secrets, map[string]string{tokensKey: text})
 		} else {
-			u.attributes = with(u.attributes, map[string]string{tokensKey: text})
+			u.attributes = mergeMaps(u.attributes, map[string]string{tokensKey: text})
 		}
 	}
-	if op.can[mountsGroup] {
+	if op.can[canMountGroup] {
 		u.group = fsGroup(v.Pod)
 	}
 	return u, nil
 }
 
-// prepare makes the directory that a volume is published in, and writes its data. The driver makes what is published.
-func (p *Plugin) prepare(op *operation, v *volume.Volume, at string) error {
+// prepareDir creates the parent directory of the target path at, and writes vol_data.json. The driver creates the target itself.
+func (p *Plugin) prepareDir(op *operation, v *volume.Volume, at string) error {
 	dir := filepath.Dir(at)
 	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
 		return err
 	}
-	return saveData(dir, labeled(map[string]string{
-		keySpec: v.Spec, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName, keyMode: string(op.spec.mode),
+	return saveData(dir, addLabel(map[string]string{
+		keySpec: v.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName, keyMode: string(op.spec.mode),
 		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
 	}, v))
 }
 
-// TearDown takes a volume from a pod. Where neither data nor a mount are left there is nothing to be taken.
+// TearDown unpublishes a volume (NodeUnpublishVolume) and removes its directory. If neither vol_data.json nor a mount exists, no
+// driver is called.
 func (p *Plugin) TearDown(ctx context.Context, v volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	o, published, err := p.publisher(&v)
+	o, published, err := p.findPublisher(&v)
 	if err != nil {
 		return err
 	}
 	at := publishPath(&v)
 	if published {
-		c, err := p.open(ctx, o.driver)
+		c, err := p.connectDriver(ctx, o.driver)
 		if err != nil {
 			return err
 		}
 		defer c.close()
-		_, err = call(ctx, c, "NodeUnpublishVolume", c.node.NodeUnpublishVolume, &csi.NodeUnpublishVolumeRequest{VolumeId: o.handle, TargetPath: at})
+		_, err = invoke(ctx, c, "NodeUnpublishVolume", c.node.NodeUnpublishVolume, &csi.NodeUnpublishVolumeRequest{VolumeId: o.handle, TargetPath: at})
 		if err != nil {
 			return err
 		}
 	}
-	left, err := removePublished(&v)
+	left, err := removeTarget(&v)
 	if err == nil && left {
 		err = fmt.Errorf("CSI driver %s says that it has unpublished volume %.256q, and %s is mounted still", o.driver, o.handle, at)
 	}
@@ -145,34 +146,35 @@ func (p *Plugin) TearDown(ctx context.Context, v volume.Volume) error {
 	return err
 }
 
-// publisher returns who has given a volume to a pod, and whether somebody may have.
-func (p *Plugin) publisher(v *volume.Volume) (o owner, published bool, err error) {
+// findPublisher returns driver and handle of a volume that is, or may be, published for a pod. published is false if no driver
+// needs to be called.
+func (p *Plugin) findPublisher(v *volume.Volume) (o owner, published bool, err error) {
 	if there, err := isPublished(v); !there || err != nil {
 		return o, false, err
 	}
 	if v.Block {
 		o, err = deviceOwner(v)
-		return o, o.valid(), err
+		return o, o.isValid(), err
 	}
 	o, err = loadData(v.Dir)
 	if err == nil {
 		return o, true, nil
 	}
-	left, leftErr := isLeft(publishPath(v))
+	left, leftErr := isMounted(publishPath(v))
 	if leftErr != nil || !left {
-		return o, false, leftErr // of damaged data nothing else is left
+		return o, false, leftErr // with damaged data and without a mount, only files remain
 	}
 	if s, specErr := specOf(v); specErr == nil {
 		return owner{s.driver, s.handle}, true, nil
 	}
-	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.valid() {
+	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.isValid() {
 		return o, true, nil
 	}
 	return o, false, fmt.Errorf("nobody knows the driver of volume %q any more: unmount %s, and it is removed: %w", v.Name, publishPath(v), err)
 }
 
-// isPublished reports whether a volume may be published for a pod: its data are there (for a block volume the directory that it is
-// published in), or something is mounted where it is published.
+// isPublished reports whether a volume may be published for a pod: it has a vol_data.json (a block volume its publish directory),
+// or its target path is mounted.
 func isPublished(v *volume.Volume) (bool, error) {
 	at := filepath.Join(v.Dir, dataFile)
 	if v.Block {
@@ -181,29 +183,30 @@ func isPublished(v *volume.Volume) (bool, error) {
 	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
 		return err == nil, err
 	}
-	return isLeft(publishPath(v))
+	return isMounted(publishPath(v))
 }
 
-// publishPath returns where a volume is published for a pod.
+// publishPath returns the target path of a volume: where it is published for the pod.
 func publishPath(v *volume.Volume) string {
 	if v.Block {
-		return filepath.Join(v.PluginDir, blockPathsOf(v.Spec).publish, v.UID)
+		return filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).publish, v.UID)
 	}
 	return filepath.Join(v.Dir, mountDir)
 }
 
-// removePublished removes what was made for a volume to be published, unless something is mounted there.
-func removePublished(v *volume.Volume) (left bool, err error) {
+// removeTarget removes target path, vol_data.json and parent directory of a published volume. left is true, and nothing is
+// removed, if the target is still mounted.
+func removeTarget(v *volume.Volume) (left bool, err error) {
 	at := publishPath(v)
 	if !v.Block {
 		return removeMountDir(at)
 	}
-	if left, err = isLeft(at); left || err != nil {
+	if left, err = isMounted(at); left || err != nil {
 		return left, err
 	}
-	if err := remove(at); err != nil {
+	if err := removePath(at); err != nil {
 		return false, err
 	}
-	_ = os.Remove(filepath.Dir(at)) // which is not empty as long as another pod has it
+	_ = os.Remove(filepath.Dir(at)) // fails while another pod uses the volume
 	return false, nil
 }

@@ -29,7 +29,7 @@ func TestAccessMode(t *testing.T) {
 // Who gives the files of a volume to the group of a pod.
 func TestChangesGroup(t *testing.T) {
 	group := int64(1)
-	writable := volumeSpec{fsType: "ext4", writers: true}
+	writable := volumeSpec{fsType: "ext4", singleNodeWriter: true}
 	for name, c := range map[string]struct {
 		policy storagev1.FSGroupPolicy
 		change func(s *volumeSpec, group **int64)
@@ -40,7 +40,7 @@ func TestChangesGroup(t *testing.T) {
 		"read-only":            {storagev1.FileFSGroupPolicy, func(s *volumeSpec, _ **int64) { s.readOnly = true }, false},
 		"no type":              {"", func(s *volumeSpec, _ **int64) { s.fsType = "" }, false},
 		"no type, policy File": {storagev1.FileFSGroupPolicy, func(s *volumeSpec, _ **int64) { s.fsType = "" }, true},
-		"many writers":         {"", func(s *volumeSpec, _ **int64) { s.writers = false }, false},
+		"many writers":         {"", func(s *volumeSpec, _ **int64) { s.singleNodeWriter = false }, false},
 		"policy None":          {storagev1.NoneFSGroupPolicy, nil, false},
 	} {
 		s, g := writable, &group
@@ -51,11 +51,11 @@ func TestChangesGroup(t *testing.T) {
 		if c.policy != "" {
 			d.Spec.FSGroupPolicy = &c.policy
 		}
-		o := objectOf(d)
-		assert.Equal(t, c.want, o.changesGroup(&s, g), name)
+		o := policyOf(d)
+		assert.Equal(t, c.want, o.needsFSGroup(&s, g), name)
 		if c.policy == "" {
-			o = objectOf(nil)
-			assert.Equal(t, c.want, o.changesGroup(&s, g), "no object: "+name)
+			o = policyOf(nil)
+			assert.Equal(t, c.want, o.needsFSGroup(&s, g), "no object: "+name)
 		}
 	}
 }

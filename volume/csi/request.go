@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// capability returns how a volume is to be used. The group is that of VOLUME_MOUNT_GROUP; nil: none.
-func (s *volumeSpec) capability(multiWriter bool, group *int64) *csi.VolumeCapability {
+// volumeCapability returns the capability with which a volume is used. group is for drivers with VOLUME_MOUNT_GROUP; nil: none.
+func (s *volumeSpec) volumeCapability(multiWriter bool, group *int64) *csi.VolumeCapability {
 	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, multiWriter)}}
 	if s.block {
 		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
@@ -25,7 +25,8 @@ func (s *volumeSpec) capability(multiWriter bool, group *int64) *csi.VolumeCapab
 	return c
 }
 
-// accessMode returns a mode as drivers know it: those with SINGLE_NODE_MULTI_WRITER know whether one pod or several of a node write.
+// accessMode converts an access mode to that of CSI. Drivers with SINGLE_NODE_MULTI_WRITER distinguish one writing pod from
+// several on a node.
 func accessMode(mode corev1.PersistentVolumeAccessMode, multiWriter bool) csi.VolumeCapability_AccessMode_Mode {
 	switch {
 	case mode == corev1.ReadOnlyMany:
@@ -43,36 +44,36 @@ func accessMode(mode corev1.PersistentVolumeAccessMode, multiWriter bool) csi.Vo
 	}
 }
 
-// use is what a call is told beside the volume itself.
-type use struct {
+// callParams are the parameters of a driver call beside the volume itself.
+type callParams struct {
 	can            capabilities
-	group          *int64 // of the pod's files, where the driver gives it to them
+	group          *int64 // fsGroup of the pod, for drivers with VOLUME_MOUNT_GROUP; nil: none
 	publishContext map[string]string
-	attributes     map[string]string // those of the volume, and more
+	attributes     map[string]string // volume attributes, with pod info and tokens
 	secrets        map[string]string
-	hide           []string // that errors must not repeat
+	redact         []string // values that errors must not contain
 }
 
-// stageRequest is the request that makes a volume ready at a path.
-func (s *volumeSpec) stageRequest(at string, u use) *csi.NodeStageVolumeRequest {
+// stageRequest returns the request to stage a volume at path at.
+func (s *volumeSpec) stageRequest(at string, u callParams) *csi.NodeStageVolumeRequest {
 	return &csi.NodeStageVolumeRequest{
 		VolumeId: s.handle, PublishContext: u.publishContext, StagingTargetPath: at, Secrets: u.secrets, VolumeContext: s.attributes,
-		VolumeCapability: s.capability(u.can[multiWriter], u.group),
+		VolumeCapability: s.volumeCapability(u.can[canMultiWriter], u.group),
 	}
 }
 
-// publishRequest is the request that gives a volume to a pod at a path.
-func (s *volumeSpec) publishRequest(at, staged string, u use) *csi.NodePublishVolumeRequest {
+// publishRequest returns the request to publish a volume at path at; staged is its staging path, or empty.
+func (s *volumeSpec) publishRequest(at, staged string, u callParams) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
 		VolumeId: s.handle, PublishContext: u.publishContext, StagingTargetPath: staged, TargetPath: at, Readonly: s.readOnly,
-		Secrets: u.secrets, VolumeContext: u.attributes, VolumeCapability: s.capability(u.can[multiWriter], u.group),
+		Secrets: u.secrets, VolumeContext: u.attributes, VolumeCapability: s.volumeCapability(u.can[canMultiWriter], u.group),
 	}
 }
 
-// expandRequest is the request that lets a volume grow to a size.
-func (s *volumeSpec) expandRequest(at, staged string, size int64, u use) *csi.NodeExpandVolumeRequest {
+// expandRequest returns the request to expand a volume, published at path at, to size bytes.
+func (s *volumeSpec) expandRequest(at, staged string, size int64, u callParams) *csi.NodeExpandVolumeRequest {
 	return &csi.NodeExpandVolumeRequest{
 		VolumeId: s.handle, VolumePath: at, StagingTargetPath: staged, Secrets: u.secrets,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: s.capability(u.can[multiWriter], nil),
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: s.volumeCapability(u.can[canMultiWriter], nil),
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasSELinuxLabels reports whether the files of a volume have labels that a runtime can change.
+// hasSELinuxLabels reports whether the node has SELinux and the file system at dir supports labels, so that the runtime can
+// relabel it.
 func hasSELinuxLabels(dir string) bool {
 	var st unix.Stat_t
 	if unix.Lstat("/sys/fs/selinux/enforce", &st) != nil {

@@ -5,5 +5,5 @@
 
 package csi
 
-// hasSELinuxLabels reports that there are none.
+// hasSELinuxLabels returns false: SELinux is for Linux only.
 func hasSELinuxLabels(string) bool { return false }

@@ -18,47 +18,47 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// volumeSpec is what a driver has to know of a volume, from the pod or from its PV.
+// volumeSpec has the fields of an inline volume or a PV that a CSI driver needs.
 type volumeSpec struct {
-	driver, handle string
-	mode           storagev1.VolumeLifecycleMode
-	readOnly       bool
-	block          bool
-	fsType         string
-	accessMode     corev1.PersistentVolumeAccessMode
-	writers        bool // one of its access modes is ReadWriteOnce or ReadWriteOncePod
-	attributes     map[string]string
-	mountOptions   []string
+	driver, handle   string
+	mode             storagev1.VolumeLifecycleMode
+	readOnly         bool
+	block            bool
+	fsType           string
+	accessMode       corev1.PersistentVolumeAccessMode
+	singleNodeWriter bool // an access mode of the volume is ReadWriteOnce or ReadWriteOncePod
+	attributes       map[string]string
+	mountOptions     []string
 
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 }
 
-// specOf returns what a driver has to know of a volume.
+// specOf returns the spec of an inline volume or a PV.
 func specOf(v *volume.Volume) (volumeSpec, error) {
 	switch {
 	case v.PV != nil && v.PV.Spec.CSI != nil:
-		return persistent(v)
+		return persistentSpec(v)
 	case v.PV == nil && v.Source != nil && v.Source.CSI != nil && v.Pod != nil:
-		return inline(v)
+		return inlineSpec(v)
 	}
 	return volumeSpec{}, errors.New("it is no CSI volume")
 }
 
-// inline returns that of a volume in the pod itself, which exists as long as the pod.
-func inline(v *volume.Volume) (volumeSpec, error) {
+// inlineSpec returns the spec of an inline volume, which has the lifetime of its pod.
+func inlineSpec(v *volume.Volume) (volumeSpec, error) {
 	c := v.Source.CSI
 	s := volumeSpec{
 		driver: c.Driver, handle: inlineHandle(v.UID, v.Name), mode: storagev1.VolumeLifecycleEphemeral, readOnly: optional.IsTrue(c.ReadOnly),
-		fsType: *optional.OrZero(c.FSType), accessMode: corev1.ReadWriteOnce, writers: true, attributes: c.VolumeAttributes,
+		fsType: *optional.OrZero(c.FSType), accessMode: corev1.ReadWriteOnce, singleNodeWriter: true, attributes: c.VolumeAttributes,
 	}
 	if c.NodePublishSecretRef != nil {
 		s.publishSecret = &corev1.SecretReference{Namespace: v.Pod.Namespace, Name: c.NodePublishSecretRef.Name}
 	}
-	return s, s.check()
+	return s, s.validate()
 }
 
-// persistent returns that of a PV. The first of its access modes counts, as for the kubelet.
-func persistent(v *volume.Volume) (volumeSpec, error) {
+// persistentSpec returns the spec of a PV. As in the kubelet, only its first access mode is used.
+func persistentSpec(v *volume.Volume) (volumeSpec, error) {
 	pv := &v.PV.Spec
 	c := pv.CSI
 	s := volumeSpec{
@@ -70,22 +70,22 @@ func persistent(v *volume.Volume) (volumeSpec, error) {
 		s.accessMode = pv.AccessModes[0]
 	}
 	for _, m := range pv.AccessModes {
-		s.writers = s.writers || m == corev1.ReadWriteOnce || m == corev1.ReadWriteOncePod
+		s.singleNodeWriter = s.singleNodeWriter || m == corev1.ReadWriteOnce || m == corev1.ReadWriteOncePod
 	}
-	return s, s.check()
+	return s, s.validate()
 }
 
-func (s *volumeSpec) check() error {
+func (s *volumeSpec) validate() error {
 	if s.handle == "" {
 		return errors.New("the volume handle is empty")
 	}
 	return checkDriver(s.driver)
 }
 
-// maxDriver is how long the name of a driver may be.
+// maxDriver is the maximum length of a driver name.
 const maxDriver = 63
 
-// checkDriver returns an error for what cannot be the name of a driver, which is part of paths.
+// checkDriver returns an error if name is not a valid driver name. Driver names are used in paths.
 func checkDriver(name string) error {
 	if len(name) > maxDriver {
 		return fmt.Errorf("driver name %.80q has more than %d bytes", name, maxDriver)
@@ -96,7 +96,7 @@ func checkDriver(name string) error {
 	return nil
 }
 
-// inlineHandle returns the handle of a volume of a pod itself.
+// inlineHandle returns the volume handle of an inline volume, as the kubelet computes it.
 func inlineHandle(podUID, name string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(podUID+name)))
 }
@@ -106,7 +106,7 @@ func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// The names of files and directories, which are the kubelet's.
+// Names of files and directories; they are those of the kubelet.
 const (
 	dataFile  = "vol_data.json"
 	mountDir  = "mount"
@@ -114,21 +114,21 @@ const (
 	blockDir  = "volumeDevices"
 )
 
-// pluginDir is where devices are, below the directory of plugins.
+// pluginDir returns the directory of CSI devices, relative to the directory of plugins.
 func pluginDir() string { return filepath.FromSlash(volume.CSI) }
 
-// stagingDir returns where a volume is staged, below the directory of plugins.
+// stagingDir returns the staging directory of a volume, relative to the directory of plugins.
 func stagingDir(driver, handle string) string {
 	return filepath.Join(pluginDir(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))), globalDir)
 }
 
-// The directories of all block volumes, beside which each has one of its own.
+// Directories with the staging and target paths of all block volumes, which are siblings of the directories of single PVs.
 const (
 	allStaging = "staging"
 	allPublish = "publish"
 )
 
-// checkBlockName returns an error for a PV whose own directory would be that of all block volumes.
+// checkBlockName returns an error if the name of a PV is that of a directory for all block volumes.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
 		return fmt.Errorf("PV %s cannot be a block volume: %s of all of them has its name", pv, filepath.Join(pluginDir(), blockDir, pv))
@@ -136,7 +136,7 @@ func checkBlockName(pv string) error {
 	return nil
 }
 
-// blockPaths are the places of a block volume by its PV, below the directory of plugins.
+// blockPaths has the directories of a block volume, relative to the directory of plugins.
 type blockPaths struct{ staging, publish, home, dev, data string }
 
 func blockPathsOf(name string) blockPaths {

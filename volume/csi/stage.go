@@ -19,26 +19,26 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// operation is what the calls about one volume share.
+// operation is the state that the calls of one operation on a volume share.
 type operation struct {
 	client *client
 	spec   volumeSpec
-	object object
+	policy driverPolicy
 	can    capabilities
 }
 
-// begin finds out what is to be known for an operation on a volume. Nothing has been done when it fails. Whoever gets an operation
-// closes it.
-func (p *Plugin) begin(ctx context.Context, v *volume.Volume) (op *operation, err error) {
+// beginOperation connects to the driver of a volume, and reads its CSIDriver object and capabilities. It changes nothing. The
+// caller closes op.client.
+func (p *Plugin) beginOperation(ctx context.Context, v *volume.Volume) (op *operation, err error) {
 	op = &operation{}
 	if op.spec, err = specOf(v); err != nil {
 		return nil, err
 	}
-	if op.client, err = p.open(ctx, op.spec.driver); err != nil {
+	if op.client, err = p.connectDriver(ctx, op.spec.driver); err != nil {
 		return nil, err
 	}
-	if op.object, err = p.object(ctx, op.spec.driver); err == nil {
-		op.can, err = op.client.capabilities(ctx)
+	if op.policy, err = p.readPolicy(ctx, op.spec.driver); err == nil {
+		op.can, err = op.client.getCapabilities(ctx)
 	}
 	if err != nil {
 		op.client.close()
@@ -47,19 +47,21 @@ func (p *Plugin) begin(ctx context.Context, v *volume.Volume) (op *operation, er
 	return op, nil
 }
 
-// undone returns the error of an operation that has done nothing. Where nothing is there of an earlier one, nothing is left.
-func undone(v *volume.Volume, there func(v *volume.Volume) (bool, error), err error) error {
+// markNothingMade wraps the error of an operation that has not called its driver in a [volume.FinalError], unless exists reports
+// that an older operation may have left the volume.
+func markNothingMade(v *volume.Volume, exists func(v *volume.Volume) (bool, error), err error) error {
 	if v.Update || v.Recovered {
 		return err
 	}
-	if is, thereErr := there(v); is || thereErr != nil {
+	if is, thereErr := exists(v); is || thereErr != nil {
 		return err
 	}
 	return &volume.FinalError{Err: err}
 }
 
-// failed returns the error of a call that makes something. If it has certainly failed, clean removes what was made for it.
-func failed(v *volume.Volume, err error, clean func() (left bool, err error)) error {
+// cleanUpFailed handles the error of a stage or publish call. If the call certainly had no effect, it calls clean and returns a
+// [volume.FinalError].
+func cleanUpFailed(v *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || v.Update || v.Recovered {
 		return err
@@ -70,10 +72,10 @@ func failed(v *volume.Volume, err error, clean func() (left bool, err error)) er
 	return &volume.FinalError{Err: err}
 }
 
-// Device returns what the pods on this node share of a volume with a claim: where it is staged, or its block device.
+// Device returns the device of a PV: its staging directory, or the directory of its block device. Inline volumes have none.
 func (p *Plugin) Device(ctx context.Context, v volume.Volume) (volume.Device, error) {
 	if v.PV == nil {
-		return volume.Device{}, nil // it is of one pod alone
+		return volume.Device{}, nil // an inline volume belongs to one pod
 	}
 	s, err := specOf(&v)
 	if err != nil {
@@ -83,41 +85,41 @@ func (p *Plugin) Device(ctx context.Context, v volume.Volume) (volume.Device, er
 		Name: s.driver + "^" + s.handle, Dir: stagingDir(s.driver, s.handle), Data: map[string]string{keyDriver: s.driver, keyHandle: s.handle},
 	}
 	if s.block {
-		if err := checkBlockName(v.Spec); err != nil {
+		if err := checkBlockName(v.SpecName); err != nil {
 			return volume.Device{}, err
 		}
-		paths := blockPathsOf(v.Spec)
+		paths := blockPathsOf(v.SpecName)
 		d.Dir, d.MapDir = paths.staging, paths.dev
 	}
 	if p.opts.Attachments != nil {
-		o, err := p.object(ctx, s.driver)
+		o, err := p.readPolicy(ctx, s.driver)
 		if err != nil {
 			return volume.Device{}, err
 		}
-		d.Attachable = o.attach
+		d.Attachable = o.attachRequired
 	}
 	return d, nil
 }
 
-// Stage makes a volume ready on the node, if its driver does that. The data of the volume are on disk before.
+// Stage stages a volume on the node (NodeStageVolume), if its driver has STAGE_UNSTAGE_VOLUME. It writes vol_data.json before.
 func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	op, err := p.begin(ctx, &v)
+	op, err := p.beginOperation(ctx, &v)
 	if err != nil {
-		return undone(&v, isStaged, err)
+		return markNothingMade(&v, isStaged, err)
 	}
 	defer op.client.close()
-	u, err := p.stageUse(ctx, op, &v)
+	u, err := p.stageParams(ctx, op, &v)
 	if err != nil {
-		return undone(&v, isStaged, err)
+		return markNothingMade(&v, isStaged, err)
 	}
-	if op.spec.block { // which the kubelet knows by its data, staged or not
-		if err := p.saveBlock(op, &v); err != nil {
+	if op.spec.block { // the kubelet finds a block volume by its data, staged or not
+		if err := p.saveBlockData(op, &v); err != nil {
 			return err
 		}
 	}
-	if !op.can[stages] {
+	if !op.can[canStage] {
 		return nil
 	}
 	if err := os.MkdirAll(v.StagingDir, 0o750); err != nil {
@@ -125,50 +127,51 @@ func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
 	}
 	if !op.spec.block {
 		data := map[string]string{keyHandle: op.spec.handle, keyDriver: op.spec.driver}
-		if err := saveData(filepath.Dir(v.StagingDir), labeled(data, &v)); err != nil {
+		if err := saveData(filepath.Dir(v.StagingDir), addLabel(data, &v)); err != nil {
 			return err
 		}
 	}
-	_, err = call(ctx, op.client, "NodeStageVolume", op.client.node.NodeStageVolume, op.spec.stageRequest(v.StagingDir, u), u.hide...)
+	_, err = invoke(ctx, op.client, "NodeStageVolume", op.client.node.NodeStageVolume, op.spec.stageRequest(v.StagingDir, u), u.redact...)
 	if err != nil {
-		return failed(&v, err, func() (bool, error) { return removeStaging(&v) })
+		return cleanUpFailed(&v, err, func() (bool, error) { return removeStaging(&v) })
 	}
 	return nil
 }
 
-// stageUse collects what a driver is told when it stages a volume.
-func (p *Plugin) stageUse(ctx context.Context, op *operation, v *volume.Volume) (u use, err error) {
+// stageParams collects the parameters of a NodeStageVolume call beside the volume itself.
+func (p *Plugin) stageParams(ctx context.Context, op *operation, v *volume.Volume) (u callParams, err error) {
 	u.can = op.can
-	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.object); err != nil {
+	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
 		return u, err
 	}
-	if !op.can[stages] {
+	if !op.can[canStage] {
 		return u, nil
 	}
-	if u.secrets, err = p.secret(ctx, "nodeStageSecretRef", op.spec.stageSecret); err != nil {
+	if u.secrets, err = p.readSecret(ctx, "nodeStageSecretRef", op.spec.stageSecret); err != nil {
 		return u, err
 	}
-	u.hide = values(u.secrets)
+	u.redact = secretValues(u.secrets)
 	op.spec.mountOptions = mountOptions(&op.spec, v)
-	if !op.spec.block && op.can[mountsGroup] {
+	if !op.spec.block && op.can[canMountGroup] {
 		u.group = fsGroup(v.Pod)
 	}
 	return u, nil
 }
 
-// saveBlock writes the data of a block volume.
-func (p *Plugin) saveBlock(op *operation, v *volume.Volume) error {
-	dir := filepath.Join(v.PluginDir, blockPathsOf(v.Spec).data)
+// saveBlockData writes the vol_data.json of a block volume.
+func (p *Plugin) saveBlockData(op *operation, v *volume.Volume) error {
+	dir := filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).data)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	return saveData(dir, map[string]string{
-		keySpec: v.Spec, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName,
+		keySpec: v.SpecName, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName,
 		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
 	})
 }
 
-// Unstage undoes Stage. Where neither data nor a mount are left there is nothing to be undone.
+// Unstage unstages a volume (NodeUnstageVolume) and removes its staging directory. If neither vol_data.json nor a mount exists,
+// no driver is called.
 func (p *Plugin) Unstage(ctx context.Context, v volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -181,7 +184,7 @@ func (p *Plugin) Unstage(ctx context.Context, v volume.Volume) error {
 		return err
 	}
 	if staged {
-		if err := p.unstage(ctx, &v, o); err != nil {
+		if err := p.unstageVolume(ctx, &v, o); err != nil {
 			return err
 		}
 	}
@@ -192,43 +195,44 @@ func (p *Plugin) Unstage(ctx context.Context, v volume.Volume) error {
 	return err
 }
 
-// unstage has a driver unstage a volume, if it does that.
-func (p *Plugin) unstage(ctx context.Context, v *volume.Volume, o owner) error {
-	c, err := p.open(ctx, o.driver)
+// unstageVolume calls NodeUnstageVolume, if the driver has STAGE_UNSTAGE_VOLUME.
+func (p *Plugin) unstageVolume(ctx context.Context, v *volume.Volume, o owner) error {
+	c, err := p.connectDriver(ctx, o.driver)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	can, err := c.capabilities(ctx)
-	if err != nil || !can[stages] {
+	can, err := c.getCapabilities(ctx)
+	if err != nil || !can[canStage] {
 		return err
 	}
-	_, err = call(ctx, c, "NodeUnstageVolume", c.node.NodeUnstageVolume, &csi.NodeUnstageVolumeRequest{VolumeId: o.handle, StagingTargetPath: v.StagingDir})
+	_, err = invoke(ctx, c, "NodeUnstageVolume", c.node.NodeUnstageVolume, &csi.NodeUnstageVolumeRequest{VolumeId: o.handle, StagingTargetPath: v.StagingDir})
 	return err
 }
 
-// deviceOwner returns who has staged a volume: by the record, or else by its data.
+// deviceOwner returns driver and handle of a staged volume, from the record or else from vol_data.json. The result is empty if
+// both are missing.
 func deviceOwner(v *volume.Volume) (owner, error) {
-	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.valid() {
+	if o := (owner{v.Device.Data[keyDriver], v.Device.Data[keyHandle]}); o.isValid() {
 		return o, nil
 	}
 	o, err := loadData(deviceData(v))
 	if errors.Is(err, fs.ErrNotExist) {
-		return owner{}, nil // which is not asked for, as long as nothing is mounted
+		return owner{}, nil // not needed as long as nothing is mounted
 	}
 	return o, err
 }
 
-// deviceData returns the directory with the data of a device.
+// deviceData returns the directory with the vol_data.json of a device.
 func deviceData(v *volume.Volume) string {
 	if v.Block {
-		return filepath.Join(v.PluginDir, blockPathsOf(v.Spec).data)
+		return filepath.Join(v.PluginDir, blockPathsOf(v.SpecName).data)
 	}
 	return filepath.Dir(v.StagingDir)
 }
 
-// isStaged reports whether a volume may be staged: its data are there (for a block volume its staging directory), or something is
-// mounted where it is staged.
+// isStaged reports whether a volume may be staged: it has a vol_data.json (a block volume its staging directory), or its staging
+// path is mounted.
 func isStaged(v *volume.Volume) (bool, error) {
 	at := filepath.Join(deviceData(v), dataFile)
 	if v.Block {
@@ -244,20 +248,20 @@ func isStaged(v *volume.Volume) (bool, error) {
 	return mounted, err
 }
 
-// removeStaging removes what was made for a volume to be staged, unless something is mounted there.
+// removeStaging removes the staging directory of a volume. left is true, and nothing is removed, if it is still mounted.
 func removeStaging(v *volume.Volume) (left bool, err error) {
 	if v.Block {
-		return removeBlock(v)
+		return removeBlockVolume(v)
 	}
 	left, err = removeMountDir(v.StagingDir)
-	if !left && err == nil { // the directory of the driver goes with its last volume
+	if !left && err == nil { // fails while the driver has other volumes
 		_ = os.Remove(filepath.Dir(filepath.Dir(v.StagingDir)))
 	}
 	return left, err
 }
 
-// values returns the values of a secret.
-func values(secret map[string]string) []string {
+// secretValues returns the values of a secret.
+func secretValues(secret map[string]string) []string {
 	all := make([]string, 0, len(secret))
 	for _, value := range secret {
 		all = append(all, value)
@@ -265,7 +269,7 @@ func values(secret map[string]string) []string {
 	return all
 }
 
-// fsGroup returns the group that the files of a pod's volumes belong to, or nil.
+// fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if pod == nil {
 		return nil

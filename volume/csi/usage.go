@@ -14,27 +14,27 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Usage asks the driver how much a volume takes, and whether something is wrong with it. The error is [errors.ErrUnsupported] for a
-// driver that does not measure.
+// Usage returns the usage and the health of a volume, from NodeGetVolumeStats and NodeGetVolumeHealth. The error is
+// [errors.ErrUnsupported] if the driver lacks GET_VOLUME_STATS.
 func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	o, published, err := p.publisher(&v)
+	o, published, err := p.findPublisher(&v)
 	if err != nil || !published {
 		return u, err
 	}
-	c, err := p.open(ctx, o.driver)
+	c, err := p.connectDriver(ctx, o.driver)
 	if err != nil {
 		return u, err
 	}
 	defer c.close()
-	can, err := c.capabilities(ctx)
+	can, err := c.getCapabilities(ctx)
 	if err != nil {
 		return u, err
 	}
-	if can[measures] {
+	if can[canMeasure] {
 		request := &csi.NodeGetVolumeStatsRequest{VolumeId: o.handle, VolumePath: publishPath(&v)}
-		answer, err := call(ctx, c, "NodeGetVolumeStats", c.node.NodeGetVolumeStats, request)
+		answer, err := invoke(ctx, c, "NodeGetVolumeStats", c.node.NodeGetVolumeStats, request)
 		if err != nil {
 			return u, err
 		}
@@ -43,27 +43,27 @@ func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, er
 		}
 		u = usageOf(answer.GetUsage())
 	}
-	if can[knowsHealth] {
+	if can[canReportHealth] {
 		request := &csi.NodeGetVolumeHealthRequest{VolumeId: o.handle, VolumePublishPath: publishPath(&v)}
-		if can[stages] {
+		if can[canStage] {
 			request.StagingTargetPath = v.StagingDir
 		}
-		answer, err := call(ctx, c, "NodeGetVolumeHealth", c.node.NodeGetVolumeHealth, request)
+		answer, err := invoke(ctx, c, "NodeGetVolumeHealth", c.node.NodeGetVolumeHealth, request)
 		if err != nil {
 			return u, err
 		}
-		u.Abnormal = abnormal(answer.GetVolumeHealth())
+		u.Abnormal = describeHealth(answer.GetVolumeHealth())
 	}
-	if !can[measures] {
+	if !can[canMeasure] {
 		return u, fmt.Errorf("CSI driver %s: %w", o.driver, errors.ErrUnsupported)
 	}
 	return u, nil
 }
 
-// usageOf returns what a driver says. Of several entries of a unit the last one counts, as for the kubelet.
+// usageOf converts the usage that a driver returned. As in the kubelet, the last entry of each unit is used.
 func usageOf(entries []*csi.VolumeUsage) (u volume.Usage) {
 	for _, e := range entries {
-		used, total, free := amount(e.GetUsed()), amount(e.GetTotal()), amount(e.GetAvailable())
+		used, total, free := nonNegative(e.GetUsed()), nonNegative(e.GetTotal()), nonNegative(e.GetAvailable())
 		switch e.GetUnit() {
 		case csi.VolumeUsage_BYTES:
 			u.UsedBytes, u.CapacityBytes, u.AvailableBytes = used, total, free
@@ -74,14 +74,14 @@ func usageOf(entries []*csi.VolumeUsage) (u volume.Usage) {
 	return u
 }
 
-// amount returns what cannot be negative.
-func amount(n int64) uint64 { return uint64(max(n, 0)) }
+// nonNegative returns n, or 0 if n is negative.
+func nonNegative(n int64) uint64 { return uint64(max(n, 0)) }
 
-// maxHealth is how many problems of a volume are told.
+// maxHealth is the maximum number of health problems in Usage.Abnormal.
 const maxHealth = 16
 
-// abnormal returns in one line what is wrong with a volume.
-func abnormal(health *csi.VolumeHealth) string {
+// describeHealth returns the health problems of a volume in one line; empty: none.
+func describeHealth(health *csi.VolumeHealth) string {
 	var texts []string
 	for _, s := range health.GetHealthStatuses() {
 		status := ""
@@ -98,7 +98,7 @@ func abnormal(health *csi.VolumeHealth) string {
 		if len(texts) == maxHealth {
 			break
 		}
-		texts = append(texts, cut(strings.TrimSpace(status+" "+s.GetReason()+": "+s.GetMessage()), nil))
+		texts = append(texts, sanitizeText(strings.TrimSpace(status+" "+s.GetReason()+": "+s.GetMessage()), nil))
 	}
 	return strings.Join(texts, "; ")
 }

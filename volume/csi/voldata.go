@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// The keys of vol_data.json, the file that says which driver a volume is of. The kubelet writes and reads the same.
+// Keys of vol_data.json, the file that names the driver of a volume. They are those of the kubelet.
 const (
 	keySpec       = "specVolID"
 	keyHandle     = "volumeHandle"
@@ -27,18 +27,18 @@ const (
 	keyNode       = "nodeName"
 	keyAttachment = "attachmentID"
 	keyMode       = "volumeLifecycleMode"
-	keyLabel      = "seLinuxMountContext" // only where it is mounted with one
+	keyLabel      = "seLinuxMountContext" // set only if the volume is mounted with a label
 )
 
-// maxData is how large the file may be.
+// maxData is the maximum size of vol_data.json in bytes.
 const maxData = 64 << 10
 
-// owner is who has to be asked about a volume.
+// owner identifies a volume: by its driver and its volume handle.
 type owner struct{ driver, handle string }
 
-func (o owner) valid() bool { return o.handle != "" && checkDriver(o.driver) == nil }
+func (o owner) isValid() bool { return o.handle != "" && checkDriver(o.driver) == nil }
 
-// saveData writes the file into a directory, which exists.
+// saveData writes vol_data.json to a directory, which must exist.
 func saveData(dir string, data map[string]string) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -47,7 +47,7 @@ func saveData(dir string, data map[string]string) error {
 	return atomicfile.Replace(filepath.Join(dir, dataFile), append(text, '\n'), 0o644)
 }
 
-// loadData reads the file in a directory. One that does not exist is an error that wraps fs.ErrNotExist.
+// loadData reads vol_data.json in a directory. If there is none, the error wraps fs.ErrNotExist.
 func loadData(dir string) (owner, error) {
 	path := filepath.Join(dir, dataFile)
 	text, err := plainfile.Read(path, maxData)
@@ -61,7 +61,7 @@ func loadData(dir string) (owner, error) {
 	return o, nil
 }
 
-// parseData reads the contents of the file.
+// parseData decodes vol_data.json.
 func parseData(text []byte) (owner, error) {
 	data := map[string]string{}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -69,14 +69,14 @@ func parseData(text []byte) (owner, error) {
 		return owner{}, fmt.Errorf("not the data of a volume: %w", err)
 	}
 	o := owner{data[keyDriver], data[keyHandle]}
-	if !o.valid() {
+	if !o.isValid() {
 		return owner{}, fmt.Errorf("not the data of a volume: %s %.80q, %s %.80q", keyDriver, o.driver, keyHandle, o.handle)
 	}
 	return o, nil
 }
 
-// removeMountDir removes what a volume is mounted on, its data and the directory that both are in. While something is mounted there
-// it leaves all of it, and reports that.
+// removeMountDir removes the mount point at, and its parent directory with vol_data.json. mounted is true, and nothing is
+// removed, if at is still mounted.
 func removeMountDir(at string) (mounted bool, err error) {
 	mounted, err = mount.IsMountPoint(at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,14 +85,14 @@ func removeMountDir(at string) (mounted bool, err error) {
 	if mounted || err != nil {
 		return mounted, err
 	}
-	if err := remove(at); err != nil { // a driver should have done that; what it has left in it is not ours
+	if err := removePath(at); err != nil { // the driver should have removed it; files in it are not deleted
 		return false, err
 	}
 	return false, rmtree.Remove(filepath.Dir(at))
 }
 
-// remove removes a file or an empty directory, if it exists.
-func remove(path string) error {
+// removePath removes a file or an empty directory, if it exists.
+func removePath(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}

@@ -14,73 +14,73 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-func apply(ctx context.Context, path string, gid uint32, o Options) error {
-	return newWalk(ctx, wanted{gid: gid, readOnly: o.ReadOnly}).apply(path, o)
+func applyGroup(ctx context.Context, path string, gid uint32, o Options) error {
+	return newWalk(ctx, target{gid: gid, readOnly: o.ReadOnly}).applyTo(path, o)
 }
 
-// apply gives the volume at a path to the group.
-func (w *walk) apply(path string, o Options) error {
+// applyTo changes the files of the volume at path, and then its root.
+func (w *walk) applyTo(path string, o Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	st, err := stat(root)
+	st, err := statFD(root)
 	if err != nil {
 		return err
 	}
-	isDir := kind(&st) == unix.S_IFDIR
-	if o.Policy == OnRootMismatch && isDir && w.want.right(st.Gid, uint32(st.Mode), true, false) {
+	isDir := fileType(&st) == unix.S_IFDIR
+	if o.Policy == OnRootMismatch && isDir && w.target.isCorrect(st.Gid, uint32(st.Mode), true, false) {
 		return nil
 	}
-	if err := w.reason(); err != nil {
+	if err := w.stopReason(); err != nil {
 		return err
 	}
 	if isDir {
-		if err := w.below(root, o.Slow); err != nil {
+		if err := w.changeBelow(root, o.ReportSlow); err != nil {
 			return err
 		}
-		if st, err = stat(root); err != nil {
+		if st, err = statFD(root); err != nil {
 			return err
 		}
 	}
-	w.change(opened(root), &st, nil, ".")
+	w.changeFile(openFile(root), &st, nil, ".")
 	if failed := w.failed; failed.Files > 0 {
 		return &failed
 	}
 	return nil
 }
 
-// below changes all that is below the root.
-func (w *walk) below(root int, slow func(int)) error {
+// changeBelow changes all files and directories below the root, with several workers.
+func (w *walk) changeBelow(root int, slow func(int)) error {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	top, err := w.hold(nil, "", fd)
+	top, err := w.addDirectory(nil, "", fd)
 	if err != nil {
 		return err
 	}
 	w.files.Add(1)
-	w.push(task{dir: top})
+	w.pushTasks(task{dir: top})
 
 	var workers sync.WaitGroup
-	for range max(4, runtime.GOMAXPROCS(0)) { // on a remote disk most of them wait
-		workers.Go(w.work)
+	for range max(4, runtime.GOMAXPROCS(0)) { // on a remote file system most of them wait for the server
+		workers.Go(w.runTasks)
 	}
 	done := make(chan struct{})
 	go func() {
 		workers.Wait()
 		close(done)
 	}()
-	w.watch(done, slow)
-	w.drop()
-	return w.reason()
+	w.awaitWorkers(done, slow)
+	w.dropTasks()
+	return w.stopReason()
 }
 
-// watch waits for the walk, and reports that it is slow.
-func (w *walk) watch(done <-chan struct{}, slow func(int)) {
-	t := time.NewTimer(slowFirst)
+// awaitWorkers waits until done is closed, and meanwhile calls slow from time to time.
+func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
+	t := time.NewTimer(firstReport)
 	defer t.Stop()
 	for {
 		select {
@@ -90,20 +90,20 @@ func (w *walk) watch(done <-chan struct{}, slow func(int)) {
 			if slow != nil {
 				slow(int(w.files.Load()))
 			}
-			t.Reset(slowAgain)
+			t.Reset(reportPeriod)
 		}
 	}
 }
 
-// work does tasks until there are none.
-func (w *walk) work() {
+// runTasks is a worker: it runs tasks until none are left or the walk is stopped.
+func (w *walk) runTasks() {
 	buf := make([]byte, dirent.BufferSize)
 	for {
-		t, ok := w.next()
+		t, ok := w.nextTask()
 		if !ok {
 			return
 		}
-		w.run(t, buf)
-		w.finish()
+		w.runTask(t, buf)
+		w.finishTask()
 	}
 }

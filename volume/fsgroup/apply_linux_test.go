@@ -230,11 +230,11 @@ func TestSlow(t *testing.T) {
 		putFile(t, 0o600, root, fmt.Sprint(i))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWalk(t.Context(), wanted{gid: group})
+		w := newWalk(t.Context(), target{gid: group})
 		w.before = func(string) { time.Sleep(20 * time.Second) }
 		start := time.Now()
 		var at []time.Duration
-		require.NoError(t, w.apply(root, Options{Slow: func(files int) {
+		require.NoError(t, w.applyTo(root, Options{ReportSlow: func(files int) {
 			at = append(at, time.Since(start))
 			require.Equal(t, 11, files)
 		}}))

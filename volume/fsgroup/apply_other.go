@@ -10,4 +10,4 @@ import (
 	"errors"
 )
 
-func apply(context.Context, string, uint32, Options) error { return errors.ErrUnsupported }
+func applyGroup(context.Context, string, uint32, Options) error { return errors.ErrUnsupported }

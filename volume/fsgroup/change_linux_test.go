@@ -33,9 +33,9 @@ func TestGuarded(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode = unix.S_IFDIR | 0o755
 	st.Uid = uint32(os.Geteuid())
-	require.True(t, guarded(&st))
+	require.True(t, isGuarded(&st))
 	st.Uid++
-	require.False(t, guarded(&st), "of somebody else")
+	require.False(t, isGuarded(&st), "of somebody else")
 }
 
 // What kernels before 6.6 have.
@@ -50,8 +50,8 @@ func TestChmodOpen(t *testing.T) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
-	for _, f := range []file{opened(fd), {dir, "f", unix.AT_SYMLINK_NOFOLLOW}} {
-		for _, chmod := range []func(uint32) error{f.chmod, f.chmodOpen} {
+	for _, f := range []file{openFile(fd), {dir, "f", unix.AT_SYMLINK_NOFOLLOW}} {
+		for _, chmod := range []func(uint32) error{f.setMode, f.setModeByProc} {
 			require.NoError(t, os.Chmod(path, 0))
 			require.NoError(t, chmod(0o640))
 			info, err := os.Stat(path)
@@ -60,8 +60,8 @@ func TestChmodOpen(t *testing.T) {
 		}
 	}
 	f := file{dir, "link", unix.AT_SYMLINK_NOFOLLOW}
-	require.ErrorIs(t, f.chmodOpen(0o777), unix.ELOOP)
-	require.Error(t, f.chmod(0o777))
+	require.ErrorIs(t, f.setModeByProc(0o777), unix.ELOOP)
+	require.Error(t, f.setMode(0o777))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o640), info.Mode())

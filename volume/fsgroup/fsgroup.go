@@ -10,80 +10,81 @@ import (
 	"time"
 )
 
-// Policy says when a volume is walked. Its values are those of the field fsGroupChangePolicy of a pod; any other is as
-// Always.
+// Policy says whether all files are checked. Its values are those of fsGroupChangePolicy in the pod spec; any other value means
+// [Always].
 type Policy string
 
-// Policies.
+// Values of [Policy].
 const (
-	// Always walks the volume each time.
+	// Always checks all files each time.
 	Always Policy = "Always"
-	// OnRootMismatch walks it if its root is not as the walk would leave it.
+	// OnRootMismatch checks the files only if group or mode of the root directory is wrong.
 	OnRootMismatch Policy = "OnRootMismatch"
 )
 
-// Options says how a volume gets its group. The zero value is a writable volume that is walked.
+// Options configure [Apply]. The zero value is for a writable volume, all files of which are checked.
 type Options struct {
-	// ReadOnly says that the containers do not write to the volume.
+	// ReadOnly means that containers only read: files do not get write permissions.
 	ReadOnly bool
-	// Policy says when the volume is walked; "" is Always.
+	// Policy says whether all files are checked; "" means Always.
 	Policy Policy
-	// Slow is called when the walk has taken 30 s, and once a minute after that, with the number of files and directories
-	// that it has come to. Nil is not called.
-	Slow func(files int)
+	// ReportSlow is called after 30 s, and then once a minute, with the number of files and directories processed so far. May be
+	// nil.
+	ReportSlow func(files int)
 }
 
-// FilesError says that the group of some files could not be changed, or their mode.
+// FilesError means that the group or mode of some files could not be changed. All other files were changed.
 type FilesError struct {
-	Files int     // how many
-	Errs  []error // of the first of them, with their paths in the volume
+	Files int     // number of files that failed
+	Errs  []error // errors of the first ones, with their paths relative to the volume
 }
 
-// maxErrs is how many errors a FilesError has.
+// maxErrs is the maximum length of FilesError.Errs.
 const maxErrs = 10
 
-// Error names the first of the files.
+// Error returns the number of files, and the first error.
 func (e *FilesError) Error() string {
 	return fmt.Sprintf("files whose group or mode could not be changed: %d, such as %v", e.Files, e.Errs[0])
 }
 
-// Unwrap returns the causes, for errors.Is.
+// Unwrap returns Errs.
 func (e *FilesError) Unwrap() []error { return e.Errs }
 
-// When a walk is reported as slow.
+// Times after which Options.ReportSlow is called.
 const (
-	slowFirst = 30 * time.Second
-	slowAgain = time.Minute
+	firstReport  = 30 * time.Second
+	reportPeriod = time.Minute
 )
 
-// Apply gives a volume to a group. dir is its root: usually a directory, but a single file will do.
+// Apply changes the group of all files of a volume to gid, and adds group permissions to their modes. dir is the root of the
+// volume, usually a directory; a single file is also valid.
 func Apply(ctx context.Context, dir string, gid int64, o Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)
 	}
-	if err := apply(ctx, dir, uint32(gid), o); err != nil {
+	if err := applyGroup(ctx, dir, uint32(gid), o); err != nil {
 		return fmt.Errorf("change the group of %s: %w", dir, err)
 	}
 	return nil
 }
 
-// Permission bits as the kernel has them.
+// Permission bits of the kernel.
 const (
 	bitsRead  = 0o440
 	bitsWrite = 0o660
-	bitsDir   = 0o2110 // set-group-ID, and the way into it
+	bitsDir   = 0o2110 // set-group-ID and execute permissions
 	bitsSetID = 0o6000
 	bitsAll   = 0o7777
 )
 
-// wanted is what a walk gives to files.
-type wanted struct {
+// target is the group and the kind of access that all files must get.
+type target struct {
 	gid      uint32
 	readOnly bool
 }
 
-// mode returns the mode that a file or directory gets.
-func (w wanted) mode(mode uint32, isDir bool) uint32 {
+// targetMode returns mode with the permissions of the group added.
+func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	mode &= bitsAll
 	if w.readOnly {
 		mode |= bitsRead
@@ -96,7 +97,7 @@ func (w wanted) mode(mode uint32, isDir bool) uint32 {
 	return mode
 }
 
-// right reports whether a file is as it should be, which for a link is a matter of the group alone.
-func (w wanted) right(gid, mode uint32, isDir, isLink bool) bool {
-	return gid == w.gid && (isLink || mode&bitsAll == w.mode(mode, isDir))
+// isCorrect reports whether group and mode of a file are correct; of a symbolic link only the group matters.
+func (w target) isCorrect(gid, mode uint32, isDir, isLink bool) bool {
+	return gid == w.gid && (isLink || mode&bitsAll == w.targetMode(mode, isDir))
 }

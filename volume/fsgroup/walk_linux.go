@@ -16,46 +16,46 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// maxOpen is how many directories are open at a time. A way down that does not branch takes one; one that branches takes one for each level.
-// A path can have 2,048 levels, and the kubelet changes the group of all of them.
+// maxOpen is the maximum number of open directories. A chain of single subdirectories needs one, a tree one per level. A path can
+// have 2,048 levels, and the kubelet supports all of them.
 const maxOpen = 2560
 
-// blockSize is how many entries of a directory are read before they are changed, if there are as many; what fits into the
-// buffer may be twice that.
+// blockSize is the number of directory entries that are read before they are changed. A buffer of entries may exceed it by a
+// factor of two.
 const blockSize = 512
 
-// walk is one walk through a volume.
+// walk changes the files of one volume with several workers.
 //
-// A worker takes the newest task: to open a directory, or to read the next block of one that is open. Before it changes
-// the files of a block it leaves a task for the rest of the directory, so that others read on meanwhile. So the tasks, and
-// the memory for them, are bounded by a block of each directory on the way down.
+// A worker runs the newest task: it opens a directory, or reads the next block of an open one. Before it changes the files of a
+// block, it queues the remainder of the directory for other workers. So the number of tasks, and their memory, is limited to a
+// block per open directory.
 type walk struct {
-	ctx   context.Context // ends the walk; asked, as a goroutine that waits for its end may come too late to stop anything
-	want  wanted
-	files atomic.Int64 // that were come to
+	ctx    context.Context // checked explicitly: a goroutine that waits for its end may run too late
+	target target
+	files  atomic.Int64 // number of files and directories so far
 
-	// before is called before each file, with its name; tests.
+	// before is called before each file, with its name; for tests.
 	before func(name string)
 
 	mu      sync.Mutex
-	wake    sync.Cond // when there is a task, and when there will be no more
+	wake    sync.Cond // signaled when a task was added, and when no more will be
 	tasks   []task
-	running int // tasks that workers have
-	open    int // directories
+	running int // number of tasks that workers are running
+	open    int // number of open directories
 	err     error
 	failed  FilesError
 }
 
-// task is to go on reading a directory, or to open a subdirectory of it.
+// task is to continue reading a directory, or to open a subdirectory.
 type task struct {
 	dir  *directory
-	name string // of the subdirectory; "": the directory itself
+	name string // name of the subdirectory; empty: read dir itself
 }
 
-// directory is open as long as there are tasks for it. Then it is changed itself: others may replace its entries from then
-// on.
+// directory is an open directory with tasks. After its last task it is changed itself, and closed: from then on, other users may
+// replace its entries.
 type directory struct {
-	parent  *directory // nil: it is the root of the volume
+	parent  *directory // nil: the root of the volume
 	name    string
 	fd      int
 	st      unix.Statx_t
@@ -63,8 +63,8 @@ type directory struct {
 	tasks   atomic.Int32
 }
 
-// path returns the path of an entry in the volume, for an error.
-func (d *directory) path(name string) string {
+// entryPath returns the path of an entry relative to the volume, for errors.
+func (d *directory) entryPath(name string) string {
 	const longest = 4096
 	for ; d != nil && d.name != "" && len(name) < longest; d = d.parent {
 		name = d.name + "/" + name
@@ -75,16 +75,16 @@ func (d *directory) path(name string) string {
 	return name
 }
 
-// newWalk returns a walk that has nothing to do yet.
-func newWalk(ctx context.Context, want wanted) *walk {
-	w := &walk{ctx: ctx, want: want}
+// newWalk returns a walk without tasks.
+func newWalk(ctx context.Context, want target) *walk {
+	w := &walk{ctx: ctx, target: want}
 	w.wake.L = &w.mu
 	return w
 }
 
-// hold returns a directory for its descriptor, which is the walk's from now on.
-func (w *walk) hold(parent *directory, name string, fd int) (*directory, error) {
-	st, err := stat(fd)
+// addDirectory returns a directory for descriptor fd, which it owns from then on.
+func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory, error) {
+	st, err := statFD(fd)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, err
@@ -92,16 +92,17 @@ func (w *walk) hold(parent *directory, name string, fd int) (*directory, error) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open++
-	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: guarded(&st)}, nil
+	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: isGuarded(&st)}, nil
 }
 
-// release ends a task for a directory. With the last one the directory is changed, but for the root, and closed.
-func (w *walk) release(d *directory) {
+// releaseDirectory completes a task of a directory. After the last task it changes the directory, unless it is the root, and
+// closes it.
+func (w *walk) releaseDirectory(d *directory) {
 	if d.tasks.Add(-1) > 0 {
 		return
 	}
-	if d.parent != nil && !w.stopped() {
-		w.change(opened(d.fd), &d.st, d.parent, d.name)
+	if d.parent != nil && !w.isStopped() {
+		w.changeFile(openFile(d.fd), &d.st, d.parent, d.name)
 	}
 	_ = unix.Close(d.fd)
 	w.mu.Lock()
@@ -109,8 +110,8 @@ func (w *walk) release(d *directory) {
 	w.open--
 }
 
-// push adds tasks. The last one is done first.
-func (w *walk) push(tasks ...task) {
+// pushTasks queues tasks. The last one runs first.
+func (w *walk) pushTasks(tasks ...task) {
 	for _, t := range tasks {
 		t.dir.tasks.Add(1)
 	}
@@ -120,14 +121,15 @@ func (w *walk) push(tasks ...task) {
 	w.wake.Broadcast()
 }
 
-// next takes a task, and waits while others may still add one.
-func (w *walk) next() (t task, ok bool) {
+// nextTask takes the newest task. It waits while running tasks may add tasks; ok is false when none are left or the walk is
+// stopped.
+func (w *walk) nextTask() (t task, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.tasks) == 0 && w.running > 0 && w.err == nil {
 		w.wake.Wait()
 	}
-	if len(w.tasks) == 0 || w.ended() != nil {
+	if len(w.tasks) == 0 || w.stopReasonLocked() != nil {
 		return t, false
 	}
 	t = w.tasks[len(w.tasks)-1]
@@ -136,8 +138,8 @@ func (w *walk) next() (t task, ok bool) {
 	return t, true
 }
 
-// finish says that a task is done.
-func (w *walk) finish() {
+// finishTask records that a task is complete.
+func (w *walk) finishTask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running--; w.running == 0 && len(w.tasks) == 0 {
@@ -145,8 +147,8 @@ func (w *walk) finish() {
 	}
 }
 
-// stop ends the walk with an error, unless it has one.
-func (w *walk) stop(err error) {
+// stopWith stops the walk with err, unless it is stopped already.
+func (w *walk) stopWith(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -155,18 +157,18 @@ func (w *walk) stop(err error) {
 	w.wake.Broadcast()
 }
 
-// stopped reports whether the walk has an error.
-func (w *walk) stopped() bool { return w.reason() != nil }
+// isStopped reports whether the walk was stopped.
+func (w *walk) isStopped() bool { return w.stopReason() != nil }
 
-// reason returns the error of the walk.
-func (w *walk) reason() error {
+// stopReason returns the error that stopped the walk, or nil.
+func (w *walk) stopReason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ended()
+	return w.stopReasonLocked()
 }
 
-// ended is reason with mu held. The end of the context is the error of a walk that has none.
-func (w *walk) ended() error {
+// stopReasonLocked is stopReason with w.mu held. If ctx has ended, it stops the walk.
+func (w *walk) stopReasonLocked() error {
 	if w.err == nil && w.ctx.Err() != nil {
 		w.err = w.ctx.Err()
 		w.wake.Broadcast()
@@ -174,35 +176,36 @@ func (w *walk) ended() error {
 	return w.err
 }
 
-// drop closes what the tasks that nobody has done have open.
-func (w *walk) drop() {
+// dropTasks closes the directories of the tasks that did not run.
+func (w *walk) dropTasks() {
 	for _, t := range w.tasks {
-		w.release(t.dir)
+		w.releaseDirectory(t.dir)
 	}
 	w.tasks = nil
 }
 
-// run does one task.
-func (w *walk) run(t task, buf []byte) {
-	defer w.release(t.dir)
+// runTask runs one task.
+func (w *walk) runTask(t task, buf []byte) {
+	defer w.releaseDirectory(t.dir)
 	dir := t.dir
 	if t.name != "" {
-		if dir = w.enter(t.dir, t.name); dir == nil {
+		if dir = w.openSubdirectory(t.dir, t.name); dir == nil {
 			return
 		}
 		dir.tasks.Add(1)
-		defer w.release(dir)
+		defer w.releaseDirectory(dir)
 	}
-	w.block(dir, buf)
+	w.changeBlock(dir, buf)
 }
 
-// enter opens a subdirectory. What is mounted there, or has been removed or replaced, is left out.
-func (w *walk) enter(parent *directory, name string) *directory {
+// openSubdirectory opens a subdirectory. It returns nil for a mount point and for a directory that was removed or replaced; other
+// errors stop the walk.
+func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	w.mu.Lock()
 	tooMany := w.open >= maxOpen
 	w.mu.Unlock()
 	if tooMany {
-		w.stop(fmt.Errorf("open %s: %w", parent.path(name), unix.EMFILE))
+		w.stopWith(fmt.Errorf("open %s: %w", parent.entryPath(name), unix.EMFILE))
 		return nil
 	}
 	fd, err := openBelow(parent.fd, name)
@@ -210,20 +213,20 @@ func (w *walk) enter(parent *directory, name string) *directory {
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return nil
 	case err != nil:
-		w.stop(fmt.Errorf("open %s: %w", parent.path(name), err))
+		w.stopWith(fmt.Errorf("open %s: %w", parent.entryPath(name), err))
 		return nil
 	}
-	dir, err := w.hold(parent, name, fd)
+	dir, err := w.addDirectory(parent, name, fd)
 	if err != nil {
-		w.stop(fmt.Errorf("stat %s: %w", parent.path(name), err))
+		w.stopWith(fmt.Errorf("stat %s: %w", parent.entryPath(name), err))
 		return nil
 	}
 	return dir
 }
 
-// block reads the next entries of a directory and changes those that are no directories. A directory that is small is read
-// to its end, and closed when its subdirectories are open.
-func (w *walk) block(dir *directory, buf []byte) {
+// changeBlock reads the next entries of a directory, queues its subdirectories and changes its files. A small directory is read
+// to its end, so that it can be closed early.
+func (w *walk) changeBlock(dir *directory, buf []byte) {
 	var tasks []task
 	var names []string
 	more := true
@@ -236,7 +239,7 @@ func (w *walk) block(dir *directory, buf []byte) {
 			}
 		})
 		if err != nil {
-			w.stop(fmt.Errorf("read %s: %w", dir.path("."), err))
+			w.stopWith(fmt.Errorf("read %s: %w", dir.entryPath("."), err))
 			return
 		}
 		more = used > 0
@@ -245,15 +248,15 @@ func (w *walk) block(dir *directory, buf []byte) {
 	if more {
 		tasks = slices.Insert(tasks, 0, task{dir: dir})
 	}
-	w.push(tasks...)
-	again := false // the last file was not right, so that the next may not be either
+	w.pushTasks(tasks...)
+	again := false // the last file was wrong, so the next one probably is too
 	for i, name := range names {
 		if w.before != nil {
 			w.before(name)
 		}
-		if i%16 == 0 && w.stopped() {
+		if i%16 == 0 && w.isStopped() {
 			return
 		}
-		again = w.entry(dir, name, again)
+		again = w.changeEntry(dir, name, again)
 	}
 }

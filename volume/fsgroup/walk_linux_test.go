@@ -24,9 +24,9 @@ func TestTooManyOpen(t *testing.T) {
 	root := t.TempDir()
 	putFile(t, 0o600, root, "a/b/f")
 	before := descriptors(t)
-	w := newWalk(t.Context(), wanted{gid: group})
+	w := newWalk(t.Context(), target{gid: group})
 	w.open = maxOpen - 1
-	err := w.apply(root, Options{})
+	err := w.applyTo(root, Options{})
 	require.ErrorIs(t, err, unix.EMFILE)
 	require.EqualError(t, err, "open a: too many open files")
 	require.NotContains(t, is(t, root), "1000")
@@ -60,12 +60,12 @@ func TestDeepVolume(t *testing.T) {
 // An error has a path of bounded length.
 func TestPath(t *testing.T) {
 	var d *directory
-	require.Equal(t, "f", d.path("f"))
+	require.Equal(t, "f", d.entryPath("f"))
 	d = &directory{}
 	for range 10_000 {
 		d = &directory{parent: d, name: "dir"}
 	}
-	path := d.path("f")
+	path := d.entryPath("f")
 	require.Less(t, len(path), 4200)
 	require.True(t, strings.HasPrefix(path, ".../dir/") && strings.HasSuffix(path, "dir/f"))
 }
@@ -78,13 +78,13 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	before := descriptors(t)
-	w := newWalk(ctx, wanted{gid: group})
+	w := newWalk(ctx, target{gid: group})
 	w.before = func(string) {
 		if w.files.Load() > 200 {
 			cancel()
 		}
 	}
-	err := w.apply(root, Options{})
+	err := w.applyTo(root, Options{})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, is(t, root), "1000", "the next walk under OnRootMismatch starts over")
 	require.LessOrEqual(t, descriptors(t), before)

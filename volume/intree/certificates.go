@@ -16,16 +16,16 @@ import (
 
 // CertificateOptions configure a [CertificateKeeper]. The zero value is for production.
 type CertificateOptions struct {
-	Wait    time.Duration  // how long Certificate waits for a certificate that is not issued yet; zero means 3 s
-	Timeout time.Duration  // of one request; zero means 15 min
-	Rand    func() float64 // nil means that of math/rand/v2
+	Wait    time.Duration  // maximum time that Certificate waits for an issued certificate; zero means 3 s
+	Timeout time.Duration  // timeout of one request; zero means 15 min
+	Rand    func() float64 // random numbers in [0,1); nil means rand.Float64 of math/rand/v2
 	Logger  *slog.Logger   // nil discards
-	// Event records an event about a pod, as the kubelet records it. Nil discards.
+	// Event records an event about a pod, as the kubelet does. Nil discards.
 	Event func(pod *corev1.Pod, eventType, reason, message string)
 }
 
-// CertificateKeeper generates the keys of pods, has an issuer certify them, and renews the certificates in time. It implements [Certificates]
-// and [volume.Watcher]: it reports an issued certificate, so that the volumes that show it are updated at once.
+// CertificateKeeper generates the keys of pods, has an issuer certify them, and renews the certificates in time. It implements
+// [Certificates] and [volume.Watcher]: it reports an issued certificate, so that the volumes that show it are updated at once.
 type CertificateKeeper struct {
 	keeper *podcert.Keeper
 }
@@ -36,7 +36,8 @@ var (
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 
-// NewCertificateKeeper returns a keeper without certificates. It starts nothing: see [CertificateKeeper.Run]. It panics if from is nil.
+// NewCertificateKeeper returns a keeper without certificates. It starts no goroutine: see [CertificateKeeper.Run]. It panics if
+// from is nil.
 func NewCertificateKeeper(from volume.CertificateIssuer, o CertificateOptions) *CertificateKeeper {
 	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(o))}
 }
@@ -44,7 +45,8 @@ func NewCertificateKeeper(from volume.CertificateIssuer, o CertificateOptions) *
 // Run requests and renews certificates until ctx ends. It is called once, and returns after its requests have returned.
 func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
 
-// Certificate returns the certificate for a source of a projected volume. The first call makes Run request it.
+// Certificate returns the certificate for the source at index source of the projected volume name. The first call makes Run
+// request it. It waits up to CertificateOptions.Wait, and then returns the last error.
 func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	return k.keeper.Certificate(ctx, pod, name, source)
 }

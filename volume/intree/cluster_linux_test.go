@@ -40,7 +40,7 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	signer, bundles := &volumetest.Signer{Lifetime: time.Hour}, &volumetest.TrustBundles{}
-	ca, err := signer.Bundle("example.com:x:ca", "example.com/x")
+	ca, err := signer.TrustBundle("example.com:x:ca", "example.com/x")
 	require.NoError(t, err)
 	bundles.Put(ca)
 	keeper := intree.NewCertificateKeeper(signer, intree.CertificateOptions{Rand: func() float64 { return 0 }})
@@ -69,7 +69,7 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	assert.EqualValues(t, 77, st.Uid)
 	assert.EqualValues(t, 1234, st.Gid)
 
-	other, err := (&volumetest.Signer{}).Bundle("example.com:x:other", "example.com/x")
+	other, err := (&volumetest.Signer{}).TrustBundle("example.com:x:other", "example.com/x")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		bundles.Put(other) // again, as it may not be watched yet

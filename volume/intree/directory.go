@@ -19,11 +19,12 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// fsGroup returns the group that the files of a pod's volumes belong to, or nil.
+// fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slow returns what tells that a change of the group of files takes long, and from then on how far it is.
-func slow(v volume.Volume) func(files int) {
+// slowReporter returns an fsgroup.Options.ReportSlow that records events. The first event explains fsGroupChangePolicy; later
+// events report progress.
+func slowReporter(v volume.Volume) func(files int) {
 	told := false
 	dir, err := filepath.Rel(filepath.Dir(v.PodDir), v.Dir)
 	if err != nil {
@@ -39,14 +40,14 @@ func slow(v volume.Volume) func(files int) {
 	}
 }
 
-// aboutPolicy is where Kubernetes explains fsGroupChangePolicy.
+// aboutPolicy is the page of kubernetes.io about fsGroupChangePolicy.
 const aboutPolicy = "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
 
-// makeDir makes the directory of a volume that anybody may write to, whatever the umask.
-func makeDir(dir string) error {
+// createDir creates the directory of a volume with mode 0777, independent of the umask.
+func createDir(dir string) error {
 	err := os.Mkdir(dir, 0o777)
 	switch {
-	case errors.Is(err, os.ErrExist): // from before, or what is mounted there
+	case errors.Is(err, os.ErrExist): // from an earlier set-up, or a file system is mounted there
 		return nil
 	case err != nil:
 		return err
@@ -54,14 +55,15 @@ func makeDir(dir string) error {
 	return os.Chmod(dir, 0o777)
 }
 
-// tmpfs returns how to mount a tmpfs of a size, whose pages are not swapped out where the kernel can do that.
-func tmpfs(size int64) func(ctx context.Context, dir string) error {
+// tmpfsMounter returns a function that mounts a tmpfs of size bytes, without swap if the kernel supports that (noswap). Zero
+// means no limit.
+func tmpfsMounter(size int64) func(ctx context.Context, dir string) error {
 	return func(_ context.Context, dir string) error {
 		return mount.Tmpfs(dir, mount.TmpfsOptions{Size: size, NoSwap: true})
 	}
 }
 
-// mountOnce mounts something on a directory, unless something is mounted there.
+// mountOnce calls do to mount a file system on dir, unless one is mounted there.
 func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
 	if mounted, err := mount.IsMountPoint(dir); mounted || err != nil {
 		return err
@@ -69,10 +71,10 @@ func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir
 	return do(ctx, dir)
 }
 
-// remove unmounts and removes the directory of a volume. What a container has mounted in it for the host to see is unmounted as
-// well: it is nobody's any more, and what is mounted is not removed.
-func (n *node) remove(ctx context.Context, v volume.Volume) error {
-	if mountsInside(v) {
+// removeVolume unmounts and removes the directory of a volume. It also unmounts file systems that containers have mounted inside
+// with bidirectional propagation.
+func (n *node) removeVolume(ctx context.Context, v volume.Volume) error {
+	if mayHaveMounts(v) {
 		if err := n.unmountBelow(ctx, v.Dir); err != nil {
 			return err
 		}
@@ -90,9 +92,9 @@ func (n *node) remove(ctx context.Context, v volume.Volume) error {
 	return rmtree.Remove(v.Dir)
 }
 
-// mountsInside reports whether containers of the pod could mount something in a volume for the host to see. Where only the record
-// of the pod is left they could.
-func mountsInside(v volume.Volume) bool {
+// mayHaveMounts reports whether a container may have mounted a file system inside the volume with bidirectional propagation. It
+// returns true if the pod spec is unknown.
+func mayHaveMounts(v volume.Volume) bool {
 	if v.Pod == nil {
 		return true
 	}
@@ -107,7 +109,7 @@ func mountsInside(v volume.Volume) bool {
 	return false
 }
 
-// unmountBelow unmounts all that is mounted at a directory and below it, the deepest first.
+// unmountBelow unmounts all file systems at dir and below, the deepest first.
 func (n *node) unmountBelow(ctx context.Context, dir string) error {
 	table, err := mount.Table()
 	if err != nil {

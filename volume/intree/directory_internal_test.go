@@ -14,7 +14,7 @@ import (
 // A change of permissions that takes long is told in the kubelet's words, without the path of the host.
 func TestSlowChange(t *testing.T) {
 	var told []string
-	tell := slow(volume.Volume{
+	tell := slowReporter(volume.Volume{
 		PodDir: "/pods/u1", Dir: "/pods/u1/volumes/kubernetes.io~secret/key",
 		Warn: func(reason, message string) { told = append(told, reason+": "+message) },
 	})

@@ -1,37 +1,31 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intree has the plugins for volumes that need no driver, which the kubelet calls in-tree: emptyDir, hostPath, configMap,
-// secret, downwardAPI, projected, local and NFS. It decides neither when a volume is set up nor for whom: see package
-// volume.
-//
-// # Model
-//
-// [Plugins] returns them by their names, for volume.Options:
+// Package intree has plugins for the volume types that need no CSI driver: emptyDir, hostPath, configMap, secret, downwardAPI,
+// projected, local and NFS. It does not decide when a volume is set up: package volume does.
 //
 //	plugins := intree.Plugins(intree.Options{Objects: objects.NewDir("/etc/agent/objects")})
 //	volumes, err := volume.New(volume.Options{Root: root, Plugins: plugins})
 //
-// An emptyDir is a directory, a tmpfs or a hugetlbfs. The others but hostPath are directories that package atomicwriter
-// replaces as a whole, those of config maps on the disk, the rest on a tmpfs. Their files are from package payload. Where other
-// volumes are mounted below one of them, it has directories for them. hostPath leaves nothing on disk.
+// # Volume types
 //
-// The files get the fsGroup of the pod from package fsgroup.
+// An emptyDir is a directory, a tmpfs or a hugetlbfs. hostPath creates nothing, except a missing path if its type asks for that.
 //
-// An agent that is started while objects and tokens cannot be had uses the files that an earlier one has written, whole and with no token
-// or certificate that has expired: containers that have ended are started again. It asks for 3 s, and then tries on meanwhile.
+// configMap, secret, downwardAPI and projected volumes are directories whose files package atomicwriter replaces atomically: on
+// disk for config maps, otherwise on a tmpfs. Package payload computes their files. They contain empty directories where
+// containers mount other volumes below them. If objects or tokens are unavailable after a restart of the agent, the existing
+// files are used, unless a token or certificate in them has expired. A set-up then waits only 3 s for the objects, and is
+// retried.
 //
-// How much a volume takes is what its file system says where it has one of its own, what its quota counts, or else what a walk finds,
-// which enters nothing that is mounted and counts a file of several names once. hostPath volumes are not measured, as in the kubelet.
+// A local volume is a directory of the node, which is bind-mounted for each pod, or a block device. The device is used as it is,
+// or its file system is created if missing, checked, mounted once and bind-mounted for each pod. NFS volumes are mounted by
+// mount(8). When the context ends, mount(8) and its child processes are killed.
 //
-// Teardown unmounts and then removes, and never removes what is mounted in a volume: what a container has mounted there for the
-// host to see is unmounted.
+// Files get the fsGroup of the pod from package fsgroup. Usage comes from statfs if the volume is a file system, from its project
+// quota, or from a walk. The walk skips mounts and counts hard links once. As in the kubelet, hostPath volumes are not measured.
 //
-// A local volume is a directory of the node, which is bound for each pod, or a block device: containers get it as it is, or its file system
-// is made where there is none, repaired, mounted once and bound for each pod. NFS is mounted by mount(8), which is ended with all that
-// it has started when nobody waits for it any more.
-//
-// What belongs here: plugins that need no driver. Which files a volume has does not.
+// A teardown unmounts the volume, and file systems that containers have mounted inside, before it removes the directory. It never
+// deletes files of a mounted file system.
 //
 // # Concurrency
 //
@@ -39,18 +33,17 @@
 //
 // # Errors
 //
-// An error says what was done and wraps the cause. None has the contents of a secret in it.
+// An error names the operation and wraps the cause. It never contains a secret.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/volume/{emptydir,hostpath,configmap,secret,downwardapi,projected} at 1.37.1. What a user must act
-// on, with the rest in DIFFERENCES.md:
+// The behaviour is that of pkg/volume/{emptydir,hostpath,configmap,secret,downwardapi,projected} at 1.37.1. DIFFERENCES.md lists
+// all differences, with these:
 //
-//   - Projected and downwardAPI volumes need no API server, unless a source of them does.
-//   - An update that fails leaves the files as they were. The kubelet removes the volume.
-//   - The sizeLimit of an emptyDir on the disk is a hard limit where its file system has project quotas and hostUsers is false: who writes more gets an error,
-//     and the pod is not evicted for it.
-//   - A pod certificate, a trust bundle or a token without a source for it in the Options is refused when the pod is accepted.
+//   - Projected and downwardAPI volumes need no API server, unless one of their sources does.
+//   - A failed update leaves the files unchanged. The kubelet removes the volume.
+//   - The sizeLimit of an emptyDir on disk is a hard limit if the file system has project quotas and hostUsers is false: writes beyond it fail, and the pod is not evicted.
+//   - A pod with a source that Options does not provide, such as tokens, is refused when it is admitted.
 //
 // Test kit: package volumetest has the suite that every plugin passes.
 package intree

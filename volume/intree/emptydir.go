@@ -19,12 +19,12 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// emptyDir makes directories, tmpfs and hugetlbfs that pods find empty.
+// emptyDir is the plugin for emptyDir volumes: directories, tmpfs and hugetlbfs.
 type emptyDir struct {
 	node *node
 }
 
-// fileMode returns the permissions of mode, with the sticky bit of 01000 as package os has it.
+// fileMode converts permission bits and the sticky bit (01000) to those of package os.
 func fileMode(mode int32) os.FileMode {
 	m := os.FileMode(mode) & os.ModePerm
 	if mode&0o1000 != 0 {
@@ -33,18 +33,18 @@ func fileMode(mode int32) os.FileMode {
 	return m
 }
 
-// SetUp makes the directory, once: what containers do with it is theirs.
+// SetUp creates the volume. A volume that is set up is not changed, because its contents belong to the containers.
 func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}
 	medium, ready := v.Source.EmptyDir.Medium, readyFile(v)
 	if done, err := isReady(ready, v.Dir, medium); done || err != nil {
 		return m, err
 	}
-	mounted, err := d.filesystem(v, medium)
+	mounted, err := d.mountFunc(v, medium)
 	if err != nil {
 		return m, &volume.FinalError{Err: err}
 	}
-	if err := makeDir(v.Dir); err != nil {
+	if err := createDir(v.Dir); err != nil {
 		return m, err
 	}
 	if mounted != nil {
@@ -58,27 +58,27 @@ func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 		}
 	}
 	if mounted == nil {
-		if err := d.limit(ctx, v); err != nil {
+		if err := d.setQuota(ctx, v); err != nil {
 			return m, err
 		}
 	}
 	if gid := fsGroup(v.Pod); gid != nil {
-		// The containers may still be able to use it: the kubelet goes on, too.
-		_ = fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Slow: slow(v)})
+		// The containers may still be able to use the volume: the kubelet continues too.
+		_ = fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReportSlow: slowReporter(v)})
 	}
 	if err := ctx.Err(); err != nil {
 		return m, err
 	}
-	return m, setReady(ready)
+	return m, createReadyFile(ready)
 }
 
-// filesystem returns how to mount what is wanted on a directory; nil for the directory itself.
-func (d *emptyDir) filesystem(v volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
+// mountFunc returns a function that mounts the file system for a medium on a directory; nil: the medium is the disk.
+func (d *emptyDir) mountFunc(v volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
 	switch {
 	case medium == corev1.StorageMediumDefault:
 		return nil, nil
 	case medium == corev1.StorageMediumMemory:
-		return tmpfs(d.node.memorySize(v.Pod, v.Source.EmptyDir)), nil
+		return tmpfsMounter(d.node.memorySize(v.Pod, v.Source.EmptyDir)), nil
 	case isHugePages(medium):
 		size, err := pageSize(v.Pod, medium)
 		if err != nil {
@@ -99,28 +99,28 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 		}
 	}
 	project := projquota.Of(v.Dir)
-	if err := d.node.remove(ctx, v); err != nil {
+	if err := d.node.removeVolume(ctx, v); err != nil {
 		return err
 	}
-	d.unlimit(v, project)
-	// Of the last one of a pod nothing is left. As long as there are others, these are not empty.
+	d.releaseQuota(v, project)
+	// The directories of a pod are empty after its last emptyDir is removed. Before that, os.Remove fails.
 	_ = os.Remove(filepath.Dir(filepath.Dir(ready)))
 	_ = os.Remove(filepath.Join(v.PodDir, "plugins"))
 	return nil
 }
 
-// Usage measures the file system of a volume that has its own, what its quota counts, and else what is in the directory.
+// Usage returns the usage of the volume: from its own file system, its project quota, or a walk of the directory.
 func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	if mayLimit(v.Pod) {
+	if canUseQuota(v.Pod) {
 		if u, ok := d.node.quotaUsage(ctx, v.Dir); ok {
 			return u, nil
 		}
 	}
-	return d.node.usage(ctx, v.Dir)
+	return d.node.measureDir(ctx, v.Dir)
 }
 
-// memorySize returns how large a tmpfs may be: the least of what the node has for pods, of the limit of the pod, and of the limit of
-// the volume. Zero is no limit.
+// memorySize returns the size limit of a tmpfs in bytes: the lowest of the allocatable memory of the node, the memory limit of
+// the pod and the sizeLimit of the volume. Zero means no limit.
 func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	least := func(limit int64) {
@@ -128,7 +128,7 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 			size = limit
 		}
 	}
-	memory := n.allocatable()[corev1.ResourceMemory]
+	memory := n.nodeAllocatable()[corev1.ResourceMemory]
 	least(memory.Value())
 	if limit, all := qos.MemoryLimit(pod); all {
 		least(limit)
@@ -139,13 +139,13 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 	return size
 }
 
-// readyFile returns the file that says that an emptyDir was set up, so that it is not done again, with permissions that a
+// readyFile returns the path of the file that marks an emptyDir as set up. A second set-up would reset permissions that a
 // container may have changed.
 func readyFile(v volume.Volume) string {
 	return filepath.Join(v.PodDir, "plugins", "kubernetes.io~empty-dir", v.Name, "ready")
 }
 
-// isReady reports whether an emptyDir was set up and is still there: after a reboot a tmpfs is not.
+// isReady reports whether an emptyDir was set up and still exists: after a reboot a tmpfs does not.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
 		return false, notexist.Ignore(err)
@@ -158,7 +158,7 @@ func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	return mounted, notexist.Ignore(err)
 }
 
-func setReady(path string) error {
+func createReadyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}

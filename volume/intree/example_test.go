@@ -6,11 +6,12 @@ package intree_test
 import (
 	"context"
 	"fmt"
-	corev1 "k8s.io/api/core/v1"
 	"maps"
 	"os"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
@@ -40,7 +41,7 @@ func ExamplePlugins_names() {
 // Projected volumes without an API server: tokens, trust bundles and certificates from sources of one's own.
 func ExampleNewCertificateKeeper() {
 	signer, bundles := &volumetest.Signer{}, &volumetest.TrustBundles{}
-	ca, err := signer.Bundle("example.com:x:ca", "example.com/x")
+	ca, err := signer.TrustBundle("example.com:x:ca", "example.com/x")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,4 +8,6 @@ import (
 )
 
 // CertificateCounts returns the number of certificates of a keeper by their states.
-func CertificateCounts(k *CertificateKeeper) map[podcert.Count]int { return k.keeper.Counts() }
+func CertificateCounts(k *CertificateKeeper) map[podcert.CertificateState]int {
+	return k.keeper.CountStates()
+}

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// fetch collects what one volume is made of.
-type fetch struct {
+// fetcher fetches the objects and credentials of one volume.
+type fetcher struct {
 	node    *node
 	tokens  *token.Cache
 	bundles *trustbundle.Reader
@@ -27,20 +27,20 @@ type fetch struct {
 	volume  *corev1.Volume
 }
 
-// inputs returns what the volume is made of. What does not exist is left out, and package payload knows which volumes can do
-// without.
-func (f *fetch) inputs(ctx context.Context) (in payload.Inputs, err error) {
-	in.Allocatable = f.node.allocatable()
+// fetchInputs returns the objects and credentials of the volume. It omits objects that do not exist: package payload decides
+// whether they are optional.
+func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error) {
+	in.Allocatable = f.node.nodeAllocatable()
 	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
-	for want := range payload.Wants(f.volume) {
+	for want := range payload.References(f.volume) {
 		if f.node.options.Objects == nil {
 			break
 		}
 		switch want.Kind {
 		case payload.ConfigMap:
-			err = get(ctx, f, in.ConfigMaps, want.Name, Objects.ConfigMap)
+			err = fetchOnce(ctx, f, in.ConfigMaps, want.Name, Objects.ConfigMap)
 		case payload.Secret:
-			err = get(ctx, f, in.Secrets, want.Name, Objects.Secret)
+			err = fetchOnce(ctx, f, in.Secrets, want.Name, Objects.Secret)
 		}
 		if err != nil {
 			return in, err
@@ -51,15 +51,15 @@ func (f *fetch) inputs(ctx context.Context) (in payload.Inputs, err error) {
 	}
 	in.Tokens, in.TrustBundles, in.Certificates = map[int]string{}, map[int][]byte{}, map[int]volume.PodCertificate{}
 	for i := range f.volume.Projected.Sources {
-		if err := f.projected(ctx, i, &f.volume.Projected.Sources[i], &in); err != nil {
+		if err := f.fetchProjected(ctx, i, &f.volume.Projected.Sources[i], &in); err != nil {
 			return in, fmt.Errorf("source %d: %w", i, err)
 		}
 	}
 	return in, nil
 }
 
-// get fetches an object once, however often the volume names it.
-func get[T any](ctx context.Context, f *fetch, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
+// fetchOnce fetches an object with that name into found, unless found has it. An object that does not exist is no error.
+func fetchOnce[T any](ctx context.Context, f *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
 	if _, ok := found[name]; ok {
 		return nil
 	}
@@ -73,13 +73,13 @@ func get[T any](ctx context.Context, f *fetch, found map[string]*T, name string,
 	return nil
 }
 
-// projected gets what one source of a projected volume asks for beside objects.
-func (f *fetch) projected(ctx context.Context, i int, s *corev1.VolumeProjection, in *payload.Inputs) error {
+// fetchProjected fetches the token, trust bundle or certificate of source i of a projected volume.
+func (f *fetcher) fetchProjected(ctx context.Context, i int, s *corev1.VolumeProjection, in *payload.Inputs) error {
 	switch {
 	case s.ServiceAccountToken != nil && f.tokens != nil:
-		text, err := f.tokens.Get(ctx, volume.TokenRequest{
+		text, err := f.tokens.TokenText(ctx, volume.TokenRequest{
 			Namespace: f.pod.Namespace, ServiceAccount: f.pod.Spec.ServiceAccountName, Audience: s.ServiceAccountToken.Audience,
-			Seconds: *optional.OrZero(s.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
+			ExpirationSeconds: *optional.OrZero(s.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
 		})
 		if err != nil {
 			return err

@@ -20,12 +20,12 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// hostPath gives pods files and directories of the host. It leaves nothing on disk but what the type asks it to make.
+// hostPath is the plugin for hostPath volumes. It creates nothing, except a missing path if the type of the volume asks for that.
 type hostPath struct {
 	node *node
 }
 
-// Check refuses paths that lead back, and types that do not exist.
+// Check returns errors for paths with ".." and unknown types.
 func (*hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range podfield.NoBacksteps(v.HostPath.Path) {
@@ -44,10 +44,10 @@ func hostPathTypes() []corev1.HostPathType {
 	}
 }
 
-// answerTimeout is how long the file system of a path has to answer before the set-up fails and says so.
-const answerTimeout = 5 * time.Second
+// statTimeout is the maximum time that the file system of a path has to respond.
+const statTimeout = 5 * time.Second
 
-// SetUp checks that there is what the type says, and makes it where the type says so.
+// SetUp checks the path against the type of the volume, and creates it if the type asks for that.
 func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	source := v.Source.HostPath
 	if v.PV != nil {
@@ -57,12 +57,12 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	if wrong := podfield.NoBacksteps(path); len(wrong) > 0 {
 		return volume.Mount{}, &volume.FinalError{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
 	}
-	// Who serves the path may be dead, which is to hold up this pod and not the runtime.
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	// The server of the file system may be unavailable. Then only this pod must wait, not the container runtime.
+	ctx, cancel := context.WithTimeout(ctx, statTimeout)
 	defer cancel()
 	err := h.node.calls.Do(ctx, path, func() error {
 		if typ == corev1.HostPathUnset {
-			_, _ = os.Stat(path) // whatever it is
+			_, _ = os.Stat(path) // triggers an automount; the result is ignored
 			return nil
 		}
 		return checkType(path, typ)
@@ -73,10 +73,11 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	return volume.Mount{HostPath: path, ReadOnly: v.ReadOnly}, nil
 }
 
-// TearDown leaves the host's files alone.
+// TearDown does nothing: the path belongs to the host.
 func (*hostPath) TearDown(context.Context, volume.Volume) error { return nil }
 
-// checkType returns an error if a path is not of a type. What is missing is made first, where the type says so.
+// checkType returns an error if path does not have the type. For DirectoryOrCreate and FileOrCreate, it first creates a missing
+// path.
 func checkType(path string, typ corev1.HostPathType) error {
 	info, err := os.Stat(path)
 	if missing := os.IsNotExist(err); missing {
@@ -84,7 +85,7 @@ func checkType(path string, typ corev1.HostPathType) error {
 		case corev1.HostPathDirectoryOrCreate:
 			return os.MkdirAll(path, 0o755)
 		case corev1.HostPathFileOrCreate:
-			return makeFile(path)
+			return createFile(path)
 		}
 	}
 	words := map[corev1.HostPathType]string{
@@ -98,14 +99,14 @@ func checkType(path string, typ corev1.HostPathType) error {
 		return fmt.Errorf("%.64s is an invalid volume type", typ)
 	case err != nil:
 		return fmt.Errorf("hostPath type check failed: %s is not a %s, unable to determine its type: %w", path, want, err)
-	case typeOf(info.Mode()) != strings.TrimSuffix(string(typ), "OrCreate"):
-		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s", path, want, typeOf(info.Mode()))
+	case fileType(info.Mode()) != strings.TrimSuffix(string(typ), "OrCreate"):
+		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s", path, want, fileType(info.Mode()))
 	}
 	return nil
 }
 
-// typeOf returns the type of a path in the words of the API.
-func typeOf(m fs.FileMode) string {
+// fileType returns the type of a file as a HostPathType.
+func fileType(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
 		return string(corev1.HostPathDirectory)
@@ -122,7 +123,7 @@ func typeOf(m fs.FileMode) string {
 	}
 }
 
-func makeFile(path string) error {
+func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE, 0o644)
 	if err != nil {
 		return err

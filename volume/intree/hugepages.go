@@ -14,13 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// isHugePages reports whether a medium is huge pages, of whatever size.
+// isHugePages reports whether a medium is huge pages, with or without a page size.
 func isHugePages(medium corev1.StorageMedium) bool {
 	return medium == corev1.StorageMediumHugePages || strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))
 }
 
-// pageSize returns the size in bytes of the huge pages of a volume. A medium with a size needs one that the pod asks for; one
-// without needs a pod that asks for exactly one.
+// pageSize returns the huge page size of a volume in bytes. The pod must request huge pages of the size in medium. If medium has
+// no size, the pod must request exactly one size.
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	asked := map[int64]bool{}
 	add := func(list corev1.ResourceList) {

@@ -20,22 +20,23 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// warnAlreadyMounted is the reason of the event of a volume whose files belong to the group of another pod.
+// warnAlreadyMounted is the reason of the event for a volume whose files have the fsGroup of another pod.
 const warnAlreadyMounted = "AlreadyMountedVolume"
 
-// defaultFS is the file system of a device that has none yet, unless the PV names one.
+// defaultFS is the file system that is created on an empty device, unless the PV names one.
 const defaultFS = "ext4"
 
-// local gives pods directories and block devices of the node that a PV names (pkg/volume/local). A directory is bound for each pod.
-// A device is given to containers as it is, or has its file system mounted once, which is bound for each pod.
+// local is the plugin for local PVs: directories and block devices of the node (pkg/volume/local). A directory is bind-mounted
+// for each pod. The file system of a device is mounted once, and bind-mounted for each pod; a device of a block volume is used as
+// it is.
 type local struct {
 	node *node
 }
 
 var (
-	_ volume.Stager   = (*local)(nil)
-	_ volume.Expander = (*local)(nil)
-	_ volume.Usager   = (*local)(nil)
+	_ volume.Stager        = (*local)(nil)
+	_ volume.Expander      = (*local)(nil)
+	_ volume.UsageProvider = (*local)(nil)
 )
 
 // Device returns a device with the name of the PV.
@@ -55,8 +56,9 @@ func (l *local) Device(_ context.Context, v volume.Volume) (volume.Device, error
 	return d, nil
 }
 
-// device reports whether the path of a PV is a block device, or else a directory. Who serves the path may be dead.
-func (l *local) device(ctx context.Context, v volume.Volume) (bool, error) {
+// isDevice reports whether the path of a PV is a block device. It returns false for a directory, and an error for other files. It
+// returns when ctx ends, even if the file system hangs.
+func (l *local) isDevice(ctx context.Context, v volume.Volume) (bool, error) {
 	path, found := v.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
 	err := l.node.calls.Do(ctx, path, func() error {
 		info, err := os.Stat(path)
@@ -78,13 +80,13 @@ func (l *local) device(ctx context.Context, v volume.Volume) (bool, error) {
 	}
 }
 
-// Stage mounts the file system of a block device, which is made where there is none. There is nothing to do for a directory, and for a
-// device that containers get as it is.
+// Stage mounts the file system of a block device, and creates the file system if the device is empty. It does nothing for
+// directories and block volumes.
 func (l *local) Stage(ctx context.Context, v volume.Volume) error {
 	if v.Block {
 		return nil
 	}
-	is, err := l.device(ctx, v)
+	is, err := l.isDevice(ctx, v)
 	if err != nil || !is {
 		return err
 	}
@@ -117,10 +119,11 @@ func (l *local) Unstage(ctx context.Context, v volume.Volume) error {
 	return notexist.Ignore(os.Remove(v.StagingDir))
 }
 
-// SetUp binds the directory, or the file system of the device, and gives its files to the group of the pod, if it is the first.
+// SetUp bind-mounts the directory or the file system of the device. For the first pod it also changes the group of the files to
+// the fsGroup.
 func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly, SELinuxRelabel: true}
-	is, err := l.device(ctx, v)
+	is, err := l.isDevice(ctx, v)
 	switch {
 	case err != nil:
 		return m, err
@@ -140,23 +143,23 @@ func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 		return m, err
 	case mounted && v.Update:
 		return m, nil
-	case mounted: // whoever has bound it may have come no further
-		return m, l.own(ctx, v, v.Recovered)
+	case mounted: // an interrupted set-up may have mounted it, but not changed the group
+		return m, l.applyFSGroup(ctx, v, v.Recovered)
 	}
-	if v.Shared {
-		l.warnGroup(ctx, v, source)
+	if v.UsedByOtherPod {
+		l.warnOtherGroup(ctx, v, source)
 	}
 	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return m, err
 	}
-	if err := l.node.calls.Do(ctx, source, func() error { return bindAs(source, v) }); err != nil {
+	if err := l.node.calls.Do(ctx, source, func() error { return bindVolume(source, v) }); err != nil {
 		return m, err
 	}
-	return m, l.own(ctx, v, false)
+	return m, l.applyFSGroup(ctx, v, false)
 }
 
-// bindAs binds a directory for a pod, with the mount options of its PV that a bind can have.
-func bindAs(source string, v volume.Volume) error {
+// bindVolume bind-mounts a directory for a pod, with the mount options of its PV that apply to bind mounts.
+func bindVolume(source string, v volume.Volume) error {
 	o := mount.BindOptions{Attrs: mount.AttrsOf(v.MountOptions)}
 	if v.ReadOnly {
 		o.Attrs |= mount.ReadOnly
@@ -164,33 +167,33 @@ func bindAs(source string, v volume.Volume) error {
 	return mount.Bind(source, v.Dir, o)
 }
 
-// own gives the files to the group of the pod. The first pod decides about that. In a volume that may be in use already, they are left
-// alone if the root has the group, which it gets last.
-func (l *local) own(ctx context.Context, v volume.Volume, used bool) error {
+// applyFSGroup changes the group of the files to the fsGroup of the pod, unless another pod uses the volume. If used, files are
+// skipped when the root directory has the group already, because the root is changed last.
+func (l *local) applyFSGroup(ctx context.Context, v volume.Volume, used bool) error {
 	gid := fsGroup(v.Pod)
-	if gid == nil || v.ReadOnly || v.Shared {
+	if gid == nil || v.ReadOnly || v.UsedByOtherPod {
 		return nil
 	}
 	policy := fsgroup.Policy(*optional.OrZero(optional.OrZero(v.Pod.Spec.SecurityContext).FSGroupChangePolicy))
 	if used {
 		policy = fsgroup.OnRootMismatch
 	}
-	err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Policy: policy, Slow: slow(v)})
+	err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Policy: policy, ReportSlow: slowReporter(v)})
 	if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
 		return nil // all others are done, and the kubelet goes on, too
 	}
 	return err
 }
 
-// warnGroup tells of files that belong to the group of another pod which has the volume.
-func (l *local) warnGroup(ctx context.Context, v volume.Volume, source string) {
+// warnOtherGroup records an event if the files have the fsGroup of another pod that uses the volume.
+func (l *local) warnOtherGroup(ctx context.Context, v volume.Volume, source string) {
 	gid := fsGroup(v.Pod)
 	if gid == nil {
 		return
 	}
 	found := make(chan int64, 1)
 	err := l.node.calls.Do(ctx, source, func() error {
-		now, err := groupOf(source)
+		now, err := fileGroup(source)
 		found <- now
 		return err
 	})
@@ -198,11 +201,11 @@ func (l *local) warnGroup(ctx context.Context, v volume.Volume, source string) {
 		return
 	}
 	if now := <-found; now != *gid {
-		v.Warn(warnAlreadyMounted, fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *gid, v.Spec, now))
+		v.Warn(warnAlreadyMounted, fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *gid, v.SpecName, now))
 	}
 }
 
-// TearDown takes away the bind of a pod, and leaves the files alone.
+// TearDown removes the bind mount of a pod, and no files.
 func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
 	if v.Block {
 		return nil
@@ -213,23 +216,23 @@ func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
 	return notexist.Ignore(os.Remove(v.Dir))
 }
 
-// NodeExpand lets the file system of a device fill it. A directory is as large as the file system that it is in.
+// NodeExpand grows the file system of a device to the size of the device. A directory cannot be expanded.
 func (l *local) NodeExpand(ctx context.Context, v volume.Volume, _ volume.Expansion) error {
 	if v.Block {
 		return nil
 	}
-	is, err := l.device(ctx, v)
+	is, err := l.isDevice(ctx, v)
 	if err != nil || !is {
 		return err
 	}
 	return blockdev.Grow(ctx, v.PV.Spec.Local.Path, v.StagingDir)
 }
 
-// Usage returns how full the file system is. A device that containers have as it is has a size.
+// Usage returns the usage of the file system, or the size of a block volume.
 func (l *local) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
 	if v.Block {
 		size, err := blockdev.Size(v.Dir)
 		return volume.Usage{CapacityBytes: size}, err
 	}
-	return l.node.statfs(ctx, v.Dir)
+	return l.node.statFilesystem(ctx, v.Dir)
 }

@@ -45,7 +45,7 @@ func newDisks(t *testing.T) *disks {
 	mounttest.Need(t)
 	d := &disks{t: t, root: t.TempDir(), objects: &objects.Memory{}, events: make(chan string, 100)}
 	v, err := volume.New(volume.Options{
-		Root: filepath.Join(d.root, "pods"), Plugins: intree.Plugins(intree.Options{}), Claims: d.objects, Wait: 10 * time.Second,
+		Root: filepath.Join(d.root, "pods"), Plugins: intree.Plugins(intree.Options{}), Claims: d.objects, WaitTimeout: 10 * time.Second,
 		Hooks: volume.Hooks{Event: func(_ *corev1.Pod, _, reason, message string) { d.events <- reason + ": " + message }},
 	})
 	require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestLocalGroupAfterBind(t *testing.T) {
 	plugin := intree.Plugins(intree.Options{})[volume.Local]
 	setUp := func(gid int64, change func(*volume.Volume)) string {
 		pod := podtest.Pod(t, fmt.Sprintf("{securityContext: {fsGroup: %d}, volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}", gid))
-		v := volume.Volume{Pod: pod, Source: &pod.Spec.Volumes[0], Name: "v", Spec: "disk", Plugin: volume.Local, Dir: dir, PV: pv, Warn: func(string, string) {}}
+		v := volume.Volume{Pod: pod, Source: &pod.Spec.Volumes[0], Name: "v", SpecName: "disk", Plugin: volume.Local, Dir: dir, PV: pv, Warn: func(string, string) {}}
 		change(&v)
 		_, err := plugin.SetUp(t.Context(), v)
 		require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestLocalGroupAfterBind(t *testing.T) {
 	}
 	before := group(t, file)
 	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.Update = true }))
-	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.Shared = true }), "the first pod decides")
+	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.UsedByOtherPod = true }), "the first pod decides")
 	assert.Equal(t, before, setUp(4321, func(v *volume.Volume) { v.ReadOnly = true }))
 	assert.Equal(t, "4321", setUp(4321, func(v *volume.Volume) { v.Recovered = true }))
 	require.NoError(t, os.Chown(file, -1, 99))

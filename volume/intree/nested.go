@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// mountPoints returns the directories that a volume needs because containers mount other volumes below it, which the runtime
-// could not make in a read-only volume. What is mounted below another of them is not among them (pkg/volume/util,
+// nestedMountPoints returns the paths, relative to volume name, at which containers mount other volumes below it. The runtime
+// could not create these directories in a read-only volume. Paths below another result are omitted (pkg/volume/util,
 // getNestedMountpoints).
-func mountPoints(name string, spec *corev1.PodSpec) []string {
+func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	var found []string
 	for c := range containers.All(spec) {
 		var all, mine []string
@@ -31,17 +31,17 @@ func mountPoints(name string, spec *corev1.PodSpec) []string {
 		}
 		slices.Sort(all)
 		for _, at := range mine {
-			found = append(found, below(at, all)...)
+			found = append(found, relativeBelow(at, all)...)
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
-// below returns the paths that are below another one, relative to it and without those that are below one of them.
-func below(at string, sorted []string) []string {
+// relativeBelow returns the paths below at, relative to it. Paths below another result are omitted.
+func relativeBelow(at string, sorted []string) []string {
 	var found []string
-	prefix := at + "/" // nothing is below a volume that is mounted at the root
+	prefix := at + "/" // no path begins with "//": below the root directory nothing is needed
 	for _, other := range sorted {
 		rest, ok := strings.CutPrefix(other, prefix)
 		if !ok || slices.ContainsFunc(found, func(outer string) bool { return strings.HasPrefix(rest, outer+"/") }) {
@@ -52,9 +52,8 @@ func below(at string, sorted []string) []string {
 	return found
 }
 
-// makeMountPoints makes directories in a volume. They are not in the way of files: package atomicwriter leaves names alone that
-// are there.
-func makeMountPoints(dir string, names []string) error {
+// createMountPoints creates directories in a volume. Package atomicwriter does not remove them.
+func createMountPoints(dir string, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}

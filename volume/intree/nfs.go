@@ -22,23 +22,23 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// undoTimeout is how long what a failed mount has left may take.
+// undoTimeout is the maximum time for cleaning up after a failed mount.
 const undoTimeout = 3 * time.Second
 
-// maxMountOutput is how much is kept of what mount(8) prints.
+// maxMountOutput is the maximum number of bytes of the output of mount(8) in an error.
 const maxMountOutput = 4 << 10
 
-// nfs mounts exports of NFS servers, by mount(8), which negotiates with them (pkg/volume/nfs).
+// nfs is the plugin for NFS volumes. It mounts exports with mount(8), which negotiates the NFS version (pkg/volume/nfs).
 type nfs struct {
 	node *node
 }
 
 var (
-	_ volume.Plugin = (*nfs)(nil)
-	_ volume.Usager = (*nfs)(nil)
+	_ volume.Plugin        = (*nfs)(nil)
+	_ volume.UsageProvider = (*nfs)(nil)
 )
 
-// nfsSource returns where a volume is exported.
+// nfsSource returns server and path of a volume; nil: it is no NFS volume.
 func nfsSource(v volume.Volume) *corev1.NFSVolumeSource {
 	switch {
 	case v.PV != nil:
@@ -50,7 +50,7 @@ func nfsSource(v volume.Volume) *corev1.NFSVolumeSource {
 	}
 }
 
-// SetUp mounts the export for a pod. One that is mounted is left alone, and nobody asks its server.
+// SetUp mounts the export for a pod. If it is mounted already, the server is not contacted.
 func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m, source := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly}, nfsSource(v)
 	if source == nil || source.Server == "" || source.Path == "" {
@@ -71,9 +71,9 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 		slices.Sort(options)
 		args = append(args, "-o", strings.Join(slices.Compact(options), ","))
 	}
-	args = append(args, "--", server(source.Server)+":"+source.Path, v.Dir)
-	if err := mountCommand(ctx, args); err != nil {
-		if undo := n.undo(ctx, v); undo != nil {
+	args = append(args, "--", formatServer(source.Server)+":"+source.Path, v.Dir)
+	if err := runMount(ctx, args); err != nil {
+		if undo := n.undoMount(ctx, v); undo != nil {
 			return m, errors.Join(err, undo)
 		}
 		return m, &volume.FinalError{Err: err}
@@ -81,23 +81,23 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 	return m, nil
 }
 
-// undo takes away what a failed mount has left, also if nobody waits for it any more.
-func (n *nfs) undo(ctx context.Context, v volume.Volume) error {
+// undoMount removes the remains of a failed mount, even if ctx has ended.
+func (n *nfs) undoMount(ctx context.Context, v volume.Volume) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return n.TearDown(ctx, v)
 }
 
-// server returns the name of a server as mount(8) has it.
-func server(name string) string {
+// formatServer returns a server name as mount(8) expects it: IPv6 addresses in brackets.
+func formatServer(name string) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Is6() {
 		return "[" + name + "]"
 	}
 	return name
 }
 
-// mountCommand runs mount(8). It ends with ctx, with all that it has started.
-func mountCommand(ctx context.Context, args []string) error {
+// runMount runs mount(8). When ctx ends, it kills the process and its children.
+func runMount(ctx context.Context, args []string) error {
 	out := &plugincmd.Output{Max: maxMountOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, "mount", args...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -110,7 +110,7 @@ func mountCommand(ctx context.Context, args []string) error {
 	return nil
 }
 
-// TearDown unmounts the export, by force if its server does not answer, and then lazily.
+// TearDown unmounts the export: by force if its server does not respond, and then lazily.
 func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
 	if err := n.node.unmounter.Unmount(ctx, v.Dir); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
 	return notexist.Ignore(os.Remove(v.Dir))
 }
 
-// Usage returns how full the file system of the server is.
+// Usage returns the usage of the file system of the server.
 func (n *nfs) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return n.node.statfs(ctx, v.Dir)
+	return n.node.statFilesystem(ctx, v.Dir)
 }

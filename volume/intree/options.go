@@ -16,60 +16,60 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Objects is where the objects are that volumes show. An object that does not exist is an error that wraps fs.ErrNotExist; any
-// other error is that it cannot be known. Package objects has some.
+// Objects reads the config maps and secrets that volumes show. If an object does not exist, the error wraps [fs.ErrNotExist];
+// after any other error it is unknown whether it exists. Package objects has implementations.
 type Objects interface {
-	// ConfigMap returns a config map, which is not changed.
+	// ConfigMap returns a config map. The caller does not modify it.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
-	// Secret returns a secret with all of it in Data, which is not changed.
+	// Secret returns a secret with all values in Data. The caller does not modify it.
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Certificates provides the certificates of pods. A [*CertificateKeeper] implements it. One that also has a method Forget(podUID string) is
-// called when the projected volume of a pod is torn down.
+// Certificates provides the certificates of pods; [*CertificateKeeper] implements it. An optional method Forget(podUID string) is
+// called when a projected volume of the pod is torn down.
 type Certificates interface {
-	// Certificate returns the certificate for the source of a projected volume with that index.
+	// Certificate returns the certificate for the source with index source of a projected volume.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (volume.PodCertificate, error)
 }
 
-// forgetter is implemented by [Certificates] that keep certificates.
+// forgetter is an optional interface of [Certificates].
 type forgetter interface {
-	// Forget drops the certificates of a pod whose projected volume is torn down.
+	// Forget drops the certificates of a pod whose projected volume was torn down.
 	Forget(podUID string)
 }
 
-// Options name the sources of the contents of volumes. A pod that needs a source which is nil is refused.
+// Options have the sources of the contents of volumes. Pods that need a source that is nil are refused.
 type Options struct {
 	Objects      Objects                  // nil: config maps and secrets are refused
 	Tokens       volume.TokenIssuer       // nil: service account tokens are refused
 	TrustBundles volume.TrustBundleLister // nil: cluster trust bundles are refused
 	Certificates Certificates             // nil: pod certificates are refused
-	// Allocatable returns the resources that the node has for pods. The memory of a tmpfs is bounded by it, and it stands for
-	// limits that containers do not have. Nil: they are not known.
+	// Allocatable returns the allocatable resources of the node. Its memory limits the size of a tmpfs; it replaces missing
+	// limits of containers in downwardAPI volumes. Nil: unknown.
 	Allocatable func() corev1.ResourceList
 }
 
-// node is what the plugins share.
+// node is the state that the plugins share.
 type node struct {
 	options   Options
 	unmounter mount.Unmounter
-	binds     mount.Unmounter // of what others use, too
-	calls     nowait.Calls    // about file systems that may not answer
+	binds     mount.Unmounter // for bind mounts: never by force, because other pods use the file system
+	calls     nowait.Calls    // calls into file systems that may hang
 	projects  projquota.Projects
 }
 
-func (n *node) allocatable() corev1.ResourceList {
+func (n *node) nodeAllocatable() corev1.ResourceList {
 	if n.options.Allocatable == nil {
 		return nil
 	}
 	return n.options.Allocatable()
 }
 
-// Plugins returns the plugins by their names.
+// Plugins returns all plugins, by the plugin names of package volume.
 func Plugins(o Options) map[string]volume.Plugin {
 	n := &node{options: o}
 	n.binds.NoForce = true
-	files := func(memory bool) *written { return &written{node: n, memory: memory} }
+	files := func(memory bool) *fileVolume { return &fileVolume{node: n, memory: memory} }
 	projected := files(true)
 	if o.Tokens != nil {
 		projected.tokens = token.NewCache(o.Tokens, nil)
@@ -91,13 +91,13 @@ func Plugins(o Options) map[string]volume.Plugin {
 }
 
 var (
-	_ volume.Plugin    = (*emptyDir)(nil)
-	_ volume.Usager    = (*emptyDir)(nil)
-	_ volume.Plugin    = gitRepo{}
-	_ volume.Plugin    = (*hostPath)(nil)
-	_ volume.Checker   = (*hostPath)(nil)
-	_ volume.Plugin    = (*written)(nil)
-	_ volume.Checker   = (*written)(nil)
-	_ volume.Refresher = (*written)(nil)
-	_ volume.Usager    = (*written)(nil)
+	_ volume.Plugin        = (*emptyDir)(nil)
+	_ volume.UsageProvider = (*emptyDir)(nil)
+	_ volume.Plugin        = gitRepo{}
+	_ volume.Plugin        = (*hostPath)(nil)
+	_ volume.Checker       = (*hostPath)(nil)
+	_ volume.Plugin        = (*fileVolume)(nil)
+	_ volume.Checker       = (*fileVolume)(nil)
+	_ volume.Refresher     = (*fileVolume)(nil)
+	_ volume.UsageProvider = (*fileVolume)(nil)
 )

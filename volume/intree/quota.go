@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// limit makes the sizeLimit of an emptyDir on the disk hard, where the file system has project quotas: who writes more gets an
-// error. Elsewhere whoever evicts pods enforces it.
-func (d *emptyDir) limit(ctx context.Context, v volume.Volume) error {
+// setQuota makes the sizeLimit of an emptyDir on disk a hard limit, if the file system has project quotas. Otherwise the eviction
+// manager enforces it.
+func (d *emptyDir) setQuota(ctx context.Context, v volume.Volume) error {
 	limit := v.Source.EmptyDir.SizeLimit
-	if limit == nil || limit.Value() <= 0 || !mayLimit(v.Pod) {
+	if limit == nil || limit.Value() <= 0 || !canUseQuota(v.Pod) {
 		return nil
 	}
 	size := uint64(limit.Value())
@@ -29,26 +29,27 @@ func (d *emptyDir) limit(ctx context.Context, v volume.Volume) error {
 	return err
 }
 
-// mayLimit reports whether the quota of a project holds for a pod: in a user namespace of its own. Processes of the host's user namespace may
-// give their files to another project, which takes these out of the quota and what a quota counts. Source: pkg/volume/emptydir, setupDir.
-func mayLimit(pod *corev1.Pod) bool {
+// canUseQuota reports whether a project quota is effective for a pod: it has a user namespace of its own. Processes in the host's
+// user namespace can change the project of their files, which the quota then no longer counts. Source: pkg/volume/emptydir,
+// setupDir.
+func canUseQuota(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// unlimit takes the quota from a project whose directory was removed. One that stays limits nobody.
-func (d *emptyDir) unlimit(v volume.Volume, project uint32) {
+// releaseQuota releases the project quota of a removed directory. It ignores errors: a remaining quota limits no files.
+func (d *emptyDir) releaseQuota(v volume.Volume, project uint32) {
 	if project != 0 {
 		_ = projquota.Release(filepath.Dir(v.Dir), project)
 	}
 }
 
-// quotaUsage returns what the quota of a directory counts, which takes no walk, or false where it has none.
+// quotaUsage returns the usage of a directory from its project quota, without a walk; false: it has no quota.
 func (n *node) quotaUsage(ctx context.Context, dir string) (volume.Usage, bool) {
 	quota, err := projquota.UsageOf(dir)
 	if err != nil || quota.Limit == 0 {
 		return volume.Usage{}, false
 	}
-	u, err := n.statfs(ctx, dir)
+	u, err := n.statFilesystem(ctx, dir)
 	if err != nil {
 		return u, false
 	}

@@ -20,18 +20,19 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// usableTimeout is how long all objects of a volume may take together that can be used as it is: a container waits for it.
-const usableTimeout = 3 * time.Second
+// recoveredTimeout is the maximum time for fetching the objects of a volume whose existing files are usable: a container is
+// waiting.
+const recoveredTimeout = 3 * time.Second
 
-// maxCredential is how many bytes of a token or a certificate are read.
+// maxCredential is the maximum size of a token or certificate file in bytes.
 const maxCredential = 256 << 10
 
-// usable reports whether an earlier agent has written a volume whole, with no token and no certificate that has expired.
-func (w *written) usable(v volume.Volume) bool {
+// isUsable reports whether a previous agent has written the volume completely, and no token or certificate in it has expired.
+func (w *fileVolume) isUsable(v volume.Volume) bool {
 	if !v.Recovered || v.Update {
 		return false
 	}
-	if w.memory { // or the machine was started again
+	if w.memory { // after a reboot the tmpfs is not mounted
 		if mounted, err := mount.IsMountPoint(v.Dir); err != nil || !mounted {
 			return false
 		}
@@ -41,27 +42,27 @@ func (w *written) usable(v volume.Volume) bool {
 		return false
 	}
 	defer root.Close()
-	info, err := root.Stat("..data") // the link that is made when all files are there
+	info, err := root.Stat("..data") // the link exists only if all files were written
 	if err != nil || !info.IsDir() {
 		return false
 	}
-	return v.Source.Projected == nil || valid(root, v.Source.Projected, time.Now()) == nil
+	return v.Source.Projected == nil || checkCredentials(root, v.Source.Projected, time.Now()) == nil
 }
 
-// valid returns why the files of a projected volume cannot be used at a time: a credential is missing or has expired.
-func valid(root *os.Root, p *corev1.ProjectedVolumeSource, now time.Time) error {
+// checkCredentials returns an error if a token or certificate of a projected volume is missing or has expired at now.
+func checkCredentials(root *os.Root, p *corev1.ProjectedVolumeSource, now time.Time) error {
 	for i := range p.Sources {
 		var expires time.Time
 		var err error
 		switch s := &p.Sources[i]; {
 		case s.ServiceAccountToken != nil:
-			expires, err = tokenExpires(root, s.ServiceAccountToken.Path)
+			expires, err = tokenExpiry(root, s.ServiceAccountToken.Path)
 		case s.PodCertificate != nil:
 			path := s.PodCertificate.CertificateChainPath
 			if path == "" {
 				path = s.PodCertificate.CredentialBundlePath
 			}
-			expires, err = certificateExpires(root, path)
+			expires, err = certificateExpiry(root, path)
 		default:
 			continue
 		}
@@ -75,17 +76,17 @@ func valid(root *os.Root, p *corev1.ProjectedVolumeSource, now time.Time) error 
 	return nil
 }
 
-func tokenExpires(root *os.Root, path string) (time.Time, error) {
-	text, err := readIn(root, path)
+func tokenExpiry(root *os.Root, path string) (time.Time, error) {
+	text, err := readCredential(root, path)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return token.Expiry(string(text))
+	return token.ParseExpiry(string(text))
 }
 
-// certificateExpires returns when the first certificate of a file expires, before which there may be a key.
-func certificateExpires(root *os.Root, path string) (time.Time, error) {
-	text, err := readIn(root, path)
+// certificateExpiry returns the expiry of the first certificate in a PEM file, which may have a key before it.
+func certificateExpiry(root *os.Root, path string) (time.Time, error) {
+	text, err := readCredential(root, path)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -102,8 +103,8 @@ func certificateExpires(root *os.Root, path string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s has no certificate", path)
 }
 
-// readIn reads a regular file, which no link leads out of the volume for.
-func readIn(root *os.Root, path string) ([]byte, error) {
+// readCredential reads a regular file of a volume. Symbolic links must not leave the volume.
+func readCredential(root *os.Root, path string) ([]byte, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

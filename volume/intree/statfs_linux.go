@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// statfs returns how full the file system is that a directory is in. Its server may be dead.
-func (n *node) statfs(ctx context.Context, dir string) (volume.Usage, error) {
+// statFilesystem returns the usage of the file system of dir. It returns when ctx ends, even if the file system hangs.
+func (n *node) statFilesystem(ctx context.Context, dir string) (volume.Usage, error) {
 	found := make(chan volume.Usage, 1)
 	err := n.calls.Do(ctx, "statfs "+dir, func() error {
 		var fs unix.Statfs_t
@@ -33,8 +33,8 @@ func (n *node) statfs(ctx context.Context, dir string) (volume.Usage, error) {
 	return <-found, nil
 }
 
-// groupOf returns the group of a directory.
-func groupOf(path string) (int64, error) {
+// fileGroup returns the group of a file.
+func fileGroup(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return 0, &os.PathError{Op: "stat", Path: path, Err: err}

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-func (*node) statfs(context.Context, string) (volume.Usage, error) {
+func (*node) statFilesystem(context.Context, string) (volume.Usage, error) {
 	return volume.Usage{}, errors.ErrUnsupported
 }
 
-func groupOf(string) (int64, error) { return 0, errors.ErrUnsupported }
+func fileGroup(string) (int64, error) { return 0, errors.ErrUnsupported }

@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// usage measures a directory: its file system where something is mounted on it, else what is in it.
-func (n *node) usage(ctx context.Context, dir string) (u volume.Usage, err error) {
-	if u, err = n.statfs(ctx, dir); err != nil {
+// measureDir returns the usage of a directory: that of its file system if dir is a mount point, otherwise by a walk.
+func (n *node) measureDir(ctx context.Context, dir string) (u volume.Usage, err error) {
+	if u, err = n.statFilesystem(ctx, dir); err != nil {
 		return u, err
 	}
 	mounted, err := mount.IsMountPoint(dir)

@@ -12,6 +12,6 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-func (*node) usage(context.Context, string) (volume.Usage, error) {
+func (*node) measureDir(context.Context, string) (volume.Usage, error) {
 	return volume.Usage{}, errors.ErrUnsupported
 }

@@ -20,25 +20,25 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// fetchTimeout is how long all objects of a volume may take together.
+// fetchTimeout is the maximum time for fetching the objects of a volume.
 const fetchTimeout = 10 * time.Second
 
-// written makes volumes whose files the agent writes, and keeps them up to date.
-type written struct {
+// fileVolume is the plugin for configMap, secret, downwardAPI and projected volumes: the agent writes and updates their files.
+type fileVolume struct {
 	node    *node
-	memory  bool                // on a tmpfs
-	tokens  *token.Cache        // nil: there are none
-	bundles *trustbundle.Reader // likewise
+	memory  bool                // the files are on a tmpfs
+	tokens  *token.Cache        // nil: Options.Tokens is nil
+	bundles *trustbundle.Reader // nil: Options.TrustBundles is nil
 }
 
-// Check refuses sources that nobody has.
-func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
+// Check returns errors for sources that Options does not provide.
+func (w *fileVolume) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(path *field.Path, what string) {
 		errs = append(errs, field.Forbidden(path, "not supported on this node: "+what))
 	}
 	if w.node.options.Objects == nil {
-		for want := range payload.Wants(v) {
+		for want := range payload.References(v) {
 			if !want.Optional {
 				refuse(path, "there are no config maps and secrets")
 				break
@@ -63,11 +63,11 @@ func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field
 }
 
 // Shows reports whether a volume shows an object.
-func (w *written) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
-	if (o.Kind == volume.KindPod || o.Kind == "") && payload.ShowsMetadata(v) || payload.ShowsCluster(pod, v, payload.Kind(o.Kind), o.Name) {
+func (w *fileVolume) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
+	if (o.Kind == volume.KindPod || o.Kind == "") && payload.ShowsMetadata(v) || payload.ShowsClusterObject(pod, v, payload.Kind(o.Kind), o.Name) {
 		return true
 	}
-	for want := range payload.Wants(v) {
+	for want := range payload.References(v) {
 		if (o.Kind == "" || o.Kind == string(want.Kind)) && (o.Name == "" || o.Name == want.Name) {
 			return true
 		}
@@ -75,15 +75,15 @@ func (w *written) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool
 	return false
 }
 
-// SetUp writes the files, or brings them up to date. What they are made of is fetched before anything is made. If that fails, the files
-// of an earlier agent do for as long as they can be used.
-func (w *written) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+// SetUp writes or updates the files. It fetches all objects before it changes the volume. If that fails, and a previous agent has
+// left usable files, it returns a StaleError.
+func (w *fileVolume) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}
-	limit, usable := fetchTimeout, w.usable(v)
+	limit, usable := fetchTimeout, w.isUsable(v)
 	if usable {
-		limit = usableTimeout
+		limit = recoveredTimeout
 	}
-	files, err := w.files(ctx, v, limit)
+	files, err := w.buildFiles(ctx, v, limit)
 	if err != nil {
 		if _, statErr := os.Lstat(v.Dir); errors.Is(statErr, os.ErrNotExist) {
 			err = &volume.FinalError{Err: err}
@@ -92,39 +92,40 @@ func (w *written) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, err
 		}
 		return m, err
 	}
-	if err := makeDir(v.Dir); err != nil {
+	if err := createDir(v.Dir); err != nil {
 		return m, err
 	}
 	if w.memory {
-		if err := mountOnce(ctx, v.Dir, tmpfs(w.node.memorySize(v.Pod, nil))); err != nil {
+		if err := mountOnce(ctx, v.Dir, tmpfsMounter(w.node.memorySize(v.Pod, nil))); err != nil {
 			return m, err
 		}
 	}
-	if err := makeMountPoints(v.Dir, mountPoints(v.Name, &v.Pod.Spec)); err != nil {
+	if err := createMountPoints(v.Dir, nestedMountPoints(v.Name, &v.Pod.Spec)); err != nil {
 		return m, err
 	}
-	_, err = atomicwriter.Write(v.Dir, files, atomicwriter.Options{SetPerms: w.setPerms(ctx, v)})
+	_, err = atomicwriter.Write(v.Dir, files, atomicwriter.Options{SetPerms: w.permsFunc(ctx, v)})
 	return m, err
 }
 
-// setPerms gives the files to the fsGroup of the pod before they are seen, and the directory with them.
-func (w *written) setPerms(ctx context.Context, v volume.Volume) func(string) error {
+// permsFunc returns the atomicwriter.Options.SetPerms of a volume: it changes the group of the files to the fsGroup before they
+// are published. Nil: the pod has no fsGroup.
+func (w *fileVolume) permsFunc(ctx context.Context, v volume.Volume) func(string) error {
 	gid := fsGroup(v.Pod)
 	if gid == nil {
 		return nil
 	}
 	return func(string) error {
-		err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReadOnly: true, Slow: slow(v)})
-		if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
+		err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReadOnly: true, ReportSlow: slowReporter(v)})
+		if _, ok := errors.AsType[*fsgroup.FilesError](err); ok { // all other files are changed; the kubelet continues too
 			return nil // all others are done, and the kubelet goes on, too
 		}
 		return err
 	}
 }
 
-// TearDown unmounts and removes the directory.
-func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
-	if err := w.node.remove(ctx, v); err != nil {
+// TearDown unmounts and removes the directory, and drops tokens and certificates of the pod.
+func (w *fileVolume) TearDown(ctx context.Context, v volume.Volume) error {
+	if err := w.node.removeVolume(ctx, v); err != nil {
 		return err
 	}
 	if w.tokens != nil {
@@ -136,19 +137,19 @@ func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
 	return nil
 }
 
-// Usage measures what is in the directory, or its tmpfs.
-func (w *written) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return w.node.usage(ctx, v.Dir)
+// Usage returns the usage of the directory or its tmpfs.
+func (w *fileVolume) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
+	return w.node.measureDir(ctx, v.Dir)
 }
 
-// files fetches what a volume is made of, and returns its files.
-func (w *written) files(ctx context.Context, v volume.Volume, limit time.Duration) (payload.Files, error) {
+// buildFiles fetches the objects of a volume within limit, and returns its files.
+func (w *fileVolume) buildFiles(ctx context.Context, v volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := &fetch{node: w.node, tokens: w.tokens, bundles: w.bundles, pod: v.Pod, volume: v.Source}
-	in, err := f.inputs(ctx)
+	f := &fetcher{node: w.node, tokens: w.tokens, bundles: w.bundles, pod: v.Pod, volume: v.Source}
+	in, err := f.fetchInputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return payload.Of(v.Pod, v.Source, in)
+	return payload.BuildFiles(v.Pod, v.Source, in)
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// maxDepth is how deep targets are below the directory that is cleaned: volume, container and index.
+// maxDepth is the depth of targets below the directory that Clean gets: volume, container and index.
 const maxDepth = 3
 
-func clean(ctx context.Context, path string) error {
-	// Force would be felt by everybody who uses the same network file system.
+func cleanTree(ctx context.Context, path string) error {
+	// A forced unmount would break other users of the network file system.
 	c := &cleaner{unmounter: mount.Unmounter{NoForce: true}}
-	return c.clean(ctx, path, 0)
+	return c.cleanPath(ctx, path, 0)
 }
 
-// cleaner is one call of Clean.
+// cleaner is the state of one call of Clean.
 type cleaner struct{ unmounter mount.Unmounter }
 
-// clean removes one path. It goes on after an error with what is beside it.
-func (c *cleaner) clean(ctx context.Context, path string, depth int) error {
+// cleanPath unmounts and removes one path. After an error it still cleans the siblings of path.
+func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func (c *cleaner) clean(ctx context.Context, path string, depth int) error {
 	case info.Size() > 0 || !info.Mode().IsRegular():
 		return fmt.Errorf("remove %s: it is no empty file", path)
 	}
-	return removed(os.Remove(path))
+	return ignoreNotExist(os.Remove(path))
 }
 
-// cleanDir removes a directory with what is in it, if that can be removed.
+// cleanDir removes a directory, after its entries.
 func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -63,16 +63,16 @@ func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, c.clean(ctx, filepath.Join(path, e.Name()), depth+1))
+		errs = append(errs, c.cleanPath(ctx, filepath.Join(path, e.Name()), depth+1))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return removed(os.Remove(path))
+	return ignoreNotExist(os.Remove(path))
 }
 
-// removed makes success of a removal that somebody else has done.
-func removed(err error) error {
+// ignoreNotExist returns nil if err means that another program has removed the file.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,14 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subpath makes a part of a volume, the subPath of a volume mount, available at a path that leads nowhere else,
-// whatever a container does in the volume meanwhile. It mounts no volume, and expands no variables.
-//
-// # Model
-//
-// A container may replace any directory of its volume by a link. So the path is opened once, without leaving the volume,
-// and what was opened, not its name, is bound to a target in the pod's own directory, which no container sees. The runtime
-// is given the target.
+// Package subpath bind-mounts a part of a volume, the subPath of a volume mount, safely: a container that changes the volume
+// concurrently cannot redirect it to another path of the host. It mounts no volumes, and expands no variables.
 //
 //	path, err := subpath.Prepare(ctx, subpath.Request{
 //		Volume:  "/var/lib/agent/pods/1/volumes/kubernetes.io~empty-dir/data",
@@ -18,26 +12,29 @@
 //	...
 //	err = subpath.Clean(ctx, "/var/lib/agent/pods/1/volume-subpaths/data")
 //
-// Links in the volume are followed as long as they stay in it, links to an absolute path of the volume on the host
-// included. A directory that is missing is made, element by element, with the mode of the root of the volume.
+// # Model
+//
+// A container may replace any directory of its volume by a symbolic link. So Prepare opens the path once, without leaving the
+// volume. It then bind-mounts the open file descriptor at a target in the directory of the pod, which no container can access.
+// The container runtime mounts the target.
+//
+// Symbolic links are followed as long as they stay in the volume, including absolute links to the path of the volume on the host.
+// Missing directories are created with the mode of the root of the volume.
 //
 // # Concurrency
 //
-// Both functions may be called from several goroutines, for different targets. They block as long as the file system of
-// the volume does, and look at the context between system calls.
+// Both functions may be called from several goroutines, for different targets. They block while the file system of the volume
+// hangs, and check the context between system calls.
 //
 // # Errors
 //
-// An [*Error] is for the user of the pod: it has the subPath, and never a path of the host, nor whether there is anything
-// outside of the volume. [ErrInvalid] and [ErrOutside] are final; others may be tried again.
+// An [*Error] is shown in the pod status. It has the subPath, but no path of the host, and does not reveal whether a path outside
+// of the volume exists. [ErrInvalid] and [ErrOutside] are final; other errors may be retried.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/volume/util/subpath/subpath_linux.go of Kubernetes 1.37. A path that leaves the volume and comes back is
-// refused. DIFFERENCES.md has all differences.
+// The model is pkg/volume/util/subpath/subpath_linux.go of Kubernetes 1.37. A path that leaves the volume and returns is refused.
+// DIFFERENCES.md lists all differences.
 //
-// What belongs here: the way from a volume to a bind, and back. What does not: which volume mount has which target, and
-// whether it is read-only, which is the runtime's.
-//
-// Test kit: none; the tests show how to get a mount namespace.
+// Test kit: none; the tests of the package show how to create a mount namespace.
 package subpath

@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of the way through a volume, those of the kernel and what a path of 4,096 bytes can have.
+// Limits for resolving a path in a volume: those of the kernel, and of a path of 4,096 bytes.
 const (
 	maxLinks    = 40
 	maxElements = 4096
-	maxLevels   = 256 // each takes a descriptor
+	maxLevels   = 256 // open directories, each of which needs a descriptor
 )
 
-// volume is a volume that is open.
+// volume is an open volume.
 type volume struct {
-	fd    int
-	mode  uint32   // of its root
-	paths []string // by which links may name it: as it was asked for, and where that leads
-	slow  bool     // go element by element even where the kernel could do it at once; tests
+	fd       int
+	mode     uint32   // mode of the root directory
+	paths    []string // absolute paths that symbolic links may contain: as requested, and resolved
+	stepwise bool     // resolve each path stepwise, without openat2; for tests
 }
 
-// openVolume opens a volume. What it is on the host is the agent's business, so links are followed.
+// openVolume opens the root of a volume. It follows symbolic links, because the agent controls the path on the host.
 func openVolume(path string) (*volume, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,20 +50,19 @@ func openVolume(path string) (*volume, error) {
 
 func (v *volume) close() { _ = unix.Close(v.fd) }
 
-// open opens what is at a path of the volume, and makes the directories that are missing.
-func (v *volume) open(path string) (int, error) {
-	if !v.slow {
+// openPath opens the file at a path of the volume, and creates missing directories.
+func (v *volume) openPath(path string) (int, error) {
+	if !v.stepwise {
 		fd, err := v.openAtOnce(path)
 		if err == nil {
 			return fd, nil
 		}
 	}
-	return v.walk(path)
+	return v.openStepwise(path)
 }
 
-// openAtOnce lets the kernel find the path (Linux 5.6). It follows links, and fails where one leads out of the volume or is
-// absolute, where something is missing, and where directories are moved at the same time. O_DIRECTORY makes it mount what
-// an automounter has at the path.
+// openAtOnce opens path with openat2 (Linux 5.6). It fails for missing directories, for symbolic links that are absolute or leave
+// the volume, and during concurrent renames. O_DIRECTORY makes autofs mount the directory.
 func (v *volume) openAtOnce(path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
@@ -77,18 +76,18 @@ func (v *volume) openAtOnce(path string) (int, error) {
 	return fd, err
 }
 
-// step is one element of a path that is still to go.
-type step struct {
-	name string
-	own  bool // it is of the subPath, and not of a link: it is made if it is missing
+// pathElement is an element of a path that is not resolved yet.
+type pathElement struct {
+	name   string
+	create bool // part of the subPath, not of a symbolic link: a missing directory is created
 }
 
-// walk goes through a volume element by element. It opens each without following it, and reads where a link leads itself,
-// so that nothing that happens at the same time can lead it out of the volume.
-func (v *volume) walk(path string) (int, error) {
+// openStepwise resolves a path element by element. It opens each element without following symbolic links, and resolves links
+// itself, so that no concurrent change can lead out of the volume.
+func (v *volume) openStepwise(path string) (int, error) {
 	w := &walk{volume: v}
-	defer w.close()
-	w.add(path, true)
+	defer w.closeAll()
+	w.addPath(path, true)
 	for links, steps := 0, 0; len(w.todo) > 0; steps++ {
 		if steps > maxElements || len(w.open) > maxLevels {
 			return -1, unix.ENAMETOOLONG
@@ -99,10 +98,10 @@ func (v *volume) walk(path string) (int, error) {
 			if len(w.open) == 0 {
 				return -1, ErrOutside
 			}
-			w.up()
+			w.leaveDir()
 			continue
 		}
-		link, err := w.enter(next)
+		link, err := w.enterElement(next)
 		if err != nil {
 			return -1, err
 		}
@@ -112,64 +111,65 @@ func (v *volume) walk(path string) (int, error) {
 		if links++; links > maxLinks {
 			return -1, unix.ELOOP
 		}
-		if err := w.follow(link); err != nil {
+		if err := w.followLink(link); err != nil {
 			return -1, err
 		}
 	}
-	return w.take()
+	return w.takeCurrent()
 }
 
-// walk is the state of a way through a volume.
+// walk is the state of openStepwise.
 type walk struct {
 	volume *volume
-	open   []int  // the elements of the volume that lead to where it is, without the root
-	todo   []step // what is still to go, the next one last
+	open   []int         // descriptors of the directories from the root, exclusive, to the current one
+	todo   []pathElement // remaining elements, the next one last
 }
 
-func (w *walk) close() {
+func (w *walk) closeAll() {
 	for len(w.open) > 0 {
-		w.up()
+		w.leaveDir()
 	}
 }
 
-// up goes to the directory above by the way that it has come, whatever ".." is now.
-func (w *walk) up() {
+// leaveDir returns to the parent by closing the current directory, without resolving "..".
+func (w *walk) leaveDir() {
 	_ = unix.Close(w.open[len(w.open)-1])
 	w.open = w.open[:len(w.open)-1]
 }
 
-// at is where the walk is.
-func (w *walk) at() int {
+// currentDir returns the descriptor of the current directory, which the walk owns.
+func (w *walk) currentDir() int {
 	if len(w.open) == 0 {
 		return w.volume.fd
 	}
 	return w.open[len(w.open)-1]
 }
 
-// take returns where the walk is, for the caller to close.
-func (w *walk) take() (int, error) {
+// takeCurrent returns the descriptor of the current directory or file, which the caller must close.
+func (w *walk) takeCurrent() (int, error) {
 	if len(w.open) == 0 {
 		return unix.FcntlInt(uintptr(w.volume.fd), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	fd := w.at()
+	fd := w.currentDir()
 	w.open = w.open[:len(w.open)-1]
 	return fd, nil
 }
 
-// add puts the elements of a path before what is still to go.
-func (w *walk) add(path string, own bool) {
+// addPath adds the elements of a path before the remaining ones.
+func (w *walk) addPath(path string, own bool) {
 	for _, e := range slices.Backward(strings.Split(path, "/")) {
 		if e != "" && e != "." {
-			w.todo = append(w.todo, step{e, own})
+			w.todo = append(w.todo, pathElement{e, own})
 		}
 	}
 }
 
-// enter goes to an entry of the directory where the walk is, or returns where it leads if it is a link.
-func (w *walk) enter(s step) (link string, err error) {
-	fd, err := openElement(w.at(), s.name)
-	if errors.Is(err, unix.ENOENT) && s.own {
-		fd, err = w.mkdir(s.name)
+// enterElement opens an entry of the current directory and makes it the current one. If it is a symbolic link, it returns its
+// target instead.
+func (w *walk) enterElement(s pathElement) (link string, err error) {
+	fd, err := openElement(w.currentDir(), s.name)
+	if errors.Is(err, unix.ENOENT) && s.create {
+		fd, err = w.createDir(s.name)
 	}
 	if err != nil {
 		return "", err
@@ -195,8 +195,8 @@ func (w *walk) enter(s step) (link string, err error) {
 	return string(buf[:n]), nil
 }
 
-// openElement opens an entry of a directory, and the link itself if it is one. It tries that as a directory first, which
-// makes the kernel mount what an automounter has there.
+// openElement opens an entry of a directory, without following a symbolic link. It first tries O_DIRECTORY, which makes autofs
+// mount the directory.
 func openElement(dir int, name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(dir, name, flags|unix.O_DIRECTORY, 0)
@@ -206,17 +206,17 @@ func openElement(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// mkdir makes a directory with the mode of the root of the volume, whatever the umask, or opens what somebody else has made
-// there meanwhile.
-func (w *walk) mkdir(name string) (int, error) {
-	err := unix.Mkdirat(w.at(), name, w.volume.mode&0o777)
+// createDir creates a directory with the mode of the root of the volume, independent of the umask. It opens a directory that
+// another process has just created.
+func (w *walk) createDir(name string) (int, error) {
+	err := unix.Mkdirat(w.currentDir(), name, w.volume.mode&0o777)
 	if errors.Is(err, unix.EEXIST) {
-		return openElement(w.at(), name)
+		return openElement(w.currentDir(), name)
 	}
 	if err != nil {
 		return -1, err
 	}
-	fd, err := unix.Openat(w.at(), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(w.currentDir(), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
@@ -227,18 +227,18 @@ func (w *walk) mkdir(name string) (int, error) {
 	return fd, nil
 }
 
-// follow goes where a link leads: from the directory that it is in, or from the root of the volume if it is absolute and
-// names that.
-func (w *walk) follow(link string) error {
+// followLink adds the target of a symbolic link to the remaining elements. An absolute target must begin with the path of the
+// volume.
+func (w *walk) followLink(link string) error {
 	if !strings.HasPrefix(link, "/") {
-		w.add(link, false)
+		w.addPath(link, false)
 		return nil
 	}
 	for _, path := range w.volume.paths {
 		rest, ok := strings.CutPrefix(link, path)
 		if ok && (rest == "" || rest[0] == '/') {
-			w.close()
-			w.add(rest, false)
+			w.closeAll()
+			w.addPath(rest, false)
 			return nil
 		}
 	}

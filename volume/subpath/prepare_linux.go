@@ -16,12 +16,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// maxStale is how many stale binds on one target are detached.
+// maxStale is the maximum number of stale mounts on one target that are detached.
 const maxStale = 100
 
-// prepare is Prepare of a subPath that has been checked.
-func prepare(ctx context.Context, r Request) error {
-	failed := func(op string, err error) error { return &Error{SubPath: r.SubPath, Op: op, Err: pathless(err)} }
+// bindSubPath is Prepare for a valid subPath.
+func bindSubPath(ctx context.Context, r Request) error {
+	failed := func(op string, err error) error { return &Error{SubPath: r.SubPath, Op: op, Err: removePaths(err)} }
 	if err := ctx.Err(); err != nil {
 		return failed("open the volume", err)
 	}
@@ -30,7 +30,7 @@ func prepare(ctx context.Context, r Request) error {
 		return failed("open the volume", err)
 	}
 	defer v.close()
-	source, err := v.open(r.SubPath)
+	source, err := v.openPath(r.SubPath)
 	switch {
 	case errors.Is(err, ErrOutside):
 		return &Error{SubPath: r.SubPath, Err: err}
@@ -41,14 +41,14 @@ func prepare(ctx context.Context, r Request) error {
 	if err := ctx.Err(); err != nil {
 		return failed("bind", err)
 	}
-	bound, err := detachOthers(source, r.Target)
+	bound, err := detachStale(source, r.Target)
 	switch {
 	case err != nil:
 		return failed("unmount what is on the target", err)
 	case bound:
 		return nil
 	}
-	if err := makeTarget(source, r.Target); err != nil {
+	if err := createTarget(source, r.Target); err != nil {
 		return failed("make the target", err)
 	}
 	if err := mount.BindFD(source, r.Target, mount.BindOptions{}); err != nil {
@@ -58,8 +58,9 @@ func prepare(ctx context.Context, r Request) error {
 	return nil
 }
 
-// pathless returns what the kernel said, without the paths that an error has for the operator.
-func pathless(err error) error {
+// removePaths returns the errno of err, which has no paths of the host. Other errors become "internal error", except those of
+// contexts.
+func removePaths(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
@@ -69,10 +70,10 @@ func pathless(err error) error {
 	return errors.New("internal error")
 }
 
-// detachOthers reports whether the target is a bind of a file, and detaches all that is mounted there until it is: binds of
-// what a container has replaced since, or of a file system whose server is gone. It does so lazily, as such a server would
-// not answer.
-func detachOthers(source int, target string) (bound bool, err error) {
+// detachStale detaches mounts on target until it is a bind mount of source, which it reports. Stale are mounts of files that a
+// container has replaced, and of file systems whose server is unavailable. It unmounts lazily, because that server would not
+// respond.
+func detachStale(source int, target string) (bound bool, err error) {
 	for range maxStale {
 		mounted, err := mount.IsMountPoint(target)
 		switch {
@@ -82,7 +83,7 @@ func detachOthers(source int, target string) (bound bool, err error) {
 			return false, err
 		case !mounted:
 			return false, nil
-		case sameFile(source, target):
+		case isSameFile(source, target):
 			return true, nil
 		}
 		if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
@@ -92,9 +93,9 @@ func detachOthers(source int, target string) (bound bool, err error) {
 	return false, unix.EBUSY
 }
 
-// sameFile reports whether a file is mounted on a target. A server is not asked for news; one that does not answer has no
-// file that is the same.
-func sameFile(source int, target string) bool {
+// isSameFile reports whether source is mounted on target. It uses cached attributes; it returns false if the server of the file
+// system does not respond.
+func isSameFile(source int, target string) bool {
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -108,9 +109,9 @@ func sameFile(source int, target string) bool {
 	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor && a.Mode&unix.S_IFMT == b.Mode&unix.S_IFMT
 }
 
-// makeTarget makes what a file or directory can be bound on: a directory for a directory and a file for anything else. A
-// target that is left from something of the other kind is replaced.
-func makeTarget(source int, target string) error {
+// createTarget creates the mount point for source: a directory for a directory, a file otherwise. It replaces a mount point of
+// the other type.
+func createTarget(source int, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err
 	}

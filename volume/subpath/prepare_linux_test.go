@@ -51,7 +51,7 @@ func TestPrepare(t *testing.T) {
 // Element by element, as it is where openat2 is missing, leads to the same place.
 func TestWalk(t *testing.T) {
 	for _, test := range cases {
-		if check(test.subPath) != nil {
+		if checkSubPath(test.subPath) != nil {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestWalk(t *testing.T) {
 			v, err := openVolume(h.volume)
 			require.NoError(t, err)
 			defer v.close()
-			v.slow = true
-			fd, err := v.open(test.subPath)
+			v.stepwise = true
+			fd, err := v.openPath(test.subPath)
 			if test.err != "" {
 				require.ErrorContains(t, err, strings.TrimPrefix(test.err, "open: "))
 				return
@@ -236,15 +236,15 @@ func FuzzWalk(f *testing.F) {
 				t.Skip("no name for a link")
 			}
 		}
-		if check(subPath) != nil {
+		if checkSubPath(subPath) != nil {
 			return
 		}
 		var inodes [2]uint64
 		for i, slow := range []bool{true, false} {
 			v, err := openVolume(dir)
 			require.NoError(t, err)
-			v.slow = slow
-			fd, err := v.open(subPath)
+			v.stepwise = slow
+			fd, err := v.openPath(subPath)
 			v.close()
 			if err != nil {
 				continue

@@ -95,8 +95,8 @@ func TestRaceWalk(t *testing.T) {
 		v, err := openVolume(h.volume)
 		require.NoError(t, err)
 		defer v.close()
-		v.slow = true
-		fd, err := v.open(subPath)
+		v.stepwise = true
+		fd, err := v.openPath(subPath)
 		if err != nil {
 			return st, err
 		}

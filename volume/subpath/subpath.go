@@ -9,70 +9,69 @@ import (
 	"strings"
 )
 
-// Request is one subPath of one volume mount.
+// Request describes one subPath mount.
 type Request struct {
-	// Volume is where the volume is on the host. If it is a link, that is followed.
+	// Volume is the path of the volume on the host. A symbolic link is followed.
 	Volume string
-	// SubPath is the path in the volume, relative and without "..".
+	// SubPath is the path relative to the volume, without "..".
 	SubPath string
-	// Target is where the subPath is bound, in a directory that only the agent writes to. The directories that lead there
-	// are made.
+	// Target is the path of the bind mount, in a directory that only the agent can write to. Missing parents are created.
 	Target string
 }
 
-// Reasons for which a subPath is refused. Neither goes away by itself.
+// Final reasons for which a subPath is refused.
 var (
-	// ErrInvalid says that a subPath is absolute, too long, or has an element that it must not have.
+	// ErrInvalid means that a subPath is empty, absolute, too long, or contains "..".
 	ErrInvalid = errors.New("is invalid")
-	// ErrOutside says that a link leads out of the volume.
+	// ErrOutside means that a symbolic link leads out of the volume.
 	ErrOutside = errors.New("leads out of the volume")
 )
 
-// Error is why a subPath could not be prepared.
+// Error is the error of a subPath that could not be mounted.
 type Error struct {
 	SubPath string
-	Op      string // what could not be done with it, such as "bind"; empty: it was refused
+	Op      string // failed operation, such as "bind"; empty: the subPath was refused
 	Err     error
 }
 
-// Error has no path of the host.
+// Error returns a text without paths of the host.
 func (e *Error) Error() string {
-	text := "subPath " + quoted(e.SubPath) + ": "
+	text := "subPath " + quotePath(e.SubPath) + ": "
 	if e.Op != "" {
 		text += e.Op + ": "
 	}
 	return text + e.Err.Error()
 }
 
-// Unwrap returns the cause, for errors.Is.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Prepare binds a subPath to its target and returns the target. It makes the directories of the subPath that are missing.
-// If the target is a bind of the same file or directory already, it stays; one of another is detached first.
+// Prepare bind-mounts a subPath at r.Target, and returns the target. It creates missing directories of the subPath. If the target
+// already is a bind mount of this file or directory, it is kept; any other bind mount is detached first.
 func Prepare(ctx context.Context, r Request) (path string, err error) {
-	if err := check(r.SubPath); err != nil {
+	if err := checkSubPath(r.SubPath); err != nil {
 		return "", &Error{SubPath: r.SubPath, Err: err}
 	}
-	if err := prepare(ctx, r); err != nil {
+	if err := bindSubPath(ctx, r); err != nil {
 		return "", err
 	}
 	return r.Target, nil
 }
 
-// Clean unmounts and removes what Prepare has made at a path and below it: binds, the empty directories and files that
-// they were on, and the directories that lead there. It never enters what is mounted. Anything else, such as a file with
-// content, stays and is an error. An absent path is success.
-func Clean(ctx context.Context, path string) error { return clean(ctx, path) }
+// Clean unmounts and removes the targets of Prepare at path and below: bind mounts, their empty mount points, and the parent
+// directories. It never deletes files of a mounted file system. A file with content stays, and is an error. An absent path is no
+// error.
+func Clean(ctx context.Context, path string) error { return cleanTree(ctx, path) }
 
-// Limits of a subPath.
+// Limits for a subPath.
 const (
-	maxPath  = 4096 // bytes
-	maxQuote = 100  // bytes of it in an error
+	maxPath  = 4096 // bytes of a subPath
+	maxQuote = 100  // bytes of a subPath in an error
 )
 
-// check reports why a subPath is refused before anything is opened.
-func check(path string) error {
-	invalid := func(text string) error { return &reason{text} }
+// checkSubPath returns an [ErrInvalid] if a subPath must be refused.
+func checkSubPath(path string) error {
+	invalid := func(text string) error { return &invalidError{text} }
 	switch {
 	case path == "":
 		return invalid("must not be empty")
@@ -91,14 +90,14 @@ func check(path string) error {
 	return nil
 }
 
-// reason is an ErrInvalid with words of its own.
-type reason struct{ text string }
+// invalidError is an ErrInvalid with a text of its own.
+type invalidError struct{ text string }
 
-func (r *reason) Error() string   { return r.text }
-func (r *reason) Is(e error) bool { return e == ErrInvalid }
+func (r *invalidError) Error() string   { return r.text }
+func (r *invalidError) Is(e error) bool { return e == ErrInvalid }
 
-// quoted returns a path for an error.
-func quoted(path string) string {
+// quotePath returns a shortened, quoted path for errors.
+func quotePath(path string) string {
 	if len(path) > maxQuote {
 		path = path[:maxQuote] + "..."
 	}

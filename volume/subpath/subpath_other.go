@@ -10,8 +10,8 @@ import (
 	"errors"
 )
 
-func prepare(_ context.Context, r Request) error {
+func bindSubPath(_ context.Context, r Request) error {
 	return &Error{SubPath: r.SubPath, Op: "bind", Err: errors.ErrUnsupported}
 }
 
-func clean(context.Context, string) error { return errors.ErrUnsupported }
+func cleanTree(context.Context, string) error { return errors.ErrUnsupported }

@@ -15,18 +15,18 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Claims are claims and volumes in memory. It binds what it is told, and checks nothing. The zero value has none. It may be used from
-// several goroutines.
+// Claims stores PersistentVolumeClaims and PersistentVolumes in memory, without checks. It implements [volume.Claims]. The zero
+// value is empty. It may be used from several goroutines.
 type Claims struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	claims map[string]*corev1.PersistentVolumeClaim
 	pvs    map[string]*corev1.PersistentVolume
-	down   error
+	err    error
 }
 
 var _ volume.Claims = (*Claims)(nil)
 
-// Bind puts a volume, and a claim of a namespace and name that is bound to it with all of its capacity, in place of an earlier one.
+// Bind stores pv, and a claim that is bound to it with its whole capacity. It replaces existing objects.
 func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	pvc := &corev1.PersistentVolumeClaim{}
 	pvc.Namespace, pvc.Name, pvc.UID = namespace, name, types.UID("claim-"+namespace+"-"+name)
@@ -37,7 +37,7 @@ func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	c.Put(pvc, pv)
 }
 
-// Put puts a claim and a volume; nil leaves one as it is.
+// Put stores or replaces a claim and a PV; a nil argument is ignored.
 func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,29 +52,29 @@ func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVol
 	}
 }
 
-// Down makes all calls fail with an error from now on; nil: none.
-func (c *Claims) Down(err error) {
+// FailCalls makes all later calls of PersistentVolumeClaim and PersistentVolume fail with err; nil ends that.
+func (c *Claims) FailCalls(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.down = err
+	c.err = err
 }
 
 // PersistentVolumeClaim returns a claim.
 func (c *Claims) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	return find(c, func() map[string]*corev1.PersistentVolumeClaim { return c.claims }, namespace+"/"+name)
+	return findObject(c, func() map[string]*corev1.PersistentVolumeClaim { return c.claims }, namespace+"/"+name)
 }
 
-// PersistentVolume returns a volume.
+// PersistentVolume returns a PV.
 func (c *Claims) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
-	return find(c, func() map[string]*corev1.PersistentVolume { return c.pvs }, name)
+	return findObject(c, func() map[string]*corev1.PersistentVolume { return c.pvs }, name)
 }
 
-func find[T any](c *Claims, objects func() map[string]*T, name string) (*T, error) {
+func findObject[T any](c *Claims, objects func() map[string]*T, name string) (*T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch o := objects()[name]; {
-	case c.down != nil:
-		return nil, c.down
+	case c.err != nil:
+		return nil, c.err
 	case o == nil:
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	default:

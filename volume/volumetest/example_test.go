@@ -28,9 +28,9 @@ func TestPluginOfOnesOwn(t *testing.T) {
 }
 
 // A plugin that is slow, and fails once.
-func ExampleFaulty() {
-	memory, failed := &volumetest.Memory{}, false
-	plugin := &volumetest.Faulty{
+func ExampleFaultyPlugin() {
+	memory, failed := &volumetest.MemoryPlugin{}, false
+	plugin := &volumetest.FaultyPlugin{
 		Plugin: memory,
 		SetUpFault: func(context.Context, volume.Volume) error {
 			if failed {
@@ -63,14 +63,14 @@ func ExampleClaims() {
 	ctx := context.Background()
 	pvc, err := claims.PersistentVolumeClaim(ctx, "default", "data")
 	fmt.Println(pvc.Spec.VolumeName, err)
-	claims.Down(errors.New("no route to host"))
+	claims.FailCalls(errors.New("no route to host"))
 	_, err = claims.PersistentVolume(ctx, "pv1")
 	fmt.Println(err)
 
-	plugin := &volumetest.Shared{}
+	plugin := &volumetest.MemoryStager{}
 	v := volume.Volume{UID: "u1", Name: "data", PV: pv}
 	v.Device, err = plugin.Device(ctx, v)
-	fmt.Println(err, plugin.Stage(ctx, v), plugin.Staged(), plugin.Wrong())
+	fmt.Println(err, plugin.Stage(ctx, v), plugin.Staged(), plugin.Violations())
 	// Output:
 	// pv1 <nil>
 	// no route to host

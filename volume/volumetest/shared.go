@@ -12,31 +12,31 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Shared is a [Memory] whose volumes with a claim are staged, and grow. Each call that comes when it must not is noted: what is set up on
-// a device that is not staged, or unstaged while it is used. The zero value has nothing.
-type Shared struct {
-	Memory
+// MemoryStager is a [MemoryPlugin] that also stages and expands volumes with a claim. It records calls in the wrong order: a
+// set-up on a device that is not staged, or an unstage of a device in use. The zero value is empty.
+type MemoryStager struct {
+	MemoryPlugin
 
-	staged map[string]bool  // by the name of the device; guarded by mu of Memory, as what follows
-	sizes  map[string]int64 // bytes
-	wrong  []string
+	staged     map[string]bool  // by device name; mu of MemoryPlugin guards these fields
+	sizes      map[string]int64 // bytes, by device name
+	violations []string
 }
 
 var (
-	_ volume.Stager   = (*Shared)(nil)
-	_ volume.Expander = (*Shared)(nil)
+	_ volume.Stager   = (*MemoryStager)(nil)
+	_ volume.Expander = (*MemoryStager)(nil)
 )
 
-// Device returns a device of the name of the PV. A volume without a claim has none.
-func (m *Shared) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
+// Device returns a device named after the PV. A volume without a claim has none.
+func (m *MemoryStager) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
 	if v.PV == nil {
 		return volume.Device{}, nil
 	}
 	return volume.Device{Name: v.PV.Name, Dir: "memory/" + v.PV.Name, Data: map[string]string{"of": v.PV.Name}}, nil
 }
 
-// Stage makes a device ready.
-func (m *Shared) Stage(_ context.Context, v volume.Volume) error {
+// Stage records that a device is staged.
+func (m *MemoryStager) Stage(_ context.Context, v volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.staged == nil {
@@ -47,17 +47,17 @@ func (m *Shared) Stage(_ context.Context, v volume.Volume) error {
 	return nil
 }
 
-// Unstage undoes that.
-func (m *Shared) Unstage(_ context.Context, v volume.Volume) error {
+// Unstage removes a device, and records a violation if a volume uses it.
+func (m *MemoryStager) Unstage(_ context.Context, v volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, device := range m.there {
+	for name, device := range m.devices {
 		if device == v.Device.Name {
-			m.wrong = append(m.wrong, fmt.Sprintf("unstage %s, which %s uses", v.Device.Name, name))
+			m.violations = append(m.violations, fmt.Sprintf("unstage %s, which %s uses", v.Device.Name, name))
 		}
 	}
 	if v.Device.Data["of"] != v.Device.Name {
-		m.wrong = append(m.wrong, fmt.Sprintf("unstage %s without what was recorded of it", v.Device.Name))
+		m.violations = append(m.violations, fmt.Sprintf("unstage %s without what was recorded of it", v.Device.Name))
 	}
 	delete(m.staged, v.Device.Name)
 	delete(m.sizes, v.Device.Name)
@@ -65,44 +65,44 @@ func (m *Shared) Unstage(_ context.Context, v volume.Volume) error {
 	return nil
 }
 
-// SetUp makes a volume of a device that is staged.
-func (m *Shared) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	m.use("set up", v)
-	return m.Memory.SetUp(ctx, v)
+// SetUp records that a volume is set up, and a violation if its device is not staged.
+func (m *MemoryStager) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	m.checkStaged("set up", v)
+	return m.MemoryPlugin.SetUp(ctx, v)
 }
 
-// NodeExpand notes the size of a device.
-func (m *Shared) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
-	m.use("expand", v)
+// NodeExpand records the size of a device.
+func (m *MemoryStager) NodeExpand(_ context.Context, v volume.Volume, e volume.Expansion) error {
+	m.checkStaged("expand", v)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sizes == nil {
 		m.sizes = map[string]int64{}
 	}
-	m.sizes[v.Device.Name] = e.New
-	m.calls = append(m.calls, fmt.Sprintf("expand %s from %d to %d", v.Device.Name, e.Old, e.New))
+	m.sizes[v.Device.Name] = e.NewSize
+	m.calls = append(m.calls, fmt.Sprintf("expand %s from %d to %d", v.Device.Name, e.OldSize, e.NewSize))
 	return nil
 }
 
-// use notes a use of a device that is not staged.
-func (m *Shared) use(what string, v volume.Volume) {
+// checkStaged records a violation if the device of v is not staged.
+func (m *MemoryStager) checkStaged(operation string, v volume.Volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if v.Device.Name != "" && !m.staged[v.Device.Name] {
-		m.wrong = append(m.wrong, fmt.Sprintf("%s %s on %s, which is not staged", what, key(v), v.Device.Name))
+		m.violations = append(m.violations, fmt.Sprintf("%s %s on %s, which is not staged", operation, volumeKey(v), v.Device.Name))
 	}
 }
 
-// Staged returns the names of the devices that are staged, sorted.
-func (m *Shared) Staged() []string {
+// Staged returns the sorted names of the staged devices.
+func (m *MemoryStager) Staged() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.staged))
 }
 
-// Wrong returns the calls that came when they must not.
-func (m *Shared) Wrong() []string {
+// Violations returns the calls that came in the wrong order.
+func (m *MemoryStager) Violations() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.wrong)
+	return slices.Clone(m.violations)
 }

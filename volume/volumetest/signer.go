@@ -20,16 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Signer is a signer of pod certificates with a certificate authority in memory: what it issues is valid, for the key that it was
-// asked for, as a client and as a server. The zero value issues certificates at once that are valid for a day. It may be used from
-// several goroutines.
+// Signer is a [volume.CertificateIssuer] with a certificate authority in memory. It issues certificates for client and server
+// authentication, to any pod. The zero value issues them at once, valid for a day. It may be used from several goroutines.
 type Signer struct {
-	// Lifetime is how long a certificate is valid, the last fifth of which is for its renewal. Zero means 24 h.
+	// Lifetime is the validity of a certificate; renewal may begin after four fifths of it. Zero means 24 h.
 	Lifetime time.Duration
-	// Fault is called before a certificate is issued. With an error none is. Nil: there are no faults.
+	// Fault is called before a certificate is issued. Its error is returned. May be nil.
 	Fault func(ctx context.Context, r volume.CertificateRequest) error
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	key      ed25519.PrivateKey
 	root     *x509.Certificate
 	requests []volume.CertificateRequest
@@ -37,12 +36,12 @@ type Signer struct {
 
 var _ volume.CertificateIssuer = (*Signer)(nil)
 
-// Issue certifies the key of a request.
+// Issue returns a certificate for the key of a request.
 func (s *Signer) Issue(ctx context.Context, r volume.CertificateRequest) (volume.IssuedCertificate, error) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
 	serial := int64(len(s.requests) + 1)
-	err := s.begin()
+	err := s.ensureAuthority()
 	s.mu.Unlock()
 	if err == nil && s.Fault != nil {
 		err = s.Fault(ctx, r)
@@ -50,7 +49,7 @@ func (s *Signer) Issue(ctx context.Context, r volume.CertificateRequest) (volume
 	if err != nil {
 		return volume.IssuedCertificate{}, err
 	}
-	stub, err := x509.ParseCertificateRequest(r.Stub)
+	stub, err := x509.ParseCertificateRequest(r.StubPKCS10Request)
 	if err == nil {
 		err = stub.CheckSignature()
 	}
@@ -62,7 +61,7 @@ func (s *Signer) Issue(ctx context.Context, r volume.CertificateRequest) (volume
 		life = 24 * time.Hour
 	}
 	now := time.Now()
-	leaf := template(serial, r.Namespace+"/"+r.Pod, now, now.Add(life))
+	leaf := newTemplate(serial, r.Namespace+"/"+r.Pod, now, now.Add(life))
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, s.root, stub.PublicKey, s.key)
 	if err != nil {
@@ -72,26 +71,26 @@ func (s *Signer) Issue(ctx context.Context, r volume.CertificateRequest) (volume
 	return volume.IssuedCertificate{Chain: chain, BeginRefreshAt: now.Add(life * 4 / 5), NotAfter: leaf.NotAfter}, nil
 }
 
-// Requests returns what the signer was asked for, in order.
+// Requests returns all requests so far, in order.
 func (s *Signer) Requests() []volume.CertificateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Bundle returns the certificate of the authority as a cluster trust bundle.
-func (s *Signer) Bundle(name, signer string) (volume.TrustBundle, error) {
+// TrustBundle returns the certificate of the authority as a trust bundle of a signer.
+func (s *Signer) TrustBundle(name, signer string) (volume.TrustBundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.begin(); err != nil {
+	if err := s.ensureAuthority(); err != nil {
 		return volume.TrustBundle{}, err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw})
 	return volume.TrustBundle{Name: name, Signer: signer, PEM: string(text)}, nil
 }
 
-// begin makes the authority, once. The lock is held.
-func (s *Signer) begin() error {
+// ensureAuthority creates key and certificate of the authority on its first call. s.mu is held.
+func (s *Signer) ensureAuthority() error {
 	if s.root != nil {
 		return nil
 	}
@@ -99,7 +98,7 @@ func (s *Signer) begin() error {
 	if err != nil {
 		return err
 	}
-	root := template(1, "volumetest", time.Now().Add(-time.Hour), time.Now().AddDate(100, 0, 0))
+	root := newTemplate(1, "volumetest", time.Now().Add(-time.Hour), time.Now().AddDate(100, 0, 0))
 	root.IsCA, root.BasicConstraintsValid, root.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, root, root, public, private)
 	if err != nil {
@@ -110,18 +109,19 @@ func (s *Signer) begin() error {
 	return err
 }
 
-func template(serial int64, name string, from, to time.Time) *x509.Certificate {
+func newTemplate(serial int64, name string, from, to time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: to, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 }
 
-// TrustBundles are cluster trust bundles in memory. The zero value has none. It may be used from several goroutines.
+// TrustBundles is a [volume.TrustBundleLister] that stores cluster trust bundles in memory. The zero value is empty. It may be
+// used from several goroutines.
 type TrustBundles struct {
-	// Fault is called before the bundles are listed. With an error they are not known. Nil: they always are.
+	// Fault is called before the bundles are listed. Its error is returned. May be nil.
 	Fault func() error
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	bundles  map[string]volume.TrustBundle
 	watchers map[int]func(kind, namespace, name string)
 	watched  int
@@ -129,7 +129,7 @@ type TrustBundles struct {
 
 var _ volume.TrustBundleLister = (*TrustBundles)(nil)
 
-// TrustBundles returns all bundles, sorted by their names.
+// TrustBundles returns all bundles, sorted by name.
 func (b *TrustBundles) TrustBundles(context.Context) ([]volume.TrustBundle, error) {
 	if b.Fault != nil {
 		if err := b.Fault(); err != nil {
@@ -145,15 +145,15 @@ func (b *TrustBundles) TrustBundles(context.Context) ([]volume.TrustBundle, erro
 	return all, nil
 }
 
-// Put adds a bundle, or replaces one of its name, and tells the watchers.
+// Put stores or replaces a bundle, and informs the watchers.
 func (b *TrustBundles) Put(bundle volume.TrustBundle) {
-	b.change(bundle.Name, func() { b.bundles[bundle.Name] = bundle })
+	b.changeBundles(bundle.Name, func() { b.bundles[bundle.Name] = bundle })
 }
 
-// Delete removes a bundle and tells the watchers.
-func (b *TrustBundles) Delete(name string) { b.change(name, func() { delete(b.bundles, name) }) }
+// Delete removes a bundle, and informs the watchers.
+func (b *TrustBundles) Delete(name string) { b.changeBundles(name, func() { delete(b.bundles, name) }) }
 
-func (b *TrustBundles) change(name string, do func()) {
+func (b *TrustBundles) changeBundles(name string, do func()) {
 	b.mu.Lock()
 	if b.bundles == nil {
 		b.bundles = map[string]volume.TrustBundle{}
@@ -166,7 +166,7 @@ func (b *TrustBundles) change(name string, do func()) {
 	}
 }
 
-// Watch calls changed for each bundle that changes, until ctx ends: it is a volume.Watcher.
+// Watch calls changed for each bundle that changes, until ctx ends. It implements [volume.Watcher].
 func (b *TrustBundles) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	b.mu.Lock()
 	if b.watchers == nil {

@@ -17,64 +17,65 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Subject is a plugin that [TestPlugin] tests, with a volume for it.
+// Subject is a plugin that [TestPlugin] tests, with a volume to set up.
 type Subject struct {
 	Plugin volume.Plugin
-	Name   string // of the plugin, such as [volume.EmptyDir]
-	// Pod is the pod that the volume is of, the first one that it has.
+	Name   string // name of the plugin, such as [volume.EmptyDir]
+	// Pod is a pod whose first volume is set up.
 	Pod *corev1.Pod
-	// PV is what the volume's claim is bound to; nil: it has none. With a device, which a [volume.Stager] says of it, it is staged
-	// before it is set up, and unstaged after it is torn down.
+	// PV is the PV of the volume's claim; nil: the volume has no claim. If the plugin is a [volume.Stager], the PV is staged
+	// before the set-up and unstaged after the teardown.
 	PV *corev1.PersistentVolume
-	// Outside says that the volume is not below the directory of the pod, and that a teardown leaves it alone.
+	// Outside is true if the volume is not below the pod directory and a teardown keeps its files, as for hostPath.
 	Outside bool
-	// Mounted says that the volume is mounted on its directory. One that has files in it and is no mount is left alone.
+	// Mounted is true if the plugin mounts a file system on the directory of the volume. A teardown then keeps a directory with
+	// files that is not mounted.
 	Mounted bool
 }
 
-// The rules, which are in the documentation of volume.Plugin.
+// Rules that the checks cite; they are in the documentation of volume.Plugin and volume.Stager.
 const (
-	ruleIdempotent = "set-up: it is called again for a volume that is set up, by an agent that was started again or to bring it up to date, and leaves alone what is right."
-	ruleRemoves    = "teardown: TearDown removes a volume, and nothing that somebody has mounted in it."
-	ruleAbsent     = "teardown: One that is absent is success."
-	ruleContext    = "context: Both methods return when ctx ends, with its error."
-	ruleStage      = "stage: Stage makes a device ready, for one of the volumes that share it. It is idempotent."
-	ruleUnstage    = "unstage: Unstage undoes Stage, by what is in the record."
-	ruleNever      = "unstage: What was never staged is success."
-	rulePartial    = "failure: After an error there may be something left, which is torn down like any other, unless it wraps a [FinalError]."
+	ruleIdempotent = "set-up: It must be idempotent: it is also called after a restart of the agent, and to update the volume, and keeps all that is correct."
+	ruleRemoves    = "teardown: TearDown removes a volume. It must not delete files of a file system that another program has mounted inside."
+	ruleAbsent     = "teardown: An absent volume is no error."
+	ruleContext    = "context: Both methods must return the error of ctx soon after ctx ends."
+	ruleStage      = "stage: Stage prepares the device of v, such as by mounting its file system. It must be idempotent."
+	ruleUnstage    = "unstage: Unstage reverts Stage; v has only what is recorded."
+	ruleNever      = "unstage: A device that was never staged is no error."
+	rulePartial    = "failure: After an error, [Volumes] calls TearDown, unless the error wraps a [FinalError]."
 )
 
-// TestPlugin checks that a plugin does what the documentation of volume.Plugin says. subject is called once for each case.
+// TestPlugin checks that a plugin implements the documentation of volume.Plugin. subject is called once per case.
 func TestPlugin(t *testing.T, subject func(t *testing.T) Subject) {
-	cases := map[string]func(c *check){
-		"SetUpTwice":       (*check).setUpTwice,
-		"TearDownTwice":    (*check).tearDownTwice,
-		"TearDownAbsent":   (*check).tearDownAbsent,
-		"TearDownPartial":  (*check).tearDownPartial,
-		"TearDownByRecord": (*check).tearDownByRecord,
-		"Canceled":         (*check).canceled,
-		"StageTwice":       (*check).stageTwice,
-		"UnstageAbsent":    (*check).unstageAbsent,
+	cases := map[string]func(c *pluginCheck){
+		"SetUpTwice":       (*pluginCheck).setUpTwice,
+		"TearDownTwice":    (*pluginCheck).tearDownTwice,
+		"TearDownAbsent":   (*pluginCheck).tearDownAbsent,
+		"TearDownPartial":  (*pluginCheck).tearDownPartial,
+		"TearDownByRecord": (*pluginCheck).tearDownByRecord,
+		"Canceled":         (*pluginCheck).setUpCanceled,
+		"StageTwice":       (*pluginCheck).stageTwice,
+		"UnstageAbsent":    (*pluginCheck).unstageAbsent,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := subject(t)
-			run(&check{Check: &suite.Check{T: t}, Subject: s, podDir: filepath.Join(t.TempDir(), "pods", string(s.Pod.UID))})
+			run(&pluginCheck{Check: &suite.Check{T: t}, Subject: s, podDir: filepath.Join(t.TempDir(), "pods", string(s.Pod.UID))})
 		})
 	}
 }
 
-// check is one case.
-type check struct {
+// pluginCheck is one case of the suite.
+type pluginCheck struct {
 	*suite.Check
 	Subject
 	podDir string
 }
 
-// volume returns the volume as a plugin is asked for it.
-func (c *check) volume() volume.Volume {
+// fullVolume returns the volume as passed to SetUp, and creates its parent directory.
+func (c *pluginCheck) fullVolume() volume.Volume {
 	source := &c.Pod.Spec.Volumes[0]
-	v := c.recorded()
+	v := c.recordedVolume()
 	v.Pod, v.Source, v.PV = c.Pod, source, c.PV
 	if c.PV != nil {
 		v.MountOptions = c.PV.Spec.MountOptions
@@ -85,15 +86,15 @@ func (c *check) volume() volume.Volume {
 	return v
 }
 
-// recorded returns the volume as it is known from its record.
-func (c *check) recorded() volume.Volume {
+// recordedVolume returns the volume as known from its record, without pod and PV.
+func (c *pluginCheck) recordedVolume() volume.Volume {
 	name := c.Pod.Spec.Volumes[0].Name
 	spec := name
 	if c.PV != nil {
 		spec = c.PV.Name
 	}
 	v := volume.Volume{
-		UID: string(c.Pod.UID), Name: name, Spec: spec, Plugin: c.Name, PodDir: c.podDir, PluginDir: filepath.Join(filepath.Dir(filepath.Dir(c.podDir)), "plugins"),
+		UID: string(c.Pod.UID), Name: name, SpecName: spec, Plugin: c.Name, PodDir: c.podDir, PluginDir: filepath.Join(filepath.Dir(filepath.Dir(c.podDir)), "plugins"),
 		Dir:  filepath.Join(c.podDir, "volumes", filepath.Base(filepath.Dir(c.Name))+"~"+filepath.Base(c.Name), spec),
 		Warn: func(string, string) {},
 	}
@@ -109,8 +110,8 @@ func (c *check) recorded() volume.Volume {
 	return v
 }
 
-// stage stages the device of a volume, if it has one.
-func (c *check) stage(v volume.Volume) {
+// stageDevice stages the device of a volume, if it has one.
+func (c *pluginCheck) stageDevice(v volume.Volume) {
 	c.Helper()
 	if v.Device.Name == "" {
 		return
@@ -123,10 +124,10 @@ func (c *check) stage(v volume.Volume) {
 	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), v), ruleStage, "Stage")
 }
 
-// unstage undoes that by the record, and finds nothing left.
-func (c *check) unstage(rule string) {
+// checkUnstage unstages the device with the recorded data, and checks that its staging directory is removed.
+func (c *pluginCheck) checkUnstage(rule string) {
 	c.Helper()
-	v := c.recorded()
+	v := c.recordedVolume()
 	if v.Device.Name == "" {
 		return
 	}
@@ -138,23 +139,23 @@ func (c *check) unstage(rule string) {
 	}
 }
 
-// A device that is staged twice, as after a restart of the agent, keeps what is set up of it.
-func (c *check) stageTwice() {
-	m := c.setUp()
-	c.stage(c.volume())
+// stageTwice checks that a second Stage, as after a restart of the agent, keeps the volume that is set up.
+func (c *pluginCheck) stageTwice() {
+	m := c.checkSetUp()
+	c.stageDevice(c.fullVolume())
 	_, err := os.Stat(m.HostPath)
 	c.Succeed(err, ruleStage, "look at the volume")
-	c.tearDown(c.volume(), ruleRemoves)
-	c.unstage(ruleUnstage)
-	c.unstage(ruleNever)
+	c.checkTearDown(c.fullVolume(), ruleRemoves)
+	c.checkUnstage(ruleUnstage)
+	c.checkUnstage(ruleNever)
 }
 
-func (c *check) unstageAbsent() { c.unstage(ruleNever) }
+func (c *pluginCheck) unstageAbsent() { c.checkUnstage(ruleNever) }
 
-func (c *check) setUp() volume.Mount {
+func (c *pluginCheck) checkSetUp() volume.Mount {
 	c.Helper()
-	v := c.volume()
-	c.stage(v)
+	v := c.fullVolume()
+	c.stageDevice(v)
 	m, err := c.Plugin.SetUp(c.Context(), v)
 	c.Succeed(err, ruleIdempotent, "SetUp")
 	c.Hold(m.HostPath != "", ruleIdempotent, "SetUp returns no path")
@@ -164,8 +165,8 @@ func (c *check) setUp() volume.Mount {
 	return m
 }
 
-// tearDown tears down, and finds nothing left.
-func (c *check) tearDown(v volume.Volume, rule string) {
+// checkTearDown calls TearDown, and checks that nothing remains.
+func (c *pluginCheck) checkTearDown(v volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), v), rule, "TearDown")
 	_, err := os.Lstat(v.Dir)
@@ -174,9 +175,9 @@ func (c *check) tearDown(v volume.Volume, rule string) {
 	c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after TearDown the directory of plugins is there: %v", err)
 }
 
-// A file of a container stays where it is when a volume is set up again.
-func (c *check) setUpTwice() {
-	m := c.setUp()
+// setUpTwice checks that a second SetUp keeps the files and the mode of the volume.
+func (c *pluginCheck) setUpTwice() {
+	m := c.checkSetUp()
 	kept := ""
 	if info, err := os.Stat(m.HostPath); err == nil && info.IsDir() && !m.ReadOnly {
 		kept = filepath.Join(m.HostPath, "kept")
@@ -187,7 +188,7 @@ func (c *check) setUpTwice() {
 			c.Fatal(err)
 		}
 	}
-	again := c.setUp()
+	again := c.checkSetUp()
 	c.Hold(again == m, ruleIdempotent, "SetUp returns %+v, then %+v", m, again)
 	if kept != "" {
 		_, err := os.Stat(kept)
@@ -195,28 +196,28 @@ func (c *check) setUpTwice() {
 		info, err := os.Stat(m.HostPath)
 		c.Hold(err == nil && info.Mode().Perm() == 0o711, ruleIdempotent, "the mode that a container has set is %v: %v", info.Mode(), err)
 	}
-	c.tearDown(c.volume(), ruleRemoves)
-	c.unstage(ruleUnstage)
+	c.checkTearDown(c.fullVolume(), ruleRemoves)
+	c.checkUnstage(ruleUnstage)
 }
 
-func (c *check) tearDownTwice() {
-	c.setUp()
-	v := c.volume()
-	c.tearDown(v, ruleRemoves)
-	c.tearDown(v, ruleAbsent)
-	c.setUp()
-	c.tearDown(v, ruleRemoves)
-	c.unstage(ruleUnstage)
+func (c *pluginCheck) tearDownTwice() {
+	c.checkSetUp()
+	v := c.fullVolume()
+	c.checkTearDown(v, ruleRemoves)
+	c.checkTearDown(v, ruleAbsent)
+	c.checkSetUp()
+	c.checkTearDown(v, ruleRemoves)
+	c.checkUnstage(ruleUnstage)
 }
 
-func (c *check) tearDownAbsent() {
-	c.tearDown(c.volume(), ruleAbsent)
-	c.tearDown(c.recorded(), ruleAbsent)
+func (c *pluginCheck) tearDownAbsent() {
+	c.checkTearDown(c.fullVolume(), ruleAbsent)
+	c.checkTearDown(c.recordedVolume(), ruleAbsent)
 }
 
-// An agent that dies leaves the directory of a volume, and nothing else.
-func (c *check) tearDownPartial() {
-	v, half := c.volume(), "half/written"
+// tearDownPartial checks the teardown of a directory that a killed agent has left.
+func (c *pluginCheck) tearDownPartial() {
+	v, half := c.fullVolume(), "half/written"
 	if c.Mounted {
 		half = ""
 	}
@@ -227,22 +228,22 @@ func (c *check) tearDownPartial() {
 		c.Succeed(c.Plugin.TearDown(c.Context(), v), rulePartial, "TearDown")
 		return
 	}
-	c.tearDown(v, rulePartial)
+	c.checkTearDown(v, rulePartial)
 }
 
-func (c *check) tearDownByRecord() {
-	c.setUp()
-	c.tearDown(c.recorded(), ruleRemoves)
-	c.unstage(ruleUnstage)
+func (c *pluginCheck) tearDownByRecord() {
+	c.checkSetUp()
+	c.checkTearDown(c.recordedVolume(), ruleRemoves)
+	c.checkUnstage(ruleUnstage)
 }
 
-// Nobody wants it any more. What was made is torn down.
-func (c *check) canceled() {
+// setUpCanceled checks that SetUp returns the error of a canceled context, and that a teardown succeeds afterwards.
+func (c *pluginCheck) setUpCanceled() {
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()
-	if _, err := c.Plugin.SetUp(ctx, c.volume()); err != nil {
+	if _, err := c.Plugin.SetUp(ctx, c.fullVolume()); err != nil {
 		c.Hold(errors.Is(err, context.Canceled), ruleContext, "SetUp: %v", err)
 	}
-	c.tearDown(c.volume(), rulePartial)
-	c.unstage(ruleUnstage)
+	c.checkTearDown(c.fullVolume(), rulePartial)
+	c.checkUnstage(ruleUnstage)
 }

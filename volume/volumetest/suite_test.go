@@ -30,20 +30,20 @@ var mutants = map[string]struct {
 	plugin func() volume.Plugin
 }{
 	"empties what is there": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, v volume.Volume) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, v volume.Volume) error {
 			return emptyDir().TearDown(ctx, v)
 		}}
 	}},
 	"repairs permissions": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), SetUpDone: func(v volume.Volume, err error) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), AfterSetUp: func(v volume.Volume, err error) error {
 			return errors.Join(err, os.Chmod(v.Dir, 0o777))
 		}}
 	}},
 	"leaves the directory": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(context.Context, volume.Volume) error { return errStop }}
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(context.Context, volume.Volume) error { return errStop }}
 	}},
 	"needs the pod": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			if v.Pod == nil {
 				return errors.New("which pod?")
 			}
@@ -51,13 +51,13 @@ var mutants = map[string]struct {
 		}}
 	}},
 	"misses what is absent": {"TearDownAbsent", "One that is absent is success", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			_, err := os.Lstat(v.Dir)
 			return err
 		}}
 	}},
 	"leaves what is half written": {"TearDownPartial", "there may be something left", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
 			if _, err := os.Lstat(filepath.Join(v.Dir, "half")); err == nil {
 				return errors.New("not ready")
 			}
@@ -65,7 +65,7 @@ var mutants = map[string]struct {
 		}}
 	}},
 	"calls the end something else": {"Canceled", "with its error", func() volume.Plugin {
-		return &volumetest.Faulty{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, _ volume.Volume) error {
+		return &volumetest.FaultyPlugin{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, _ volume.Volume) error {
 			if ctx.Err() != nil {
 				return errors.New("it did not work")
 			}

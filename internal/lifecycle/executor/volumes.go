@@ -30,7 +30,7 @@ type PodVolumes interface {
 
 // How long a Prepare and a Release may take before they are called again.
 const (
-	prepareTimeout = 2*time.Minute + 10*time.Second // volume.Options.Wait, which says more, is 2 m 3 s
+	prepareTimeout = 2*time.Minute + 10*time.Second // 2 m 3 s of volume.Options.WaitTimeout, whose error says more, come first
 	releaseTimeout = 2 * time.Minute
 )
 

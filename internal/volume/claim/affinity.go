@@ -12,12 +12,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nodeselector"
 )
 
-// ErrAffinity is why a volume cannot be had on a node.
+// ErrAffinity means that the nodeAffinity of a PV does not match the labels of the node.
 var ErrAffinity = errors.New("no matching NodeSelectorTerms")
 
-// CheckAffinity returns why a volume does not belong to a node with those labels, or nil. Of its terms one has to match. One without
-// any requirement matches nothing, and one that cannot be understood counts only if none matches. The name of the node, for which a
-// term can have matchFields, is not looked at, as by the kubelet.
+// CheckAffinity returns an error that wraps [ErrAffinity] if the nodeAffinity of a PV does not match the labels of the node. One
+// matching term is enough; a term without requirements matches no node. An invalid term is an error only if no other term
+// matches. As in the kubelet, matchFields are ignored.
 func CheckAffinity(pv *corev1.PersistentVolume, node map[string]string) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil

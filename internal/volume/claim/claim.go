@@ -15,12 +15,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// protection is the finalizer of a claim that is in use.
-const protection = "kubernetes.io/pvc-protection"
+// protectionFinalizer is the finalizer that keeps a deleted claim while pods use it.
+const protectionFinalizer = "kubernetes.io/pvc-protection"
 
-// Of returns the name of the claim that a volume of a pod has, in the namespace of the pod. A generic ephemeral volume has one that was
-// made for it. It reports false for a volume without a claim.
-func Of(pod *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
+// NameOf returns the name of the claim of a volume; its namespace is that of the pod. The claim of a generic ephemeral volume is
+// named POD-VOLUME. ok is false for a volume without a claim.
+func NameOf(pod *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		return v.PersistentVolumeClaim.ClaimName, true
@@ -31,22 +31,24 @@ func Of(pod *corev1.Pod, v *corev1.Volume) (name string, ok bool) {
 	}
 }
 
-// ReadOnly reports whether a volume with a claim is mounted read-only in all containers.
-func ReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
+// IsReadOnly reports whether the pod uses the claim of a volume read-only in all containers.
+func IsReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
 
-// Check returns why a pod cannot use the claim of a volume, or nil.
-func Check(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
-	err := usable(pvc)
-	if err == nil && v.Ephemeral != nil && !owns(pod, pvc) {
+// CheckClaim returns an error if the pod cannot use claim pvc for volume v: the claim is not bound, is being deleted, or was
+// created for another pod.
+func CheckClaim(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
+	err := checkBinding(pvc)
+	if err == nil && v.Ephemeral != nil && !isOwner(pod, pvc) {
 		err = fmt.Errorf("PVC was not created for pod %s/%s (pod is not owner)", pod.Namespace, pod.Name)
 	}
-	return named(pvc, err)
+	return wrapWithName(pvc, err)
 }
 
-func usable(pvc *corev1.PersistentVolumeClaim) error {
+// checkBinding returns an error if a claim is being deleted or is not bound.
+func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	switch {
-	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protection):
-		return errors.New("PVC is being deleted") // with the finalizer it stays until the pods are gone that use it
+	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protectionFinalizer):
+		return errors.New("PVC is being deleted") // with the finalizer, the claim exists until no pod uses it
 	case pvc.Status.Phase != corev1.ClaimBound:
 		return errors.New("PVC is not bound")
 	case pvc.Spec.VolumeName == "":
@@ -55,33 +57,35 @@ func usable(pvc *corev1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// owns reports whether a claim was made for an ephemeral volume of a pod.
-func owns(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
+// isOwner reports whether a claim was created for an ephemeral volume of the pod.
+func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(pvc)
 	switch {
 	case owner == nil || pvc.Namespace != pod.Namespace:
 		return false
-	case owner.UID == "": // from a file, where the UID of a pod is not known
+	case owner.UID == "": // a claim from a file, which does not know the UID of the pod
 		return owner.Kind == "Pod" && owner.Name == pod.Name
 	default:
 		return owner.UID == pod.UID
 	}
 }
 
-// CheckVolume returns why a pod cannot use the volume that a claim is bound to, or nil.
-func CheckVolume(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
-	err := bound(pvc, pv)
+// CheckPV returns an error if the pod cannot use PV pv for volume v: the PV is not bound to claim pvc, or its volumeMode does not
+// fit the containers.
+func CheckPV(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+	err := checkClaimRef(pvc, pv)
 	if err == nil {
-		err = checkMode(pod, v, mode(pv))
+		err = checkMode(pod, v, volumeMode(pv))
 	}
-	return named(pvc, err)
+	return wrapWithName(pvc, err)
 }
 
-func bound(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+// checkClaimRef returns an error if a PV is not bound to the claim.
+func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
 		return fmt.Errorf("PV %s has no claimRef, so it is not yet bound to the claim", pv.Name)
-	case ref.Namespace != pvc.Namespace || ref.Name != pvc.Name: // in objects from files no UID tells claims apart
+	case ref.Namespace != pvc.Namespace || ref.Name != pvc.Name: // objects from files have no UIDs, so that names are compared first
 		return fmt.Errorf("the claimRef of PV %s is of claim %s/%s", pv.Name, ref.Namespace, ref.Name)
 	case ref.UID != pvc.UID:
 		return fmt.Errorf("the claimRef of PV %s has UID %q, that of the claim is %q", pv.Name, ref.UID, pvc.UID)
@@ -89,18 +93,18 @@ func bound(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error
 	return nil
 }
 
-// Block reports whether a volume is a block device.
-func Block(pv *corev1.PersistentVolume) bool { return mode(pv) == corev1.PersistentVolumeBlock }
+// IsBlock reports whether a PV is a block device.
+func IsBlock(pv *corev1.PersistentVolume) bool { return volumeMode(pv) == corev1.PersistentVolumeBlock }
 
-// mode returns the mode of a volume, which is Filesystem where it says none.
-func mode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
+// volumeMode returns the volumeMode of a PV; the default is Filesystem.
+func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	if pv.Spec.VolumeMode == nil {
 		return corev1.PersistentVolumeFilesystem
 	}
 	return *pv.Spec.VolumeMode
 }
 
-// checkMode returns an error for a container that mounts anything but a file system, or has anything but a block device for a device.
+// checkMode returns an error if a container mounts a block volume, or uses a file system as a device.
 func checkMode(pod *corev1.Pod, v *corev1.Volume, mode corev1.PersistentVolumeMode) error {
 	for c := range containers.All(&pod.Spec) {
 		for i := range c.VolumeMounts {
@@ -117,15 +121,15 @@ func checkMode(pod *corev1.Pod, v *corev1.Volume, mode corev1.PersistentVolumeMo
 	return nil
 }
 
-// named adds the name of a claim to an error.
-func named(pvc *corev1.PersistentVolumeClaim, err error) error {
+// wrapWithName adds namespace and name of a claim to an error; nil for nil.
+func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	if err == nil {
 		return nil
 	}
-	return Error(pvc.Namespace, pvc.Name, err)
+	return WrapError(pvc.Namespace, pvc.Name, err)
 }
 
-// Error adds the name of a claim to an error, in the kubelet's words.
-func Error(namespace, name string, err error) error {
+// WrapError adds namespace and name of a claim to an error, with the text of the kubelet.
+func WrapError(namespace, name string, err error) error {
 	return fmt.Errorf("error processing PVC %s/%s: %w", namespace, name, err)
 }

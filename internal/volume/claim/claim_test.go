@@ -17,7 +17,7 @@ import (
 )
 
 // bound returns a pod that mounts a claim, the claim, and the volume that it is bound to.
-func bound(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+func checkClaimRef(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	pod := podtest.Pod(t, `{volumes: [{name: data, persistentVolumeClaim: {claimName: db}}],
 		containers: [{name: c, image: i, volumeMounts: [{name: data, mountPath: /data}]}]}`)
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "c1"}}
@@ -29,10 +29,10 @@ func bound(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Pe
 
 func check(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	v := &pod.Spec.Volumes[0]
-	if err := claim.Check(pod, v, pvc); err != nil {
+	if err := claim.CheckClaim(pod, v, pvc); err != nil {
 		return err
 	}
-	return claim.CheckVolume(pod, v, pvc, pv)
+	return claim.CheckPV(pod, v, pvc, pv)
 }
 
 // ephemeral makes the volume of a pod one with a claim of its own, which has an owner.
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 		}, "PVC was not created for pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, pvc, pv := bound(t)
+			pod, pvc, pv := checkClaimRef(t)
 			test.change(pod, pvc, pv)
 			err := check(pod, pvc, pv)
 			if test.want == "" {
@@ -140,17 +140,17 @@ func TestCheck(t *testing.T) {
 }
 
 func TestOf(t *testing.T) {
-	pod, _, _ := bound(t)
-	name, ok := claim.Of(pod, &pod.Spec.Volumes[0])
+	pod, _, _ := checkClaimRef(t)
+	name, ok := claim.NameOf(pod, &pod.Spec.Volumes[0])
 	assert.Equal(t, []any{"db", true}, []any{name, ok})
-	name, ok = claim.Of(pod, &corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	name, ok = claim.NameOf(pod, &corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
 	assert.Equal(t, []any{pod.Name + "-x", true}, []any{name, ok})
-	_, ok = claim.Of(pod, &corev1.Volume{Name: "x"})
+	_, ok = claim.NameOf(pod, &corev1.Volume{Name: "x"})
 	assert.False(t, ok)
 }
 
 func TestMountOptions(t *testing.T) {
-	_, _, pv := bound(t)
+	_, _, pv := checkClaimRef(t)
 	assert.Empty(t, claim.MountOptions(pv))
 	pv.Spec.MountOptions = []string{"nolock", "hard", "", "nolock"}
 	assert.Equal(t, []string{"hard", "nolock"}, claim.MountOptions(pv))
@@ -160,10 +160,10 @@ func TestMountOptions(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
-	_, _, pv := bound(t)
+	_, _, pv := checkClaimRef(t)
 	for text, want := range map[string]int64{"1234": 1234, "x": -1, "": -1, " 1": -1, "0x10": -1} {
 		pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": text}
-		gid, ok := claim.Group(pv)
+		gid, ok := claim.SupplementalGroup(pv)
 		assert.Equal(t, want >= 0, ok, text)
 		if ok {
 			assert.Equal(t, want, gid)
@@ -200,7 +200,7 @@ func TestCheckAffinity(t *testing.T) {
 		"field operator":   {[]corev1.NodeSelectorTerm{field("Exists")}, `operator "Exists" of field "metadata.name" is not supported`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, pv := bound(t)
+			_, _, pv := checkClaimRef(t)
 			require.NoError(t, claim.CheckAffinity(pv, labels))
 			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: test.terms}}
 			err := claim.CheckAffinity(pv, labels)
@@ -249,13 +249,13 @@ func TestGrow(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, pvc, pv := bound(t)
+			_, pvc, pv := checkClaimRef(t)
 			pvc.Status.Capacity, pv.Spec.Capacity = gib(test.has), gib(test.wanted)
 			if test.change != nil {
 				test.change(pvc)
 			}
-			g, due := claim.Grow(pvc, pv, test.known<<30)
-			assert.Equal(t, claim.Growth{Old: test.old << 30, New: test.new << 30}, g)
+			g, due := claim.PlanExpansion(pvc, pv, test.known<<30)
+			assert.Equal(t, claim.Expansion{OldSize: test.old << 30, NewSize: test.new << 30}, g)
 			assert.Equal(t, test.due, due)
 		})
 	}

@@ -1,21 +1,16 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claim says which claim a volume of a pod has, whether the pod may use what the claim is bound to, and how much that has to
-// grow. It fetches no objects and binds none.
+// Package claim has the rules for volumes with a PersistentVolumeClaim: which claim a volume has, whether a pod may use the claim
+// and its PV, and whether the volume must be expanded on the node. It reads no API objects and binds no claims.
 //
-// # Model
-//
-// Whoever sets up a volume asks for its claim, fetches that and the volume it is bound to, and checks both:
-//
-//	name, ok := claim.Of(pod, source)
+//	name, ok := claim.NameOf(pod, source)
 //	pvc, err := claims.PersistentVolumeClaim(ctx, pod.Namespace, name)
-//	err = claim.Check(pod, source, pvc)
+//	err = claim.CheckClaim(pod, source, pvc)
 //	pv, err := claims.PersistentVolume(ctx, pvc.Spec.VolumeName)
-//	err = claim.CheckVolume(pod, source, pvc, pv)
+//	err = claim.CheckPV(pod, source, pvc, pv)
 //
-// What belongs here: rules about a PersistentVolumeClaim and a PersistentVolume that every kind of volume has. What a plugin makes of
-// them does not.
+// The rules hold for the volumes of all plugins. The fields of the PV source are checked by the plugin.
 //
 // # Concurrency
 //
@@ -23,11 +18,11 @@
 //
 // # Errors
 //
-// An error is about one claim and names it, and its reason is the kubelet's.
+// An error names the claim, and gives the reason with the text of the kubelet.
 //
 // # Differs from the kubelet
 //
 // The rules are those of pkg/kubelet/volumemanager/populator and pkg/volume/util/operationexecutor at 1.37.1. See DIFFERENCES.md.
 //
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because all functions are pure.
 package claim

@@ -9,39 +9,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// notRequired is an annotation of claims that never grow on nodes.
-const notRequired = "volume.kubernetes.io/node-expansion-not-required"
+// expansionNotRequiredAnnotation marks claims that are never expanded on nodes.
+const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-required"
 
-// Growth is how much a volume has to grow on the node, in bytes.
-type Growth struct{ Old, New int64 }
+// Expansion is the size in bytes of a volume on this node, and the requested size.
+type Expansion struct{ OldSize, NewSize int64 }
 
-// Grow returns how much a volume has to grow on this node, and whether it may: where the controller of the claim reports how far an
-// expansion is, the node waits for its turn (KEP-1790). known is the size that the volume has on this node; zero: that of the claim.
-func Grow(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (g Growth, due bool) {
+// PlanExpansion returns by how much a volume must be expanded on this node. due is false if it need not or must not be: if the
+// controller tracks expansions in the claim status, the node waits for its turn (KEP-1790). known is the size on this node in
+// bytes; zero: the capacity in the claim status.
+func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (g Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]
-	g = Growth{Old: known, New: wanted.Value()}
+	g = Expansion{OldSize: known, NewSize: wanted.Value()}
 	if known == 0 {
-		g.Old = capacity.Value()
+		g.OldSize = capacity.Value()
 	}
-	if g.New <= g.Old {
+	if g.NewSize <= g.OldSize {
 		return g, false
 	}
 	status, allocated := pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage], pvc.Status.AllocatedResources
-	if status == "" && allocated == nil { // a controller that does not report it
+	if status == "" && allocated == nil { // the controller does not track expansions
 		return g, true
 	}
 	if size, ok := allocated[corev1.ResourceStorage]; ok {
-		g.New = size.Value()
+		g.NewSize = size.Value()
 	}
-	return g, g.New > g.Old && (status == corev1.PersistentVolumeClaimNodeResizePending ||
-		status == corev1.PersistentVolumeClaimNodeResizeInProgress || everyNode(pvc, g))
+	return g, g.NewSize > g.OldSize && (status == corev1.PersistentVolumeClaimNodeResizePending ||
+		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, g))
 }
 
-// everyNode reports whether a claim that has grown elsewhere has to grow on this node, too.
-func everyNode(pvc *corev1.PersistentVolumeClaim, g Growth) bool {
+// expandsOnEveryNode reports whether a ReadWriteMany claim that was expanded on another node must be expanded on this node too.
+func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, g Expansion) bool {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
-	_, not := pvc.Annotations[notRequired]
-	return !not && capacity.Value() >= g.New && pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == "" &&
+	_, not := pvc.Annotations[expansionNotRequiredAnnotation]
+	return !not && capacity.Value() >= g.NewSize && pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == "" &&
 		slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany)
 }

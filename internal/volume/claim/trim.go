@@ -8,12 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim returns copies of a claim and its PV with the fields that a node needs to use and to expand a bound volume: their identity, spec
-// and capacity. Labels, owners, the node affinity and all other annotations are left out, so that their size depends little on the author.
-func Trim(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+// TrimForRecord returns copies of a claim and its PV with the fields that a node needs to use and expand the volume: identity,
+// spec and capacity. Labels, owners, node affinity and all other annotations are dropped, so that users cannot inflate the
+// record.
+func TrimForRecord(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	c, v := pvc.DeepCopy(), pv.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{
-		TypeMeta: c.TypeMeta, ObjectMeta: identity(c.ObjectMeta, notRequired),
+		TypeMeta: c.TypeMeta, ObjectMeta: trimMetadata(c.ObjectMeta, expansionNotRequiredAnnotation),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: c.Spec.AccessModes, Resources: c.Spec.Resources, VolumeName: c.Spec.VolumeName,
 			StorageClassName: c.Spec.StorageClassName, VolumeMode: c.Spec.VolumeMode,
@@ -24,15 +25,15 @@ func Trim(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*core
 		},
 	}
 	volume := &corev1.PersistentVolume{
-		TypeMeta: v.TypeMeta, ObjectMeta: identity(v.ObjectMeta, corev1.MountOptionAnnotation, groupAnnotation), Spec: v.Spec,
+		TypeMeta: v.TypeMeta, ObjectMeta: trimMetadata(v.ObjectMeta, corev1.MountOptionAnnotation, groupAnnotation), Spec: v.Spec,
 		Status: corev1.PersistentVolumeStatus{Phase: v.Status.Phase},
 	}
 	volume.Spec.NodeAffinity = nil
 	return claim, volume
 }
 
-// identity returns the metadata that says which object it is, and the annotations with these names.
-func identity(m metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
+// trimMetadata returns the identity of an object, and its annotations with the given names.
+func trimMetadata(m metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 	for _, name := range annotations {
 		if text, ok := m.Annotations[name]; ok {

@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// groupAnnotation is of a volume whose files need a supplemental group.
+// groupAnnotation is the annotation of a PV with the supplemental group that its files require.
 const groupAnnotation = "pv.beta.kubernetes.io/gid"
 
-// MountOptions returns the mount options of a volume, sorted and none twice. Those of the annotation win over those of the
-// specification.
+// MountOptions returns the mount options of a PV, sorted and without duplicates. The annotation
+// volume.beta.kubernetes.io/mount-options takes precedence over the spec.
 func MountOptions(pv *corev1.PersistentVolume) []string {
 	options := pv.Spec.MountOptions
 	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
@@ -27,16 +27,16 @@ func MountOptions(pv *corev1.PersistentVolume) []string {
 	return slices.Compact(options)
 }
 
-// Group returns the supplemental group that a volume asks for; false: none, or one that is no number.
-func Group(pv *corev1.PersistentVolume) (gid int64, ok bool) {
+// SupplementalGroup returns the supplemental group that a PV requires. ok is false if there is none, or if it is not a number.
+func SupplementalGroup(pv *corev1.PersistentVolume) (gid int64, ok bool) {
 	gid, err := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64)
 	return gid, err == nil
 }
 
-// OncePerPod reports whether one pod at a time may use a volume: ReadWriteOncePod is all that it allows.
-func OncePerPod(pv *corev1.PersistentVolume) bool {
+// IsReadWriteOncePod reports whether ReadWriteOncePod is the only access mode of a PV: one pod at a time may use it.
+func IsReadWriteOncePod(pv *corev1.PersistentVolume) bool {
 	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == corev1.ReadWriteOncePod
 }
 
-// ErrInUse is why a pod cannot have a volume that is for one pod at a time.
+// ErrInUse means that another pod uses a ReadWriteOncePod volume.
 var ErrInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")

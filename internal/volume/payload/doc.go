@@ -1,44 +1,37 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package payload decides which files a configMap, secret, downwardAPI or projected volume of a pod has: their paths, contents
-// and modes. It reads nothing and writes nothing: see package atomicwriter, and the plugins in package intree.
+// Package payload computes the files of configMap, secret, downwardAPI and projected volumes: paths, contents and modes. It
+// neither reads API objects nor writes files; package atomicwriter writes them.
 //
-// # Model
-//
-// [Wants] says which objects a volume is made of. Whoever has fetched them puts them into [Inputs], and [Of] returns the
-// files:
-//
+//	// payload.References(v) yields the config maps and secrets to read.
 //	in := payload.Inputs{ConfigMaps: map[string]*corev1.ConfigMap{"app": app}}
-//	files, err := payload.Of(pod, &pod.Spec.Volumes[0], in)
+//	files, err := payload.BuildFiles(pod, &pod.Spec.Volumes[0], in)
 //	...
 //	changed, err := atomicwriter.Write(dir, files, atomicwriter.Options{})
 //
-// An object that is not in the Inputs does not exist. That is an error, unless the source is optional. The same arguments
-// always give the same files. What a later source of a projected volume puts at a path replaces what an earlier one put there.
+// An object that is missing in [Inputs] does not exist, which is an error unless the source is optional. If two sources of a
+// projected volume have a file at the same path, the later source wins. The result depends only on the arguments.
 //
-// A file has the mode of its item or the default mode of the volume, which is 0644. A token, a trust bundle and a certificate
-// have 0600 where the pod has an fsGroup, or one user for all containers, who then owns them.
-//
-// It belongs here what a file of such a volume holds. Where it is written, and when, does not.
+// A file has the mode of its item, or the default mode of the volume, which is 0644. Tokens, trust bundles and certificates have
+// mode 0600 in two cases: the pod has an fsGroup, or all its containers run as one user, who then owns the file.
 //
 // # Concurrency
 //
-// The functions may be called at the same time, as long as nobody writes to the arguments meanwhile. The contents are those
-// of the objects, not copies.
+// The functions may be called concurrently, as long as no goroutine changes the arguments. File contents may share memory with
+// the objects.
 //
 // # Errors
 //
-// An error names the object and the key, in the kubelet's words where it has some, and never quotes contents. All faults of a
-// volume are one error.
+// The error names object and key of each problem, with the text of the kubelet where it has one. It never quotes contents.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/volume/{configmap,secret,downwardapi,projected} at 1.37.1. What a user must act on, with the rest
-// in DIFFERENCES.md:
+// The behaviour is that of pkg/volume/{configmap,secret,downwardapi,projected} at 1.37.1. DIFFERENCES.md lists all differences,
+// with these:
 //
-//   - A volume has at most 64 MiB in 100,000 files, as package atomicwriter.
-//   - A volume without a default mode has 0644, where the kubelet would refuse it.
+//   - A volume has at most 64 MiB in 100,000 files, as in package atomicwriter.
+//   - A volume without a default mode has 0644. The kubelet would refuse it.
 //
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because all functions are pure.
 package payload

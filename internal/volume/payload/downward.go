@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// downwardAPI adds the files of fields of the pod and of the resources of its containers.
-func (b *builder) downwardAPI(items []corev1.DownwardAPIVolumeFile) {
+// addDownwardAPI adds the files of downwardAPI items: fields of the pod, and resources of its containers.
+func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		item := &items[i]
 		var value string
@@ -29,15 +29,15 @@ func (b *builder) downwardAPI(items []corev1.DownwardAPIVolumeFile) {
 			value, err = resourceValue(&b.pod.Spec, item.ResourceFieldRef, b.in.Allocatable)
 		}
 		if err != nil {
-			b.fail("%v", err)
+			b.addError("%v", err)
 			continue
 		}
-		b.put(item.Path, []byte(value), item.Mode)
+		b.addFile(item.Path, []byte(value), item.Mode)
 	}
 }
 
-// fieldValue returns a field of the pod as the content of a file. There are fewer than for variables, and the maps as a
-// whole (pkg/fieldpath).
+// fieldValue returns a field of the pod as the content of a file. It supports fewer fields than environment variables do, but
+// whole maps (pkg/fieldpath).
 func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	if m, key, ok := podfield.Subscript(name); ok {
 		switch m {
@@ -64,7 +64,7 @@ func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	}
 }
 
-// formatMap returns a line key="value" for each entry, in the order of the keys, without a newline at the end.
+// formatMap returns a line key="value" for each entry, sorted by key, without a final newline.
 func formatMap(m map[string]string) string {
 	var out []byte
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -77,8 +77,8 @@ func formatMap(m map[string]string) string {
 	return string(out)
 }
 
-// resourceValue returns a request or a limit of a container as a multiple of the divisor, rounded up. A container without
-// a limit can use what the node has to give; huge pages are never overcommitted and have no fallback.
+// resourceValue returns a request or limit of a container divided by the divisor of ref, rounded up. Without a limit, it returns
+// what is allocatable on the node, except for huge pages, which are never overcommitted.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
 	for each := range containers.NotEphemeral(spec) {

@@ -11,11 +11,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/payload"
 )
 
-func ExampleOf() {
+func ExampleBuildFiles() {
 	v := &corev1.Volume{Name: "config"}
 	v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}
 	in := payload.Inputs{ConfigMaps: map[string]*corev1.ConfigMap{"app": {Data: map[string]string{"app.conf": "port = 80"}}}}
-	files, err := payload.Of(&corev1.Pod{}, v, in)
+	files, err := payload.BuildFiles(&corev1.Pod{}, v, in)
 	f := files["app.conf"]
 	fmt.Printf("%s %v %v\n", f.Data, f.Mode, err)
 	// Output:

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// configMap adds the files of a config map.
-func (b *builder) configMap(name string, items []corev1.KeyToPath, mayMiss *bool) {
+// addConfigMap adds the files of a config map. mayMiss (optional in the API): a missing object or key is no error.
+func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.ConfigMaps[name]
 	switch {
 	case ok:
@@ -20,29 +20,30 @@ func (b *builder) configMap(name string, items []corev1.KeyToPath, mayMiss *bool
 		for key, text := range o.Data {
 			data[key] = []byte(text)
 		}
-		maps.Copy(data, o.BinaryData) // no key is in both: see package objects
-		b.keys(data, items, mayMiss, "configmap references non-existent config key: %s")
+		maps.Copy(data, o.BinaryData) // package objects ensures that no key is in both
+		b.addKeys(data, items, mayMiss, "configmap references non-existent config key: %s")
 	case !optional.IsTrue(mayMiss):
-		b.fail("configmap %q not found", name)
+		b.addError("configmap %q not found", name)
 	}
 }
 
-// secret adds the files of a secret.
-func (b *builder) secret(name string, items []corev1.KeyToPath, mayMiss *bool) {
+// addSecret adds the files of a secret. mayMiss (optional in the API): a missing object or key is no error.
+func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.Secrets[name]
 	switch {
 	case ok:
-		b.keys(o.Data, items, mayMiss, "references non-existent secret key: %s")
+		b.addKeys(o.Data, items, mayMiss, "references non-existent secret key: %s")
 	case !optional.IsTrue(mayMiss):
-		b.fail("secret %q not found", name)
+		b.addError("secret %q not found", name)
 	}
 }
 
-// keys adds a file for each item, or for each key where there are no items.
-func (b *builder) keys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
+// addKeys adds a file for each item, or for each key of data if there are no items. missing is the format of the error about a
+// missing key.
+func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {
-			b.put(key, content, nil)
+			b.addFile(key, content, nil)
 		}
 		return
 	}
@@ -50,9 +51,9 @@ func (b *builder) keys(data map[string][]byte, items []corev1.KeyToPath, mayMiss
 		content, ok := data[item.Key]
 		switch {
 		case ok:
-			b.put(item.Path, content, item.Mode)
+			b.addFile(item.Path, content, item.Mode)
 		case !optional.IsTrue(mayMiss):
-			b.fail(missing, item.Key)
+			b.addError(missing, item.Key)
 		}
 	}
 }

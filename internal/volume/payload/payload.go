@@ -17,85 +17,87 @@ import (
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
-// Files are the files of a volume by their paths.
+// Files maps a path, relative to the volume, to the file.
 type Files = map[string]atomicwriter.File
 
-// Inputs are what files are made of, beside the pod, as it was at one moment. What is not in it does not exist.
+// Inputs are the objects and credentials from which the files of a volume are built. An object that is missing here does not
+// exist.
 type Inputs struct {
-	ConfigMaps map[string]*corev1.ConfigMap // by name; all are of the pod's namespace
-	Secrets    map[string]*corev1.Secret    // likewise
+	ConfigMaps map[string]*corev1.ConfigMap // by name, in the namespace of the pod
+	Secrets    map[string]*corev1.Secret    // by name, in the namespace of the pod
 
-	// What the sources of a projected volume ask for, by their index.
+	// Credentials for the sources of a projected volume, by index of the source.
 	Tokens       map[int]string
 	TrustBundles map[int][]byte // PEM
 	Certificates map[int]volume.PodCertificate
 
-	Allocatable corev1.ResourceList // of the node, which a container without a limit can use
+	Allocatable corev1.ResourceList // of the node: replaces missing limits of containers
 }
 
-// Of returns the files of a volume, which is a configMap, a secret, a downwardAPI or a projected one.
-func Of(pod *corev1.Pod, v *corev1.Volume, in Inputs) (Files, error) {
+// BuildFiles returns the files of a configMap, secret, downwardAPI or projected volume.
+func BuildFiles(pod *corev1.Pod, v *corev1.Volume, in Inputs) (Files, error) {
 	b := &builder{pod: pod, in: in, files: Files{}}
 	switch {
 	case v.ConfigMap != nil:
 		b.mode = v.ConfigMap.DefaultMode
-		b.configMap(v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
+		b.addConfigMap(v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
 	case v.Secret != nil:
 		b.mode = v.Secret.DefaultMode
-		b.secret(v.Secret.SecretName, v.Secret.Items, v.Secret.Optional)
+		b.addSecret(v.Secret.SecretName, v.Secret.Items, v.Secret.Optional)
 	case v.DownwardAPI != nil:
 		b.mode = v.DownwardAPI.DefaultMode
-		b.downwardAPI(v.DownwardAPI.Items)
+		b.addDownwardAPI(v.DownwardAPI.Items)
 	case v.Projected != nil:
 		b.mode = v.Projected.DefaultMode
 		for i := range v.Projected.Sources {
-			b.projected(i, &v.Projected.Sources[i])
+			b.addSource(i, &v.Projected.Sources[i])
 		}
 	default:
 		return nil, errors.New("the volume is not made of files")
 	}
-	return b.result()
+	return b.buildResult()
 }
 
-// builder collects the files of one volume and what is wrong with them.
+// builder collects the files of one volume, and the errors.
 type builder struct {
-	pod   *corev1.Pod
-	in    Inputs
-	mode  *int32 // of files that have none of their own
-	files Files
-	wrong []string
+	pod    *corev1.Pod
+	in     Inputs
+	mode   *int32 // default mode of files; nil: 0644
+	files  Files
+	errors []string
 }
 
-func (b *builder) fail(format string, args ...any) {
-	b.wrong = append(b.wrong, fmt.Sprintf(format, args...))
+func (b *builder) addError(format string, args ...any) {
+	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// put adds a file, in place of one at the same path.
-func (b *builder) put(at string, data []byte, mode *int32) {
-	b.putOwned(at, data, mode, nil)
+// addFile adds a file at path at, and replaces an existing one. A nil mode means the default mode of the volume.
+func (b *builder) addFile(at string, data []byte, mode *int32) {
+	b.addOwnedFile(at, data, mode, nil)
 }
 
-func (b *builder) putOwned(at string, data []byte, mode *int32, owner *int64) {
+func (b *builder) addOwnedFile(at string, data []byte, mode *int32, owner *int64) {
 	m := *optional.First(optional.First(mode, b.mode), new(corev1.ConfigMapVolumeSourceDefaultMode))
 	if m < 0 || m > 0o777 {
-		b.fail("file %.256q: mode %#o is not from 0 to 0777", at, m)
+		b.addError("file %.256q: mode %#o is not from 0 to 0777", at, m)
 		return
 	}
-	if at != "" { // which Clean would make "."
+	if at != "" { // path.Clean would turn "" into "."
 		at = path.Clean(at)
 	}
 	b.files[at] = atomicwriter.File{Data: data, Mode: fs.FileMode(m), Owner: owner}
 }
 
-// maxWrong is how many faults an error names.
-const maxWrong = 10
+// maxErrors is the maximum number of errors that buildResult names.
+const maxErrors = 10
 
-func (b *builder) result() (Files, error) {
-	if n := len(b.wrong); n > maxWrong {
-		b.wrong = append(b.wrong[:maxWrong], fmt.Sprintf("and %d more", n-maxWrong))
+// buildResult returns the files, or one error for all problems.
+func (b *builder) buildResult() (Files, error) {
+	if n := len(b.errors); n > maxErrors {
+		b.errors = append(b.errors[:maxErrors], fmt.Sprintf("and %d more", n-maxErrors))
 	}
-	if len(b.wrong) > 0 {
-		return nil, errors.New(strings.Join(b.wrong, "; "))
+	if len(b.errors) > 0 {
+		return nil, errors.New(strings.Join(b.errors, "; "))
 	}
 	if err := atomicwriter.Validate(b.files); err != nil {
 		return nil, err

@@ -93,7 +93,7 @@ func TestFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod(t, "volumes: [{name: v, "+c.volume+"}]\n"+c.spec)
-			files, err := payload.Of(p, &p.Spec.Volumes[0], inputs())
+			files, err := payload.BuildFiles(p, &p.Spec.Volumes[0], inputs())
 			require.NoError(t, err)
 			assert.Equal(t, c.want, text(files))
 		})
@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod(t, "volumes: [{name: v, "+c.volume+"}]\n"+containers)
-			files, err := payload.Of(p, &p.Spec.Volumes[0], inputs())
+			files, err := payload.BuildFiles(p, &p.Spec.Volumes[0], inputs())
 			require.ErrorContains(t, err, c.want)
 			assert.Nil(t, files)
 			assert.NotContains(t, err.Error(), "s3cret")
@@ -139,7 +139,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		source.ConfigMap.Name = fmt.Sprint("none", i)
 		p.Spec.Volumes[0].Projected.Sources = append(p.Spec.Volumes[0].Projected.Sources, source)
 	}
-	_, err := payload.Of(p, &p.Spec.Volumes[0], payload.Inputs{})
+	_, err := payload.BuildFiles(p, &p.Spec.Volumes[0], payload.Inputs{})
 	require.ErrorContains(t, err, "and 990 more")
 	require.Less(t, len(err.Error()), 1000)
 }
@@ -152,7 +152,7 @@ func TestWants(t *testing.T) {
 		"emptyDir: {}": "[]",
 	} {
 		p := pod(t, "volumes: [{name: v, "+spec+"}]")
-		assert.Equal(t, want, fmt.Sprint(slices.Collect(payload.Wants(&p.Spec.Volumes[0]))), spec)
+		assert.Equal(t, want, fmt.Sprint(slices.Collect(payload.References(&p.Spec.Volumes[0]))), spec)
 		assert.Equal(t, strings.Contains(spec, "downwardAPI"), payload.ShowsMetadata(&p.Spec.Volumes[0]))
 	}
 }
@@ -165,7 +165,7 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		p := pod(t, "volumes: [{name: v, configMap: {name: app}}]")
 		p.Spec.Volumes[0].ConfigMap.Items = []corev1.KeyToPath{{Key: "a", Path: a}, {Key: "b", Path: b}}
-		files, err := payload.Of(p, &p.Spec.Volumes[0], inputs())
+		files, err := payload.BuildFiles(p, &p.Spec.Volumes[0], inputs())
 		if err != nil {
 			return
 		}

@@ -11,30 +11,29 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Kind is the kind of an object.
+// Kind is the kind of an API object that a volume shows.
 type Kind string
 
-// The kinds of objects that volumes are made of.
+// Kinds of objects that volumes show.
 const (
 	ConfigMap      Kind = "ConfigMap"
 	Secret         Kind = "Secret"
 	TrustBundle    Kind = volume.KindTrustBundle
-	PodCertificate Kind = volume.KindPodCertificate // of the pod, by its name; not among those of Wants
+	PodCertificate Kind = volume.KindPodCertificate // named after its pod; References does not yield it
 )
 
-// Want is an object of the pod's namespace that a volume is made of.
-type Want struct {
+// Reference is a reference of a volume to an object in the namespace of the pod.
+type Reference struct {
 	Kind     Kind
 	Name     string
-	Optional bool // the volume can do without
+	Optional bool // the object may be missing
 }
 
-// Wants yields the objects that a volume is made of, in the order in which the volume names them, and one that it names twice
-// twice.
-func Wants(v *corev1.Volume) iter.Seq[Want] {
-	return func(yield func(Want) bool) {
+// References yields the config maps and secrets that a volume refers to, in the order of the spec, including duplicates.
+func References(v *corev1.Volume) iter.Seq[Reference] {
+	return func(yield func(Reference) bool) {
 		each := func(k Kind, name string, optional *bool) bool {
-			return yield(Want{k, name, optional != nil && *optional})
+			return yield(Reference{k, name, optional != nil && *optional})
 		}
 		switch {
 		case v.ConfigMap != nil:
@@ -52,9 +51,9 @@ func Wants(v *corev1.Volume) iter.Seq[Want] {
 	}
 }
 
-// ShowsCluster reports whether a cluster trust bundle of that name, or a certificate of the pod of that name, is in the files of a
-// volume of a pod. An empty kind and an empty name stand for any.
-func ShowsCluster(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) bool {
+// ShowsClusterObject reports whether a volume shows a cluster trust bundle with that name, or a certificate of a pod with that
+// name. An empty kind or name matches any.
+func ShowsClusterObject(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) bool {
 	if v.Projected == nil {
 		return false
 	}
@@ -62,7 +61,7 @@ func ShowsCluster(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) boo
 		s := &v.Projected.Sources[i]
 		switch {
 		case s.ClusterTrustBundle != nil && (kind == "" || kind == TrustBundle):
-			if named := s.ClusterTrustBundle.Name; name == "" || named == nil || *named == name { // of a signer it may be any
+			if named := s.ClusterTrustBundle.Name; name == "" || named == nil || *named == name { // a source with a signer may show any bundle
 				return true
 			}
 		case s.PodCertificate != nil && (kind == "" || kind == PodCertificate):
@@ -74,7 +73,7 @@ func ShowsCluster(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) boo
 	return false
 }
 
-// ShowsMetadata reports whether the labels and annotations of its pod are in the files of a volume.
+// ShowsMetadata reports whether a volume shows labels, annotations or other fields of its pod.
 func ShowsMetadata(v *corev1.Volume) bool {
 	switch {
 	case v.DownwardAPI != nil:

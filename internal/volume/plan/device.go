@@ -7,57 +7,58 @@ import (
 	"time"
 )
 
-// Device is what volumes of several pods share. It is staged before the first of them is set up, and unstaged when the last is torn
-// down. There is one operation on a device at a time: to stage it, to unstage it, to set up or update one volume, or to tear down any
-// number of them (pkg/volume/util/nestedpendingoperations).
+// Device is the planning state of a device that volumes of several pods share, such as a mounted PV. It is staged before its
+// first volume is set up, and unstaged after its last volume is torn down. One operation runs at a time: stage, unstage, one
+// set-up or update of a volume, or any number of teardowns (pkg/volume/util/nestedpendingoperations).
 type Device struct {
 	Name string
 	Progress
 
-	// What the volumes of the State say, at each Plan.
-	wanted  *Volume // the first that is to be set up; nil: none
-	users   int     // volumes that are, or may be, set up, or are wanted
-	setUps  int     // under way, updates too
-	removes int     // teardowns under way
+	// Computed from the volumes of the State by each Plan.
+	stageFor  *Volume // first desired volume; nil: none
+	users     int     // volumes that are desired, or that are or may be set up
+	setUps    int     // running set-ups and updates
+	tearDowns int     // running teardowns
 }
 
-// count notes what volumes say of the devices that they share.
-func (s *State) count() {
+// countUsers counts the volumes of each device and their running steps.
+func (s *State) countUsers() {
 	for _, d := range s.Devices {
-		d.wanted, d.users, d.setUps, d.removes = nil, 0, 0, 0
+		d.stageFor, d.users, d.setUps, d.tearDowns = nil, 0, 0, 0
 	}
 	for _, v := range s.Volumes {
 		if d := v.Device; d != nil {
-			d.count(v)
+			d.countVolume(v)
 		}
 	}
 }
 
-func (d *Device) count(v *Volume) {
-	if v.Desired == Mounted && d.wanted == nil {
-		d.wanted = v
+// countVolume adds a volume to the counts of its device.
+func (d *Device) countVolume(v *Volume) {
+	if v.Desired == Mounted && d.stageFor == nil {
+		d.stageFor = v
 	}
 	if v.Desired == Mounted || v.Phase != Absent || v.Step != None || v.hasHungCall() {
 		d.users++
 	}
-	d.begin(v.Step)
+	d.countStep(v.Step)
 }
 
-// begin counts a step of one of its volumes.
-func (d *Device) begin(s Step) {
+// countStep counts a running step of a volume of the device.
+func (d *Device) countStep(s Step) {
 	switch s {
 	case SetUp, Remount:
 		d.setUps++
 	case TearDown:
-		d.removes++
+		d.tearDowns++
 	}
 }
 
-// admits reports whether a step of one of its volumes can begin.
-func (d *Device) admits(s Step) bool {
+// canStart reports whether step s of a volume of the device can start now.
+func (d *Device) canStart(s Step) bool {
 	switch s {
 	case SetUp, Remount:
-		return d.Phase == Ready && d.Step == None && d.setUps == 0 && d.removes == 0
+		return d.Phase == Ready && d.Step == None && d.setUps == 0 && d.tearDowns == 0
 	case TearDown:
 		return d.Step == None && d.setUps == 0
 	default:
@@ -65,15 +66,15 @@ func (d *Device) admits(s Step) bool {
 	}
 }
 
-// next returns the step of the device itself that comes next and when; None: there is none.
-func (d *Device) next() (s Step, at time.Time) {
+// nextStep returns the next stage or unstage of the device and its earliest start; None: none is needed.
+func (d *Device) nextStep() (s Step, at time.Time) {
 	switch {
-	case d.Step != None || d.setUps > 0 || d.removes > 0:
+	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:
 		return None, at
 	case d.users == 0 && d.canRemove():
 		s = Unstage
-	case d.wanted != nil && d.Phase != Ready && d.canSetUp():
+	case d.stageFor != nil && d.Phase != Ready && d.canSetUp():
 		s = Stage
 	}
-	return s, d.after(s, at)
+	return s, d.earliestStart(s, at)
 }

@@ -1,45 +1,41 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides which volume of which pod is set up, brought up to date or torn down next, and which device is staged for it. It does no I/O, keeps no
-// state of its own and knows no plugin: a loop executes what it returns.
-//
-// # Model
-//
-// A [State] has a [Volume] for each volume of each pod: what is desired, and how far it is. [Plan] compares the two and
-// returns the steps that are due, teardowns first, and when to ask again. [Action.Begin] and [Volume.End] note that a step
-// has begun and what came of it:
+// Package plan decides which step of which volume is next: set-up, update or teardown of a volume, stage or unstage of a device
+// that volumes share. It executes no step and does no I/O.
 //
 //	actions, wake := plan.Plan(&state, time.Now())
 //	for _, a := range actions {
-//		a.Begin(time.Now())
-//		failure := do(a) // nil: success
-//		a.Volume.End(failure, time.Now())
+//		a.Start(time.Now())
+//		failure := execute(a) // nil: success
+//		a.Volume.Complete(failure, time.Now())
 //	}
 //
-// A volume has one step at a time. A step that fails is retried after a back-off of 500 ms, which doubles up to 2m2s, or to 15 s while a
-// server is unavailable. The back-off of one kind of step does not delay another kind. A failed step leaves a volume that may be there in
-// part, which is torn down like any other volume. A [Failure] names the exceptions: nothing is left, or the volume of a previous agent
-// is usable and is brought up to date later.
+// # Model
 //
-// What volumes of several pods share is a [Device]. It is staged before the first of them is set up and unstaged after the last is torn
-// down, and there is one operation on it at a time, but for teardowns of its volumes.
+// A [State] has a [Volume] for each volume of each pod, with its desired and its current state. [Plan] returns the steps that are
+// due, teardowns first, and the time of the next call.
 //
-// A call that does not return is given up, with [Volume.GiveUp]. What it makes can be torn down meanwhile, and is not made again
-// before it has returned; then what it has done is torn down once more.
+// A volume has one step at a time. A failed step is retried after a back-off of 500 ms, which doubles up to 2m2s, or up to 15 s
+// while a server is unavailable. The back-off of one kind of step does not delay other kinds. A failed set-up may leave a part of
+// the volume, which is torn down like a volume. [Failure] has the exceptions.
 //
-// The number of steps at a time is bounded. A step that takes long counts no longer, so that those that hang do not keep
-// others from beginning.
+// A [Device] is staged before the first of its volumes is set up, and unstaged after the last is torn down. Only one operation of
+// a device and its volumes runs at a time, except that teardowns of its volumes run in parallel.
 //
-// It belongs here when a step is taken. How it is taken, and what its deadline is, does not.
+// If a plugin call does not return, GiveUp fails its step. The volume may then be torn down, but not set up until the call has
+// returned. After that it is torn down once more.
+//
+// The number of concurrent steps is limited. A step that runs longer than State.Slow no longer counts, so that hanging steps do
+// not block other pods.
 //
 // # Concurrency
 //
-// Whoever owns a State calls Plan, Begin and End from one goroutine, or under one lock.
+// The owner of a State calls Plan and all methods from one goroutine, or under one lock.
 //
 // # Errors
 //
 // There are none: every State has a plan.
 //
-// Test kit: none is needed, as all of it is pure.
+// Test kit: none is needed, because the package is pure.
 package plan

@@ -18,8 +18,8 @@ func ExamplePlan() {
 	actions, _ := plan.Plan(&s, now)
 	for _, a := range actions {
 		fmt.Println(a.Step, a.Volume.Name)
-		a.Begin(now)
-		a.Volume.End(nil, now)
+		a.Start(now)
+		a.Volume.Complete(nil, now)
 	}
 	// Output:
 	// tear down data

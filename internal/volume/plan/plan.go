@@ -9,55 +9,54 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// State is what Plan decides from.
+// State is the input of [Plan]: all volumes and devices of a node.
 type State struct {
-	Volumes  []*Volume     // of all pods, in the order in which steps of the same kind are begun
-	Devices  []*Device     // that volumes share, or have shared
-	Parallel int           // how many steps may be under way; at least one
-	Slow     time.Duration // a step that is under way for longer does not count
+	Volumes  []*Volume     // of all pods, in the order in which steps of the same kind start
+	Devices  []*Device     // all devices with a recorded volume
+	Parallel int           // maximum number of concurrent steps; at least one
+	Slow     time.Duration // a step that runs longer does not count in Parallel
 }
 
-// Action is a step to begin now.
+// Action is a step that must start now.
 type Action struct {
-	Volume *Volume // also of a Stage: the one that the device is staged for; nil for an Unstage
+	Volume *Volume // of a Stage: the volume that the device is staged for; nil for an Unstage
 	Device *Device // of a Stage or an Unstage; nil for other steps
 	Step   Step
 }
 
-// Begin notes that the step has begun.
-func (a Action) Begin(now time.Time) {
+// Start records that the step has started.
+func (a Action) Start(now time.Time) {
 	if a.Device != nil {
-		a.Device.Begin(a.Step, now)
+		a.Device.Start(a.Step, now)
 	} else {
-		a.Volume.Begin(a.Step, now)
+		a.Volume.Start(a.Step, now)
 	}
 }
 
-// Plan returns the steps that are due and may begin, and when something is due that is not yet; the zero time is never.
-// Teardowns come first, so that what is given up is free before it is taken again, then volumes that pods wait for, then
-// those that are brought up to date. Steps that end are a reason to ask again.
+// Plan returns the steps that must start now, and the time at which the next step is due; zero: none. Teardowns come first, to
+// free resources, then volumes that pods wait for, then updates. Call it again after each step that completes.
 func Plan(s *State, now time.Time) (actions []Action, wake time.Time) {
-	s.count()
-	wake, due := s.due(now)
+	s.countUsers()
+	wake, due := s.findDue(now)
 	if !due {
 		return nil, wake
 	}
-	b := &budget{slow: s.Slow, now: now}
-	b.free, b.freed = s.free(now)
+	b := &slots{slow: s.Slow, now: now}
+	b.free, b.nextFree = s.freeSlots(now)
 	for _, kind := range [...]Step{TearDown, Unstage, Stage, SetUp, Remount} {
 		if kind == Unstage || kind == Stage {
 			for _, d := range s.Devices {
-				if step, at := d.next(); step == kind && !at.After(now) && b.take() {
-					b.actions = append(b.actions, Action{Device: d, Volume: d.wanted, Step: step})
+				if step, at := d.nextStep(); step == kind && !at.After(now) && b.takeSlot() {
+					b.actions = append(b.actions, Action{Device: d, Volume: d.stageFor, Step: step})
 				}
 			}
 			continue
 		}
 		for _, v := range s.Volumes {
-			if step, at := v.next(); step == kind && !at.After(now) && b.take() {
+			if step, at := v.nextStep(); step == kind && !at.After(now) && b.takeSlot() {
 				b.actions = append(b.actions, Action{Volume: v, Step: step})
 				if v.Device != nil {
-					v.Device.begin(step) // which others have to wait for, though it is still to begin
+					v.Device.countStep(step) // later steps of this Plan must respect it, although it is not started yet
 				}
 			}
 		}
@@ -65,10 +64,10 @@ func Plan(s *State, now time.Time) (actions []Action, wake time.Time) {
 	return b.actions, sleep.Earlier(wake, b.wake)
 }
 
-// due reports whether there is a step that is due, and when the next one is that is not.
-func (s *State) due(now time.Time) (wake time.Time, due bool) {
+// findDue reports whether a step is due now, and returns the earliest later step; zero: none.
+func (s *State) findDue(now time.Time) (wake time.Time, due bool) {
 	for _, v := range s.Volumes {
-		switch step, at := v.next(); {
+		switch step, at := v.nextStep(); {
 		case step == None:
 		case at.After(now):
 			wake = sleep.Earlier(wake, at)
@@ -77,7 +76,7 @@ func (s *State) due(now time.Time) (wake time.Time, due bool) {
 		}
 	}
 	for _, d := range s.Devices {
-		switch step, at := d.next(); {
+		switch step, at := d.nextStep(); {
 		case step == None:
 		case at.After(now):
 			wake = sleep.Earlier(wake, at)
@@ -88,29 +87,30 @@ func (s *State) due(now time.Time) (wake time.Time, due bool) {
 	return wake, due
 }
 
-// budget is how many more steps may begin.
-type budget struct {
-	actions []Action
-	slow    time.Duration
-	now     time.Time
-	free    int
-	freed   time.Time // when the first of the steps that keep others waiting stops to count
-	wake    time.Time // when those that wait may begin
+// slots is the number of steps that may still start, and the actions so far.
+type slots struct {
+	actions  []Action
+	slow     time.Duration
+	now      time.Time
+	free     int
+	nextFree time.Time // when the next slow step stops counting
+	wake     time.Time // when a step without a slot may start
 }
 
-// take reports whether one more step may begin, and counts it.
-func (b *budget) take() bool {
+// takeSlot takes a slot for one step, and reports false if none is free.
+func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
-		b.wake = sleep.Earlier(b.wake, b.freed)
+		b.wake = sleep.Earlier(b.wake, b.nextFree)
 		return false
 	}
 	b.free--
-	b.freed = sleep.Earlier(b.freed, b.now.Add(b.slow))
+	b.nextFree = sleep.Earlier(b.nextFree, b.now.Add(b.slow))
 	return true
 }
 
-// free returns how many steps may begin, and when the first of those that keep others waiting stops to count.
-func (s *State) free(now time.Time) (n int, freed time.Time) {
+// freeSlots returns the number of steps that may start, and the time at which the next running step becomes slow and stops
+// counting; zero: none.
+func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {
 		if p.Step == None {

@@ -90,12 +90,12 @@ func (n *node) say(verb string, v *plan.Volume) {
 		v.RefreshAt = n.now.Add(time.Minute)
 	case "done", "fails", "away", "final", "outdated":
 		require.NotEqual(n.t, plan.None, v.Step, name)
-		v.End(failure(verb), n.now)
+		v.Complete(failure(verb), n.now)
 	case "hangs":
 		n.gave[name] = v.Step
 		v.GiveUp(*failure(verb), n.now)
 	case "returns":
-		v.Returned(n.gave[name])
+		v.HungCallReturned(n.gave[name])
 	default:
 		n.t.Fatalf("unknown verb %q", verb)
 	}
@@ -108,12 +108,12 @@ func (n *node) sayDevice(verb string, d *plan.Device) {
 		d.Phase, d.Recovered = plan.Uncertain, true
 	case "done", "fails", "final":
 		require.NotEqual(n.t, plan.None, d.Step, d.Name)
-		d.End(failure(verb), n.now)
+		d.Complete(failure(verb), n.now)
 	case "hangs":
 		n.gave[d.Name] = d.Step
 		d.GiveUp(*failure(verb), n.now)
 	case "returns":
-		d.Returned(n.gave[d.Name])
+		d.HungCallReturned(n.gave[d.Name])
 	default:
 		n.t.Fatalf("unknown verb %q of a device", verb)
 	}
@@ -126,7 +126,7 @@ func (n *node) at(out *strings.Builder, text string) {
 	n.now = n.begin.Add(d)
 	actions, wake := plan.Plan(&n.state, n.now)
 	for _, a := range actions {
-		a.Begin(n.now)
+		a.Start(n.now)
 		fmt.Fprintf(out, "> %s\n", describe(a))
 	}
 	switch {
@@ -222,20 +222,20 @@ func (c *chaos) say(now time.Time) {
 		v.Stale = true
 	case 4, 5, 6:
 		if v.Step != plan.None {
-			v.End(failures[c.r.IntN(3)], now)
+			v.Complete(failures[c.r.IntN(3)], now)
 		}
 		if d.Step != plan.None {
-			d.End(failures[c.r.IntN(3)], now)
+			d.Complete(failures[c.r.IntN(3)], now)
 		}
 	case 7:
 		if s := v.Step; s != plan.None {
 			v.GiveUp(*failures[1], now)
-			c.stuck = append(c.stuck, func() { v.Returned(s) })
+			c.stuck = append(c.stuck, func() { v.HungCallReturned(s) })
 		}
 	case 8:
 		if s := d.Step; s != plan.None {
 			d.GiveUp(*failures[1], now)
-			c.stuck = append(c.stuck, func() { d.Returned(s) })
+			c.stuck = append(c.stuck, func() { d.HungCallReturned(s) })
 		}
 	case 9:
 		if len(c.stuck) > 0 {
@@ -255,9 +255,9 @@ func step(t *testing.T, s *plan.State, now time.Time) {
 		} else {
 			require.Equal(t, plan.None, a.Volume.Step)
 			require.Equal(t, a.Step == plan.TearDown, a.Volume.Desired == plan.Unmounted)
-			require.False(t, a.Step != plan.TearDown && (a.Volume.StuckMaking || a.Volume.StuckRemoving))
+			require.False(t, a.Step != plan.TearDown && (a.Volume.HungSetUp || a.Volume.HungTearDown))
 		}
-		a.Begin(now)
+		a.Start(now)
 	}
 	counted := 0
 	count := func(p *plan.Progress) {
@@ -309,12 +309,12 @@ func settle(t *testing.T, s *plan.State, now time.Time) {
 	for range 200 {
 		for _, v := range s.Volumes {
 			if v.Step != plan.None {
-				v.End(nil, now)
+				v.Complete(nil, now)
 			}
 		}
 		for _, d := range s.Devices {
 			if d.Step != plan.None {
-				d.End(nil, now)
+				d.Complete(nil, now)
 			}
 		}
 		actions, wake := plan.Plan(s, now)
@@ -322,7 +322,7 @@ func settle(t *testing.T, s *plan.State, now time.Time) {
 			break
 		}
 		for _, a := range actions {
-			a.Begin(now)
+			a.Start(now)
 		}
 		if !wake.IsZero() {
 			now = wake

@@ -10,30 +10,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// Phase is how far a volume or a device is.
+// Phase is the current state of a volume or device.
 type Phase uint8
 
-// The phases of a volume or a device.
+// Phases of a volume or device.
 const (
 	Absent    Phase = iota // nothing of it is on the node
-	Uncertain              // there may be something: a step was interrupted or failed, or an earlier agent made it
-	Ready                  // it is set up, or staged
+	Uncertain              // a part may be on the node: a step runs or has failed, or a previous agent process created it
+	Ready                  // set up, or staged
 )
 
-// Step is something that is done with a volume or a device.
+// Step is an operation on a volume or device.
 type Step uint8
 
-// The steps.
+// Steps of volumes and devices.
 const (
 	None     Step = iota
-	SetUp         // make a volume
-	Remount       // bring one that is set up up to date; one that fails leaves the volume set up
-	TearDown      // remove it
-	Stage         // make a device ready for its volumes
-	Unstage       // undo that
+	SetUp         // set up a volume
+	Remount       // update a volume that is set up; after a failure it is still set up
+	TearDown      // tear down a volume
+	Stage         // stage a device: prepare it for its volumes
+	Unstage       // unstage a device
 )
 
-// String names a step in the words of an error.
+// String returns the step as in the text of an error.
 func (s Step) String() string {
 	switch s {
 	case SetUp:
@@ -51,79 +51,79 @@ func (s Step) String() string {
 	}
 }
 
-// removes reports whether a step leaves nothing.
-func (s Step) removes() bool { return s == TearDown || s == Unstage }
+// isRemoval reports whether a step removes the volume or device.
+func (s Step) isRemoval() bool { return s == TearDown || s == Unstage }
 
-// Progress is how far a volume or a device is, and which step it is at.
+// Progress is the phase of a volume or device, its running step and its last failure.
 type Progress struct {
 	Phase     Phase
-	Recovered bool // an earlier agent made it, and it was not made since: no error says that nothing is left
+	Recovered bool // a previous agent process created it, so that Failure.NothingLeft is ignored
 
-	Step  Step      // under way
-	Since time.Time // when that began
+	Step  Step      // running step
+	Since time.Time // start of the running step
 
-	// StuckMaking and StuckRemoving: a call that makes, or removes it, was given up and has not returned. Meanwhile nothing is made,
-	// nothing is known to be removed, and what makes can be removed, but not what removes.
-	StuckMaking, StuckRemoving bool
+	// HungSetUp and HungTearDown are true while a plugin call that was given up has not returned. Until then no set-up starts,
+	// and a teardown is not known to be complete. A teardown may start unless a teardown hangs.
+	HungSetUp, HungTearDown bool
 
-	again bool // such a call has returned since the step began
+	hungReturned bool // a hung call has returned since the running step started
 
-	Failed      Step      // the step that failed last, None after one that succeeded
-	Failures    int       // how often, in a row
-	unavailable bool      // because a server did not answer
-	NotBefore   time.Time // when that step is tried again
+	Failed      Step      // last failed step; None after a success
+	Failures    int       // consecutive failures of that step
+	unavailable bool      // the failures were caused by a server that did not respond
+	RetryAt     time.Time // earliest retry of that step
 }
 
-// Policy is how long a step that has failed is not tried again (pkg/util/goroutinemap/exponentialbackoff).
-func Policy() backoff.Policy {
+// BackoffPolicy returns the delays between retries of a failed step (pkg/util/goroutinemap/exponentialbackoff).
+func BackoffPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// unavailablePolicy is the back-off while a server does not answer, such as the API server. Its maximum is only 15 s, because pods wait for
-// nothing else once the server is back. All other failures, including not found, use Policy.
+// unavailablePolicy is the back-off while a server, such as the API server, does not respond. Its maximum is only 15 s, because
+// pods wait for nothing else once the server is back. All other failures, including not found, use [BackoffPolicy].
 func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
 
-// Failure is the consequence of a step that failed. In the zero value a part of the volume may be on the node.
+// Failure is the effect of a failed step. In the zero value, a part of the volume may be on the node.
 type Failure struct {
 	NothingLeft bool // the step left nothing on the node: no teardown is needed
-	Usable      bool // the step found a volume of a previous agent, which is usable but not up to date
-	Unavailable bool // a server did not answer, so the cause says nothing about the volume
+	Usable      bool // the set-up found a volume of a previous agent process that is usable but not up to date
+	Unavailable bool // a server did not respond, so the cause says nothing about the volume
 }
 
-// ErrStuck is why what was removed is not known to be.
-var ErrStuck = errors.New("a call has not returned")
+// ErrHungCall means that a teardown is not known to be complete, because an older plugin call has not returned.
+var ErrHungCall = errors.New("a call has not returned")
 
-// Begin notes that a step has begun.
-func (p *Progress) Begin(s Step, now time.Time) {
-	p.Step, p.Since, p.again = s, now, false
+// Start records that step s has started.
+func (p *Progress) Start(s Step, now time.Time) {
+	p.Step, p.Since, p.hungReturned = s, now, false
 	if s != Remount {
 		p.Phase = Uncertain
 	}
 }
 
-// End records the result of the step under way: nil is success.
-func (p *Progress) End(f *Failure, now time.Time) {
+// Complete records the result of the running step; a nil f is success.
+func (p *Progress) Complete(f *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
-	if f == nil && s.removes() && (p.hasHungCall() || p.again) {
-		f = &Failure{} // see ErrStuck: the results of the hung call have to be removed, too
+	if f == nil && s.isRemoval() && (p.hasHungCall() || p.hungReturned) {
+		f = &Failure{} // see ErrHungCall: the results of the hung call must be removed too
 	}
 	if f != nil {
-		p.fail(s, *f, now)
+		p.recordFailure(s, *f, now)
 		return
 	}
-	p.Failed, p.Failures, p.NotBefore = None, 0, time.Time{}
+	p.Failed, p.Failures, p.RetryAt = None, 0, time.Time{}
 	p.Recovered = false
 	p.Phase = Ready
-	if s.removes() {
+	if s.isRemoval() {
 		p.Phase = Absent
 	}
 }
 
-// fail records that step s failed, and when it may be retried.
-func (p *Progress) fail(s Step, f Failure, now time.Time) {
+// recordFailure records that step s failed, and when it may be retried.
+func (p *Progress) recordFailure(s Step, f Failure, now time.Time) {
 	if s == SetUp && p.Recovered && !p.hasHungCall() && f.Usable {
 		p.Phase, s = Ready, Remount
 	}
@@ -131,53 +131,55 @@ func (p *Progress) fail(s Step, f Failure, now time.Time) {
 		p.Failed, p.Failures, p.unavailable = s, 0, f.Unavailable
 	}
 	p.Failures++
-	policy := Policy()
+	policy := BackoffPolicy()
 	if p.unavailable {
 		policy = unavailablePolicy()
 	}
-	p.NotBefore = now.Add(policy.After(p.Failures))
+	p.RetryAt = now.Add(policy.After(p.Failures))
 	if (s == SetUp || s == Stage) && !p.Recovered && !p.hasHungCall() && f.NothingLeft {
 		p.Phase = Absent
 	}
 }
 
-// GiveUp fails the step under way, because its plugin call does not return. Until Returned is called, the call may still change the node.
+// GiveUp fails the running step with f, because its plugin call does not return. Until HungCallReturned is called, the call may
+// still change the node.
 func (p *Progress) GiveUp(f Failure, now time.Time) {
-	if p.Step.removes() {
-		p.StuckRemoving = true
+	if p.Step.isRemoval() {
+		p.HungTearDown = true
 	} else {
-		p.StuckMaking = true
+		p.HungSetUp = true
 	}
-	p.End(&f, now)
+	p.Complete(&f, now)
 }
 
-// Returned notes that the call of a step has returned that was given up. What it has done is removed, or made again.
-func (p *Progress) Returned(s Step) {
-	if s.removes() {
-		p.StuckRemoving = false
+// HungCallReturned records that the given-up plugin call of step s has returned. Its effects are removed, or the step is
+// repeated.
+func (p *Progress) HungCallReturned(s Step) {
+	if s.isRemoval() {
+		p.HungTearDown = false
 	} else {
-		p.StuckMaking = false
+		p.HungSetUp = false
 	}
-	p.again = true
+	p.hungReturned = true
 	p.Retry()
 }
 
-// hasHungCall reports whether a call was given up that has not returned.
-func (p *Progress) hasHungCall() bool { return p.StuckMaking || p.StuckRemoving }
+// hasHungCall reports whether a given-up plugin call has not returned.
+func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether what there is can be removed.
-func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.StuckRemoving }
+// canRemove reports whether a teardown or unstage can start now.
+func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
-// canSetUp reports whether it can be made, or brought up to date.
+// canSetUp reports whether a set-up, update or stage can start now.
 func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
-// Retry lets a step that has failed be tried again at once, as what it failed of may be different now.
-func (p *Progress) Retry() { p.NotBefore = time.Time{} }
+// Retry ends the back-off of the failed step, because its cause may be gone.
+func (p *Progress) Retry() { p.RetryAt = time.Time{} }
 
-// after returns when a step may begin: not before its back-off is over.
-func (p *Progress) after(s Step, at time.Time) time.Time {
-	if p.Failed == s && p.NotBefore.After(at) {
-		return p.NotBefore
+// earliestStart returns the later of at and the end of the back-off of step s.
+func (p *Progress) earliestStart(s Step, at time.Time) time.Time {
+	if p.Failed == s && p.RetryAt.After(at) {
+		return p.RetryAt
 	}
 	return at
 }

@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// Desired is what is wanted of a volume.
+// Desired is the desired state of a volume.
 type Desired uint8
 
-// What can be wanted of a volume.
+// Desired states of a volume.
 const (
-	Unknown   Desired = iota // nobody has said so far: the volume of an earlier agent is left alone
-	Mounted                  // the pod is to have it
-	Unmounted                // nothing of it is to be left on the node
+	Unknown   Desired = iota // not decided yet: the volume of a previous agent process stays unchanged
+	Mounted                  // the volume must be set up
+	Unmounted                // the volume must be removed from the node
 )
 
-// Volume is one volume of one pod.
+// Volume is the planning state of one volume of one pod.
 type Volume struct {
-	Pod, Name string // UID of the pod, and name in it
+	Pod, Name string // UID of the pod, and name in pod.spec.volumes
 
 	Desired   Desired
-	Stale     bool      // what it is made of may have changed
-	RefreshAt time.Time // when it is brought up to date though nobody said that it is stale; zero: never
-	Device    *Device   // that it shares with others; nil: none
+	Stale     bool      // an object that the volume shows may have changed
+	RefreshAt time.Time // time of the next periodic update; zero: none
+	Device    *Device   // device that volumes of several pods share; nil: none
 
 	Progress
 }
 
-// Begin notes that a step has begun.
-func (v *Volume) Begin(s Step, now time.Time) {
-	v.Progress.Begin(s, now)
-	if !s.removes() {
-		v.Stale = false // what changes from now on is for the next one
+// Start records that step s has started.
+func (v *Volume) Start(s Step, now time.Time) {
+	v.Progress.Start(s, now)
+	if !s.isRemoval() {
+		v.Stale = false // a later change needs another update
 	}
 }
 
-// End records the result of the step under way: nil is success.
-func (v *Volume) End(f *Failure, now time.Time) {
+// Complete records the result of the running step; a nil f is success.
+func (v *Volume) Complete(f *Failure, now time.Time) {
 	s := v.Step
-	v.Progress.End(f, now)
+	v.Progress.Complete(f, now)
 	switch {
 	case v.Phase == Absent && s == TearDown:
 		v.Stale, v.RefreshAt = false, time.Time{}
@@ -49,15 +49,15 @@ func (v *Volume) End(f *Failure, now time.Time) {
 	}
 }
 
-// GiveUp fails the step under way, because its plugin call does not return.
+// GiveUp fails the running step with f, because its plugin call does not return.
 func (v *Volume) GiveUp(f Failure, now time.Time) {
 	s := v.Step
 	v.Progress.GiveUp(f, now)
 	v.Stale = v.Stale || s == Remount
 }
 
-// next returns the step that comes next and when; None: there is none, or something else has to come first.
-func (v *Volume) next() (s Step, at time.Time) {
+// nextStep returns the next step and its earliest start. s is None if no step is needed, or another step must complete first.
+func (v *Volume) nextStep() (s Step, at time.Time) {
 	switch {
 	case v.Desired == Unmounted && v.canRemove():
 		s = TearDown
@@ -70,8 +70,8 @@ func (v *Volume) next() (s Step, at time.Time) {
 	case !v.RefreshAt.IsZero():
 		s, at = Remount, v.RefreshAt
 	}
-	if v.Device != nil && !v.Device.admits(s) {
+	if v.Device != nil && !v.Device.canStart(s) {
 		return None, at
 	}
-	return s, v.after(s, at)
+	return s, v.earliestStart(s, at)
 }

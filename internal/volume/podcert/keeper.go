@@ -19,39 +19,39 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MaxCertificates is how many certificates a [Keeper] has: one for each volume of all pods of a large node. Who asks for more gets an
-// error.
+// MaxCertificates is the maximum number of certificates of a [Keeper]: one for each volume of all pods of a large node. Beyond
+// it, Certificate returns an error.
 const MaxCertificates = 10_000
 
-// MaxPodCertificates is how many of them belong to one pod, so that no pod uses up those of the others.
+// MaxPodCertificates is the maximum number of certificates of one pod, so that one pod cannot use up MaxCertificates.
 const MaxPodCertificates = 64
 
 // Options configure a [Keeper]. The zero value is for production.
 type Options struct {
-	Wait    time.Duration  // how long Certificate waits for one that was not issued yet; zero means 3 s
-	Timeout time.Duration  // of one request; zero means 15 min
-	Rand    func() float64 // nil means that of math/rand/v2
+	Wait    time.Duration  // maximum time that Certificate waits for an issued certificate; zero means 3 s
+	Timeout time.Duration  // timeout of one request; zero means 15 min
+	Rand    func() float64 // random numbers in [0,1); nil means rand.Float64 of math/rand/v2
 	Logger  *slog.Logger   // nil discards
-	// Event is called for an event about a pod, as the kubelet records it. Nil: nobody is told.
+	// Event records an event about a pod, as the kubelet does. Nil discards.
 	Event func(pod *corev1.Pod, eventType, reason, message string)
 }
 
-// Keeper has the certificates of pods. Make one with [New].
+// Keeper obtains and renews the certificates of pods. Create it with [New].
 type Keeper struct {
-	from  volume.CertificateIssuer
-	opts  Options
-	guard runonce.Guard
-	wake  chan struct{}
-	keys  chan struct{} // holds a token for each key that is being made
+	from     volume.CertificateIssuer
+	opts     Options
+	guard    runonce.Guard
+	wake     chan struct{}
+	keySlots chan struct{} // semaphore: limits concurrent key generations
 
-	mu       sync.Mutex // guards what follows
-	records  map[source]*record
-	changed  chan struct{} // closed when a request has ended, and replaced
+	mu       sync.Mutex // guards the fields below
+	records  map[source]*certRecord
+	changed  chan struct{} // closed and replaced when a request has completed
 	watchers map[int]func(kind, namespace, name string)
-	watched  int // watchers so far
+	watched  int // key of the last watcher
 }
 
-// New returns a Keeper without certificates. It starts nothing; see [Keeper.Run]. It panics if there is no issuer.
+// New returns a Keeper without certificates. It starts no goroutine; see [Keeper.Run]. It panics if from is nil.
 func New(from volume.CertificateIssuer, o Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if o.Wait <= 0 {
@@ -67,15 +67,15 @@ func New(from volume.CertificateIssuer, o Options) *Keeper {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Keeper{
-		from: from, opts: o, wake: make(chan struct{}, 1), keys: make(chan struct{}, 2),
-		records: map[source]*record{}, changed: make(chan struct{}), watchers: map[int]func(string, string, string){},
+		from: from, opts: o, wake: make(chan struct{}, 1), keySlots: make(chan struct{}, 2),
+		records: map[source]*certRecord{}, changed: make(chan struct{}), watchers: map[int]func(string, string, string){},
 	}
 }
 
-// Certificate returns the certificate for the source at index of the projected volume name of a pod. The first call makes Run request the
-// certificate and renew it until [Keeper.Forget].
+// Certificate returns the certificate for the source at index of the projected volume name of a pod. The first call makes Run
+// request the certificate and renew it until [Keeper.Forget]. It waits up to Options.Wait, and then returns the last error.
 func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
-	r, err := k.track(pod, name, index)
+	r, err := k.trackSource(pod, name, index)
 	if err != nil {
 		return volume.PodCertificate{}, err
 	}
@@ -83,7 +83,7 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, 
 	defer timer.Stop()
 	for {
 		k.mu.Lock()
-		have, err := r.get()
+		have, err := r.currentCertificate()
 		wait, changed := err != nil && r.err == nil, k.changed
 		k.mu.Unlock()
 		if !wait {
@@ -102,9 +102,9 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, 
 	}
 }
 
-// track returns the record of a source, which there is from then on.
-func (k *Keeper) track(pod *corev1.Pod, volume string, index int) (*record, error) {
-	asked := projection(pod, volume, index)
+// trackSource returns the record of a podCertificate source, and creates it on the first call.
+func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRecord, error) {
+	asked := findProjection(pod, volume, index)
 	if asked == nil {
 		return nil, fmt.Errorf("volume %.63q has no podCertificate source %d", volume, index)
 	}
@@ -114,21 +114,21 @@ func (k *Keeper) track(pod *corev1.Pod, volume string, index int) (*record, erro
 	r := k.records[at]
 	switch {
 	case r != nil:
-		r.pod, r.asked = pod, asked
+		r.pod, r.projection = pod, asked
 		return r, nil
 	case k.countOf(at.podUID) >= MaxPodCertificates:
 		return nil, fmt.Errorf("volume %.63q, podCertificate source %d: the pod has %d certificates already", volume, index, MaxPodCertificates)
 	case len(k.records) >= MaxCertificates:
 		return nil, fmt.Errorf("there are %d certificates of pods already", MaxCertificates)
 	}
-	r = &record{pod: pod, asked: asked}
+	r = &certRecord{pod: pod, projection: asked}
 	k.records[at] = r
 	k.guard.Require("podcert.Keeper", k.opts.Logger, nil)
-	k.poke()
+	k.signal()
 	return r, nil
 }
 
-// countOf returns how many certificates a pod has. The caller holds the lock.
+// countOf returns the number of certificates of a pod. k.mu is held.
 func (k *Keeper) countOf(podUID string) (n int) {
 	for at := range k.records {
 		if at.podUID == podUID {
@@ -138,8 +138,8 @@ func (k *Keeper) countOf(podUID string) (n int) {
 	return n
 }
 
-// projection returns a source of a volume, or nil.
-func projection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificateProjection {
+// findProjection returns the podCertificate source at index of a volume, or nil.
+func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificateProjection {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.Name == volume && v.Projected != nil && index >= 0 && index < len(v.Projected.Sources) {
@@ -149,7 +149,7 @@ func projection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificat
 	return nil
 }
 
-// Forget drops the certificates of a pod, and keys with them. Requests that are under way end.
+// Forget drops the certificates and keys of a pod, and cancels its requests.
 func (k *Keeper) Forget(podUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,7 +164,7 @@ func (k *Keeper) Forget(podUID string) {
 	}
 }
 
-// Watch calls changed for each certificate that was issued, until ctx ends: as a Watcher of package volume does.
+// Watch calls changed for each issued certificate until ctx ends. It implements [volume.Watcher].
 func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	k.mu.Lock()
 	k.watched++
@@ -178,24 +178,24 @@ func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return ctx.Err()
 }
 
-// Count is a number of certificates that are in the same state.
-type Count struct {
+// CertificateState is a signer and the state of certificates: the labels of the kubelet's metric kubelet_podcertificate_states.
+type CertificateState struct {
 	Signer string
 	State  string // fresh, not_yet_issued, overdue_for_refresh, expired, denied or failed
 }
 
-// Counts returns how many certificates there are, as the kubelet's metric kubelet_podcertificate_states has it.
-func (k *Keeper) Counts() map[Count]int {
+// CountStates returns the number of certificates in each state, as in the kubelet's metric kubelet_podcertificate_states.
+func (k *Keeper) CountStates() map[CertificateState]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	counts := map[Count]int{}
+	counts := map[CertificateState]int{}
 	for _, r := range k.records {
-		counts[Count{r.asked.SignerName, r.phase(time.Now())}]++
+		counts[CertificateState{r.projection.SignerName, r.metricState(time.Now())}]++
 	}
 	return counts
 }
 
-// poke lets Run look at what is due.
-func (k *Keeper) poke() {
+// signal makes Run check for due requests.
+func (k *Keeper) signal() {
 	sleep.Wake(k.wake)
 }

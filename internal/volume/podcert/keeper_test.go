@@ -70,7 +70,7 @@ func (n *node) get() (volume.PodCertificate, error) {
 
 func (n *node) requireState(want string) {
 	n.t.Helper()
-	require.Equal(n.t, map[podcert.Count]int{{Signer: "example.com/x", State: want}: 1}, n.keeper.Counts())
+	require.Equal(n.t, map[podcert.CertificateState]int{{Signer: "example.com/x", State: want}: 1}, n.keeper.CountStates())
 }
 
 // takeEvents returns the events so far, and forgets them.
@@ -92,7 +92,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, n.signer.Requests(), 1)
 		r := n.signer.Requests()[0]
-		r.Stub = nil
+		r.StubPKCS10Request = nil
 		assert.Equal(t, volume.CertificateRequest{
 			Namespace: "default", Pod: "web", PodUID: string(n.pod.UID), ServiceAccount: "app", Signer: "example.com/x",
 			Annotations: map[string]string{"example.com/a": "b"},
@@ -115,7 +115,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		assert.Empty(t, n.takeEvents())
 
 		n.keeper.Forget(string(n.pod.UID))
-		assert.Empty(t, n.keeper.Counts())
+		assert.Empty(t, n.keeper.CountStates())
 		time.Sleep(48 * time.Hour)
 		assert.Len(t, n.signer.Requests(), 2, "nobody wants it any more")
 	})
@@ -256,7 +256,7 @@ func TestKeeperHasAShareForEachPod(t *testing.T) {
 	other.UID = "other"
 	_, err := k.Certificate(t.Context(), other, "v", 0)
 	require.ErrorContains(t, err, "Keeper.Run is not running", "it is asked for")
-	require.Equal(t, map[podcert.Count]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.Counts())
+	require.Equal(t, map[podcert.CertificateState]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.CountStates())
 }
 
 func TestMisuse(t *testing.T) {

@@ -17,15 +17,15 @@ import (
 	"fmt"
 )
 
-// KeyTypes returns the types of keys that a source can ask for.
+// KeyTypes returns the supported values of the keyType of a podCertificate source.
 func KeyTypes() []string {
 	return []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 }
 
-// GenerateKey makes a private key of a type of [KeyTypes]. It returns the key as PEM in PKCS #8, and an empty PKCS #10 request as DER
-// that is signed with it. RSA keys take some seconds of CPU time.
+// GenerateKey generates a private key of one of the [KeyTypes]. key is PEM-encoded PKCS #8. stub is a DER-encoded PKCS #10
+// request without a subject, signed by the key. RSA keys take seconds of CPU time.
 func GenerateKey(keyType string) (key, stub []byte, err error) {
-	private, err := generate(keyType)
+	private, err := generateSigner(keyType)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
@@ -39,7 +39,7 @@ func GenerateKey(keyType string) (key, stub []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), stub, nil
 }
 
-func generate(keyType string) (crypto.Signer, error) {
+func generateSigner(keyType string) (crypto.Signer, error) {
 	switch keyType {
 	case "RSA3072":
 		return rsa.GenerateKey(rand.Reader, 3072)
@@ -58,15 +58,15 @@ func generate(keyType string) (crypto.Signer, error) {
 	return nil, fmt.Errorf("unknown key type %.64q", keyType)
 }
 
-// The limits of a certificate chain.
+// Limits of a certificate chain.
 const (
 	maxChain  = 1 << 20 // bytes
-	maxBlocks = 100     // certificates
+	maxBlocks = 100     // number of certificates
 )
 
-// CleanChain returns the blocks of a certificate chain as PEM, without headers and without what is between them. A chain without a
+// NormalizeChain returns the PEM blocks of a certificate chain without headers and without text between them. A chain without a
 // block is an error.
-func CleanChain(chain []byte) ([]byte, error) {
+func NormalizeChain(chain []byte) ([]byte, error) {
 	if len(chain) > maxChain {
 		return nil, fmt.Errorf("certificate chain has %d bytes, more than %d", len(chain), maxChain)
 	}

@@ -81,7 +81,7 @@ func TestCleanChain(t *testing.T) {
 		"large":   {strings.Repeat("x", 1<<20+1), "", "more than 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := podcert.CleanChain([]byte(c.in))
+			got, err := podcert.NormalizeChain([]byte(c.in))
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -97,11 +97,11 @@ func FuzzCleanChain(f *testing.F) {
 	f.Add([]byte("-----BEGIN X-----\nYQ==\n-----END X-----\n"))
 	f.Add([]byte("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\ntext"))
 	f.Fuzz(func(t *testing.T, chain []byte) {
-		clean, err := podcert.CleanChain(chain)
+		clean, err := podcert.NormalizeChain(chain)
 		if err != nil {
 			return
 		}
-		again, err := podcert.CleanChain(clean)
+		again, err := podcert.NormalizeChain(clean)
 		require.NoError(t, err)
 		require.Equal(t, clean, again)
 		for rest := clean; len(rest) > 0; {

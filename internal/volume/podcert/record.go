@@ -16,83 +16,83 @@ import (
 )
 
 const (
-	maxJitter = 5 * time.Minute  // after the time at which a renewal may begin
-	overdue   = 10 * time.Minute // after which a renewal that has not come is told
-	minAge    = time.Minute      // of a certificate that is renewed, whatever its issuer says
+	maxJitter    = 5 * time.Minute  // maximum delay of a renewal after BeginRefreshAt
+	overdueAfter = 10 * time.Minute // delay of a renewal after which an event is recorded
+	minAge       = time.Minute      // minimum age of a certificate that is renewed, whatever BeginRefreshAt is
 )
 
-// policy is how long a request that has come to nothing is not repeated.
-func policy() backoff.Policy { return backoff.Policy{First: time.Second, Max: 5 * time.Minute} }
+// retryPolicy returns the delays between retries of a failed request.
+func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: 5 * time.Minute} }
 
-// source is one podCertificate source of one pod.
+// source identifies one podCertificate source of one pod.
 type source struct {
 	podUID, volume string
 	index          int
 }
 
-// record is what is known of the certificate of one source.
-type record struct {
-	pod    *corev1.Pod
-	asked  *corev1.PodCertificateProjection
-	have   volume.PodCertificate // as it was issued last; without a key: never
-	renew  time.Time             // from when on another one is asked for
-	ends   time.Time             // when it expires
-	cancel context.CancelFunc    // ends the request that is under way; nil: there is none
-	err    error                 // of the last request
-	final  bool                  // that is a CertificateRefusedError
+// certRecord is the state of the certificate of one source. Keeper.mu guards it.
+type certRecord struct {
+	pod        *corev1.Pod
+	projection *corev1.PodCertificateProjection
+	issued     volume.PodCertificate // last issued certificate; without a key: none yet
+	renewAt    time.Time             // time of the next renewal
+	expiresAt  time.Time             // expiry of the certificate
+	cancel     context.CancelFunc    // cancels the running request; nil: none is running
+	err        error                 // error of the last request
+	refused    bool                  // err is a CertificateRefusedError: no request follows
 
-	failures  int
-	notBefore time.Time // when a request that has failed is repeated
+	failures int
+	retryAt  time.Time // earliest retry of a failed request
 
-	toldOverdue, toldExpired bool
+	warnedOverdue, warnedExpired bool
 }
 
-// next returns when the next request is due; never, while one is under way or after one was refused.
-func (r *record) next() (at time.Time, ever bool) {
-	if r.cancel != nil || r.final {
+// nextRequest returns the time of the next request. ever is false while a request runs, and after a refused one.
+func (r *certRecord) nextRequest() (at time.Time, ever bool) {
+	if r.cancel != nil || r.refused {
 		return at, false
 	}
-	if r.renew.After(r.notBefore) {
-		return r.renew, true
+	if r.renewAt.After(r.retryAt) {
+		return r.renewAt, true
 	}
-	return r.notBefore, true
+	return r.retryAt, true
 }
 
-// answer notes what has come of a request. The random number is from 0 to 1.
-func (r *record) answer(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
+// applyResult records the result of a request. random, in [0,1), delays the renewal.
+func (r *certRecord) applyResult(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
 	r.cancel, r.err = nil, err
 	if err == nil {
-		r.have = volume.PodCertificate{Key: key, Chain: issued.Chain}
-		r.renew, r.ends = issued.BeginRefreshAt.Add(time.Duration(random*float64(maxJitter))), issued.NotAfter
-		r.failures, r.notBefore = 0, time.Time{}
-		r.notBefore = now.Add(minAge)
-		r.toldOverdue, r.toldExpired = false, false
+		r.issued = volume.PodCertificate{Key: key, Chain: issued.Chain}
+		r.renewAt, r.expiresAt = issued.BeginRefreshAt.Add(time.Duration(random*float64(maxJitter))), issued.NotAfter
+		r.failures, r.retryAt = 0, time.Time{}
+		r.retryAt = now.Add(minAge)
+		r.warnedOverdue, r.warnedExpired = false, false
 		return
 	}
 	if _, refused := errors.AsType[*volume.CertificateRefusedError](err); refused {
-		r.final = true
+		r.refused = true
 		return
 	}
 	r.failures++
-	r.notBefore = now.Add(policy().After(r.failures))
+	r.retryAt = now.Add(retryPolicy().After(r.failures))
 }
 
-// The reasons of events about certificates that were not renewed.
+// Reasons of events about certificates that were not renewed in time.
 const (
 	ReasonOverdue = "CertificateOverdueForRefresh"
 	ReasonExpired = "CertificateExpired"
 )
 
-// warn returns the reasons of events that are due now, each once, and when the next one would be.
-func (r *record) warn(now time.Time) (reasons []string, wake time.Time) {
-	if r.have.Key == nil || r.final {
+// dueWarnings returns the reasons of the events that are due, each once, and the time of the next event; zero: none.
+func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Time) {
+	if r.issued.Key == nil || r.refused {
 		return nil, wake
 	}
 	for _, w := range []struct {
 		told   *bool
 		at     time.Time
 		reason string
-	}{{&r.toldOverdue, r.renew.Add(overdue), ReasonOverdue}, {&r.toldExpired, r.ends, ReasonExpired}} {
+	}{{&r.warnedOverdue, r.renewAt.Add(overdueAfter), ReasonOverdue}, {&r.warnedExpired, r.expiresAt, ReasonExpired}} {
 		switch {
 		case *w.told:
 		case now.After(w.at):
@@ -105,43 +105,43 @@ func (r *record) warn(now time.Time) (reasons []string, wake time.Time) {
 	return reasons, wake
 }
 
-// phase is the state of the certificate, in the words of the kubelet's metric.
-func (r *record) phase(now time.Time) string {
+// metricState returns the state of the certificate as a label of the kubelet's metric.
+func (r *certRecord) metricState(now time.Time) string {
 	refused, _ := errors.AsType[*volume.CertificateRefusedError](r.err)
 	switch {
-	case r.final && refused != nil:
-		return refusalOf(refused).verb
-	case r.have.Key == nil:
+	case r.refused && refused != nil:
+		return refusalTextOf(refused).verb
+	case r.issued.Key == nil:
 		return "not_yet_issued"
-	case now.After(r.ends):
+	case now.After(r.expiresAt):
 		return "expired"
-	case now.After(r.renew.Add(overdue)):
+	case now.After(r.renewAt.Add(overdueAfter)):
 		return "overdue_for_refresh"
 	}
 	return "fresh"
 }
 
-// get returns the certificate, or why there is none.
-func (r *record) get() (volume.PodCertificate, error) {
+// currentCertificate returns the certificate, or the reason why there is none.
+func (r *certRecord) currentCertificate() (volume.PodCertificate, error) {
 	switch {
-	case r.final:
+	case r.refused:
 		return volume.PodCertificate{}, r.err
-	case r.have.Key != nil:
-		return r.have, nil
+	case r.issued.Key != nil:
+		return r.issued, nil
 	case r.err != nil:
 		return volume.PodCertificate{}, &notIssuedError{r.err}
 	}
 	return volume.PodCertificate{}, errNotIssued
 }
 
-// errNotIssued is in the words of the kubelet.
+// errNotIssued has the text of the kubelet.
 var errNotIssued = errors.New("credential bundle is not issued yet")
 
 // notIssuedError is errNotIssued with the cause.
 type notIssuedError struct{ err error }
 
-// Error names the cause.
+// Error returns the text of errNotIssued and that of the cause.
 func (e *notIssuedError) Error() string { return errNotIssued.Error() + ": " + e.err.Error() }
 
-// Unwrap returns both.
+// Unwrap returns errNotIssued and the cause.
 func (e *notIssuedError) Unwrap() []error { return []error{errNotIssued, e.err} }

@@ -7,16 +7,16 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// refusal is how the kubelet words a request that was refused.
-type refusal struct {
-	verb      string // in messages and in the metric
-	condition string // of the PodCertificateRequest, and the reason of the event
+// refusalText has the kubelet's words for a refused request.
+type refusalText struct {
+	verb      string // used in messages and as the state in the metric
+	condition string // condition type of the PodCertificateRequest, and reason of the event
 }
 
-// refusalOf returns the words for a refused request.
-func refusalOf(e *volume.CertificateRefusedError) refusal {
+// refusalTextOf returns the kubelet's words for a refused request.
+func refusalTextOf(e *volume.CertificateRefusedError) refusalText {
 	if e.Denied {
-		return refusal{"denied", "Denied"}
+		return refusalText{"denied", "Denied"}
 	}
-	return refusal{"failed", "Failed"}
+	return refusalText{"failed", "Failed"}
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Run asks for certificates and renews them until ctx ends. It is called once, and returns when all that it has started has
-// returned.
+// Run requests and renews certificates until ctx ends. It is called once, and returns after all its requests have returned.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
 		return err
@@ -36,14 +35,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-k.wake:
 		case <-timer.C:
 		}
-		requests, events, wake := k.due(ctx, time.Now())
+		requests, events, wake := k.collectDue(ctx, time.Now())
 		for _, e := range events {
-			k.event(e.pod, e.reason, e.message)
+			k.recordEvent(e.pod, e.reason, e.message)
 		}
 		for _, q := range requests {
 			wg.Go(func() {
 				defer q.cancel()
-				k.ask(q)
+				k.makeRequest(q)
 			})
 		}
 		if !wake.IsZero() {
@@ -52,37 +51,37 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// event is an event about a pod.
+// event is a warning event about a pod.
 type event struct {
 	pod             *corev1.Pod
 	reason, message string
 }
 
-// request is a request that is under way.
+// request is a certificate request that is due or running.
 type request struct {
-	ctx    context.Context //nolint:containedctx // it ends with the record
-	cancel context.CancelFunc
-	record *record
-	pod    *corev1.Pod
-	asked  *corev1.PodCertificateProjection
+	ctx        context.Context // canceled when the pod is forgotten
+	cancel     context.CancelFunc
+	record     *certRecord
+	pod        *corev1.Pod
+	projection *corev1.PodCertificateProjection
 }
 
-// due returns what is to be asked for and told now, and when something is that is not yet.
-func (k *Keeper) due(ctx context.Context, now time.Time) (requests []request, events []event, wake time.Time) {
+// collectDue returns the requests and events that are due, and the time of the next one; zero: none.
+func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []request, events []event, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.records {
-		reasons, next := r.warn(now)
+		reasons, next := r.dueWarnings(now)
 		wake = sleep.Earlier(wake, next)
 		for _, reason := range reasons {
-			events = append(events, event{r.pod, reason, warnings()[reason]})
+			events = append(events, event{r.pod, reason, eventMessages()[reason]})
 		}
-		switch at, ever := r.next(); {
+		switch at, ever := r.nextRequest(); {
 		case !ever:
 		case at.After(now):
 			wake = sleep.Earlier(wake, at)
 		default:
-			q := request{record: r, pod: r.pod, asked: r.asked}
+			q := request{record: r, pod: r.pod, projection: r.projection}
 			q.ctx, q.cancel = context.WithTimeout(ctx, k.opts.Timeout)
 			r.cancel = q.cancel
 			requests = append(requests, q)
@@ -91,26 +90,26 @@ func (k *Keeper) due(ctx context.Context, now time.Time) (requests []request, ev
 	return requests, events, wake
 }
 
-// warnings returns the messages of events by their reasons, in the words of the kubelet.
-func warnings() map[string]string {
+// eventMessages maps the reason of an event to the message of the kubelet.
+func eventMessages() map[string]string {
 	return map[string]string{ReasonOverdue: "PodCertificate refresh overdue", ReasonExpired: "PodCertificate expired"}
 }
 
-// ask makes one request, and tells what has come of it.
-func (k *Keeper) ask(q request) {
-	key, issued, err := k.issue(q.ctx, q.pod, q.asked)
-	if errors.Is(q.ctx.Err(), context.Canceled) { // the agent ends, or the pod does
+// makeRequest executes one request, records its result and informs the watchers.
+func (k *Keeper) makeRequest(q request) {
+	key, issued, err := k.issueCertificate(q.ctx, q.pod, q.projection)
+	if errors.Is(q.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
 		return
 	}
 	k.mu.Lock()
-	q.record.answer(key, issued, err, k.opts.Rand(), time.Now())
+	q.record.applyResult(key, issued, err, k.opts.Rand(), time.Now())
 	close(k.changed)
 	k.changed = make(chan struct{})
 	watchers := slices.Collect(maps.Values(k.watchers))
 	k.mu.Unlock()
-	k.poke()
+	k.signal()
 	if err != nil {
-		k.tell(q.pod, q.asked, err)
+		k.reportFailure(q.pod, q.projection, err)
 		return
 	}
 	for _, changed := range watchers {
@@ -118,38 +117,38 @@ func (k *Keeper) ask(q request) {
 	}
 }
 
-// issue makes a key and has it certified.
-func (k *Keeper) issue(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
+// issueCertificate generates a key and has the issuer certify it.
+func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
-	case k.keys <- struct{}{}:
+	case k.keySlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, issued, ctx.Err()
 	}
 	key, stub, err := GenerateKey(p.KeyType)
-	<-k.keys
+	<-k.keySlots
 	if err != nil {
 		return nil, issued, err
 	}
 	issued, err = k.from.Issue(ctx, volume.CertificateRequest{
 		Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID), ServiceAccount: pod.Spec.ServiceAccountName,
-		Signer: p.SignerName, MaxSeconds: p.MaxExpirationSeconds, Stub: stub, Annotations: maps.Clone(p.UserAnnotations),
+		Signer: p.SignerName, MaxExpirationSeconds: p.MaxExpirationSeconds, StubPKCS10Request: stub, Annotations: maps.Clone(p.UserAnnotations),
 	})
 	if err == nil {
-		issued.Chain, err = CleanChain(issued.Chain)
+		issued.Chain, err = NormalizeChain(issued.Chain)
 	}
 	return key, issued, err
 }
 
-// tell reports a request that has come to nothing. One that was refused is an event.
-func (k *Keeper) tell(pod *corev1.Pod, p *corev1.PodCertificateProjection, err error) {
+// reportFailure logs the error of a request. A refused request is also an event.
+func (k *Keeper) reportFailure(pod *corev1.Pod, p *corev1.PodCertificateProjection, err error) {
 	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", p.SignerName, "error", err)
 	if refused, ok := errors.AsType[*volume.CertificateRefusedError](err); ok {
-		k.event(pod, refusalOf(refused).condition, fmt.Sprintf("PodCertificateRequest for signer %s was %s, reason=%q, message=%q",
-			p.SignerName, refusalOf(refused).verb, refused.Reason, refused.Message))
+		k.recordEvent(pod, refusalTextOf(refused).condition, fmt.Sprintf("PodCertificateRequest for signer %s was %s, reason=%q, message=%q",
+			p.SignerName, refusalTextOf(refused).verb, refused.Reason, refused.Message))
 	}
 }
 
-func (k *Keeper) event(pod *corev1.Pod, reason, message string) {
+func (k *Keeper) recordEvent(pod *corev1.Pod, reason, message string) {
 	if k.opts.Event != nil {
 		k.opts.Event(pod, corev1.EventTypeWarning, reason, message)
 	}

@@ -8,13 +8,14 @@ import (
 	"path/filepath"
 )
 
-// The limits of what a plugin says of a device.
+// Limits of the fields of a [Device].
 const (
 	maxDeviceName = 1 << 10
 	maxDeviceData = 16 << 10
 )
 
-// Validate returns an error for a device that cannot be recorded.
+// Validate returns an error if the device cannot be recorded: a field is too long, or a directory is not below that of the
+// plugins.
 func (d *Device) Validate() error {
 	size := 0
 	for k, v := range d.Data {

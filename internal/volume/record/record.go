@@ -22,15 +22,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// SubPathDir is the directory of mounted paths within volumes, below the directory of a pod.
+// SubPathDir is the directory of subPath mounts, below the directory of a pod.
 const SubPathDir = "volume-subpaths"
 
-// The limits of a record.
+// Limits of records.
 const (
-	maxRecord = 4 << 20  // bytes that are written
-	maxRead   = 32 << 20 // bytes that are read: earlier versions wrote more than maxRecord
-	maxUIDs   = 100_000  // directories below the root
-	MaxLabel  = 4 << 10  // bytes of an SELinux label
+	maxRecord = 4 << 20  // maximum bytes that Write accepts
+	maxRead   = 32 << 20 // maximum bytes that Read accepts: older versions wrote more than maxRecord
+	maxUIDs   = 100_000  // maximum number of pod directories that ReadAll scans
+	MaxLabel  = 4 << 10  // maximum bytes of an SELinux label
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 	recordVersion = 1
 )
 
-// Pod is the record of the volumes of a pod: a file in the directory of the pod.
+// Pod is the record of the volumes of one pod: the file volumes.json in the directory of the pod.
 type Pod struct {
 	Version int      `json:"version"`
 	UID     string   `json:"uid"`
@@ -48,20 +48,20 @@ type Pod struct {
 
 // Volume is the record of one volume, written before its set-up.
 type Volume struct {
-	Name   string   `json:"name"`
-	Also   []string `json:"also,omitempty"` // other names of it in the pod, which lists one claim several times
-	Plugin string   `json:"plugin"`
-	Dir    string   `json:"dir"` // below the directory of the pod
-	Block  bool     `json:"block,omitempty"`
-	Device *Device  `json:"device,omitempty"`
-	// SELinuxLabel is what it is mounted with, whatever its driver says later; empty: with none.
+	Name    string   `json:"name"`
+	Aliases []string `json:"also,omitempty"` // further names of the volume, if the pod lists one claim several times
+	Plugin  string   `json:"plugin"`
+	Dir     string   `json:"dir"` // relative to the directory of the pod
+	Block   bool     `json:"block,omitempty"`
+	Device  *Device  `json:"device,omitempty"`
+	// SELinuxLabel is the label with which the volume is mounted, even if its CSIDriver object changes later; empty: none.
 	SELinuxLabel string `json:"seLinuxLabel,omitempty"`
-	// Claim and PV are the claim at the first set-up, trimmed by claim.Trim.
+	// Claim and PV are the claim at the first set-up and its PV, trimmed by claim.TrimForRecord.
 	Claim *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
 	PV    *corev1.PersistentVolume      `json:"persistentVolume,omitempty"`
 }
 
-// Device is what volumes of several pods share: see the type of that name in package volume.
+// Device is the recorded part of a volume.Device: a device that volumes of several pods share.
 type Device struct {
 	Name       string            `json:"name"`
 	Dir        string            `json:"dir,omitempty"`
@@ -70,11 +70,11 @@ type Device struct {
 	Attachable bool              `json:"attachable,omitempty"`
 }
 
-// Spec returns the name of a volume on disk.
-func (v *Volume) Spec() string { return filepath.Base(v.Dir) }
+// SpecName returns the name of the volume on disk: that of its PV, or without a claim that in the pod.
+func (v *Volume) SpecName() string { return filepath.Base(v.Dir) }
 
-// CheckSame returns an error where a volume is another one than that which is recorded.
-func (v *Volume) CheckSame(current Volume) error {
+// CheckUnchanged returns an error if current has another plugin, directory or device than the recorded volume.
+func (v *Volume) CheckUnchanged(current Volume) error {
 	switch {
 	case current.Plugin != v.Plugin || current.Dir != v.Dir:
 		return fmt.Errorf("it is %s now, and was set up as %s", current.Dir, v.Dir)
@@ -84,18 +84,19 @@ func (v *Volume) CheckSame(current Volume) error {
 	return nil
 }
 
-// IsPlainName reports whether a name can be one element of a path.
+// IsPlainName reports whether name is usable as a file name: at most 255 bytes, without a slash, and without a leading dot.
 func IsPlainName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
 
-// The directories of volumes, and of the links to block devices, below that of a pod.
+// Directories of volumes and of links to block devices, below the directory of a pod.
 const (
 	volumesDir = "volumes"
 	devicesDir = "volumeDevices"
 )
 
-// VolumeDir returns where a volume is below the directory of its pod. Plugins have names with a slash.
+// VolumeDir returns the directory of a volume relative to the directory of its pod. A slash in the name of the plugin becomes a
+// tilde.
 func VolumeDir(plugin, spec string, block bool) string {
 	dir := volumesDir
 	if block {
@@ -104,21 +105,21 @@ func VolumeDir(plugin, spec string, block bool) string {
 	return filepath.Join(dir, strings.ReplaceAll(plugin, "/", "~"), spec)
 }
 
-// Read reads the record in the directory of a pod. One that does not exist is an error that wraps [fs.ErrNotExist].
+// Read reads the record in the directory of a pod. If there is none, the error wraps [fs.ErrNotExist].
 func Read(dir string) (r Pod, err error) {
 	path := filepath.Join(dir, recordName)
 	data, err := plainfile.Read(path, maxRead)
 	if err != nil {
 		return r, err
 	}
-	if r, err = parse(data, filepath.Base(dir)); err != nil {
+	if r, err = parseRecord(data, filepath.Base(dir)); err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
 }
 
-// parse reads a record. Of the volumes in one without an error each has a place of its own in the directory of the pod.
-func parse(data []byte, uid string) (r Pod, err error) {
+// parseRecord decodes and validates a record of pod uid. No two volumes of a valid record share a directory.
+func parseRecord(data []byte, uid string) (r Pod, err error) {
 	if len(data) > maxRead {
 		return r, fmt.Errorf("more than %d bytes", maxRead)
 	}
@@ -140,7 +141,7 @@ func parse(data []byte, uid string) (r Pod, err error) {
 		if err := v.validate(); err != nil {
 			return r, err
 		}
-		for _, name := range append([]string{v.Name}, v.Also...) {
+		for _, name := range append([]string{v.Name}, v.Aliases...) {
 			if seen[name] {
 				return r, fmt.Errorf("volume %q is there twice", name)
 			}
@@ -154,17 +155,17 @@ func parse(data []byte, uid string) (r Pod, err error) {
 	return r, nil
 }
 
-// validate returns an error for a volume that is not where its plugin has it.
+// validate returns an error if a name or path of the volume is invalid.
 func (v *Volume) validate() error {
-	for _, name := range append([]string{v.Name}, v.Also...) {
+	for _, name := range append([]string{v.Name}, v.Aliases...) {
 		if !IsPlainName(name) || v.Plugin == "" {
 			return fmt.Errorf("volume %.256q of plugin %.256q has no valid name", name, v.Plugin)
 		}
 	}
-	if v.Dir != VolumeDir(v.Plugin, v.Spec(), v.Block) || !IsPlainName(v.Spec()) || !IsPlainName(filepath.Base(filepath.Dir(v.Dir))) {
+	if v.Dir != VolumeDir(v.Plugin, v.SpecName(), v.Block) || !IsPlainName(v.SpecName()) || !IsPlainName(filepath.Base(filepath.Dir(v.Dir))) {
 		return fmt.Errorf("volume %q: directory %.256q is not where its plugin has it", v.Name, v.Dir)
 	}
-	if err := v.validateKept(); err != nil {
+	if err := v.validateClaim(); err != nil {
 		return err
 	}
 	if len(v.SELinuxLabel) > MaxLabel {
@@ -181,15 +182,15 @@ func (v *Volume) validate() error {
 	return nil
 }
 
-// validateKept returns an error for a claim that is not that of the volume.
-func (v *Volume) validateKept() error {
-	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.Spec() {
-		return fmt.Errorf("volume %q: what is kept of its claim is not that of %q", v.Name, v.Spec())
+// validateClaim returns an error if the recorded claim does not belong to the volume.
+func (v *Volume) validateClaim() error {
+	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.SpecName() {
+		return fmt.Errorf("volume %q: what is kept of its claim is not that of %q", v.Name, v.SpecName())
 	}
 	return nil
 }
 
-// Write writes the record into the directory of a pod. It refuses one that is too large, and keeps the one before.
+// Write writes the record to the directory of a pod. If the record is too large, it returns an error and keeps the old one.
 func (r Pod) Write(dir string) error {
 	r.Version = recordVersion
 	data, err := json.Marshal(r)
@@ -205,11 +206,12 @@ func (r Pod) Write(dir string) error {
 	return atomicfile.Replace(filepath.Join(dir, recordName), data, 0o600)
 }
 
-// Remove removes the record of a pod whose volumes are torn down from the directory of the pod, after the empty directories of volumes.
+// Remove deletes the record from dir, the directory of a pod whose volumes are torn down. Before that it removes empty
+// directories of the volumes.
 func (r Pod) Remove(dir string) error {
 	subpaths := filepath.Join(dir, SubPathDir)
 	for _, v := range r.Volumes {
-		_ = os.Remove(filepath.Join(subpaths, v.Spec()))
+		_ = os.Remove(filepath.Join(subpaths, v.SpecName()))
 		_ = os.Remove(filepath.Join(dir, filepath.Dir(v.Dir)))
 	}
 	_ = os.Remove(subpaths)
@@ -223,10 +225,10 @@ func (r Pod) Remove(dir string) error {
 		return err
 	}
 	_ = os.Remove(dir) // which has files of others in it, as a rule
-	return nil
+	return nil         // fails if other files are in it, which is normal
 }
 
-// ReadAll reads the records of all pods below a root, and those that cannot be read by their UIDs.
+// ReadAll reads the records of all pods below root. damaged has the errors of unreadable records, by UID of the pod.
 func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	damaged = map[string]error{}
 	d, err := os.Open(root)
@@ -250,7 +252,7 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 		case err == nil:
 			records = append(records, r)
 		case errors.Is(err, fs.ErrNotExist):
-			// An agent that died before it wrote one leaves a temporary file, or an empty directory.
+			// An agent that was killed before the first Write leaves a temporary file or an empty directory.
 			_ = atomicfile.Clean(filepath.Join(root, uid, recordName))
 			_ = os.Remove(filepath.Join(root, uid))
 		case isNotDir(err):
@@ -261,8 +263,8 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	return records, damaged, nil
 }
 
-// isNotDir reports whether a path leads through something that is no directory.
+// isNotDir reports whether err means that a path leads through a file that is no directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
 // Names returns all names of a volume in its pod.
-func (v *Volume) Names() []string { return append([]string{v.Name}, v.Also...) }
+func (v *Volume) Names() []string { return append([]string{v.Name}, v.Aliases...) }

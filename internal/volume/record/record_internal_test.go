@@ -22,7 +22,7 @@ import (
 const good = `{"version":1,"uid":"u1","pod":"default/web","volumes":[{"name":"x","plugin":"kubernetes.io/empty-dir","dir":"volumes/kubernetes.io~empty-dir/x"}]}`
 
 func TestRecord(t *testing.T) {
-	r, err := parse([]byte(good), "u1")
+	r, err := parseRecord([]byte(good), "u1")
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "u1")
 	require.NoError(t, r.Write(dir))
@@ -50,7 +50,7 @@ func TestRecordIsBounded(t *testing.T) {
 		v := Volume{Name: name, Plugin: "kubernetes.io/csi", Dir: "volumes/kubernetes.io~csi/pv" + name}
 		pv := &corev1.PersistentVolume{ObjectMeta: *meta.DeepCopy()}
 		pv.Name = "pv" + name
-		v.Claim, v.PV = claim.Trim(&corev1.PersistentVolumeClaim{ObjectMeta: meta}, pv)
+		v.Claim, v.PV = claim.TrimForRecord(&corev1.PersistentVolumeClaim{ObjectMeta: meta}, pv)
 		r.Volumes = append(r.Volumes, v)
 	}
 	dir := filepath.Join(t.TempDir(), "u1")
@@ -93,7 +93,7 @@ func TestDamagedRecords(t *testing.T) {
 		"a block device where volumes are": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
 		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRead) + `"}`,
 	} {
-		_, err := parse([]byte(text), "u1")
+		_, err := parseRecord([]byte(text), "u1")
 		require.Error(t, err, name)
 		assert.Less(t, len(err.Error()), 1000, name)
 	}
@@ -104,7 +104,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"version":1,"uid":"u1","volumes":[{"name":"x","also":["y"],"plugin":"a/b","dir":"volumeDevices/a~b/z","block":true,"device":{"name":"d","dir":"s","mapDir":"m","data":{"k":"v"}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := parse(data, "u1")
+		r, err := parseRecord(data, "u1")
 		if err != nil {
 			return
 		}

@@ -1,49 +1,42 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selinux decides which SELinux label a volume is mounted with, for nodes that enforce SELinux. It does not label files: a
-// volume without a label of its own is relabeled by the runtime.
+// Package selinux decides with which SELinux label a volume is mounted on a node with SELinux. It does not relabel files: the
+// container runtime does that for volumes that are mounted without a label.
 //
-// # Model
-//
-// [Read] finds out from the files of the node whether SELinux is enabled, and which labels containers have by default. [Node.Mount]
-// is the decision for one volume of one pod:
-//
-//	node, err := selinux.Read(os.DirFS("/"))
-//	label, err := node.Mount(pod, "data")
+//	node, err := selinux.ReadNode(os.DirFS("/"))
+//	label, err := node.MountLabel(pod, "data")
 //	options = append(options, selinux.MountOption(label)) // context="system_u:object_r:container_file_t:s0:c1,c2"
 //
-// Package volume decides so for each volume with a PV whose plugin can mount with a label: the kernel then gives the label to all files
-// at once, and nobody walks them. Package csi can, for drivers that say so (seLinuxMount), and no plugin of package intree. A pod opts
-// out by its seLinuxChangePolicy, Recursive.
+// With the mount option, the kernel applies the label to all files at once; relabeling would visit each file. Package volume uses
+// this for volumes with a PV. Of the plugins, only package csi supports it, for drivers with seLinuxMount in their CSIDriver
+// object. A pod opts out with seLinuxChangePolicy Recursive.
 //
-// The label is that of the seLinuxOptions of the containers that mount the volume, or of the pod. They have to agree. A label is
-// whole only with a level: where there is none the runtime picks one when it creates the sandbox, so the volume is mounted without
-// a label, and relabeled.
+// The label comes from the seLinuxOptions of the containers that mount the volume, or from those of the pod; all must agree.
+// Without a level, the runtime chooses one when it creates the sandbox. The label is then incomplete, and the volume is mounted
+// without a label.
 //
-// It belongs here which label. That a volume of several pods has one label at a time is for package volume, which mounts it for all of
-// them: [Conflict] words that.
+// A volume of several pods has one label at a time, which package volume enforces with [CheckConflict].
 //
 // # What is tested
 //
-// The decisions, the files and what drivers are asked are tested; no kernel that enforces SELinux was at hand. That the kernel takes the
-// option, and that a container can read a volume which is mounted with it, is not tested.
+// Decisions, parsing and the requests to CSI drivers are tested. Mounts with a label are not tested, because no kernel with
+// SELinux was available.
 //
 // # Concurrency
 //
-// All of it is pure but Read.
+// All functions except ReadNode are pure.
 //
 // # Errors
 //
-// A [*MultipleLabelsError] says that containers do not agree.
+// A [*MultipleLabelsError] means that the containers of a pod do not agree.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/volume/util/selinux.go at 1.37.1 with its gates SELinuxMount and SELinuxChangePolicy on. What a user
-// must act on, with the rest in DIFFERENCES.md:
+// The behaviour is that of pkg/volume/util/selinux.go at 1.37.1 with the feature gates SELinuxMount and SELinuxChangePolicy on.
+// DIFFERENCES.md lists all differences, with this one:
 //
-//   - seLinuxOptions without a level give no label. The kubelet makes up a level that nobody else has, so that the container, which
-//     gets another one, cannot read its volume.
+//   - seLinuxOptions without a level give no label. The kubelet generates a level of its own, so that a container with another level cannot read the volume.
 //
-// Test kit: none is needed, as all of it is pure. Read takes any fs.FS.
+// Test kit: none is needed, because all functions are pure. ReadNode accepts any fs.FS.
 package selinux

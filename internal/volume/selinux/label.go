@@ -15,15 +15,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the label of the files of a container with these options: the default one of the node with their user and level.
-// Role and type are of the process alone. It is empty where SELinux is not enabled, and where the options have no level.
+// FileLabel returns the label for the files of a container with options o: the default label of the node, with user and level of
+// o. Role and type of o are for the process only. It returns "" without SELinux, or if o has no level.
 func (n Node) FileLabel(o *corev1.SELinuxOptions) (string, error) {
-	if !n.Enabled || n.File == "" || o == nil || o.Level == "" {
+	if !n.Enabled || n.DefaultFileLabel == "" || o == nil || o.Level == "" {
 		return "", nil
 	}
-	parts := strings.SplitN(n.File, ":", 4) // user, role, type and, where the policy has levels, a level
+	parts := strings.SplitN(n.DefaultFileLabel, ":", 4) // user, role, type and, with MLS, level
 	if len(parts) < 3 {
-		return "", fmt.Errorf("construct SELinux label: default label %.256q of the node has no type", n.File)
+		return "", fmt.Errorf("construct SELinux label: default label %.256q of the node has no type", n.DefaultFileLabel)
 	}
 	for _, part := range []string{o.User, o.Level} {
 		if strings.ContainsAny(part, "\"\n\x00") {
@@ -36,27 +36,27 @@ func (n Node) FileLabel(o *corev1.SELinuxOptions) (string, error) {
 	return strings.Join(append(parts[:3:3], o.Level), ":"), nil
 }
 
-// MultipleLabelsError says that containers of a pod which mount the same volume have different labels.
+// MultipleLabelsError means that containers of a pod mount the same volume with different labels.
 type MultipleLabelsError struct {
 	Labels []string // sorted
 }
 
-// Error is in the words of the kubelet.
+// Error returns the message of the kubelet.
 func (e *MultipleLabelsError) Error() string {
 	return "multiple SELinux labels found: " + strings.Join(e.Labels, ",")
 }
 
-// Mount returns the label that a volume of a pod is to be mounted with by a plugin that can; empty: with none.
-func (n Node) Mount(pod *corev1.Pod, volume string) (string, error) {
+// MountLabel returns the label with which a plugin with SELinux support mounts a volume of a pod; empty: none.
+func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	if !n.Enabled {
 		return "", nil
 	}
 	var labels []string
 	for c := range containers.All(&pod.Spec) {
-		if !mounts(c.Container, volume) {
+		if !usesVolume(c.Container, volume) {
 			continue
 		}
-		if o := Options(pod, c.Container); o != nil {
+		if o := ContainerOptions(pod, c.Container); o != nil {
 			label, err := n.FileLabel(o)
 			if err != nil {
 				return "", err
@@ -69,34 +69,34 @@ func (n Node) Mount(pod *corev1.Pod, volume string) (string, error) {
 	switch {
 	case len(labels) > 1:
 		return "", &MultipleLabelsError{Labels: labels}
-	case len(labels) == 0 || recursive(pod):
+	case len(labels) == 0 || isRecursive(pod):
 		return "", nil
 	}
 	return labels[0], nil
 }
 
-// recursive reports whether a pod wants its volumes relabeled, file by file.
-func recursive(pod *corev1.Pod) bool {
+// isRecursive reports whether the pod asks for recursive relabeling of its volumes.
+func isRecursive(pod *corev1.Pod) bool {
 	policy := optional.OrZero(pod.Spec.SecurityContext).SELinuxChangePolicy
 	return policy != nil && *policy == corev1.SELinuxChangePolicyRecursive
 }
 
-// Options returns the SELinux options of a container: its own or those of the pod; nil: there are none.
-func Options(pod *corev1.Pod, c *corev1.Container) *corev1.SELinuxOptions {
+// ContainerOptions returns the SELinux options of a container, or else those of the pod; nil: none.
+func ContainerOptions(pod *corev1.Pod, c *corev1.Container) *corev1.SELinuxOptions {
 	return optional.First(optional.OrZero(c.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
 }
 
-func mounts(c *corev1.Container, volume string) bool {
+func usesVolume(c *corev1.Container, volume string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) ||
 		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 }
 
-// MountOption returns the option of mount(2) and mount(8) for a label, in quotes, as a level may have commas.
+// MountOption returns the mount option for a label. The label is quoted, because a level may contain commas.
 func MountOption(label string) string { return "context=" + strconv.Quote(label) }
 
-// Conflict returns an error if a volume that is mounted with one label is wanted with another, by another pod; in the words of the
-// kubelet.
-func Conflict(volume, mounted, wanted string) error {
+// CheckConflict returns an error if a volume is mounted with one label, and another pod needs a different label. The text is that
+// of the kubelet.
+func CheckConflict(volume, mounted, wanted string) error {
 	if mounted == wanted {
 		return nil
 	}

@@ -16,45 +16,44 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// Node is what is known of SELinux on a node. The zero value is one without.
+// Node is the state of SELinux on a node. The zero value is a node without SELinux.
 type Node struct {
 	Enabled bool
-	// File is the label that files of containers have by default, without a level of their own; empty: there is none, and no
-	// volume gets a label.
-	File string
+	// DefaultFileLabel is the default label of the files of containers, without a level. Empty: no volume is mounted with a
+	// label.
+	DefaultFileLabel string
 }
 
-// maxFile is how much of a file of the policy is read.
+// maxFile is the maximum number of bytes that are read of a policy file.
 const maxFile = 64 << 10
 
-// Read returns what the files of a node say, whose root is given: /sys, /proc and /etc are read. Where SELinux is not enabled that
-// is the zero value.
-func Read(root fs.FS) (Node, error) {
+// ReadNode reads the state of SELinux from /sys, /proc, /etc and /usr below root. Without SELinux it returns the zero value.
+func ReadNode(root fs.FS) (Node, error) {
 	if _, err := fs.Stat(root, "sys/fs/selinux/enforce"); err != nil {
 		return Node{}, notexist.Ignore(err)
 	}
-	current, err := read(root, "proc/self/attr/current")
+	current, err := readFile(root, "proc/self/attr/current")
 	if err != nil {
 		return Node{}, notexist.Ignore(err)
 	}
 	if own := strings.TrimRight(string(current), "\n\x00"); own == "" || own == "kernel" {
-		return Node{}, nil // there is no policy
+		return Node{}, nil // no policy is loaded
 	}
-	labels, err := contexts(root)
+	labels, err := readContexts(root)
 	if err != nil {
 		return Node{}, fmt.Errorf("selinux: labels of containers: %w", err)
 	}
 	if labels["process"] == "" {
 		return Node{Enabled: true}, nil
 	}
-	return Node{Enabled: true, File: labels["file"]}, nil
+	return Node{Enabled: true, DefaultFileLabel: labels["file"]}, nil
 }
 
-// contexts returns the labels of containers by their names. A node may have none.
-func contexts(root fs.FS) (map[string]string, error) {
-	data, err := read(root, "usr/share/containers/selinux/contexts")
+// readContexts returns the default labels of containers, by key such as "file". The map is nil if the node has none.
+func readContexts(root fs.FS) (map[string]string, error) {
+	data, err := readFile(root, "usr/share/containers/selinux/contexts")
 	if errors.Is(err, fs.ErrNotExist) {
-		policy, err := setting(root, "etc/selinux/config", "SELINUXTYPE")
+		policy, err := readSetting(root, "etc/selinux/config", "SELINUXTYPE")
 		if err != nil {
 			return nil, notexist.Ignore(err)
 		}
@@ -64,27 +63,27 @@ func contexts(root fs.FS) (map[string]string, error) {
 		if !fs.ValidPath(policy) || path.Base(policy) != policy || policy == "." {
 			return nil, fmt.Errorf("SELINUXTYPE %.64q is not the name of a directory", policy)
 		}
-		if data, err = read(root, path.Join("etc/selinux", policy, "contexts/lxc_contexts")); err != nil {
+		if data, err = readFile(root, path.Join("etc/selinux", policy, "contexts/lxc_contexts")); err != nil {
 			return nil, notexist.Ignore(err)
 		}
-		return parse(data), nil
+		return parseSettings(data), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return parse(data), nil
+	return parseSettings(data), nil
 }
 
-func setting(root fs.FS, name, key string) (string, error) {
-	data, err := read(root, name)
+func readSetting(root fs.FS, name, key string) (string, error) {
+	data, err := readFile(root, name)
 	if err != nil {
 		return "", err
 	}
-	return parse(data)[key], nil
+	return parseSettings(data)[key], nil
 }
 
-// parse reads lines of the form key = "value".
-func parse(data []byte) map[string]string {
+// parseSettings parses lines of the form key = "value".
+func parseSettings(data []byte) map[string]string {
 	values := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxFile+1)
@@ -100,8 +99,8 @@ func parse(data []byte) map[string]string {
 	return values
 }
 
-// read returns a file that is not too large.
-func read(root fs.FS, name string) ([]byte, error) {
+// readFile returns the contents of a file of at most maxFile bytes.
+func readFile(root fs.FS, name string) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
-const contexts = `# of a distribution
+const readContexts = `# of a distribution
 process = "system_u:system_r:container_t:s0"
 content = "system_u:object_r:virt_var_lib_t:s0"
 ; file = "no"
@@ -32,7 +32,7 @@ func node(changes map[string]string) fstest.MapFS {
 		"sys/fs/selinux/enforce":                     "1",
 		"proc/self/attr/current":                     "system_u:system_r:kubelet_t:s0\x00",
 		"etc/selinux/config":                         "SELINUX=enforcing\n# SELINUXTYPE=other\nSELINUXTYPE=mls \n",
-		"etc/selinux/mls/contexts/lxc_contexts":      contexts,
+		"etc/selinux/mls/contexts/lxc_contexts":      readContexts,
 		"etc/selinux/targeted/contexts/lxc_contexts": "process = a:b:c:s0\nfile = d:e:f:s0",
 	}
 	maps.Copy(files, changes)
@@ -46,7 +46,7 @@ func node(changes map[string]string) fstest.MapFS {
 }
 
 func TestRead(t *testing.T) {
-	enabled := selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+	enabled := selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 	for name, c := range map[string]struct {
 		changes map[string]string
 		want    selinux.Node
@@ -56,16 +56,16 @@ func TestRead(t *testing.T) {
 		"not mounted":      {map[string]string{"sys/fs/selinux/enforce": ""}, selinux.Node{}, ""},
 		"no policy":        {map[string]string{"proc/self/attr/current": "kernel\x00"}, selinux.Node{}, ""},
 		"no attributes":    {map[string]string{"proc/self/attr/current": ""}, selinux.Node{}, ""},
-		"of podman":        {map[string]string{"usr/share/containers/selinux/contexts": "process=a:b:c\nfile=\"x:y:z\""}, selinux.Node{Enabled: true, File: "x:y:z"}, ""},
+		"of podman":        {map[string]string{"usr/share/containers/selinux/contexts": "process=a:b:c\nfile=\"x:y:z\""}, selinux.Node{Enabled: true, DefaultFileLabel: "x:y:z"}, ""},
 		"no config":        {map[string]string{"etc/selinux/config": ""}, selinux.Node{Enabled: true}, ""},
-		"the usual policy": {map[string]string{"etc/selinux/config": "SELINUX=permissive"}, selinux.Node{Enabled: true, File: "d:e:f:s0"}, ""},
+		"the usual policy": {map[string]string{"etc/selinux/config": "SELINUX=permissive"}, selinux.Node{Enabled: true, DefaultFileLabel: "d:e:f:s0"}, ""},
 		"no contexts":      {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": ""}, selinux.Node{Enabled: true}, ""},
 		"no processes":     {map[string]string{"etc/selinux/mls/contexts/lxc_contexts": "file = a:b:c"}, selinux.Node{Enabled: true}, ""},
 		"a path":           {map[string]string{"etc/selinux/config": "SELINUXTYPE=../../tmp"}, selinux.Node{}, "not the name of a directory"},
 		"huge":             {map[string]string{"usr/share/containers/selinux/contexts": strings.Repeat("x", 1<<20)}, selinux.Node{}, "more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := selinux.Read(node(c.changes))
+			got, err := selinux.ReadNode(node(c.changes))
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -77,7 +77,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestFileLabel(t *testing.T) {
-	on := selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+	on := selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 	for name, c := range map[string]struct {
 		node selinux.Node
 		o    *corev1.SELinuxOptions
@@ -89,10 +89,10 @@ func TestFileLabel(t *testing.T) {
 		"of the process":  {on, &corev1.SELinuxOptions{Level: "s0:c1", Role: "r", Type: "spc_t"}, "system_u:object_r:container_file_t:s0:c1", ""},
 		"no level":        {on, &corev1.SELinuxOptions{User: "me_u", Type: "spc_t"}, "", ""},
 		"no options":      {on, nil, "", ""},
-		"not enabled":     {selinux.Node{File: on.File}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
+		"not enabled":     {selinux.Node{DefaultFileLabel: on.DefaultFileLabel}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
 		"no default":      {selinux.Node{Enabled: true}, &corev1.SELinuxOptions{Level: "s0"}, "", ""},
-		"without levels":  {selinux.Node{Enabled: true, File: "u:r:t"}, &corev1.SELinuxOptions{Level: "s0"}, "u:r:t:s0", ""},
-		"a wrong default": {selinux.Node{Enabled: true, File: "t"}, &corev1.SELinuxOptions{Level: "s0"}, "", "has no type"},
+		"without levels":  {selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t"}, &corev1.SELinuxOptions{Level: "s0"}, "u:r:t:s0", ""},
+		"a wrong default": {selinux.Node{Enabled: true, DefaultFileLabel: "t"}, &corev1.SELinuxOptions{Level: "s0"}, "", "has no type"},
 		"a quote":         {on, &corev1.SELinuxOptions{Level: `s0",suid,x="`}, "", "is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestFileLabel(t *testing.T) {
 }
 
 func TestMount(t *testing.T) {
-	on := selinux.Node{Enabled: true, File: "u:r:t:s0"}
+	on := selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t:s0"}
 	const mount = "volumeMounts: [{name: v, mountPath: /v}]"
 	for name, c := range map[string]struct {
 		spec, container string
@@ -139,7 +139,7 @@ func TestMount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podtest.Pod(t, c.spec, c.container)
-			got, err := on.Mount(pod, "v")
+			got, err := on.MountLabel(pod, "v")
 			if c.err != "" {
 				require.EqualError(t, err, c.err)
 				var several *selinux.MultipleLabelsError
@@ -148,7 +148,7 @@ func TestMount(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, c.want, got)
-			got, err = selinux.Node{}.Mount(pod, "v")
+			got, err = selinux.Node{}.MountLabel(pod, "v")
 			require.NoError(t, err)
 			assert.Empty(t, got, "where SELinux is not enabled")
 		})
@@ -156,8 +156,8 @@ func TestMount(t *testing.T) {
 }
 
 func TestConflict(t *testing.T) {
-	require.NoError(t, selinux.Conflict("pv1", "a", "a"))
-	require.EqualError(t, selinux.Conflict("pv1", "a", ""), `conflicting SELinux labels of volume pv1: "a" and ""`)
+	require.NoError(t, selinux.CheckConflict("pv1", "a", "a"))
+	require.EqualError(t, selinux.CheckConflict("pv1", "a", ""), `conflicting SELinux labels of volume pv1: "a" and ""`)
 }
 
 // No label leads out of its option.
@@ -165,7 +165,7 @@ func FuzzMountOption(f *testing.F) {
 	f.Add("u", "s0:c1,c2")
 	f.Add(`"`, "\\")
 	f.Fuzz(func(t *testing.T, user, level string) {
-		label, err := selinux.Node{Enabled: true, File: "u:r:t:s0"}.FileLabel(&corev1.SELinuxOptions{User: user, Level: level})
+		label, err := selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t:s0"}.FileLabel(&corev1.SELinuxOptions{User: user, Level: level})
 		if err != nil || label == "" {
 			return
 		}
@@ -173,13 +173,13 @@ func FuzzMountOption(f *testing.F) {
 	})
 }
 
-func ExampleNode_Mount() {
-	node := selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+func ExampleNode_MountLabel() {
+	node := selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: "s0:c10,c20"}},
 		Containers:      []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
 	}}
-	label, err := node.Mount(pod, "data")
+	label, err := node.MountLabel(pod, "data")
 	fmt.Println(selinux.MountOption(label), err)
 	// Output: context="system_u:object_r:container_file_t:s0:c10,c20" <nil>
 }

@@ -15,44 +15,45 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MaxTokens is how many tokens a [Cache] keeps: one for each volume of all pods of a large node. What is over that is asked for
-// each time.
+// MaxTokens is the maximum number of tokens in a [Cache]: one for each volume of all pods of a large node. Further tokens are
+// requested on each call.
 const MaxTokens = 10_000
 
-// MaxPodTokens is how many of them belong to one pod, so that no pod uses up those of the others.
+// MaxPodTokens is the maximum number of cached tokens of one pod, so that one pod cannot use up MaxTokens.
 const MaxPodTokens = 100
 
-// DefaultSeconds is the lifetime of a token whose request names none.
+// DefaultSeconds is the lifetime of a token if its request has none.
 const DefaultSeconds = 3600
 
-// When a token is due.
+// When a token is renewed, and how often expired tokens are dropped.
 const (
-	maxAge    = 24 * time.Hour
-	maxJitter = 10 * time.Second
-	cleanUp   = time.Minute // between two times at which expired tokens are dropped
+	maxAge        = 24 * time.Hour
+	maxJitter     = 10 * time.Second
+	cleanUpPeriod = time.Minute // time between two removals of expired tokens
 )
 
-// Due reports whether a new token is to be had in place of t, which is valid for so many seconds in all. The random number is
-// from 0 to 1 and takes up to 10 whole seconds off, 1 excluded.
-func Due(t volume.Token, seconds int64, random float64, now time.Time) bool {
+// NeedsRefresh reports whether t, a token with a total lifetime of seconds, should be replaced. random, in [0,1), makes this up
+// to 10 s earlier, in whole seconds.
+func NeedsRefresh(t volume.Token, seconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
 	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
 	lastFifth := time.Duration(seconds*20/100) * time.Second
 	return now.After(issued.Add(maxAge-jitter)) || now.After(t.Expires.Add(-lastFifth-jitter))
 }
 
-// Cache keeps tokens. Make one with [NewCache].
+// Cache caches service account tokens. Create it with [NewCache].
 type Cache struct {
 	from volume.TokenIssuer
 	rand func() float64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	tokens  map[volume.TokenRequest]volume.Token
-	ofPod   map[string]int // by UID
+	ofPod   map[string]int // number of tokens by UID of the pod
 	cleaned time.Time
 }
 
-// NewCache returns a cache of tokens. A nil rand is that of math/rand/v2. It panics if there is no issuer.
+// NewCache returns an empty cache of tokens of an issuer. A nil random means rand.Float64 of math/rand/v2. It panics if from is
+// nil.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})
 	if random == nil {
@@ -61,27 +62,27 @@ func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	return &Cache{from: from, rand: random, tokens: map[volume.TokenRequest]volume.Token{}, ofPod: map[string]int{}}
 }
 
-// Get returns the text of a token that is valid.
-func (c *Cache) Get(ctx context.Context, r volume.TokenRequest) (string, error) {
+// TokenText returns the text of a valid token, like [Cache.Token].
+func (c *Cache) TokenText(ctx context.Context, r volume.TokenRequest) (string, error) {
 	t, err := c.Token(ctx, r)
 	return t.Value, err
 }
 
 var _ volume.TokenIssuer = (*Cache)(nil)
 
-// Token returns a token that is valid.
+// Token returns a valid token: from the cache, or a new one if the cached token is due for renewal.
 func (c *Cache) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
-	if r.Seconds <= 0 {
-		r.Seconds = DefaultSeconds
+	if r.ExpirationSeconds <= 0 {
+		r.ExpirationSeconds = DefaultSeconds
 	}
-	old, ok := c.find(r)
-	if ok && !Due(old, r.Seconds, c.rand(), time.Now()) {
+	old, ok := c.cachedToken(r)
+	if ok && !NeedsRefresh(old, r.ExpirationSeconds, c.rand(), time.Now()) {
 		return old, nil
 	}
 	fresh, err := c.from.Token(ctx, r)
 	switch {
 	case err == nil:
-		c.keep(r, fresh)
+		c.storeToken(r, fresh)
 		return fresh, nil
 	case !ok:
 		return volume.Token{}, fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
@@ -96,11 +97,11 @@ func (c *Cache) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 func (c *Cache) Forget(podUID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(func(r volume.TokenRequest, _ volume.Token) bool { return r.PodUID == podUID })
+	c.deleteMatching(func(r volume.TokenRequest, _ volume.Token) bool { return r.PodUID == podUID })
 }
 
-// drop removes the tokens for which is returns true. The caller holds the lock.
-func (c *Cache) drop(is func(volume.TokenRequest, volume.Token) bool) {
+// deleteMatching removes the tokens for which is returns true. c.mu is held.
+func (c *Cache) deleteMatching(is func(volume.TokenRequest, volume.Token) bool) {
 	maps.DeleteFunc(c.tokens, func(r volume.TokenRequest, t volume.Token) bool {
 		if !is(r, t) {
 			return false
@@ -112,18 +113,18 @@ func (c *Cache) drop(is func(volume.TokenRequest, volume.Token) bool) {
 	})
 }
 
-func (c *Cache) find(r volume.TokenRequest) (volume.Token, bool) {
+func (c *Cache) cachedToken(r volume.TokenRequest) (volume.Token, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.cleaned) >= cleanUp {
+	if now := time.Now(); now.Sub(c.cleaned) >= cleanUpPeriod {
 		c.cleaned = now
-		c.drop(func(other volume.TokenRequest, t volume.Token) bool { return other != r && now.After(t.Expires) })
+		c.deleteMatching(func(other volume.TokenRequest, t volume.Token) bool { return other != r && now.After(t.Expires) })
 	}
 	t, ok := c.tokens[r]
 	return t, ok
 }
 
-func (c *Cache) keep(r volume.TokenRequest, t volume.Token) {
+func (c *Cache) storeToken(r volume.TokenRequest, t volume.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, known := c.tokens[r]

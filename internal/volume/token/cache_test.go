@@ -37,7 +37,7 @@ func TestDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tok := volume.Token{Expires: issued.Add(time.Duration(c.seconds) * time.Second)}
-			assert.Equal(t, c.want, token.Due(tok, c.seconds, c.random, issued.Add(c.age)))
+			assert.Equal(t, c.want, token.NeedsRefresh(tok, c.seconds, c.random, issued.Add(c.age)))
 		})
 	}
 }
@@ -53,12 +53,12 @@ func (i *issuer) Token(_ context.Context, r volume.TokenRequest) (volume.Token, 
 		return volume.Token{}, i.err
 	}
 	i.made++
-	return volume.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.Seconds) * time.Second)}, nil
+	return volume.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.ExpirationSeconds) * time.Second)}, nil
 }
 
 func get(t *testing.T, c *token.Cache, r volume.TokenRequest) string {
 	t.Helper()
-	text, err := c.Get(t.Context(), r)
+	text, err := c.TokenText(t.Context(), r)
 	require.NoError(t, err)
 	return text
 }
@@ -82,12 +82,12 @@ func TestCache(t *testing.T) {
 		time.Sleep(3000 * time.Second)
 		assert.Equal(t, "token2", get(t, c, r), "it is still valid")
 		time.Sleep(601 * time.Second)
-		_, err := c.Get(t.Context(), r)
+		_, err := c.TokenText(t.Context(), r)
 		require.ErrorContains(t, err, "token of service account default/app expired and refresh failed: no route")
 		assert.NotContains(t, err.Error(), "token2")
 
 		c.Forget("u1")
-		_, err = c.Get(t.Context(), r)
+		_, err = c.TokenText(t.Context(), r)
 		require.ErrorContains(t, err, "token of service account default/app: no route")
 		from.err = nil
 		assert.Equal(t, "token4", get(t, c, r))
@@ -121,7 +121,7 @@ func ExampleCache() {
 	cache := token.NewCache(volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
 		return volume.Token{Value: "of " + r.ServiceAccount, Expires: time.Now().Add(time.Hour)}, nil
 	}), nil)
-	text, err := cache.Get(context.Background(), volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "u1"})
+	text, err := cache.TokenText(context.Background(), volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "u1"})
 	fmt.Println(text, err)
 	// Output:
 	// of app <nil>

@@ -1,34 +1,31 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package token keeps the service account tokens of pods and gets new ones before they expire. It does not make tokens and does
-// not write them anywhere.
-//
-// # Model
-//
-// A [Cache] gets tokens from a [volume.TokenIssuer], which for most is the TokenRequest of an API server. [Cache.Get] returns the one it has
-// unless that is due: older than 24 hours, or in the last fifth of its time, each less up to 10 s at random. If no new one can
-// be had, the old one is returned until it has expired.
+// Package token caches the service account tokens of pods and requests new ones before they expire. It issues no tokens and
+// writes none to disk.
 //
 //	cache := token.NewCache(issuer, nil)
-//	text, err := cache.Get(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "app", Seconds: 3600, PodUID: uid})
+//	text, err := cache.TokenText(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "app", ExpirationSeconds: 3600, PodUID: uid})
 //	...
 //	cache.Forget(uid)
 //
-// [Due] is the pure decision. [Expiry] reads from a token when it expires.
+// A [Cache] requests tokens from a [volume.TokenIssuer], usually the TokenRequest API. A token is renewed when it is older than
+// 24 hours, or in the last fifth of its lifetime, each minus up to 10 s at random. If the renewal fails, the old token is used
+// until it expires. [NeedsRefresh] is this decision; [ParseExpiry] reads the expiry from a token.
 //
 // # Concurrency
 //
-// All methods can be called from several goroutines. Two calls for the same token at the same time may ask for it twice. The
-// cache has no goroutines: what has expired is dropped by a later Get.
+// All methods may be called from several goroutines. Two concurrent calls for one token may both request it. The cache has no
+// goroutines: later calls drop expired tokens.
 //
 // # Errors
 //
-// An error names the service account and wraps the one of the issuer. None has a token in it.
+// An error names the service account and wraps that of the issuer. It never contains a token.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/token at 1.37.1, but that the cache is bounded: it keeps [MaxTokens].
+// The behaviour is that of pkg/kubelet/token at 1.37.1, except that the cache has at most [MaxTokens] tokens.
 //
-// Test kit: none is needed. A [volume.TokenIssuerFunc] will do, and the time is that of package time, also in a bubble of testing/synctest.
+// Test kit: none is needed. Use a [volume.TokenIssuerFunc]. The clock is that of package time, which testing/synctest can
+// replace.
 package token

@@ -23,40 +23,40 @@ import (
 )
 
 const (
-	// MaxBytes is how many bytes of bundles are made one file: as many as a volume may have.
+	// MaxBytes is the maximum size in bytes of the bundles of one file: that of a volume in package atomicwriter.
 	MaxBytes = 64 << 20
-	// maxSelector is how long the text of a selector may be, as in the kubelet.
+	// maxSelector is the maximum length of the text of a label selector, as in the kubelet.
 	maxSelector = 100 << 10
 )
 
-// Reader reads what sources show. Make one with [NewReader].
+// Reader reads the certificates that clusterTrustBundle sources show. Create it with [NewReader].
 type Reader struct {
 	from volume.TrustBundleLister
 	seed maphash.Seed
 }
 
-// NewReader returns a Reader. It panics if there is no lister.
+// NewReader returns a Reader of the bundles of a lister. It panics if from is nil.
 func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
 
-// TrustBundle returns the certificates that a source of a projected volume shows, as PEM.
+// TrustBundle returns the PEM-encoded certificates that a source of a projected volume shows.
 func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	all, err := r.from.TrustBundles(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list cluster trust bundles: %w", err)
 	}
-	found, err := Select(all, source)
+	found, err := SelectBundles(all, source)
 	if err != nil {
 		return nil, err
 	}
-	return Anchors(found, r.seed)
+	return EncodeAnchors(found, r.seed)
 }
 
-// Select returns the bundles that a source names, in the order in which they are given. No bundle is an error that wraps
+// SelectBundles returns the bundles of all that a source names, in the order of all. If there is none, the error wraps
 // fs.ErrNotExist.
-func Select(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjection) ([]volume.TrustBundle, error) {
+func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjection) ([]volume.TrustBundle, error) {
 	var found []volume.TrustBundle
 	switch {
 	case source.Name != nil:
@@ -69,7 +69,7 @@ func Select(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjectio
 	case source.SignerName == nil:
 		return nil, errors.New("neither name nor signerName is set")
 	}
-	selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector) // nil selects nothing, an empty one everything
+	selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector) // a nil labelSelector selects no bundle, an empty one all
 	if err != nil {
 		return nil, fmt.Errorf("labelSelector: %w", err)
 	}
@@ -87,9 +87,9 @@ func Select(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjectio
 	return found, nil
 }
 
-// Anchors returns the certificates of bundles as PEM, each once, without headers and what is between them. The order is that of
-// their hashes by the seed.
-func Anchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
+// EncodeAnchors returns the certificates of bundles as PEM, without duplicates, headers and text between them. They are ordered
+// by their hashes with seed.
+func EncodeAnchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
 	size := 0
 	seen := map[string]bool{}
 	type anchor struct {

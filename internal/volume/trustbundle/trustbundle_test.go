@@ -86,7 +86,7 @@ func TestSelect(t *testing.T) {
 		"neither": {err: "neither name nor signerName is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := trustbundle.Select(all, &c.source)
+			found, err := trustbundle.SelectBundles(all, &c.source)
 			assert.Equal(t, c.missing, errors.Is(err, fs.ErrNotExist), "%v", err)
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
@@ -110,26 +110,26 @@ func TestAnchors(t *testing.T) {
 		{PEM: "nothing"},
 	}
 	seed := maphash.MakeSeed()
-	file, err := trustbundle.Anchors(bundles, seed)
+	file, err := trustbundle.EncodeAnchors(bundles, seed)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "c", "d"}, texts(t, file))
 	slices.Reverse(bundles)
-	again, err := trustbundle.Anchors(bundles, seed)
+	again, err := trustbundle.EncodeAnchors(bundles, seed)
 	require.NoError(t, err)
 	assert.Equal(t, file, again)
 	orders := map[string]bool{}
 	for range 100 {
-		other, err := trustbundle.Anchors(bundles, maphash.MakeSeed())
+		other, err := trustbundle.EncodeAnchors(bundles, maphash.MakeSeed())
 		require.NoError(t, err)
 		orders[string(other)] = true
 	}
 	assert.Greater(t, len(orders), 5)
 
-	empty, err := trustbundle.Anchors(nil, seed)
+	empty, err := trustbundle.EncodeAnchors(nil, seed)
 	require.NoError(t, err)
 	assert.NotNil(t, empty)
 	assert.Empty(t, empty)
-	_, err = trustbundle.Anchors([]volume.TrustBundle{{PEM: strings.Repeat("x", trustbundle.MaxBytes+1)}}, seed)
+	_, err = trustbundle.EncodeAnchors([]volume.TrustBundle{{PEM: strings.Repeat("x", trustbundle.MaxBytes+1)}}, seed)
 	require.ErrorContains(t, err, "more than")
 }
 
@@ -160,11 +160,11 @@ func FuzzAnchors(f *testing.F) {
 	f.Add("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\n", "text")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		seed := maphash.MakeSeed()
-		file, err := trustbundle.Anchors([]volume.TrustBundle{{PEM: a}, {PEM: b}}, seed)
+		file, err := trustbundle.EncodeAnchors([]volume.TrustBundle{{PEM: a}, {PEM: b}}, seed)
 		require.NoError(t, err)
 		all := texts(t, file)
 		require.Equal(t, slices.Compact(slices.Clone(all)), all)
-		again, err := trustbundle.Anchors([]volume.TrustBundle{{PEM: string(file)}}, seed)
+		again, err := trustbundle.EncodeAnchors([]volume.TrustBundle{{PEM: string(file)}}, seed)
 		require.NoError(t, err)
 		require.Equal(t, file, again)
 	})

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blockmap makes a block device known by a pod: a bind of it, which is held open so that no other device gets its name, and a
-// link, which is what containers get (pkg/volume/util, MapBlockVolume). It knows neither plugins nor records.
+// Package blockmap makes a block device available to the containers of one pod, as MapBlockVolume of the kubelet
+// (pkg/volume/util) does. It binds the device to a file, keeps that open so that no other device gets its name, and creates a
+// link, which containers use. It attaches and stages no devices.
 package blockmap
 
 import (
@@ -18,13 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// Mapping is where a block device is made known by a pod. Its directories belong to the agent.
+// Mapping has the paths by which one pod uses a block device. The agent owns their directories.
 type Mapping struct {
-	Bound string // the bind of the device, in a directory of the volume by the UID of the pod
-	Link  string // in the directory of the pod
+	Bound string // bind mount of the device, named after the UID of the pod
+	Link  string // symbolic link in the directory of the pod
 }
 
-// Map makes a device known to which a path leads, through links. It is idempotent.
+// Map binds the device at path, which may be a symbolic link, and creates the link to it. It is idempotent.
 func (m Mapping) Map(ctx context.Context, path string) error {
 	device, err := blockdev.Resolve(path)
 	if err != nil {
@@ -42,7 +43,7 @@ func (m Mapping) Map(ctx context.Context, path string) error {
 	return nil
 }
 
-// bindDevice binds a device on a file, which it makes. What is bound there and is another device is taken away.
+// bindDevice binds a device on the file target, which it creates. It replaces the bind of another device.
 func bindDevice(ctx context.Context, device, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err
@@ -59,7 +60,7 @@ func bindDevice(ctx context.Context, device, target string) error {
 	if same, err := blockdev.Same(device, target); same || err != nil {
 		return err
 	}
-	if err := blockdev.Release(ctx, target); err != nil { // what is held cannot be unmounted
+	if err := blockdev.Release(ctx, target); err != nil { // a device that is held open cannot be unmounted
 		return fmt.Errorf("release device: %w", err)
 	}
 	if err := new(mount.Unmounter).Unmount(ctx, target); err != nil {
@@ -68,7 +69,7 @@ func bindDevice(ctx context.Context, device, target string) error {
 	return mount.Bind(device, target, mount.BindOptions{})
 }
 
-// replaceLink makes a link, in place of an earlier one: after a reboot a device may have another name.
+// replaceLink creates a symbolic link, or replaces it: after a reboot a device may have another name.
 func replaceLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
@@ -79,7 +80,7 @@ func replaceLink(target, path string) error {
 	return os.Symlink(target, path)
 }
 
-// Unmap undoes Map, of which there may be a part.
+// Unmap reverts Map, also one that has failed halfway.
 func (m Mapping) Unmap(ctx context.Context) error {
 	if err := blockdev.Release(ctx, m.Bound); err != nil {
 		return fmt.Errorf("release device: %w", err)
