@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cri has the types of what is observed and requested on a node (sandboxes, containers, images and their configs,
-// as plain structs) and the interfaces of a container runtime. It calls no runtime itself and imports only the standard
-// library; package remote speaks gRPC to containerd and CRI-O, package process is an embedded runtime, package critest is
-// one in memory.
+// Package cri defines the types and interfaces of a container runtime: sandboxes, containers, images, their configs, and the
+// calls that list and change them. It calls no runtime and imports only the standard library.
+//
+// Package remote implements the interfaces with a gRPC client of containerd or CRI-O, package process with an embedded runtime,
+// and package critest with a runtime in memory.
 //
 // # Model
 //
-// A pod is one [Sandbox] (more than one while an old one is being replaced) and the [Container] values inside it. A
-// [Runtime] lists them and changes them; it is the sum of [Lister], [Sandboxes] and [Containers]. [Images] and [Puller]
-// are separate, because a runtime without images is still a runtime.
+// A pod has one [Sandbox], or more while the old one is being replaced, and the [Container] values inside it. A [Runtime] lists
+// and changes them; it combines [Lister], [Sandboxes] and [Containers]. [Images] and [Puller] are separate interfaces, because a
+// runtime need not manage images.
 //
-// What only some runtimes can do is an interface of its own, found with a type assertion: [Inspector], [PodLister],
+// Each optional capability is an interface that the caller finds with a type assertion: [Inspector], [PodLister],
 // [EventStreamer], [Execer], [Streamer], [SessionRunner], [LogReopener], [Updater], [StatsLister], [PodStatsLister],
 // [MetricsLister], [StatusReporter], [Checkpointer] and [PodCIDRSetter].
 //
@@ -21,25 +22,25 @@
 //		fmt.Println(pod.Namespace, pod.Name, len(pod.Containers))
 //	}
 //
-// What belongs here: types and interfaces that several runtimes implement and several packages use. What does not: calls,
-// conversions to protobuf messages (package remote), and Kubernetes objects.
+// The package contains types and interfaces that several runtimes implement and several packages use. It contains no conversions
+// to protobuf messages (package remote) and no Kubernetes objects.
 //
 // # Concurrency
 //
-// Every method of every interface may be called from many goroutines at once. Values are plain data. Slices and maps inside
-// a value that a runtime returned must not be written to, as runtimes may share them between calls. A config handed to a
-// runtime is neither kept nor changed.
+// All methods of all interfaces may be called concurrently. Values are plain data. Callers must not modify slices and maps inside
+// a value that a runtime returned, because runtimes may share them between calls. A runtime neither keeps nor changes a config
+// passed to it.
 //
 // # Errors
 //
-// An object that is not there is [ErrNotFound], a runtime that does not answer is [ErrUnavailable], a name that is in use
-// is [ErrAlreadyExists], an answer that does not fit into a message is [ErrTooLarge], a deadline is
-// [context.DeadlineExceeded], and a capability that the other end lacks is [errors.ErrUnsupported]. All are found with
-// [errors.Is] on an [*Error], which also names the call and the object. Stopping or removing what is already stopped or
-// gone is success, so that both can be repeated.
+// Errors match these values with [errors.Is]: [ErrNotFound] if the object does not exist, [ErrUnavailable] if the runtime does
+// not respond, [ErrAlreadyExists] if a name is in use, [ErrTooLarge] if a response exceeds the maximum message size,
+// [context.DeadlineExceeded] at a deadline, and [errors.ErrUnsupported] if the runtime lacks a capability. Every error is an
+// [*Error], which also names the call and the object. Stopping a stopped object or removing a removed one succeeds, so both calls
+// can be repeated.
 //
-// The names and the meaning of fields are those of the CRI v1 protocol (k8s.io/cri-api, runtime/v1/api.proto). Fields for
-// Windows are left out.
+// Names and meanings of fields are those of the CRI v1 protocol (k8s.io/cri-api, runtime/v1/api.proto). Fields for Windows are
+// omitted.
 //
-// Test kit: package critest has a runtime in memory, fault injection, and the conformance suite for implementations.
+// Test kit: package critest has a runtime in memory, fault injection, and a conformance suite for implementations.
 package cri

@@ -6,28 +6,28 @@ package cri
 import "errors"
 
 var (
-	// ErrNotFound says that the sandbox, container or image does not exist (any more).
+	// ErrNotFound means that the sandbox, container or image does not exist, or no longer exists.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable says that the runtime could not be reached; the call may or may not have taken effect.
+	// ErrUnavailable means that the runtime could not be reached. The call may or may not have taken effect.
 	ErrUnavailable = errors.New("runtime unavailable")
-	// ErrAlreadyExists says that another object holds the name: of a sandbox its pod and attempt, of a container
-	// its name and attempt within the pod. Runtimes keep a name reserved while an earlier call still works on it.
+	// ErrAlreadyExists means that another object has the name: of a sandbox its pod and attempt, of a container its name and
+	// attempt within the pod. A runtime reserves a name while an earlier call that uses it is in progress.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrTooLarge says that the answer is larger than a message between runtime and client may be, so that there is none. It
-	// stays so until there is less to say; where List fails with it, a [PodLister] still lists single pods.
+	// ErrTooLarge means that the response exceeds the maximum message size between runtime and client. Retries fail until there
+	// are fewer objects to report. If List fails with it, a [PodLister] can still list single pods.
 	ErrTooLarge = errors.New("answer is too large")
-	// ErrTooMany says that the runtime has too many sessions or requests open; later it may take this one.
+	// ErrTooMany means that the runtime has too many open sessions or requests. A later retry may succeed.
 	ErrTooMany = errors.New("too many requests")
 )
 
 // Error is the error of one call to a runtime.
 type Error struct {
-	Op  string // the CRI call, such as "StartContainer"
-	ID  string // the object it was about: an ID, an image or a pod name; may be empty
-	Err error  // the cause; errors.Is sees through it
+	Op  string // name of the CRI call, such as "StartContainer"
+	ID  string // object of the call: an ID, an image or a pod name; may be empty
+	Err error  // cause, matched by errors.Is
 }
 
-// Error returns "Op ID: cause".
+// Error returns "Op ID: cause", or "Op: cause" without an ID.
 func (e *Error) Error() string {
 	if e.ID == "" {
 		return e.Op + ": " + e.Err.Error()

@@ -9,28 +9,29 @@ import (
 	"time"
 )
 
-// ImageSpec names an image.
+// ImageSpec identifies an image.
 type ImageSpec struct {
-	Image              string // a reference or an ID
-	UserSpecifiedImage string // as it stands in the pod
+	Image              string // an image reference or an ID
+	UserSpecifiedImage string // the image as written in the pod spec
 	Annotations        map[string]string
-	RuntimeHandler     string // the handler whose image store is meant; empty: the default
-	ImageRef           string // what the reference resolved to, in answers
+	RuntimeHandler     string // the runtime handler whose image store is used; empty: the default
+	ImageRef           string // resolved reference; set by the runtime in results
 }
 
-// Image is an image that the runtime holds.
+// Image is an image in the runtime's image store.
 type Image struct {
 	ID          string
 	RepoTags    []string
 	RepoDigests []string
 	Size        uint64 // bytes on disk
-	UID         *int64 // the user it runs as, where the image says so by number
-	Username    string // the same, by name
+	UID         *int64 // user ID from the image config; nil if the config has none
+	Username    string // user name from the image config, if it is not numeric
 	Spec        ImageSpec
-	Pinned      bool // must not be garbage-collected
+	Pinned      bool // exempt from garbage collection
 }
 
-// Auth is a credential for a registry. It is never logged: its String method hides the secrets.
+// Auth is a credential for an image registry. Its formatting methods (String, GoString, LogValue, MarshalJSON) omit the secrets,
+// so that logs never contain them.
 type Auth struct {
 	Username      string
 	Password      string
@@ -40,7 +41,7 @@ type Auth struct {
 	RegistryToken string
 }
 
-// String names the server and the user only.
+// String returns the user name and the server, without secrets.
 func (a Auth) String() string {
 	if a.ServerAddress == "" {
 		return "credential of " + a.Username
@@ -48,22 +49,22 @@ func (a Auth) String() string {
 	return "credential of " + a.Username + " at " + a.ServerAddress
 }
 
-// GoString is String, so that %#v hides the secrets too.
+// GoString returns String, so that %#v omits the secrets too.
 func (a Auth) GoString() string { return a.String() }
 
-// LogValue is String.
+// LogValue returns String, for package log/slog.
 func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// MarshalJSON writes String, so that a log in JSON hides the secrets too.
+// MarshalJSON encodes String, so that JSON logs omit the secrets. It is therefore not reversible.
 func (a Auth) MarshalJSON() ([]byte, error) { return []byte(strconv.Quote(a.String())), nil }
 
-// ImageUsage is the usage of the runtime's file systems.
+// ImageUsage is the usage of the file systems that store images and writable container layers.
 type ImageUsage struct {
-	Images     []FilesystemUsage // where images are kept
-	Containers []FilesystemUsage // where writable layers are kept; empty when that is the same place
+	Images     []FilesystemUsage // file systems that store images
+	Containers []FilesystemUsage // file systems that store writable layers; empty if they are those of Images
 }
 
-// FilesystemUsage is the usage of one file system. A nil number is one the runtime did not report.
+// FilesystemUsage is the usage of one file system. A nil number was not reported by the runtime.
 type FilesystemUsage struct {
 	Time       time.Time
 	Mountpoint string

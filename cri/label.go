@@ -3,8 +3,8 @@
 
 package cri
 
-// Labels that the kubelet puts on sandboxes and containers, and that tools such as crictl and the metrics
-// pipeline look for. A runtime that speaks the CRI knows whose container it holds only by them.
+// Labels that the kubelet sets on sandboxes and containers. Tools such as crictl and metrics agents read them. A CRI runtime has
+// no other record of the pod of a container.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"

@@ -3,8 +3,8 @@
 
 package cri
 
-// NewestSandbox returns the sandbox of the pod with the highest attempt, the one created last of equals, or nil where there
-// is none. It points into p.
+// NewestSandbox returns a pointer into p.Sandboxes to the sandbox with the highest attempt, or nil if there are no sandboxes.
+// Among equal attempts it is the one created last.
 func (p *Pod) NewestSandbox() *Sandbox {
 	var newest *Sandbox
 	for i := range p.Sandboxes {
@@ -16,16 +16,16 @@ func (p *Pod) NewestSandbox() *Sandbox {
 	return newest
 }
 
-// NewestContainer returns the newest instance of the container of a name: that with the highest attempt, the one created
-// last of equals, or nil where there is none. It points into p.
+// NewestContainer returns a pointer into p.Containers to the newest instance of the named container, or nil if there is none. The
+// newest instance has the highest attempt; among equal attempts it is the one created last.
 //
-// What was only created counts for less than an instance that ran meanwhile: it is of a call that the runtime has carried out
-// late, when its caller had long given up and asked again.
+// An instance in state created is older than every instance that ran when it was created: the runtime executed its create call
+// late, after the caller had timed out and retried.
 func (p *Pod) NewestContainer(name string) *Container {
 	return p.NewestContainerWhere(name, nil)
 }
 
-// NewestContainerWhere returns the newest one of the instances that a function keeps; nil keeps all.
+// NewestContainerWhere returns the newest instance, as in NewestContainer, for which keep returns true. A nil keep accepts all.
 func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Container {
 	var newest *Container
 	for i := range p.Containers {
@@ -40,6 +40,7 @@ func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Con
 	return newest
 }
 
+// newerThan reports whether c is a newer instance than other, in the order of [Pod.NewestContainer].
 func (c *Container) newerThan(other *Container) bool {
 	switch {
 	case c.ranWhenCreated(other):
@@ -52,7 +53,7 @@ func (c *Container) newerThan(other *Container) bool {
 	return c.CreatedAt.After(other.CreatedAt)
 }
 
-// ranWhenCreated reports whether a container ran when another one was created, which has not been started.
+// ranWhenCreated reports whether c was running when late was created, and late was never started.
 func (c *Container) ranWhenCreated(late *Container) bool {
 	if late.State != ContainerCreated || late.CreatedAt.IsZero() {
 		return false

@@ -5,17 +5,17 @@ package cri
 
 import "context"
 
-// maxOutputKey is the key of the bound of [WithMaxOutput] in a context.
+// maxOutputKey is the context key of the limit of [WithMaxOutput].
 type maxOutputKey struct{}
 
-// WithMaxOutput returns a context for [Execer].ExecSync whose caller has memory for that many bytes of output. A runtime that
-// would have to read all of a longer output at once, as package remote, returns an error instead. A runtime that reads the output as it
-// comes, as package process, keeps the first bytes of each stream.
+// WithMaxOutput returns a context that limits the output of [Execer].ExecSync to bytes. A runtime that receives the whole output
+// in one message, such as package remote, returns an error if it is longer. A runtime that reads the output as a stream, such as
+// package process, truncates each stream.
 func WithMaxOutput(ctx context.Context, bytes int) context.Context {
 	return context.WithValue(ctx, maxOutputKey{}, bytes)
 }
 
-// MaxOutput returns the bound of [WithMaxOutput], and whether there is one.
+// MaxOutput returns the limit set by [WithMaxOutput]. ok is false if ctx has none.
 func MaxOutput(ctx context.Context) (bytes int, ok bool) {
 	bytes, ok = ctx.Value(maxOutputKey{}).(int)
 	return bytes, ok

@@ -15,46 +15,49 @@ type TerminalSize struct {
 	Width, Height uint16
 }
 
-// Session is the client's end of a streaming session, as a [SessionRunner] uses it.
+// Session contains the client's streams of an exec or attach session of a [SessionRunner].
 //
-// A Read of Stdin that is under way when the session ends is not waited for, and its bytes are dropped: whoever owns Stdin
-// makes it return. A Write that fails ends the session, and with it the command, with that error.
+// When the session ends, it does not wait for a Read of Stdin in progress and drops the bytes of that Read: the owner of Stdin
+// must unblock the Read. A failed Write ends the session with that error and kills the command.
 type Session struct {
 	Stdin          io.Reader // nil: empty
-	Stdout, Stderr io.Writer // nil: what comes is dropped
-	// TTY gives the command a terminal, whose one output is Stdout: Stderr is nil. The end of Stdin says nothing to it.
+	Stdout, Stderr io.Writer // nil: output is discarded
+	// TTY allocates a terminal for the command. All output goes to Stdout, and Stderr must be nil. The end of Stdin is not
+	// signalled to the command.
 	TTY bool
-	// Resize has the sizes of the terminal, the newest last. Nil, or closed: it stays as it is.
+	// Resize yields terminal sizes; the latest applies. Nil or closed means no further changes.
 	Resize <-chan TerminalSize
 }
 
-// SessionRunner runs streaming sessions itself, where a [Streamer] names a URL at which somebody else does.
+// SessionRunner runs streaming sessions inside the call. A [Streamer], in contrast, returns a URL at which the runtime serves the
+// session.
 type SessionRunner interface {
-	// RunExec runs a command in a running container. It returns when the command has ended and all that it wrote has been
-	// written to s, however slowly that goes; a non-zero exit code is a result, not an error. When ctx ends, the command
-	// is killed with what it started, and the error is the cause of ctx.
+	// RunExec runs a command in a running container. It returns when the command has exited and all its output is written to s,
+	// however slow s is. A non-zero exit code is not an error. When ctx ends, RunExec kills the command and its child processes,
+	// and returns the cause of ctx.
 	RunExec(ctx context.Context, containerID string, cmd []string, s Session) (exitCode int, err error)
-	// RunAttach connects s to the process of a running container. It returns nil when the container has ended and its
-	// output is written, and the cause of ctx when that ends; the container goes on. About a second after the end of
-	// Stdin it returns nil too, unless that ends the container's own stdin (StdinOnce). TTY is as the container has it,
-	// whatever s says. Stdin of a container that has none is not read. A client never delays the container: one that
-	// is too far behind is ended with an error.
+	// RunAttach connects s to the process of a running container. It returns nil when the container has exited and its output is
+	// written. When ctx ends, it returns the cause of ctx, and the container continues.
+	//
+	// About a second after the end of Stdin it returns nil too, unless this closes the container's stdin (StdinOnce). The
+	// container determines whether there is a TTY, not s. Stdin is not read if the container has no stdin. A slow client never
+	// delays the container: a client that is too far behind gets an error.
 	RunAttach(ctx context.Context, containerID string, s Session) error
-	// RunPortForward connects conn to a port on the loopback of a sandbox, and returns when both directions have ended
-	// or, with its cause, when ctx has. It closes conn. Where conn has a method CloseWrite() error, it is called at the
-	// end of what the port sends. A port that takes nothing for long ends its own connection only.
+	// RunPortForward connects conn to a port on the loopback interface of a sandbox. It returns when both directions are closed,
+	// or with the cause of ctx when ctx ends. It closes conn. If conn has a CloseWrite() error method, RunPortForward calls it at
+	// the end of the port's output. A port that stops reading ends only its own connection.
 	RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error
 }
 
-// Checkpointer writes the state of running containers to files.
+// Checkpointer writes the state of running containers to checkpoint archives.
 type Checkpointer interface {
-	// Checkpoint writes an archive of a running container, which goes on, to the absolute path location. A zero timeout
-	// leaves it to the runtime how long it may take; it has a resolution of one second, rounded up.
+	// Checkpoint writes a checkpoint archive of a running container to the absolute path location. The container continues.
+	// timeout is rounded up to a whole second; zero selects the runtime's default.
 	Checkpoint(ctx context.Context, containerID, location string, timeout time.Duration) error
 }
 
-// PodCIDRSetter is told which addresses the pods of the node get, for runtimes that configure the network themselves.
+// PodCIDRSetter receives the pod CIDRs of the node, for runtimes that configure the pod network themselves.
 type PodCIDRSetter interface {
-	// SetPodCIDRs tells the runtime the ranges of the node, one of each family at most. It may be repeated.
+	// SetPodCIDRs sets the node's pod CIDRs, at most one of each IP family. It may be repeated.
 	SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error
 }

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Snapshot is everything a runtime holds at one time.
+// Snapshot contains all sandboxes and containers that a runtime listed at one time.
 type Snapshot struct {
-	Time       time.Time // before the runtime was asked; what it says is at least as new
+	Time       time.Time // before the call to the runtime: the objects are at least as recent
 	Sandboxes  []Sandbox
 	Containers []Container
 }
 
-// Pod is everything a runtime holds of one pod.
+// Pod contains all sandboxes and containers of one pod that a runtime listed.
 type Pod struct {
 	PodIdentity
-	Time       time.Time   // before the runtime was asked
+	Time       time.Time   // before the call to the runtime
 	Sandboxes  []Sandbox   // in the runtime's order
-	Containers []Container // in the runtime's order, of all sandboxes
+	Containers []Container // of all sandboxes, in the runtime's order
 }
 
-// Pods yields the snapshot pod by pod, in the order in which their first sandbox, or else their first container,
-// is listed. Objects without a pod UID belong to no pod and are left out.
+// Pods groups the snapshot by pod. It yields pods in the order of their first sandbox or, if they have no sandbox, of their first
+// container. It skips objects without a pod UID.
 func (s Snapshot) Pods() iter.Seq[Pod] {
 	return func(yield func(Pod) bool) {
 		index := make(map[string]int, len(s.Sandboxes))
@@ -61,7 +61,7 @@ func (s Snapshot) Pods() iter.Seq[Pod] {
 	}
 }
 
-// Pod returns the part of the snapshot that belongs to one pod.
+// Pod returns the sandboxes and containers of the pod with this UID.
 func (s Snapshot) Pod(uid string) Pod {
 	p := Pod{PodIdentity: PodIdentity{UID: uid}, Time: s.Time}
 	for _, sb := range s.Sandboxes {

@@ -5,7 +5,7 @@ package cri
 
 import "strconv"
 
-// SandboxState is whether a sandbox can hold running containers.
+// SandboxState reports whether a sandbox can run containers.
 type SandboxState uint8
 
 // The states of a sandbox.
@@ -17,7 +17,7 @@ const (
 // String returns "ready" or "notready".
 func (s SandboxState) String() string { return name(s, "ready", "notready") }
 
-// ContainerState is the state of a container instance: created, running, exited.
+// ContainerState is the state of a container instance. It only advances: created, running, exited.
 type ContainerState uint8
 
 // The states of a container.
@@ -25,7 +25,7 @@ const (
 	ContainerCreated ContainerState = iota
 	ContainerRunning
 	ContainerExited
-	ContainerUnknown // the runtime lost track of it
+	ContainerUnknown // the runtime cannot determine the state
 )
 
 // String returns "created", "running", "exited" or "unknown".
@@ -33,7 +33,7 @@ func (s ContainerState) String() string {
 	return name(s, "created", "running", "exited", "unknown")
 }
 
-// name returns the name of an enumeration's value, or its number where it has none.
+// name returns the name of enumeration value v, or its number if names is too short.
 func name[T ~uint8](v T, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -5,7 +5,7 @@ package cri
 
 import "time"
 
-// ContainerStats is the usage of one container. A nil part or number is one the runtime did not report.
+// ContainerStats is the resource usage of one container. Nil fields were not reported by the runtime.
 type ContainerStats struct {
 	ID            string
 	Name          string
@@ -19,7 +19,7 @@ type ContainerStats struct {
 	WritableLayer *FilesystemUsage
 }
 
-// SandboxStats is the usage of one sandbox and of its containers.
+// SandboxStats is the resource usage of one sandbox and its containers. Nil fields were not reported by the runtime.
 type SandboxStats struct {
 	ID          string
 	Pod         PodIdentity
@@ -34,19 +34,19 @@ type SandboxStats struct {
 	Containers  []ContainerStats
 }
 
-// CPUUsage is CPU time.
+// CPUUsage is the CPU time of a container or sandbox.
 type CPUUsage struct {
 	Time                 time.Time
-	UsageCoreNanoSeconds *uint64 // since the start, over all cores
-	UsageNanoCores       *uint64 // in the last interval of the runtime
+	UsageCoreNanoSeconds *uint64 // cumulative since the start, over all cores
+	UsageNanoCores       *uint64 // average over the runtime's last sampling interval
 	PSI                  *PSI
 }
 
-// MemoryUsage is memory in bytes.
+// MemoryUsage is the memory usage of a container or sandbox.
 type MemoryUsage struct {
 	Time            time.Time
 	WorkingSetBytes *uint64
-	AvailableBytes  *uint64 // limit less working set
+	AvailableBytes  *uint64 // memory limit minus working set
 	UsageBytes      *uint64
 	RSSBytes        *uint64
 	PageFaults      *uint64
@@ -54,7 +54,7 @@ type MemoryUsage struct {
 	PSI             *PSI
 }
 
-// SwapUsage is swap in bytes.
+// SwapUsage is the swap usage of a container.
 type SwapUsage struct {
 	Time           time.Time
 	AvailableBytes *uint64
@@ -72,20 +72,20 @@ type PSI struct {
 	Some, Full PSIData
 }
 
-// PSIData is the share of time that tasks stalled.
+// PSIData is the time that tasks were stalled on a resource, and the stalled share of the last 10, 60 and 300 seconds.
 type PSIData struct {
 	Total                time.Duration
 	Avg10, Avg60, Avg300 float64 // percent
 }
 
-// NetworkUsage is the traffic of a sandbox.
+// NetworkUsage is the network traffic of a sandbox.
 type NetworkUsage struct {
 	Time       time.Time
-	Default    *InterfaceUsage // of the interface with the pod's address
+	Default    *InterfaceUsage // the interface with the pod's primary address
 	Interfaces []InterfaceUsage
 }
 
-// InterfaceUsage is the traffic of one interface.
+// InterfaceUsage is the cumulative traffic of one network interface.
 type InterfaceUsage struct {
 	Name                                 string
 	RxBytes, RxErrors, TxBytes, TxErrors *uint64

@@ -3,28 +3,28 @@
 
 package cri
 
-// Version is who a runtime is.
+// Version contains the name and the versions of a runtime.
 type Version struct {
-	Version           string // of the kubelet runtime API, "0.1.0"
+	Version           string // of the kubelet runtime API, always "0.1.0"
 	RuntimeName       string
 	RuntimeVersion    string
 	RuntimeAPIVersion string // "v1"
 }
 
-// The conditions that every runtime reports in a [Status].
+// The condition types that every runtime reports in a [Status].
 const (
 	ConditionRuntimeReady = "RuntimeReady"
 	ConditionNetworkReady = "NetworkReady"
 )
 
-// Status is how a runtime is and what it can do.
+// Status contains the conditions, the handlers and the features of a runtime.
 type Status struct {
 	Conditions []Condition
 	Handlers   []RuntimeHandler
 	Features   RuntimeFeatures
 }
 
-// Condition returns the condition of a type, or false when the runtime does not report it.
+// Condition returns the condition of type typ, or false if the runtime does not report it.
 func (s Status) Condition(typ string) (Condition, bool) {
 	for _, c := range s.Conditions {
 		if c.Type == typ {
@@ -42,21 +42,21 @@ type Condition struct {
 	Message string
 }
 
-// RuntimeHandler is a way to run sandboxes that a pod can choose (a RuntimeClass).
+// RuntimeHandler is a configuration of the runtime that a pod selects through its RuntimeClass.
 type RuntimeHandler struct {
-	Name                    string // empty: the default
+	Name                    string // empty: the default handler
 	RecursiveReadOnlyMounts bool
 	UserNamespaces          bool
 }
 
-// RuntimeFeatures is what the runtime can do whatever the handler.
+// RuntimeFeatures are the runtime's features that do not depend on the handler.
 type RuntimeFeatures struct {
 	SupplementalGroupsPolicy  bool
 	UserNamespacesHostNetwork bool
 	MountOptions              bool
 }
 
-// CgroupDriver is how cgroups are named and made.
+// CgroupDriver determines how cgroups are named and created: as systemd slices and scopes, or as directories.
 type CgroupDriver uint8
 
 // The cgroup drivers.

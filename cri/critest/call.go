@@ -11,23 +11,23 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// maxCalls is how many calls a runtime remembers.
+// maxCalls is the number of calls that a runtime records.
 const maxCalls = 10_000
 
-// Call is one call that the runtime received.
+// Call is one recorded call to a [Runtime].
 type Call struct {
-	Time  time.Time     // when it came in
-	Op    string        // the CRI's name of the call, such as "StartContainer"; "List" and "ListPod" have none there
-	ID    string        // of the object, also of the one that the call made
-	Name  string        // of the object: namespace/pod, namespace/pod/container, or an image; empty when unknown
-	Grace time.Duration // of StopContainer
-	Err   error         // what the call returned; also nil as long as it has not returned
+	Time  time.Time     // when the runtime received it
+	Op    string        // CRI name of the call, such as "StartContainer"; or "List" or "ListPod"
+	ID    string        // ID of the object, including an object that the call created
+	Name  string        // name of the object: namespace/pod, namespace/pod/container, or an image; empty if unknown
+	Grace time.Duration // of StopContainer only
+	Err   error         // error that the call returned; nil while it has not returned
 }
 
-// String returns the call as one line of a script: its name, the object's, the grace and the error.
+// String returns the call in one line: its CRI name, the name or ID of the object, the grace period and the error.
 func (c Call) String() string {
 	words := []string{c.Op}
-	if object := c.object(); object != "" {
+	if object := c.objectName(); object != "" {
 		words = append(words, object)
 	}
 	if c.Grace != 0 {
@@ -39,15 +39,16 @@ func (c Call) String() string {
 	return strings.Join(words, " ")
 }
 
-func (c Call) object() string {
+// objectName returns the name of the object, or its ID if it has no name.
+func (c Call) objectName() string {
 	if c.Name != "" {
 		return c.Name
 	}
 	return c.ID
 }
 
-// Calls returns the calls that came in, oldest first: those of the given operations, or all. The runtime remembers
-// the last 10,000.
+// Calls returns the recorded calls, oldest first. With ops it returns only calls with these CRI names. The runtime keeps the last
+// 10,000.
 func (r *Runtime) Calls(ops ...string) []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,14 +61,14 @@ func (r *Runtime) Calls(ops ...string) []Call {
 	return calls
 }
 
-// begin takes note of a call that comes in.
-func (r *Runtime) begin(c Call) *Call {
+// recordCall appends c to the recorded calls and sets its time and the name of its object.
+func (r *Runtime) recordCall(c Call) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.Time = time.Now()
-	if sb := r.sandbox(c.ID); sb != nil {
+	if sb := r.sandboxByID(c.ID); sb != nil {
 		c.Name = podName(sb.Pod)
-	} else if ctr := r.container(c.ID); ctr != nil {
+	} else if ctr := r.containerByID(c.ID); ctr != nil {
 		c.Name = podName(ctr.pod) + "/" + ctr.Name
 	}
 	if len(r.calls) == maxCalls {
@@ -77,8 +78,8 @@ func (r *Runtime) begin(c Call) *Call {
 	return &c
 }
 
-// end takes note of how the call went, and makes its error one of package cri.
-func (r *Runtime) end(c *Call, err *error) {
+// recordResult stores the error of a call that returns, and wraps *err in a [cri.Error].
+func (r *Runtime) recordResult(c *Call, err *error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if *err == nil {

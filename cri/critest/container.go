@@ -17,26 +17,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
+// container is a container of a [Runtime], and the state of its script.
 type container struct {
 	cri.Container
 	pod      cri.PodIdentity
 	script   Script
-	starting bool                         // a StartContainer is on its way
-	gone     bool                         // removed
+	starting bool                         // a StartContainer call is in progress
+	removed  bool                         // RemoveContainer or RemoveSandbox removed it
 	exited   chan struct{}                // closed on exit
-	execs    map[*Call]context.CancelFunc // commands that run inside
+	execs    map[*Call]context.CancelFunc // cancels the commands that run in the container
 }
 
-// CreateContainer makes a container that has its script.
+// CreateContainer creates a container and calls Options.Script for its script.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, s *cri.SandboxConfig) (id string, err error) {
-	call := r.begin(Call{Op: "CreateContainer", Name: podName(s.Pod) + "/" + cfg.Name})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(s.Pod) + "/" + cfg.Name})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sb := r.sandbox(sandboxID)
+	sb := r.sandboxByID(sandboxID)
 	switch {
 	case sb == nil:
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, cri.ErrNotFound)
@@ -50,7 +51,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 			return "", fmt.Errorf("attempt %d: %w", cfg.Attempt, cri.ErrAlreadyExists)
 		}
 	}
-	img, err := r.use(cfg.Image)
+	img, err := r.imageForContainer(cfg.Image)
 	if err != nil {
 		return "", err
 	}
@@ -61,15 +62,16 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 		exited:    make(chan struct{}),
 		execs:     map[*Call]context.CancelFunc{},
 	}
-	c.ID = r.newID(sb.Pod.UID, cfg.Name, attempt(cfg.Attempt))
+	c.ID = r.newID(sb.Pod.UID, cfg.Name, formatAttempt(cfg.Attempt))
 	c.SandboxID, c.PodUID = sandboxID, sb.Pod.UID
 	call.ID = c.ID
 	r.containers = append(r.containers, c)
 	r.byID[c.ID] = c
-	r.publish(cri.EventCreated, c.ID, c.pod)
+	r.publishEvent(cri.EventCreated, c.ID, c.pod)
 	return c.ID, nil
 }
 
+// newContainer returns a created container for cfg in the sandbox of s. It has no ID yet.
 func newContainer(cfg *cri.ContainerConfig, s *cri.SandboxConfig, img cri.Image) cri.Container {
 	c := cri.Container{
 		Name:        cfg.Name,
@@ -77,7 +79,7 @@ func newContainer(cfg *cri.ContainerConfig, s *cri.SandboxConfig, img cri.Image)
 		State:       cri.ContainerCreated,
 		CreatedAt:   time.Now(),
 		Image:       cfg.Image,
-		ImageRef:    reference(img),
+		ImageRef:    imageRef(img),
 		ImageID:     img.ID,
 		Labels:      maps.Clone(cfg.Labels),
 		Annotations: maps.Clone(cfg.Annotations),
@@ -91,26 +93,26 @@ func newContainer(cfg *cri.ContainerConfig, s *cri.SandboxConfig, img cri.Image)
 	return c
 }
 
-// StartContainer begins the container's script. A container that does not start has exited, and as with containerd
-// no event says so.
+// StartContainer starts the script of a created container. If the start fails, the container has exited and, as in containerd, no
+// event reports it.
 func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
-	call := r.begin(Call{Op: "StartContainer", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "StartContainer", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	started, hook, err := r.start(ctx, id)
+	started, hook, err := r.startScript(ctx, id)
 	if err == nil && hook != nil {
 		hook(started)
 	}
 	return err
 }
 
-// start begins the script of a container, and returns the container as it is then, and its hook.
-func (r *Runtime) start(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
+// startScript starts the script of a container. It returns the container after the start, and its Started hook.
+func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.container(id)
+	c := r.containerByID(id)
 	switch {
 	case c == nil:
 		return started, nil, cri.ErrNotFound
@@ -125,24 +127,24 @@ func (r *Runtime) start(ctx context.Context, id string) (started cri.Container, 
 	r.mu.Lock()
 	c.starting = false
 	switch {
-	case c.gone:
+	case c.removed:
 		return started, nil, cri.ErrNotFound
 	case err != nil:
 		return started, nil, r.failStart(c, err)
 	case c.script.StartError != nil:
 		return started, nil, r.failStart(c, c.script.StartError)
-	case r.sandbox(c.SandboxID).State != cri.SandboxReady:
+	case r.sandboxByID(c.SandboxID).State != cri.SandboxReady:
 		return started, nil, r.failStart(c, errNotReady)
 	}
 	c.State, c.StartedAt = cri.ContainerRunning, time.Now()
 	if e := c.script.Exit; e != nil {
-		r.after(e.After, func() { r.exit(c, *e) })
+		r.schedule(e.After, func() { r.exitContainer(c, *e) })
 	}
-	r.publish(cri.EventStarted, id, c.pod)
+	r.publishEvent(cri.EventStarted, id, c.pod)
 	return c.Container, c.script.Started, nil
 }
 
-// failStart ends a container that never ran. r.mu is held.
+// failStart records that a container exited without running, and returns err. r.mu is held.
 func (r *Runtime) failStart(c *container, err error) error {
 	c.State, c.FinishedAt = cri.ContainerExited, time.Now()
 	c.ExitCode, c.Reason, c.Message = codeStartError, reasonStartError, err.Error()
@@ -150,16 +152,16 @@ func (r *Runtime) failStart(c *container, err error) error {
 	return err
 }
 
-// StopContainer begins the Stop part of the script and kills the container after the grace. When ctx ends before,
-// the signal has been sent and the kill is not.
+// StopContainer schedules the Stop part of the script, and a kill after grace. If ctx ends earlier, the stop signal is sent but
+// the kill is cancelled.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) (err error) {
-	call := r.begin(Call{Op: "StopContainer", ID: id, Grace: grace})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "StopContainer", ID: id, Grace: grace})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	c := r.container(id)
+	c := r.containerByID(id)
 	if c == nil || c.State != cri.ContainerRunning {
 		r.mu.Unlock()
 		return nil
@@ -167,13 +169,13 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	killed := Exit{Code: codeKilled}
 	abandoned := false
 	if grace <= 0 {
-		r.exit(c, killed)
+		r.exitContainer(c, killed)
 	} else {
-		e := c.script.stopped(c.StopSignal)
-		r.after(e.After, func() { r.exit(c, e) }) // no effect after that of an earlier signal
-		r.after(seconds(grace), func() {
+		e := c.script.exitOnSignal(c.StopSignal)
+		r.schedule(e.After, func() { r.exitContainer(c, e) }) // no effect if an earlier signal stopped the container first
+		r.schedule(roundUpToSeconds(grace), func() {
 			if !abandoned {
-				r.exit(c, killed)
+				r.exitContainer(c, killed)
 			}
 		})
 	}
@@ -189,45 +191,45 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	}
 }
 
-// RemoveContainer kills the container if it runs, and forgets it.
+// RemoveContainer kills the container if it runs, and removes it.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
-	call := r.begin(Call{Op: "RemoveContainer", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "RemoveContainer", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.container(id)
+	c := r.containerByID(id)
 	switch {
 	case c == nil:
 		return nil
 	case c.starting:
 		return errors.New("container is starting")
 	}
-	r.exit(c, Exit{Code: codeKilled})
-	r.remove(c)
+	r.exitContainer(c, Exit{Code: codeKilled})
+	r.removeContainer(c)
 	return nil
 }
 
-// exit ends a running container; any other it leaves alone. r.mu is held.
-func (r *Runtime) exit(c *container, e Exit) {
+// exitContainer records exit e of a running container. It has no effect in other states. r.mu is held.
+func (r *Runtime) exitContainer(c *container, e Exit) {
 	if c.State != cri.ContainerRunning {
 		return
 	}
 	c.State, c.FinishedAt = cri.ContainerExited, time.Now()
-	c.ExitCode, c.Reason, c.Message = e.Code, e.reason(), e.Message
+	c.ExitCode, c.Reason, c.Message = e.Code, e.reasonOrDefault(), e.Message
 	for _, cancel := range c.execs {
 		cancel()
 	}
 	close(c.exited)
-	r.publish(cri.EventStopped, c.ID, c.pod)
+	r.publishEvent(cri.EventStopped, c.ID, c.pod)
 }
 
-// remove forgets a container. r.mu is held.
-func (r *Runtime) remove(c *container) {
-	c.gone = true
+// removeContainer deletes a container in any state. r.mu is held.
+func (r *Runtime) removeContainer(c *container) {
+	c.removed = true
 	r.containers = slices.DeleteFunc(r.containers, func(o *container) bool { return o == c })
 	delete(r.byID, c.ID)
-	r.publish(cri.EventDeleted, c.ID, c.pod)
+	r.publishEvent(cri.EventDeleted, c.ID, c.pod)
 }

@@ -15,29 +15,29 @@ import (
 
 // CRIO is a [SummaryRuntime] that differs from containerd as CRI-O 1.37 does, within the contract of package cri:
 //
-//   - RunSandbox and CreateContainer return the ID of the object that has the name.
+//   - RunSandbox and CreateContainer return the ID of the object that already has the name.
 //   - StopSandbox gives running containers until the deadline of its context to exit.
-//   - The stats of all containers and sandboxes hang while a container is being stopped; those of one sandbox, while one of its
-//     containers is.
-//   - No event says that an object was created.
+//   - The stats of all containers and sandboxes hang while any container is being stopped. The stats of one sandbox
+//     hang while one of its containers is being stopped.
+//   - No event reports the creation of an object.
 //
-// Use it behind an [Interceptor] as any other runtime.
+// Like any other runtime it can be wrapped by an [Interceptor].
 type CRIO struct {
 	SummaryRuntime
 
 	mu       sync.Mutex     // guards stopping
-	stopping map[string]int // calls in flight that stop containers, by sandbox
+	stopping map[string]int // number of StopContainer calls in progress, by sandbox ID
 }
 
 var _ FullRuntime = (*CRIO)(nil)
 
-// defaultCRIOGrace is how long StopSandbox waits where its context has no deadline.
+// defaultCRIOGrace is the grace period of StopSandbox if its context has no deadline.
 const defaultCRIOGrace = 10 * time.Second
 
-// statsPoll is how often a call about stats checks whether it may go on.
+// statsPoll is the pause between two checks whether a hanging stats call can continue.
 const statsPoll = 100 * time.Millisecond
 
-// RunSandbox runs a sandbox, or returns the one that has the name.
+// RunSandbox runs a sandbox, or returns the ID of the sandbox that already has the name.
 func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
 	id, err := r.SummaryRuntime.RunSandbox(ctx, c)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
@@ -52,7 +52,7 @@ func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, er
 	return "", errors.Join(err, cri.ErrAlreadyExists)
 }
 
-// CreateContainer creates a container, or returns the one that has the name.
+// CreateContainer creates a container, or returns the ID of the container that already has the name.
 func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
 	id, err := r.SummaryRuntime.CreateContainer(ctx, sandboxID, c, s)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
@@ -67,7 +67,8 @@ func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, c *cri.Con
 	return "", errors.Join(err, cri.ErrAlreadyExists)
 }
 
-// StopSandbox stops what runs in the sandbox with the grace that the deadline of ctx leaves, and then the sandbox.
+// StopSandbox stops the running containers of the sandbox, with the time until the deadline of ctx as grace period. Then it stops
+// the sandbox.
 func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 	grace := defaultCRIOGrace
 	if deadline, ok := ctx.Deadline(); ok {
@@ -87,16 +88,17 @@ func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 	return r.SummaryRuntime.StopSandbox(ctx, id)
 }
 
-// StopContainer stops a container.
+// StopContainer stops a container. Until it returns, stats calls that include the container hang.
 func (r *CRIO) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	if c, err := r.SummaryRuntime.ContainerStatus(ctx, id); err == nil {
-		r.count(c.SandboxID, 1)
-		defer r.count(c.SandboxID, -1)
+		r.addStopping(c.SandboxID, 1)
+		defer r.addStopping(c.SandboxID, -1)
 	}
 	return r.SummaryRuntime.StopContainer(ctx, id, grace)
 }
 
-func (r *CRIO) count(sandboxID string, n int) {
+// addStopping adds n to the number of StopContainer calls in progress in a sandbox.
+func (r *CRIO) addStopping(sandboxID string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping == nil {
@@ -107,7 +109,7 @@ func (r *CRIO) count(sandboxID string, n int) {
 	}
 }
 
-// awaitStops returns when no container of a sandbox is being stopped, or of any sandbox where none is named.
+// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty.
 func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	for {
 		r.mu.Lock()
@@ -125,7 +127,7 @@ func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	}
 }
 
-// ContainerStats measures all containers once none is being stopped.
+// ContainerStats measures all containers, after all StopContainer calls in progress have returned.
 func (r *CRIO) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	if err := r.awaitStops(ctx, "ListContainerStats", ""); err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (r *CRIO) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error)
 	return r.SummaryRuntime.ContainerStats(ctx)
 }
 
-// PodContainerStats measures the containers of a sandbox once none of them is being stopped.
+// PodContainerStats measures the containers of a sandbox, after the StopContainer calls in progress there have returned.
 func (r *CRIO) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	if err := r.awaitStops(ctx, "ListContainerStats", sandboxID); err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (r *CRIO) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.C
 	return r.SummaryRuntime.PodContainerStats(ctx, sandboxID)
 }
 
-// SandboxStats measures all sandboxes once no container is being stopped.
+// SandboxStats measures all sandboxes, after all StopContainer calls in progress have returned.
 func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	if err := r.awaitStops(ctx, "ListPodSandboxStats", ""); err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return r.SummaryRuntime.SandboxStats(ctx)
 }
 
-// StreamEvents reports all events but those of creation.
+// StreamEvents streams all events except EventCreated.
 func (r *CRIO) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return r.SummaryRuntime.StreamEvents(ctx, func(e cri.Event) error {
 		if e.Type == cri.EventCreated {

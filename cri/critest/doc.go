@@ -1,52 +1,49 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package critest is the test kit of package cri: a container runtime in memory whose containers play scripts, a
-// wrapper that injects faults into any runtime, and the conformance suites that every runtime passes. It runs no
-// process and keeps nothing on disk.
+// Package critest is the test kit of package cri: a container runtime in memory, wrappers that inject faults into any runtime,
+// and conformance suites for implementations. It starts no processes and writes no files.
 //
 // # The runtime
 //
-// [New] returns a [Runtime] that behaves as containerd does in all that a caller of the CRI can see: reserved
-// names, states, exit codes and reasons, timestamps, what a stopped sandbox does to its containers, addresses
-// given out and taken back, images that must be present, events. What a container does is a [Script]:
+// [New] returns a [Runtime] that behaves like containerd for a caller of the CRI: it reserves names, assigns and releases
+// addresses, requires images, kills the containers of a stopped sandbox and streams events. States, exit codes, reasons and
+// timestamps are those of containerd. Each container plays a [Script]:
 //
 //	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 //		"job":      critest.ExitAfter(3*time.Second, 0),
 //		"stubborn": critest.IgnoreTERM(),
 //	})})
 //
-// Time is that of package time, so inside a testing/synctest bubble an hour passes at once. The runtime starts no
-// goroutine but the short calls of one timer and needs no Close. What is due at the same instant happens in the
-// order in which it was planned, IDs are made of names, and lists are in order of creation: what a test sees does
-// not depend on maps or on the scheduler, as long as its own calls come in one order.
+// Time is that of package time, so that an hour passes at once in a testing/synctest bubble. The runtime starts no goroutines
+// except the callbacks of one timer, and needs no Close. It is deterministic for calls in a fixed order: simultaneous events
+// occur in the order in which they were scheduled, IDs consist of names, and lists are in order of creation.
 //
-// [Runtime.Kill], [Runtime.KillWith] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls]
-// tells what it was asked for. [SummaryRuntime] offers the same runtime with the summary lists and the Inspector that containerd has, [CRIO]
-// with the answers that CRI-O gives where they differ.
+// [Runtime.Kill], [Runtime.KillWith] and [Runtime.BreakStreams] simulate failures; [Runtime.Calls] returns the recorded calls.
+// [SummaryRuntime] omits details from lists and implements cri.Inspector, as containerd does. [CRIO] responds like CRI-O where
+// the two differ.
 //
-// # What it does not model
+// # Not modelled
 //
-// Namespaces, cgroups, mounts, devices, security and DNS (accepted and ignored, though a network of its own gives
-// a sandbox an address that nothing answers at); processes inside a container; log files; what of a session its script does not play;
-// registries and the normalisation of image names; disk usage; the time that calls take, unless a script, a fault or an
-// [Interceptor] says so; recovery from a restart of the runtime.
+// Namespaces, cgroups, mounts, devices, security and DNS are accepted and ignored; addresses of sandboxes do not respond. There
+// are no processes inside containers, no log files, no registries, no normalisation of image names, no disk usage and no restart
+// of the runtime. Sessions do only what their script plays. Calls take no time unless a script, a fault or an [Interceptor]
+// delays them.
 //
 // # Faults
 //
-// [Faults] wraps any cri.Runtime and lets each call fail, hang, come late, lie, or take effect and lose its answer.
-// [Interceptor] wraps a runtime with all its capabilities, gives each call a time that it is under way, and lets it
-// go wrong in the same ways. An agent that is tested on a runtime which answers at once and never hangs has not been tested
-// on what it will run on: give its tests a SummaryRuntime behind an Interceptor.
+// [Faults] wraps a cri.Runtime and can make each call fail, hang, be delayed, return wrong results, or take effect and lose its
+// response. [Interceptor] does this for a runtime with all its capabilities, and adds latency. Tests of an agent should use a
+// SummaryRuntime behind an Interceptor: a runtime that responds at once and never hangs hides many faults of an agent.
 //
-// [SessionFaults] is a [cri.SessionRunner] whose sessions come late, hang, or are cut. Its streams have no CloseWrite, and each Read
-// and Write has one delay, however long it is:
+// [SessionFaults] is a [cri.SessionRunner] whose sessions can be delayed, hang or be cut. Its streams have no CloseWrite, and
+// each Read and Write has one delay regardless of its length:
 //
 //	f := &critest.SessionFaults{Runner: runtime, CutAfter: func(op, id string) int64 { return 1000 }}
 //
 // # The suites
 //
-// [TestRuntime] checks an implementation of cri.Runtime against the sentences of package cri's documentation, and
-// names the broken one when it fails. [TestSessions] does this for a cri.SessionRunner. Their containers are shell scripts;
-// [SuiteScript] and [SessionSuiteScript] play these on a Runtime.
+// [TestRuntime] checks an implementation of cri.Runtime against the documentation of package cri. A failure quotes the sentence
+// that is violated. [TestSessions] does this for a cri.SessionRunner. The containers of the suites run shell scripts;
+// [SuiteScript] and [SessionSuiteScript] play these scripts on a Runtime.
 package critest

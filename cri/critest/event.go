@@ -12,26 +12,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// stream is one StreamEvents call. The runtime's lock guards it.
-type stream struct {
+// eventStream is one StreamEvents call. Runtime.mu guards it.
+type eventStream struct {
 	queue  []cri.Event
-	broken error         // why the stream ends after what is queued
-	wake   chan struct{} // capacity 1: there is something new in the above
+	broken error         // error that ends the stream after the queued events; nil while it works
+	wake   chan struct{} // capacity 1; has an element after queue or broken has changed
 }
 
-// StreamEvents reports every change of a sandbox or container from now on. Events come in the order in which they
-// happened and none is lost.
+// StreamEvents streams every later change of a sandbox or container, in order and without loss.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err error) {
-	call := r.begin(Call{Op: "GetContainerEvents"})
-	defer r.end(call, &err)
-	s := &stream{wake: make(chan struct{}, 1)}
+	call := r.recordCall(Call{Op: "GetContainerEvents"})
+	defer r.recordResult(call, &err)
+	s := &eventStream{wake: make(chan struct{}, 1)}
 	r.mu.Lock()
 	r.streams = append(r.streams, s)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.streams = slices.DeleteFunc(r.streams, func(o *stream) bool { return o == s })
+		r.streams = slices.DeleteFunc(r.streams, func(o *eventStream) bool { return o == s })
 	}()
 	for {
 		r.mu.Lock()
@@ -57,28 +56,28 @@ func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (e
 	}
 }
 
-// BreakStreams ends all event streams with an error, as a runtime that goes down does. Streams begun later work.
+// BreakStreams ends all open event streams with err, like a runtime that crashes. Streams opened later work.
 func (r *Runtime) BreakStreams(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.streams {
 		s.broken = err
-		s.notify()
+		s.wakeReader()
 	}
 }
 
-// publish hands an event to all streams. r.mu is held, so that the order of events is the order of changes.
-func (r *Runtime) publish(t cri.EventType, id string, pod cri.PodIdentity) {
+// publishEvent queues an event for all streams. r.mu is held, so that the order of events is the order of changes.
+func (r *Runtime) publishEvent(t cri.EventType, id string, pod cri.PodIdentity) {
 	if len(r.streams) == 0 {
 		return
 	}
-	e := cri.Event{Type: t, ID: id, Time: time.Now(), Pod: r.pod(pod)}
+	e := cri.Event{Type: t, ID: id, Time: time.Now(), Pod: r.podObjects(pod)}
 	for _, s := range r.streams {
 		s.queue = append(s.queue, e)
-		s.notify()
+		s.wakeReader()
 	}
 }
 
-func (s *stream) notify() {
+func (s *eventStream) wakeReader() {
 	sleep.Wake(s.wake)
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ExecFunc runs a command inside a container.
+// ExecFunc plays a command inside a container and returns its output and exit code.
 type ExecFunc func(ctx context.Context, cmd []string) (cri.ExecResult, error)
 
-// ExecSync asks the container's script. A command whose container exits is killed.
+// ExecSync calls Script.Exec of the container. A command is killed when its container exits.
 func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (res cri.ExecResult, err error) {
-	call := r.begin(Call{Op: "ExecSync", ID: containerID})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ExecSync", ID: containerID})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.ExecResult{}, err
 	}
 	limited := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, seconds(timeout))
+		limited, cancel = context.WithTimeout(ctx, roundUpToSeconds(timeout))
 		defer cancel()
 	}
 	inside, cancel := context.WithCancel(limited)
 	defer cancel()
-	c, err := r.enter(containerID, call, cancel)
+	c, err := r.registerExec(containerID, call, cancel)
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
@@ -48,11 +48,11 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return res, err
 }
 
-// enter registers a command with a running container.
-func (r *Runtime) enter(id string, call *Call, cancel context.CancelFunc) (*container, error) {
+// registerExec adds a command to a running container; cancel is called when the container exits.
+func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.running(id)
+	c, err := r.runningContainer(id)
 	if err != nil {
 		return nil, err
 	}
@@ -60,22 +60,22 @@ func (r *Runtime) enter(id string, call *Call, cancel context.CancelFunc) (*cont
 	return c, nil
 }
 
-// ReopenContainerLog succeeds for a running container; there is no log.
+// ReopenContainerLog succeeds if the container is running. There is no log file.
 func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) (err error) {
-	call := r.begin(Call{Op: "ReopenContainerLog", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ReopenContainerLog", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, err = r.running(id)
+	_, err = r.runningContainer(id)
 	return err
 }
 
-// running returns a container that runs. r.mu is held.
-func (r *Runtime) running(id string) (*container, error) {
-	c := r.container(id)
+// runningContainer returns the container, or an error if it is not running. r.mu is held.
+func (r *Runtime) runningContainer(id string) (*container, error) {
+	c := r.containerByID(id)
 	if c == nil {
 		return nil, cri.ErrNotFound
 	}

@@ -10,22 +10,22 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Faults is a runtime whose calls can go wrong. A func that is set answers the call in the place of the wrapped
-// runtime, which it is handed: it may call it and change the answer, lose the answer, call it late, or not at all.
+// Faults wraps a runtime and lets its calls go wrong. Each func that is set replaces one call. Its next argument is the wrapped
+// runtime, so that it can make the call and change its result, lose the result, delay the call, or skip it.
 //
 //	f := &critest.Faults{Runtime: rt}
 //	f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 //		_ = next.StartContainer(ctx, id) // it took effect,
-//		return cri.ErrUnavailable        // but the connection broke before the answer
+//		return cri.ErrUnavailable        // but the connection broke before the response
 //	}
 //
-// The funcs are called from the goroutines that make the calls and may not be changed while there are any: a fault
-// that comes and goes decides inside its func. Around is called before the func of a call. Its op is the CRI's name of the
-// call, or "List"; its id is that of the object, or the UID of the pod in RunPodSandbox and of the sandbox in CreateContainer.
-// When the call succeeded and Around returns an error, the caller gets no result.
+// The funcs run in the goroutines of the callers and must not be replaced while calls are in progress: a temporary fault decides
+// inside its func. Around runs before the func of a call. Its op is the CRI name of the call, or "List". Its id is the ID of the
+// object, the UID of the pod in RunPodSandbox, or the ID of the sandbox in CreateContainer. If Around returns an error, the
+// caller gets no result, even if the call succeeded.
 //
-// A Faults is a cri.Runtime and nothing else, so that what it cannot fault it does not claim; [Interceptor] faults
-// the capabilities too. Capabilities of the wrapped runtime are passed on by embedding them beside it:
+// Faults implements cri.Runtime only; [Interceptor] also covers the optional capabilities. To pass on capabilities of the wrapped
+// runtime without faults, embed them beside a Faults:
 //
 //	struct {
 //		*critest.Faults
@@ -35,7 +35,7 @@ import (
 type Faults struct {
 	Runtime cri.Runtime // the wrapped runtime
 
-	// Around is called for every call, which call makes. Nil makes each call.
+	// Around wraps every call; it makes the call by calling call. If nil, all calls are made.
 	Around func(ctx context.Context, op, id string, call func() error) error
 
 	ListFunc            func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error)
@@ -50,7 +50,7 @@ type Faults struct {
 
 var _ cri.Runtime = (*Faults)(nil)
 
-// Hang blocks until ctx ends, as a call to a runtime that is stuck does.
+// Hang blocks until ctx ends, like a call to a hung runtime, and returns ctx.Err().
 func Hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -58,7 +58,7 @@ func Hang(ctx context.Context) error {
 
 // List calls ListFunc or the wrapped runtime.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
-	return around(ctx, f, "List", "", func() (cri.Snapshot, error) {
+	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
 			return f.ListFunc(ctx, f.Runtime)
 		}
@@ -68,7 +68,7 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 
 // RunSandbox calls RunSandboxFunc or the wrapped runtime.
 func (f *Faults) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	return around(ctx, f, "RunPodSandbox", c.Pod.UID, func() (string, error) {
+	return callAround(ctx, f, "RunPodSandbox", c.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
 			return f.RunSandboxFunc(ctx, f.Runtime, c)
 		}
@@ -78,17 +78,17 @@ func (f *Faults) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, 
 
 // StopSandbox calls StopSandboxFunc or the wrapped runtime.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
-	return f.around(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
+	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
 // RemoveSandbox calls RemoveSandboxFunc or the wrapped runtime.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
-	return f.around(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
+	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
 // CreateContainer calls CreateContainerFunc or the wrapped runtime.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
-	return around(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
+	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
 			return f.CreateContainerFunc(ctx, f.Runtime, sandboxID, c, s)
 		}
@@ -98,12 +98,12 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, c *cri.C
 
 // StartContainer calls StartContainerFunc or the wrapped runtime.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
-	return f.around(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
+	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
 // StopContainer calls StopContainerFunc or the wrapped runtime.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	_, err := around(ctx, f, "StopContainer", id, func() (struct{}, error) {
+	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
 			return struct{}{}, f.StopContainerFunc(ctx, f.Runtime, id, grace)
 		}
@@ -114,14 +114,14 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 
 // RemoveContainer calls RemoveContainerFunc or the wrapped runtime.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
-	return f.around(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
+	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// around makes a call that takes an ID and returns nothing.
-func (f *Faults) around(ctx context.Context, op, id string,
+// callWithFault makes a call that takes an ID and has no result: fault if it is not nil, else call.
+func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
-	_, err := around(ctx, f, op, id, func() (struct{}, error) {
+	_, err := callAround(ctx, f, op, id, func() (struct{}, error) {
 		if fault != nil {
 			return struct{}{}, fault(ctx, f.Runtime, id)
 		}
@@ -130,8 +130,8 @@ func (f *Faults) around(ctx context.Context, op, id string,
 	return err
 }
 
-// around makes a call that has a result.
-func around[T any](ctx context.Context, f *Faults, op, id string, call func() (T, error)) (result T, err error) {
+// callAround makes a call that has a result, within Faults.Around if it is set.
+func callAround[T any](ctx context.Context, f *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if f.Around == nil {
 		return call()
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// NewImage returns an image that has one tag and an ID made of it. Without RepoDigests it counts as imported, so that package gc keeps it: set
-// RepoDigests for an image that a registry serves.
+// NewImage returns an image with ref as its only tag and an ID derived from ref. Without RepoDigests it counts as imported, so
+// that package gc keeps it. Set RepoDigests to simulate an image from a registry.
 func NewImage(ref string, size uint64) cri.Image {
 	sum := sha256.Sum256([]byte(ref))
 	return cri.Image{
@@ -26,10 +26,10 @@ func NewImage(ref string, size uint64) cri.Image {
 	}
 }
 
-// ListImages returns the images of Options.Images and those that were pulled or used since.
+// ListImages returns Options.Images and the images that were pulled or used since.
 func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error) {
-	call := r.begin(Call{Op: "ListImages"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ListImages"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -38,16 +38,16 @@ func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error
 	return slices.Clone(r.images), nil
 }
 
-// ImageStatus finds an image by tag, digest or ID.
+// ImageStatus returns the image with this tag, digest or ID. Without Options.Images every image exists.
 func (r *Runtime) ImageStatus(ctx context.Context, s cri.ImageSpec) (img cri.Image, err error) {
-	call := r.begin(Call{Op: "ImageStatus", Name: s.Image})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ImageStatus", Name: s.Image})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Image{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.image(s.Image); i >= 0 {
+	if i := r.findImage(s.Image); i >= 0 {
 		return r.images[i], nil
 	}
 	if r.opts.Images == nil {
@@ -56,25 +56,25 @@ func (r *Runtime) ImageStatus(ctx context.Context, s cri.ImageSpec) (img cri.Ima
 	return cri.Image{}, cri.ErrNotFound
 }
 
-// RemoveImage removes an image also while containers use it, as containerd does.
+// RemoveImage removes an image. As in containerd, containers may still use it.
 func (r *Runtime) RemoveImage(ctx context.Context, s cri.ImageSpec) (err error) {
-	call := r.begin(Call{Op: "RemoveImage", Name: s.Image})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "RemoveImage", Name: s.Image})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.image(s.Image); i >= 0 {
+	if i := r.findImage(s.Image); i >= 0 {
 		r.images = slices.Delete(r.images, i, i+1)
 	}
 	return nil
 }
 
-// ImageUsage returns one file system that holds the sum of the images' sizes.
+// ImageUsage returns one file system whose usage is the total size of the images.
 func (r *Runtime) ImageUsage(ctx context.Context) (u cri.ImageUsage, err error) {
-	call := r.begin(Call{Op: "ImageFsInfo"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ImageFsInfo"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.ImageUsage{}, err
 	}
@@ -90,10 +90,10 @@ func (r *Runtime) ImageUsage(ctx context.Context) (u cri.ImageUsage, err error) 
 	}}}, nil
 }
 
-// PullImage runs Options.Pull and keeps the image.
+// PullImage calls Options.Pull and stores the returned image.
 func (r *Runtime) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, _ *cri.SandboxConfig) (ref string, err error) {
-	call := r.begin(Call{Op: "PullImage", Name: i.Image})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "PullImage", Name: i.Image})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -105,41 +105,41 @@ func (r *Runtime) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keep(img)
-	return reference(img), nil
+	r.storeImage(img)
+	return imageRef(img), nil
 }
 
-// image returns the index of the image that a tag, a digest or an ID names, or -1. r.mu is held.
-func (r *Runtime) image(ref string) int {
+// findImage returns the index of the image with this tag, digest or ID, or -1. r.mu is held.
+func (r *Runtime) findImage(ref string) int {
 	return slices.IndexFunc(r.images, func(i cri.Image) bool {
 		return i.ID == ref || slices.Contains(i.RepoTags, ref) || slices.Contains(i.RepoDigests, ref)
 	})
 }
 
-// keep adds an image, or replaces the one with its ID. r.mu is held.
-func (r *Runtime) keep(img cri.Image) {
-	if i := r.image(img.ID); i >= 0 {
+// storeImage adds an image, or replaces the image with the same ID. r.mu is held.
+func (r *Runtime) storeImage(img cri.Image) {
+	if i := r.findImage(img.ID); i >= 0 {
 		r.images[i] = img
 		return
 	}
 	r.images = append(r.images, img)
 }
 
-// use returns the image that a container is made of. r.mu is held.
-func (r *Runtime) use(s cri.ImageSpec) (cri.Image, error) {
-	if i := r.image(s.Image); i >= 0 {
+// imageForContainer returns the image of a new container. Without Options.Images it adds a missing image. r.mu is held.
+func (r *Runtime) imageForContainer(s cri.ImageSpec) (cri.Image, error) {
+	if i := r.findImage(s.Image); i >= 0 {
 		return r.images[i], nil
 	}
 	if r.opts.Images != nil {
 		return cri.Image{}, fmt.Errorf("image %q: %w", s.Image, cri.ErrNotFound)
 	}
 	img := NewImage(s.Image, 0)
-	r.keep(img)
+	r.storeImage(img)
 	return img, nil
 }
 
-// reference returns what containers are created with: a digest where there is one, else the ID.
-func reference(img cri.Image) string {
+// imageRef returns the reference that containers are created with: a digest if there is one, else the ID.
+func imageRef(img cri.Image) string {
 	if len(img.RepoDigests) > 0 {
 		return img.RepoDigests[0]
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// FullRuntime is a runtime with each capability of package cri that a [SummaryRuntime] has.
+// FullRuntime combines cri.Runtime with all optional capabilities of a [SummaryRuntime].
 type FullRuntime interface {
 	cri.Runtime
 	cri.Inspector
@@ -27,7 +27,7 @@ type FullRuntime interface {
 	cri.Puller
 }
 
-// Interceptor is a [FullRuntime] runtime whose calls, those of the capabilities too, take time and can go wrong.
+// Interceptor wraps a [FullRuntime]. It can delay every call, and let it fail or hang, including the optional capabilities.
 //
 //	via := &critest.Interceptor{
 //		Runtime: critest.SummaryRuntime{Runtime: rt},
@@ -40,22 +40,20 @@ type FullRuntime interface {
 //		},
 //	}
 //
-// Its funcs are called from the goroutines that make the calls, and may not be changed while there are any. The op that
-// they get is the CRI's name of the call, or "List" or "ListPod"; the id is that of the object, the UID of the pod in
-// RunPodSandbox and ListPod, of the sandbox in CreateContainer, the name of the image in calls about images, and empty
-// where a call is about no object. What a user of the runtime should not find is hidden by a struct that embeds only some of
-// the interfaces.
+// Its funcs run in the goroutines of the callers and must not be replaced while calls are in progress. op is the CRI name of the
+// call, or "List" or "ListPod". id is the ID of the object, the UID of the pod in RunPodSandbox and ListPod, the ID of the
+// sandbox in CreateContainer, the name of the image in image calls, or empty. To hide a capability, embed only some of the
+// interfaces in a struct.
 //
-// A call is under way for half of its Latency before the wrapped runtime is called, and for half of it after. A context that
-// ends on the way there keeps the call from taking effect; on the way back it loses the answer. Events arrive half a latency
-// after they were made. Around may also make a call later, and with another context; when it returns an error, the caller gets
-// no result.
+// Half of the Latency passes before the call to the wrapped runtime, and half after it. If the context ends in the first half,
+// the call has no effect; in the second half, its result is lost. Events arrive half a Latency after their time. Around may also
+// make a call later or with another context. If it returns an error, the caller gets no result.
 type Interceptor struct {
 	Runtime FullRuntime // the wrapped runtime
 
-	// Latency is how long a call is under way. Nil, and what is not positive, is no time.
+	// Latency returns the duration of a call, without the wrapped runtime. Nil and values below zero mean none.
 	Latency func(op, id string) time.Duration
-	// Around makes the call, or does not, and may change or replace its error. Nil makes each call.
+	// Around makes the call or skips it, and may replace its error. If nil, all calls are made.
 	Around func(ctx context.Context, op, id string, call func(context.Context) error) error
 }
 
@@ -63,67 +61,67 @@ var _ FullRuntime = (*Interceptor)(nil)
 
 // List lists the wrapped runtime.
 func (i *Interceptor) List(ctx context.Context) (cri.Snapshot, error) {
-	return intercept(ctx, i, "List", "", i.Runtime.List)
+	return interceptResult(ctx, i, "List", "", i.Runtime.List)
 }
 
 // ListPod lists one pod of the wrapped runtime.
 func (i *Interceptor) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
-	return interceptFor(ctx, i, "ListPod", uid, i.Runtime.ListPod)
+	return interceptResultByID(ctx, i, "ListPod", uid, i.Runtime.ListPod)
 }
 
-// SandboxStatus reads a sandbox of the wrapped runtime.
+// SandboxStatus returns the status of a sandbox of the wrapped runtime.
 func (i *Interceptor) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
-	return interceptFor(ctx, i, "PodSandboxStatus", id, i.Runtime.SandboxStatus)
+	return interceptResultByID(ctx, i, "PodSandboxStatus", id, i.Runtime.SandboxStatus)
 }
 
-// ContainerStatus reads a container of the wrapped runtime.
+// ContainerStatus returns the status of a container of the wrapped runtime.
 func (i *Interceptor) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	return interceptFor(ctx, i, "ContainerStatus", id, i.Runtime.ContainerStatus)
+	return interceptResultByID(ctx, i, "ContainerStatus", id, i.Runtime.ContainerStatus)
 }
 
 // RunSandbox runs a sandbox in the wrapped runtime.
 func (i *Interceptor) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	return intercept(ctx, i, "RunPodSandbox", c.Pod.UID, func(ctx context.Context) (string, error) { return i.Runtime.RunSandbox(ctx, c) })
+	return interceptResult(ctx, i, "RunPodSandbox", c.Pod.UID, func(ctx context.Context) (string, error) { return i.Runtime.RunSandbox(ctx, c) })
 }
 
 // StopSandbox stops a sandbox of the wrapped runtime.
 func (i *Interceptor) StopSandbox(ctx context.Context, id string) error {
-	return i.intercept(ctx, "StopPodSandbox", id, i.Runtime.StopSandbox)
+	return i.interceptCall(ctx, "StopPodSandbox", id, i.Runtime.StopSandbox)
 }
 
 // RemoveSandbox removes a sandbox of the wrapped runtime.
 func (i *Interceptor) RemoveSandbox(ctx context.Context, id string) error {
-	return i.intercept(ctx, "RemovePodSandbox", id, i.Runtime.RemoveSandbox)
+	return i.interceptCall(ctx, "RemovePodSandbox", id, i.Runtime.RemoveSandbox)
 }
 
 // CreateContainer creates a container in the wrapped runtime.
 func (i *Interceptor) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
-	return intercept(ctx, i, "CreateContainer", sandboxID, func(ctx context.Context) (string, error) {
+	return interceptResult(ctx, i, "CreateContainer", sandboxID, func(ctx context.Context) (string, error) {
 		return i.Runtime.CreateContainer(ctx, sandboxID, c, s)
 	})
 }
 
 // StartContainer starts a container of the wrapped runtime.
 func (i *Interceptor) StartContainer(ctx context.Context, id string) error {
-	return i.intercept(ctx, "StartContainer", id, i.Runtime.StartContainer)
+	return i.interceptCall(ctx, "StartContainer", id, i.Runtime.StartContainer)
 }
 
 // StopContainer stops a container of the wrapped runtime.
 func (i *Interceptor) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	return i.intercept(ctx, "StopContainer", id, func(ctx context.Context, id string) error { return i.Runtime.StopContainer(ctx, id, grace) })
+	return i.interceptCall(ctx, "StopContainer", id, func(ctx context.Context, id string) error { return i.Runtime.StopContainer(ctx, id, grace) })
 }
 
 // RemoveContainer removes a container of the wrapped runtime.
 func (i *Interceptor) RemoveContainer(ctx context.Context, id string) error {
-	return i.intercept(ctx, "RemoveContainer", id, i.Runtime.RemoveContainer)
+	return i.interceptCall(ctx, "RemoveContainer", id, i.Runtime.RemoveContainer)
 }
 
 // StreamEvents streams the events of the wrapped runtime.
 func (i *Interceptor) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	const op = "GetContainerEvents"
-	return i.intercept(ctx, op, "", func(ctx context.Context, _ string) error {
+	return i.interceptCall(ctx, op, "", func(ctx context.Context, _ string) error {
 		return i.Runtime.StreamEvents(ctx, func(e cri.Event) error {
-			if err := sleep.For(ctx, time.Until(e.Time.Add(i.oneWay(op, "")))); err != nil {
+			if err := sleep.For(ctx, time.Until(e.Time.Add(i.halfLatency(op, "")))); err != nil {
 				return err
 			}
 			return fn(e)
@@ -133,26 +131,26 @@ func (i *Interceptor) StreamEvents(ctx context.Context, fn func(cri.Event) error
 
 // ExecSync runs a command in a container of the wrapped runtime.
 func (i *Interceptor) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
-	return intercept(ctx, i, "ExecSync", containerID, func(ctx context.Context) (cri.ExecResult, error) {
+	return interceptResult(ctx, i, "ExecSync", containerID, func(ctx context.Context) (cri.ExecResult, error) {
 		return i.Runtime.ExecSync(ctx, containerID, cmd, timeout)
 	})
 }
 
 // ReopenContainerLog reopens a log of the wrapped runtime.
 func (i *Interceptor) ReopenContainerLog(ctx context.Context, id string) error {
-	return i.intercept(ctx, "ReopenContainerLog", id, i.Runtime.ReopenContainerLog)
+	return i.interceptCall(ctx, "ReopenContainerLog", id, i.Runtime.ReopenContainerLog)
 }
 
-// UpdateContainer changes a container of the wrapped runtime.
+// UpdateContainer updates the resources of a container of the wrapped runtime.
 func (i *Interceptor) UpdateContainer(ctx context.Context, id string, r *cri.Resources, annotations map[string]string) error {
-	return i.intercept(ctx, "UpdateContainerResources", id, func(ctx context.Context, id string) error {
+	return i.interceptCall(ctx, "UpdateContainerResources", id, func(ctx context.Context, id string) error {
 		return i.Runtime.UpdateContainer(ctx, id, r, annotations)
 	})
 }
 
-// UpdateSandbox changes a sandbox of the wrapped runtime.
+// UpdateSandbox updates the resources of a sandbox of the wrapped runtime.
 func (i *Interceptor) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
-	return i.intercept(ctx, "UpdatePodSandboxResources", id, func(ctx context.Context, id string) error {
+	return i.interceptCall(ctx, "UpdatePodSandboxResources", id, func(ctx context.Context, id string) error {
 		return i.Runtime.UpdateSandbox(ctx, id, overhead, resources)
 	})
 }

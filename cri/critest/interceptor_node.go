@@ -14,85 +14,85 @@ import (
 
 // ContainerStats measures the containers of the wrapped runtime.
 func (i *Interceptor) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
-	return intercept(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
+	return interceptResult(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
 }
 
 // PodContainerStats measures the containers of one sandbox of the wrapped runtime.
 func (i *Interceptor) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
-	return interceptFor(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
+	return interceptResultByID(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
 }
 
 // SandboxStats measures the sandboxes of the wrapped runtime.
 func (i *Interceptor) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
-	return intercept(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)
+	return interceptResult(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)
 }
 
-// Version asks the wrapped runtime who it is.
+// Version returns the version of the wrapped runtime.
 func (i *Interceptor) Version(ctx context.Context) (cri.Version, error) {
-	return intercept(ctx, i, "Version", "", i.Runtime.Version)
+	return interceptResult(ctx, i, "Version", "", i.Runtime.Version)
 }
 
-// Status asks the wrapped runtime how it is.
+// Status returns the status of the wrapped runtime.
 func (i *Interceptor) Status(ctx context.Context) (cri.Status, error) {
-	return intercept(ctx, i, "Status", "", i.Runtime.Status)
+	return interceptResult(ctx, i, "Status", "", i.Runtime.Status)
 }
 
-// CgroupDriver asks the wrapped runtime for its cgroup driver.
+// CgroupDriver returns the cgroup driver of the wrapped runtime.
 func (i *Interceptor) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
-	return intercept(ctx, i, "RuntimeConfig", "", i.Runtime.CgroupDriver)
+	return interceptResult(ctx, i, "RuntimeConfig", "", i.Runtime.CgroupDriver)
 }
 
 // ListImages lists the images of the wrapped runtime.
 func (i *Interceptor) ListImages(ctx context.Context) ([]cri.Image, error) {
-	return intercept(ctx, i, "ListImages", "", i.Runtime.ListImages)
+	return interceptResult(ctx, i, "ListImages", "", i.Runtime.ListImages)
 }
 
-// ImageStatus reads an image of the wrapped runtime.
+// ImageStatus returns the status of an image of the wrapped runtime.
 func (i *Interceptor) ImageStatus(ctx context.Context, s cri.ImageSpec) (cri.Image, error) {
-	return intercept(ctx, i, "ImageStatus", s.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, s) })
+	return interceptResult(ctx, i, "ImageStatus", s.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, s) })
 }
 
 // RemoveImage removes an image of the wrapped runtime.
 func (i *Interceptor) RemoveImage(ctx context.Context, s cri.ImageSpec) error {
-	return i.intercept(ctx, "RemoveImage", s.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, s) })
+	return i.interceptCall(ctx, "RemoveImage", s.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, s) })
 }
 
-// ImageUsage measures the images of the wrapped runtime.
+// ImageUsage measures the image file systems of the wrapped runtime.
 func (i *Interceptor) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
-	return intercept(ctx, i, "ImageFsInfo", "", i.Runtime.ImageUsage)
+	return interceptResult(ctx, i, "ImageFsInfo", "", i.Runtime.ImageUsage)
 }
 
-// PullImage lets the wrapped runtime pull an image.
+// PullImage pulls an image with the wrapped runtime.
 func (i *Interceptor) PullImage(ctx context.Context, s cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
-	return intercept(ctx, i, "PullImage", s.Image, func(ctx context.Context) (string, error) {
+	return interceptResult(ctx, i, "PullImage", s.Image, func(ctx context.Context) (string, error) {
 		return i.Runtime.PullImage(ctx, s, auth, sandbox)
 	})
 }
 
-// oneWay is the time that half of a call is under way.
-func (i *Interceptor) oneWay(op, id string) time.Duration {
+// halfLatency returns half of the latency of a call.
+func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	if i.Latency == nil {
 		return 0
 	}
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// intercept makes a call about an object that returns nothing.
-func (i *Interceptor) intercept(ctx context.Context, op, id string, call func(context.Context, string) error) error {
-	_, err := intercept(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
+// interceptCall makes a call that takes the ID of an object and has no result.
+func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
+	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptFor makes a call about an object.
-func interceptFor[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
-	return intercept(ctx, i, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
+// interceptResultByID makes a call that takes the ID of an object and has a result.
+func interceptResultByID[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
+	return interceptResult(ctx, i, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// intercept makes a call. Around may make it after it has returned, when nobody waits for the result.
-func intercept[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
+// interceptResult makes a call that has a result. Around may still make the call after it has returned; that result is dropped.
+func interceptResult[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	result := make(chan T, 1)
 	do := func(ctx context.Context) error {
-		way := i.oneWay(op, id)
+		way := i.halfLatency(op, id)
 		if err := sleep.For(ctx, way); err != nil {
 			return &cri.Error{Op: op, ID: id, Err: err}
 		}
@@ -103,7 +103,7 @@ func intercept[T any](ctx context.Context, i *Interceptor, op, id string, call f
 		if err == nil {
 			select {
 			case result <- r:
-			default: // a call that was made twice; the first result counts
+			default: // Around made the call twice: the first result is used
 			}
 		}
 		return err
@@ -126,5 +126,5 @@ func intercept[T any](ctx context.Context, i *Interceptor, op, id string, call f
 	}
 }
 
-// errNoCall is the answer to a call that Around neither made nor failed.
+// errNoCall is returned if Around neither made the call nor returned an error.
 var errNoCall = errors.New("the call was not made")

@@ -26,28 +26,28 @@ var mutants = map[string]struct {
 	broken string // words of the sentence
 	make   func(rt *critest.Runtime) cri.Runtime
 }{
-	"grace is cut to whole seconds": {"container/stop_ignored", "rounded up", faulty(func(f *critest.Faults) {
+	"grace is cut to whole seconds": {"container/stop_ignored", "rounds grace up", faulty(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(ctx, id, grace.Truncate(time.Second))
 		}
 	})},
-	"grace is not given": {"container/stop$", "128+n where signal n", faulty(func(f *critest.Faults) {
+	"grace is not given": {"container/stop$", "128+n if signal n", faulty(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, _ time.Duration) error {
 			return next.StopContainer(ctx, id, 0)
 		}
 	})},
-	"stop does not wait": {"container/stop_ignored", "Grace has a resolution", faulty(func(f *critest.Faults) {
+	"stop does not wait": {"container/stop_ignored", "rounds grace up", faulty(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			go func() { _ = next.StopContainer(ctx, id, grace) }()
 			return nil
 		}
 	})},
-	"stop does not heed its context": {"container/stop_cut_short", "a deadline is", faulty(func(f *critest.Faults) {
+	"stop does not heed its context": {"container/stop_cut_short", "at a deadline", faulty(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(context.WithoutCancel(ctx), id, grace)
 		}
 	})},
-	"stop of what is gone fails": {"container/unknown", "A container that is gone", faulty(func(f *critest.Faults) {
+	"stop of what is gone fails": {"container/unknown", "has exited or does not exist", faulty(func(f *critest.Faults) {
 		f.StopContainerFunc = func(context.Context, cri.Runtime, string, time.Duration) error { return cri.ErrNotFound }
 	})},
 	"remove of what runs fails": {"container/remove_running", "by force if it runs", faulty(func(f *critest.Faults) {
@@ -59,12 +59,12 @@ var mutants = map[string]struct {
 			return nil
 		}
 	})},
-	"errors are bare": {"container/unknown", "All are found with", faulty(func(f *critest.Faults) {
+	"errors are bare": {"container/unknown", "Every error is an", faulty(func(f *critest.Faults) {
 		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			return errors.Unwrap(next.StartContainer(ctx, id))
 		}
 	})},
-	"sandbox names are free": {"sandbox/name", "another object holds the name", faulty(func(f *critest.Faults) {
+	"sandbox names are free": {"sandbox/name", "another object has the name", faulty(func(f *critest.Faults) {
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			other := *c
 			for {
@@ -76,13 +76,13 @@ var mutants = map[string]struct {
 			}
 		}
 	})},
-	"configs are changed": {"sandbox/lifecycle", "neither kept nor changed", faulty(func(f *critest.Faults) {
+	"configs are changed": {"sandbox/lifecycle", "neither keeps nor changes", faulty(func(f *critest.Faults) {
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			c.Labels["mine"] = "now"
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"one at a time": {"list/many_at_once", "from many goroutines", faulty(func(f *critest.Faults) {
+	"one at a time": {"list/many_at_once", "may be called concurrently", faulty(func(f *critest.Faults) {
 		var busy atomic.Bool
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			if !busy.CompareAndSwap(false, true) {
@@ -93,7 +93,7 @@ var mutants = map[string]struct {
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"dead containers are not listed": {"container/attempts", "dead ones included", listing(func(s *cri.Snapshot) {
+	"dead containers are not listed": {"container/attempts", "including stopped ones", listing(func(s *cri.Snapshot) {
 		var alive []cri.Container
 		for _, c := range s.Containers {
 			if c.State != cri.ContainerExited {
@@ -120,16 +120,16 @@ var mutants = map[string]struct {
 			s.Sandboxes[i].IPs = []string{"10.0.0.1"}
 		}
 	})},
-	"an unknown pod is an error": {"list/pod", "is a Pod without sandboxes", func(rt *critest.Runtime) cri.Runtime {
+	"an unknown pod is an error": {"list/pod", "returns a Pod without sandboxes", func(rt *critest.Runtime) cri.Runtime {
 		return strictPodLister{rt}
 	}},
-	"deletions are not reported": {"events/order", "reports changes as they happen", func(rt *critest.Runtime) cri.Runtime {
+	"deletions are not reported": {"events/order", "streams changes of containers", func(rt *critest.Runtime) cri.Runtime {
 		return deafStreamer{rt}
 	}},
-	"a stream ends with nil": {"events/end", "it never returns nil", func(rt *critest.Runtime) cri.Runtime {
+	"a stream ends with nil": {"events/end", "returns a non-nil error", func(rt *critest.Runtime) cri.Runtime {
 		return silentStreamer{rt}
 	}},
-	"a timeout is an outage": {"exec/timeout", "out of time is killed", func(rt *critest.Runtime) cri.Runtime {
+	"a timeout is an outage": {"exec/timeout", "kills the command after timeout", func(rt *critest.Runtime) cri.Runtime {
 		return brokenExecer{rt}
 	}},
 }

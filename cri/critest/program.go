@@ -13,16 +13,16 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// program is what a container of the suite runs: a shell script for real runtimes. Its name and arguments are the
-// shell's $0, $1 and so on, where SuiteScript finds them.
+// program is a shell script that a container of the suite runs on a real runtime. Its name and its arguments become $0, $1 and so
+// on, from which SuiteScript recognises it.
 type program struct {
 	name  string
 	shell string
 	args  []string
 }
 
-// forever prints "ready" and exits with a code when it is told to stop.
-func forever(onTERM int) program {
+// exitsOnTERM returns a program that prints "ready" and exits with a code on SIGTERM.
+func exitsOnTERM(onTERM int) program {
 	return program{
 		name:  "forever",
 		shell: `trap 'kill $! 2>/dev/null; exit "$1"' TERM; echo ready; while :; do sleep 5 & wait $!; done`,
@@ -30,8 +30,8 @@ func forever(onTERM int) program {
 	}
 }
 
-// exits ends by itself with a code.
-func exits(after time.Duration, code int) program {
+// exitsAfter returns a program that exits with a code after a delay.
+func exitsAfter(after time.Duration, code int) program {
 	return program{
 		name:  "exits",
 		shell: `sleep "$1"; exit "$2"`,
@@ -39,17 +39,17 @@ func exits(after time.Duration, code int) program {
 	}
 }
 
-// stubborn ignores the stop signal.
-func stubborn() program {
+// ignoresTERM returns a program that ignores SIGTERM.
+func ignoresTERM() program {
 	return program{
 		name:  "stubborn",
 		shell: `trap '' TERM; echo ready; while :; do sleep 1; done`,
 	}
 }
 
-// signals sends itself a signal. It must share the host's PID namespace: in its own it would be process 1, which
-// is deaf to signals from inside.
-func signals(n int) program {
+// killsItself returns a program that sends itself signal n. It must share the host's PID namespace: as process 1 of its own
+// namespace it would not receive signals from inside.
+func killsItself(n int) program {
 	return program{
 		name:  "signals",
 		shell: `kill -"$1" $$; sleep 60`,
@@ -57,25 +57,25 @@ func signals(n int) program {
 	}
 }
 
-// forks leaves a child behind that prints for ever and ignores the stop signal.
-func forks() program {
+// leavesChild returns a program that exits on SIGTERM and leaves a child process that keeps printing and ignores SIGTERM.
+func leavesChild() program {
 	return program{
 		name:  "forks",
 		shell: `(trap '' TERM; while :; do echo tick; sleep 0.05; done) & trap 'exit 0' TERM; echo ready; wait`,
 	}
 }
 
-// counts prints numbers, beginning with 0.
-func counts() program {
+// printsNumbers returns a program that prints increasing numbers, starting with 0.
+func printsNumbers() program {
 	return program{
 		name:  "counts",
 		shell: `trap 'exit 0' TERM; echo ready; i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done`,
 	}
 }
 
-// prints writes lines that a log must show: on both streams, an empty one, a variable of the config, and at last
-// one that is longer than any runtime keeps in one piece.
-func prints() program {
+// printsLines returns a program that prints the lines of a log test: lines on both streams, an empty line, an environment
+// variable, and a line longer than the pieces into which runtimes split lines.
+func printsLines() program {
 	return program{
 		name:  "prints",
 		shell: `echo out 1; echo err 1 >&2; echo; echo "$CRITEST $1"; head -c 50000 /dev/zero | tr '\0' x; echo end`,
@@ -83,8 +83,8 @@ func prints() program {
 	}
 }
 
-// answers is a command for ExecSync that writes to both streams and fails.
-func answers(code int) program {
+// printsAndExits returns a command for ExecSync that prints to both streams and exits with a code.
+func printsAndExits(code int) program {
 	return program{
 		name:  "answers",
 		shell: `echo out; echo err >&2; exit "$1"`,
@@ -92,14 +92,14 @@ func answers(code int) program {
 	}
 }
 
-// lingers is a command for ExecSync that does not end. Its mark is on its command line.
-func lingers(mark string) program {
+// runsForever returns a command for ExecSync that does not exit. Its command line contains mark.
+func runsForever(mark string) program {
 	return program{name: "lingers", shell: `while :; do sleep 1; done`, args: []string{mark}}
 }
 
-// finds is a command for ExecSync that succeeds while a process has the mark on its command line. The brackets make
-// a pattern of it that does not find itself.
-func finds(mark string) program {
+// findsProcess returns a command for ExecSync that succeeds while a process has mark in its command line. The brackets in the
+// pattern keep it from finding itself.
+func findsProcess(mark string) program {
 	return program{
 		name:  "finds",
 		shell: `grep -qs "$1" /proc/[0-9]*/cmdline`,
@@ -110,12 +110,12 @@ func finds(mark string) program {
 // noProgram is the path of a program that does not exist.
 const noProgram = "/does/not/exist"
 
-// argv returns the program as a command.
+// argv returns the command that runs the program with this shell.
 func (p program) argv(shell string) []string {
 	return append([]string{shell, "-c", p.shell, p.name}, p.args...)
 }
 
-// SuiteScript plays the programs that [TestRuntime] runs. A [Runtime] that is tested has it as Options.Script.
+// SuiteScript plays the programs that [TestRuntime] runs. Pass it as Options.Script to a [Runtime] under test.
 func SuiteScript(c *cri.ContainerConfig) Script {
 	if len(c.Command) > 0 && c.Command[0] == noProgram {
 		return FailStart(fs.ErrNotExist)
@@ -124,13 +124,13 @@ func SuiteScript(c *cri.ContainerConfig) Script {
 	s := Script{Exec: suiteExec}
 	switch name {
 	case "forever":
-		s.Stop = &Exit{Code: int32(number(arg(1)))}
+		s.Stop = &Exit{Code: int32(parseNumber(arg(1)))}
 	case "exits":
-		s.Exit = &Exit{After: time.Duration(number(arg(1)) * float64(time.Second)), Code: int32(number(arg(2)))}
+		s.Exit = &Exit{After: time.Duration(parseNumber(arg(1)) * float64(time.Second)), Code: int32(parseNumber(arg(2)))}
 	case "stubborn":
 		s.Stop = &Exit{After: Never}
 	case "signals":
-		s.Exit = &Exit{Code: 128 + int32(number(arg(1)))}
+		s.Exit = &Exit{Code: 128 + int32(parseNumber(arg(1)))}
 	case "forks":
 		s.Stop = &Exit{}
 	case "prints":
@@ -139,22 +139,22 @@ func SuiteScript(c *cri.ContainerConfig) Script {
 	return s
 }
 
-// suiteExec answers the commands that the suite runs inside containers.
+// suiteExec plays the ExecSync commands of the suite.
 func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	name, arg := suiteProgram(cmd)
 	switch name {
 	case "answers":
-		return cri.ExecResult{Stdout: []byte("out\n"), Stderr: []byte("err\n"), ExitCode: int(number(arg(1)))}, nil
+		return cri.ExecResult{Stdout: []byte("out\n"), Stderr: []byte("err\n"), ExitCode: int(parseNumber(arg(1)))}, nil
 	case "lingers":
 		<-ctx.Done()
 		return cri.ExecResult{}, ctx.Err()
 	case "finds":
-		return cri.ExecResult{ExitCode: 1}, nil // what lingered is gone with its context
+		return cri.ExecResult{ExitCode: 1}, nil // the process was killed with its context
 	}
 	return cri.ExecResult{}, nil
 }
 
-// suiteProgram returns the name and the arguments of a command made by argv.
+// suiteProgram returns the name and the arguments of a command that program.argv built.
 func suiteProgram(argv []string) (name string, arg func(int) string) {
 	if len(argv) < 4 {
 		return "", nil
@@ -167,8 +167,8 @@ func suiteProgram(argv []string) (name string, arg func(int) string) {
 	}
 }
 
-// number reads an argument that the suite wrote itself.
-func number(s string) float64 {
+// parseNumber parses a numeric argument of a program of the suite; errors yield 0.
+func parseNumber(s string) float64 {
 	n, _ := strconv.ParseFloat(s, 64)
 	return n
 }

@@ -17,46 +17,45 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Options configures a [Runtime]. The zero value is a runtime on which everything succeeds at once.
+// Options configures a [Runtime]. With the zero value every call succeeds at once.
 type Options struct {
-	// Script says what a container does. It is called once for each container when it is created, with the
-	// runtime's lock held; nil gives every container the zero Script.
+	// Script returns the script of a new container. It is called once per container, with the runtime's lock held; if nil, every
+	// container has the zero Script.
 	Script func(c *cri.ContainerConfig) Script
 
-	// Images are those that the runtime holds at the start; see [NewImage]. Nil: it holds every image, so that tests which
-	// are not about images need not name any.
+	// Images are the images present at the start; see [NewImage]. If nil, every image exists, so that tests need not list images.
 	Images []cri.Image
-	// Pull fetches an image, takes as long as it likes, and may fail; nil: every pull succeeds at once. It is
-	// called with no lock held and must return when ctx ends.
+	// Pull fetches an image; it may block and may fail. If nil, every pull succeeds at once. It is called without locks and must
+	// return when ctx ends.
 	Pull func(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error)
 
-	// PodCIDR is where sandboxes with a network of their own get addresses from; the zero value is 10.88.0.0/16.
+	// PodCIDR is the range of sandbox addresses; the zero value means 10.88.0.0/16. Sandboxes on the host network have none.
 	PodCIDR netip.Prefix
 
-	// Port plays the ports of sandboxes; nil: every connection is refused. It is called with no lock held.
+	// Port plays the ports of sandboxes; if nil, every connection is refused. It is called without locks.
 	Port PortFunc
 
-	// Usage measures a running container; nil: nothing is reported. ID, name, attempt, labels and annotations are
-	// filled in. It is called with the runtime's lock held.
+	// Usage returns the usage of a running container; if nil, no usage is reported. The runtime sets ID, name, attempt, labels
+	// and annotations. Usage is called with the runtime's lock held.
 	Usage func(c cri.Container) cri.ContainerStats
-	// Status is how the runtime says that it is; nil: ready.
+	// Status returns the status of the runtime; if nil, all conditions are true.
 	Status func() cri.Status
 }
 
-// Runtime is a container runtime in memory. All its methods may be called from many goroutines.
+// Runtime is a container runtime in memory. All methods may be called concurrently.
 type Runtime struct {
 	opts Options
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards all fields below
 	sandboxes  []*sandbox // in order of creation
 	containers []*container
-	byID       map[string]any // the same: *sandbox or *container
-	ids        map[string]int // how often each ID was wanted; none is used twice
+	byID       map[string]any // *sandbox and *container values by ID
+	ids        map[string]int // number of uses of each ID before numbering; no ID is used twice
 	images     []cri.Image
-	addrs      map[netip.Addr]bool // in use
+	addrs      map[netip.Addr]bool // addresses in use
 	lastAddr   netip.Addr
-	agenda     agenda
-	streams    []*stream
+	timers     timerQueue
+	streams    []*eventStream
 	calls      []*Call
 }
 
@@ -74,7 +73,7 @@ var (
 	_ cri.Puller         = (*Runtime)(nil)
 )
 
-// New returns an empty runtime. It panics when Options.PodCIDR is given and not valid.
+// New returns a Runtime without sandboxes and containers. It panics if Options.PodCIDR is invalid.
 func New(o Options) *Runtime {
 	if o.Script == nil {
 		o.Script = func(*cri.ContainerConfig) Script { return Script{} }
@@ -97,8 +96,8 @@ func New(o Options) *Runtime {
 
 // List returns all sandboxes and containers with all details, in order of creation.
 func (r *Runtime) List(ctx context.Context) (s cri.Snapshot, err error) {
-	call := r.begin(Call{Op: "List"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "List"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Snapshot{}, err
 	}
@@ -118,44 +117,43 @@ func (r *Runtime) List(ctx context.Context) (s cri.Snapshot, err error) {
 	return s, nil
 }
 
-// ListPod returns the part of List that belongs to one pod.
+// ListPod returns the sandboxes and containers of one pod, with all details.
 func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error) {
-	call := r.begin(Call{Op: "ListPod", ID: uid})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ListPod", ID: uid})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Pod{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pod(cri.PodIdentity{UID: uid}), nil
+	return r.podObjects(cri.PodIdentity{UID: uid}), nil
 }
 
-// Container returns a container by its ID, or the newest of a name by "pod/container", where pod is the name or the
-// UID of its pod. It is for assertions and leaves no trace in Calls.
+// Container returns a container by its ID, or the newest container with the name "pod/container", where pod is the name or UID of
+// a pod. It is meant for assertions and is not recorded in Calls.
 func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.resolve(ref)
+	c := r.resolveContainer(ref)
 	if c == nil {
 		return cri.Container{}, false
 	}
 	return c.Container, true
 }
 
-// Kill ends a container behind the agent's back, as a crash or somebody's SIGKILL does. ref is as in
-// [Runtime.Container], or the ID of a sandbox: that one then is not ready any more, while its containers go on
-// running until it is stopped.
+// Kill ends a running container with an exit code, like a crash. ref is an ID or name as in [Runtime.Container], or the ID of a
+// sandbox. A killed sandbox becomes not ready, and its containers run until StopSandbox.
 func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
 
-// KillWith is Kill with more to say of the end, such as the reason OOMKilled. After counts from now.
+// KillWith is Kill with a full [Exit], for example with reason OOMKilled. It kills after e.After, at once if that is zero.
 func (r *Runtime) KillWith(ref string, e Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sb := r.sandbox(ref); sb != nil {
-		r.endSandbox(sb)
+	if sb := r.sandboxByID(ref); sb != nil {
+		r.setNotReady(sb)
 		return nil
 	}
-	c := r.resolve(ref)
+	c := r.resolveContainer(ref)
 	if c == nil {
 		return &cri.Error{Op: "Kill", ID: ref, Err: cri.ErrNotFound}
 	}
@@ -163,16 +161,16 @@ func (r *Runtime) KillWith(ref string, e Exit) error {
 		return &cri.Error{Op: "Kill", ID: ref, Err: errors.New("container is " + c.State.String())}
 	}
 	if e.After > 0 {
-		r.after(e.After, func() { r.exit(c, e) })
+		r.schedule(e.After, func() { r.exitContainer(c, e) })
 		return nil
 	}
-	r.exit(c, e)
+	r.exitContainer(c, e)
 	return nil
 }
 
-// resolve finds a container by ID or by "pod/container". r.mu is held.
-func (r *Runtime) resolve(ref string) *container {
-	if c := r.container(ref); c != nil {
+// resolveContainer returns the container with this ID or "pod/container" name, or nil. r.mu is held.
+func (r *Runtime) resolveContainer(ref string) *container {
+	if c := r.containerByID(ref); c != nil {
 		return c
 	}
 	pod, name, ok := strings.Cut(ref, "/")
@@ -187,20 +185,20 @@ func (r *Runtime) resolve(ref string) *container {
 	return nil
 }
 
-// sandbox returns the sandbox with the ID, or nil. r.mu is held.
-func (r *Runtime) sandbox(id string) *sandbox {
+// sandboxByID returns the sandbox with this ID, or nil. r.mu is held.
+func (r *Runtime) sandboxByID(id string) *sandbox {
 	sb, _ := r.byID[id].(*sandbox)
 	return sb
 }
 
-// container returns the container with the ID, or nil. r.mu is held.
-func (r *Runtime) container(id string) *container {
+// containerByID returns the container with this ID, or nil. r.mu is held.
+func (r *Runtime) containerByID(id string) *container {
 	c, _ := r.byID[id].(*container)
 	return c
 }
 
-// pod returns everything of one pod. r.mu is held.
-func (r *Runtime) pod(id cri.PodIdentity) cri.Pod {
+// podObjects returns the sandboxes and containers of one pod. r.mu is held.
+func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	p := cri.Pod{PodIdentity: id, Time: time.Now()}
 	for _, sb := range r.sandboxes {
 		if sb.Pod.UID == id.UID {
@@ -216,7 +214,7 @@ func (r *Runtime) pod(id cri.PodIdentity) cri.Pod {
 	return p
 }
 
-// newID returns the words joined by dashes, with a number when they were used before. r.mu is held.
+// newID returns words joined by dashes, with a number appended if that ID was used before. r.mu is held.
 func (r *Runtime) newID(words ...string) string {
 	for {
 		id := strings.Join(words, "-")
@@ -228,8 +226,8 @@ func (r *Runtime) newID(words ...string) string {
 	}
 }
 
-// seconds rounds up to whole seconds, which is all that the CRI can say; what that leaves no room for is [Never].
-func seconds(d time.Duration) time.Duration {
+// roundUpToSeconds rounds d up to whole seconds, the resolution of the CRI. It returns [Never] if the result would overflow.
+func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {
 	case d <= whole:
@@ -240,6 +238,6 @@ func seconds(d time.Duration) time.Duration {
 	return whole + time.Second
 }
 
-func attempt(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+func formatAttempt(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 func podName(p cri.PodIdentity) string { return cmp.Or(p.Namespace, "-") + "/" + p.Name }

@@ -14,18 +14,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// errNotReady is what a sandbox that was stopped or died answers.
+// errNotReady is the error of calls that require a ready sandbox.
 var errNotReady = errors.New("sandbox is not ready")
 
+// sandbox is a sandbox of a [Runtime], and its address.
 type sandbox struct {
 	cri.Sandbox
-	addr netip.Addr // zero: none
+	addr netip.Addr // zero: on the host network, or stopped
 }
 
-// RunSandbox makes a ready sandbox.
+// RunSandbox creates a ready sandbox, with an address unless it is on the host network.
 func (r *Runtime) RunSandbox(ctx context.Context, cfg *cri.SandboxConfig) (id string, err error) {
-	call := r.begin(Call{Op: "RunPodSandbox", Name: podName(cfg.Pod)})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "RunPodSandbox", Name: podName(cfg.Pod)})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -46,83 +47,82 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg *cri.SandboxConfig) (id st
 		Namespaces:     cfg.Security.Namespaces,
 	}}
 	if sb.Namespaces.Network != cri.NamespaceNode {
-		if sb.addr, err = r.freeAddr(); err != nil {
+		if sb.addr, err = r.allocateAddr(); err != nil {
 			return "", err
 		}
 		sb.IPs = []string{sb.addr.String()}
 	}
-	sb.ID = r.newID(cfg.Pod.UID, attempt(cfg.Attempt))
+	sb.ID = r.newID(cfg.Pod.UID, formatAttempt(cfg.Attempt))
 	call.ID = sb.ID
 	r.sandboxes = append(r.sandboxes, sb)
 	r.byID[sb.ID] = sb
-	r.publish(cri.EventCreated, sb.ID, sb.Pod)
-	r.publish(cri.EventStarted, sb.ID, sb.Pod)
+	r.publishEvent(cri.EventCreated, sb.ID, sb.Pod)
+	r.publishEvent(cri.EventStarted, sb.ID, sb.Pod)
 	return sb.ID, nil
 }
 
-// StopSandbox kills the sandbox's running containers and takes its address back.
+// StopSandbox kills the sandbox's running containers and releases its address.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) (err error) {
-	call := r.begin(Call{Op: "StopPodSandbox", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "StopPodSandbox", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sb := r.sandbox(id); sb != nil {
+	if sb := r.sandboxByID(id); sb != nil {
 		r.stopSandbox(sb)
 	}
 	return nil
 }
 
-// RemoveSandbox stops the sandbox and removes it with its containers.
+// RemoveSandbox stops the sandbox and removes it and its containers.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) (err error) {
-	call := r.begin(Call{Op: "RemovePodSandbox", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "RemovePodSandbox", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sb := r.sandbox(id)
+	sb := r.sandboxByID(id)
 	if sb == nil {
 		return nil
 	}
 	r.stopSandbox(sb)
 	for _, c := range slices.Clone(r.containers) {
 		if c.SandboxID == id {
-			r.remove(c)
+			r.removeContainer(c)
 		}
 	}
 	r.sandboxes = slices.DeleteFunc(r.sandboxes, func(o *sandbox) bool { return o == sb })
 	delete(r.byID, id)
-	r.publish(cri.EventDeleted, id, sb.Pod)
+	r.publishEvent(cri.EventDeleted, id, sb.Pod)
 	return nil
 }
 
-// stopSandbox leaves created containers as they are, as containerd does: there is nothing to stop. r.mu is held.
+// stopSandbox kills the running containers of a sandbox. As in containerd, created containers stay created. r.mu is held.
 func (r *Runtime) stopSandbox(sb *sandbox) {
 	for _, c := range r.containers {
 		if c.SandboxID == sb.ID {
-			r.exit(c, Exit{Code: codeKilled})
+			r.exitContainer(c, Exit{Code: codeKilled})
 		}
 	}
-	r.endSandbox(sb)
+	r.setNotReady(sb)
 	delete(r.addrs, sb.addr)
 	sb.IPs, sb.addr = nil, netip.Addr{}
 }
 
-// endSandbox makes the sandbox not ready. r.mu is held.
-func (r *Runtime) endSandbox(sb *sandbox) {
+// setNotReady changes a ready sandbox to not ready. r.mu is held.
+func (r *Runtime) setNotReady(sb *sandbox) {
 	if sb.State == cri.SandboxReady {
 		sb.State = cri.SandboxNotReady
-		r.publish(cri.EventStopped, sb.ID, sb.Pod)
+		r.publishEvent(cri.EventStopped, sb.ID, sb.Pod)
 	}
 }
 
-// freeAddr goes round the range, so that an address that was given back is not the next one to be given out. r.mu
-// is held.
-func (r *Runtime) freeAddr() (netip.Addr, error) {
+// allocateAddr returns the next free address of the range, in a circle, so that a released address is reused late. r.mu is held.
+func (r *Runtime) allocateAddr() (netip.Addr, error) {
 	first := r.opts.PodCIDR.Masked().Addr().Next()
 	addr := r.lastAddr
 	for range len(r.addrs) + 1 {

@@ -11,66 +11,65 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Never is the After of an [Exit] that does not come.
+// Never is a value of Exit.After: the exit does not happen.
 const Never time.Duration = math.MaxInt64
 
-// Exit is an end of a container.
+// Exit describes how a container exits.
 type Exit struct {
-	After   time.Duration // since the start, since the stop signal, or since [Runtime.KillWith]
+	After   time.Duration // since the start, the stop signal, or the [Runtime.KillWith] call
 	Code    int32
-	Reason  string // empty: Completed or Error, by the code
+	Reason  string // empty: Completed for code 0, else Error
 	Message string
 }
 
-// Script is what a container instance does. The zero Script runs until it is stopped, and then dies of the stop signal at
-// once.
+// Script determines the behaviour of one container instance. A container with the zero Script runs until the stop signal and
+// exits at once with 128 plus the signal number.
 type Script struct {
-	StartAfter time.Duration // how long StartContainer takes
-	StartError error         // why StartContainer fails; the container has then exited with 128 and StartError
-	Exit       *Exit         // its end if nobody stops it; nil: Never
-	Stop       *Exit         // its end after the stop signal; nil: at once, with 128 and the signal's number
+	StartAfter time.Duration // duration of StartContainer
+	StartError error         // error of StartContainer; the container exits with code 128 and reason StartError
+	Exit       *Exit         // exit without a stop signal; nil: Never
+	Stop       *Exit         // exit after the stop signal; nil: at once, with 128 plus the signal number
 
-	// Started is called when the container has started, before StartContainer returns: what its program does first, or who
-	// watches it. It is called with no lock held, on the goroutine of that call, and may ask the runtime. Nil does nothing.
+	// Started is called when the container has started, before StartContainer returns. It may call the runtime. It runs without
+	// locks in the goroutine of StartContainer. Nil does nothing.
 	Started func(c cri.Container)
 
-	// Exec answers a command that is run inside the container; nil: every command succeeds and prints nothing.
-	// It is called with no lock held, and its context ends with the timeout of the command and with the
-	// container. It must return when its context ends.
+	// Exec plays a command inside the container; if nil, every command succeeds without output. It is called without locks. Its
+	// context ends with the timeout of the command and when the container exits. Exec must return when its context ends.
 	Exec ExecFunc
-	// Session plays a command on the streams of a session, under the same conditions; nil: Exec answers.
+	// Session plays the command of an exec session, under the conditions of Exec; if nil, Exec is used.
 	Session SessionFunc
-	// Attach plays the process for a client that is attached; nil: it reads and writes nothing.
+	// Attach plays the container's process for an attached client; if nil, it neither reads nor writes.
 	Attach AttachFunc
 }
 
-// ExitAfter is a container that exits by itself.
+// ExitAfter returns a script that exits by itself d after the start.
 func ExitAfter(d time.Duration, code int32) Script {
 	return Script{Exit: &Exit{After: d, Code: code}}
 }
 
-// OOMAfter is a container that the kernel kills for want of memory.
+// OOMAfter returns a script that the OOM killer ends d after the start.
 func OOMAfter(d time.Duration) Script {
 	return Script{Exit: &Exit{After: d, Code: codeKilled, Reason: reasonOOMKilled}}
 }
 
-// IgnoreTERM is a container that only SIGKILL ends.
+// IgnoreTERM returns a script that ignores the stop signal: only SIGKILL ends it.
 func IgnoreTERM() Script {
 	return Script{Stop: &Exit{After: Never}}
 }
 
-// ExitAfterStop is a container that takes its time to exit after the stop signal.
+// ExitAfterStop returns a script that exits d after the stop signal.
 func ExitAfterStop(d time.Duration, code int32) Script {
 	return Script{Stop: &Exit{After: d, Code: code}}
 }
 
-// FailStart is a container that cannot be started.
+// FailStart returns a script whose StartContainer fails with err.
 func FailStart(err error) Script {
 	return Script{StartError: err}
 }
 
-// FailFirst gives the script to the first n attempts of a container and lets later ones run until they are
-// stopped. It is meant for [Options.Script].
+// FailFirst returns an [Options.Script] function. The first n attempts of a container get script s; later attempts run until they
+// are stopped.
 func FailFirst(n uint32, s Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script {
 		if c.Attempt < n {
@@ -80,15 +79,15 @@ func FailFirst(n uint32, s Script) func(*cri.ContainerConfig) Script {
 	}
 }
 
-// ByName gives each container the script under its name, and the zero Script where there is none. It is meant for
-// [Options.Script].
+// ByName returns an [Options.Script] function that selects the script by the name of the container. Names without an entry get
+// the zero Script.
 func ByName(scripts map[string]Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script { return scripts[c.Name] }
 }
 
 const (
 	codeKilled     = 137 // 128 + SIGKILL
-	codeStartError = 128 // what containerd gives a container that did not start
+	codeStartError = 128 // exit code that containerd assigns to a container that failed to start
 
 	reasonCompleted  = "Completed"
 	reasonError      = "Error"
@@ -96,8 +95,8 @@ const (
 	reasonStartError = "StartError"
 )
 
-// reason returns the reason that a runtime shows for the exit.
-func (e Exit) reason() string {
+// reasonOrDefault returns the reason of the container status: e.Reason, or Completed or Error by the code.
+func (e Exit) reasonOrDefault() string {
 	switch {
 	case e.Reason != "":
 		return e.Reason
@@ -108,15 +107,15 @@ func (e Exit) reason() string {
 	}
 }
 
-// stopped returns the end after a stop signal.
-func (s Script) stopped(sig cri.Signal) Exit {
+// exitOnSignal returns the exit of the script after the stop signal sig.
+func (s Script) exitOnSignal(sig cri.Signal) Exit {
 	if s.Stop != nil {
 		return *s.Stop
 	}
 	return Exit{Code: 128 + signalNumber(sig)}
 }
 
-// signalNumber knows the signals that images ask to be stopped with; any other counts as SIGTERM.
+// signalNumber returns the number of a common stop signal, and 15 (SIGTERM) for any other name.
 func signalNumber(s cri.Signal) int32 {
 	switch strings.TrimPrefix(string(s), "SIG") {
 	case "HUP":

@@ -14,14 +14,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// SessionFunc plays a command on the streams of a session. It must return when its context ends, which it does with the
-// session and with the container.
+// SessionFunc plays a command with the streams of an exec session. It must return when ctx ends: at the end of the session or of
+// the container.
 type SessionFunc func(ctx context.Context, cmd []string, s cri.Session) (exitCode int, err error)
 
-// AttachFunc plays the process of a container for one client, under the same conditions.
+// AttachFunc plays the process of a container for one attached client. It must return when ctx ends: at the end of the session or
+// of the container.
 type AttachFunc func(ctx context.Context, s cri.Session) error
 
-// PortFunc plays a port of a sandbox. conn is closed when it returns, and when its context ends.
+// PortFunc plays a port of a sandbox for one connection. conn is closed when it returns and when ctx ends.
 type PortFunc func(ctx context.Context, s cri.Sandbox, port int32, conn io.ReadWriteCloser) error
 
 var (
@@ -30,9 +31,9 @@ var (
 	_ cri.PodCIDRSetter = (*Runtime)(nil)
 )
 
-// RunExec plays the container's script: Session, or else what Exec answers.
+// RunExec plays Script.Session of the container, or copies the output of Script.Exec.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
-	ended, err := r.session(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
+	ended, err := r.runSession(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
 		if script.Session != nil {
 			code, err = script.Session(ctx, cmd, s)
 			return err
@@ -45,7 +46,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 			return err
 		}
 		code = res.ExitCode
-		return errors.Join(output(s.Stdout, res.Stdout), output(s.Stderr, res.Stderr))
+		return errors.Join(writeOutput(s.Stdout, res.Stdout), writeOutput(s.Stderr, res.Stderr))
 	})
 	if ended {
 		code = codeKilled
@@ -53,7 +54,8 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return code, err
 }
 
-func output(w io.Writer, data []byte) error {
+// writeOutput writes data to w, unless w is nil.
+func writeOutput(w io.Writer, data []byte) error {
 	if w == nil || len(data) == 0 {
 		return nil
 	}
@@ -61,9 +63,9 @@ func output(w io.Writer, data []byte) error {
 	return err
 }
 
-// RunAttach plays the container's script, or waits for the container's end.
+// RunAttach plays Script.Attach of the container, or waits until the container exits.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
-	_, err := r.session(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
+	_, err := r.runSession(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
 		if script.Attach == nil {
 			return Hang(ctx)
 		}
@@ -72,16 +74,16 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Sessi
 	return err
 }
 
-// session plays something inside a container, and reports whether the container ended before it did.
-func (r *Runtime) session(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
-	call := r.begin(Call{Op: op, ID: id})
-	defer r.end(call, &err)
+// runSession runs play inside a container. ended is true if the container exited first.
+func (r *Runtime) runSession(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
+	call := r.recordCall(Call{Op: op, ID: id})
+	defer r.recordResult(call, &err)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
 	inside, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, err := r.enter(id, call, cancel)
+	c, err := r.registerExec(id, call, cancel)
 	if err != nil {
 		return false, err
 	}
@@ -98,11 +100,11 @@ func (r *Runtime) session(ctx context.Context, op, id string, play func(context.
 	return false, err
 }
 
-// RunPortForward plays Options.Port.
+// RunPortForward plays Options.Port for one connection.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) (err error) {
 	defer conn.Close()
-	call := r.begin(Call{Op: "PortForward", ID: sandboxID})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "PortForward", ID: sandboxID})
+	defer r.recordResult(call, &err)
 	s, err := r.readySandbox(sandboxID)
 	switch {
 	case err != nil:
@@ -120,10 +122,11 @@ func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int
 	return context.Cause(ctx)
 }
 
+// readySandbox returns a sandbox, or an error if it is not ready.
 func (r *Runtime) readySandbox(id string) (cri.Sandbox, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sb := r.sandbox(id)
+	sb := r.sandboxByID(id)
 	switch {
 	case sb == nil:
 		return cri.Sandbox{}, cri.ErrNotFound
@@ -133,23 +136,23 @@ func (r *Runtime) readySandbox(id string) (cri.Sandbox, error) {
 	return sb.Sandbox, nil
 }
 
-// Checkpoint succeeds for a running container; there is no archive.
+// Checkpoint succeeds if the container is running. It writes no archive.
 func (r *Runtime) Checkpoint(ctx context.Context, containerID, _ string, _ time.Duration) (err error) {
-	call := r.begin(Call{Op: "CheckpointContainer", ID: containerID})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "CheckpointContainer", ID: containerID})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, err = r.running(containerID)
+	_, err = r.runningContainer(containerID)
 	return err
 }
 
-// SetPodCIDRs gives later sandboxes addresses of the first range.
+// SetPodCIDRs makes the first range the source of addresses for later sandboxes.
 func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) (err error) {
-	call := r.begin(Call{Op: "UpdateRuntimeConfig"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "UpdateRuntimeConfig"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

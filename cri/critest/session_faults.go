@@ -14,27 +14,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// SessionFaults is a SessionRunner whose sessions can go wrong. Its funcs may be nil; they are called from the goroutines of the
-// sessions, and may not be changed while there are any. op is "Exec", "Attach" or "PortForward", id that of the container
-// or the sandbox.
+// SessionFaults wraps a cri.SessionRunner and lets its sessions go wrong. Its funcs may be nil. They run in the goroutines of the
+// sessions, and must not be replaced while sessions are open. op is "Exec", "Attach" or "PortForward"; id is the ID of the
+// container or sandbox.
 type SessionFaults struct {
-	Runner cri.SessionRunner // the wrapped one
+	Runner cri.SessionRunner // the wrapped runner
 
-	// Latency is by how much the session and then each Read and Write of it come later.
+	// Latency returns the delay of the start of the session and of each of its reads and writes.
 	Latency func(op, id string) time.Duration
-	// Around makes the session, or does not, or hangs: see [Hang]. Its error is that of the session.
+	// Around runs the session by calling session, or skips it, or hangs (see [Hang]). Its error is the session's.
 	Around func(ctx context.Context, op, id string, session func(context.Context) error) error
-	// CutAfter is after how many bytes, of all its streams together, a session breaks with [cri.ErrUnavailable]. A negative number
-	// is never.
+	// CutAfter returns the number of bytes, over all streams, after which the session breaks with [cri.ErrUnavailable]. A
+	// negative number means never.
 	CutAfter func(op, id string) int64
 }
 
 var _ cri.SessionRunner = (*SessionFaults)(nil)
 
-// RunExec runs a command by the wrapped runner.
+// RunExec runs a command with the wrapped runner.
 func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
-	err = f.run(ctx, "Exec", containerID, func(ctx context.Context, l *faultyLine) error {
-		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.session(ctx, s))
+	err = f.runSession(ctx, "Exec", containerID, func(ctx context.Context, l *sessionFault) error {
+		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.wrapStreams(ctx, s))
 		return err
 	})
 	if err != nil {
@@ -43,31 +43,31 @@ func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []s
 	return code, nil
 }
 
-// RunAttach attaches by the wrapped runner.
+// RunAttach attaches to a container with the wrapped runner.
 func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
-	return f.run(ctx, "Attach", containerID, func(ctx context.Context, l *faultyLine) error {
-		return f.Runner.RunAttach(ctx, containerID, l.session(ctx, s))
+	return f.runSession(ctx, "Attach", containerID, func(ctx context.Context, l *sessionFault) error {
+		return f.Runner.RunAttach(ctx, containerID, l.wrapStreams(ctx, s))
 	})
 }
 
-// RunPortForward forwards by the wrapped runner. It closes conn whatever Around does.
+// RunPortForward forwards a connection with the wrapped runner. It closes conn even if Around skips the session.
 func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	defer conn.Close()
-	return f.run(ctx, "PortForward", sandboxID, func(ctx context.Context, l *faultyLine) error {
+	return f.runSession(ctx, "PortForward", sandboxID, func(ctx context.Context, l *sessionFault) error {
 		return f.Runner.RunPortForward(ctx, sandboxID, port, faultyConn{faultyReader{ctx, conn, l}, faultyWriter{ctx, conn, l}, conn})
 	})
 }
 
-// run runs one session.
-func (f *SessionFaults) run(ctx context.Context, op, id string, session func(context.Context, *faultyLine) error) error {
+// runSession runs one session, within Around if it is set.
+func (f *SessionFaults) runSession(ctx context.Context, op, id string, session func(context.Context, *sessionFault) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := &faultyLine{cut: func() {
+	l := &sessionFault{breakSession: func() {
 		cancel(&cri.Error{Op: op, ID: id, Err: fmt.Errorf("the session was cut: %w", cri.ErrUnavailable)})
 	}}
-	l.left.Store(-1)
+	l.remaining.Store(-1)
 	if f.CutAfter != nil {
-		l.left.Store(f.CutAfter(op, id))
+		l.remaining.Store(f.CutAfter(op, id))
 	}
 	if f.Latency != nil {
 		l.latency = f.Latency(op, id)
@@ -76,8 +76,8 @@ func (f *SessionFaults) run(ctx context.Context, op, id string, session func(con
 		if err := sleep.For(ctx, l.latency); err != nil {
 			return context.Cause(ctx)
 		}
-		if l.left.Load() == 0 {
-			l.cut()
+		if l.remaining.Load() == 0 {
+			l.breakSession()
 		}
 		err := session(ctx, l)
 		if ctx.Err() != nil {
@@ -91,26 +91,26 @@ func (f *SessionFaults) run(ctx context.Context, op, id string, session func(con
 	return call(ctx)
 }
 
-// faultyLine is the state that the streams of one session share.
-type faultyLine struct {
-	latency time.Duration
-	left    atomic.Int64 // bytes until it is cut; negative: never
-	cut     func()
+// sessionFault is the latency and the byte limit that all streams of a session share.
+type sessionFault struct {
+	latency      time.Duration
+	remaining    atomic.Int64 // bytes until the session breaks; negative: no limit
+	breakSession func()
 }
 
-// pass lets at most n bytes pass, and fewer where the line is cut.
-func (l *faultyLine) pass(n int) (int, error) {
+// takeBytes reserves up to n bytes and returns the number that may pass. At the limit it breaks the session.
+func (l *sessionFault) takeBytes(n int) (int, error) {
 	for {
-		left := l.left.Load()
+		left := l.remaining.Load()
 		if left < 0 {
 			return n, nil
 		}
 		take := min(left, int64(n))
-		if !l.left.CompareAndSwap(left, left-take) {
+		if !l.remaining.CompareAndSwap(left, left-take) {
 			continue
 		}
 		if left == take {
-			l.cut()
+			l.breakSession()
 		}
 		if take < int64(n) {
 			return int(take), cri.ErrUnavailable
@@ -119,7 +119,8 @@ func (l *faultyLine) pass(n int) (int, error) {
 	}
 }
 
-func (l *faultyLine) session(ctx context.Context, s cri.Session) cri.Session {
+// wrapStreams returns s with streams that are subject to the fault.
+func (l *sessionFault) wrapStreams(ctx context.Context, s cri.Session) cri.Session {
 	if s.Stdin != nil {
 		s.Stdin = faultyReader{ctx, s.Stdin, l}
 	}
@@ -133,17 +134,17 @@ func (l *faultyLine) session(ctx context.Context, s cri.Session) cri.Session {
 }
 
 type faultyReader struct {
-	ctx  context.Context
-	from io.Reader
-	line *faultyLine
+	ctx   context.Context
+	from  io.Reader
+	fault *sessionFault
 }
 
 func (r faultyReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
-	if late := sleep.For(r.ctx, r.line.latency); late != nil {
+	if late := sleep.For(r.ctx, r.fault.latency); late != nil {
 		return 0, late
 	}
-	passed, cut := r.line.pass(n)
+	passed, cut := r.fault.takeBytes(n)
 	if cut != nil {
 		err = cut
 	}
@@ -151,16 +152,16 @@ func (r faultyReader) Read(p []byte) (int, error) {
 }
 
 type faultyWriter struct {
-	ctx  context.Context
-	to   io.Writer
-	line *faultyLine
+	ctx   context.Context
+	to    io.Writer
+	fault *sessionFault
 }
 
 func (w faultyWriter) Write(p []byte) (int, error) {
-	if late := sleep.For(w.ctx, w.line.latency); late != nil {
+	if late := sleep.For(w.ctx, w.fault.latency); late != nil {
 		return 0, late
 	}
-	n, cut := w.line.pass(len(p))
+	n, cut := w.fault.takeBytes(len(p))
 	n, err := w.to.Write(p[:n])
 	if err == nil {
 		err = cut
@@ -168,7 +169,7 @@ func (w faultyWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// faultyConn is a forwarded connection whose reads and writes are faulty.
+// faultyConn is a forwarded connection whose reads and writes are subject to faults.
 type faultyConn struct {
 	io.Reader
 	io.Writer

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// echo answers what is written to it, on a port of the host until the end of the test.
-func (t *sessionTrial) echo() int32 {
+// startEchoServer starts a TCP echo server on the host, until the end of the test, and returns its port.
+func (t *sessionTestCase) startEchoServer() int32 {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,16 +43,16 @@ func (t *sessionTrial) echo() int32 {
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// forward connects to a port, and returns the client's end.
-func (t *sessionTrial) forward(port int32) (client net.Conn, done chan error) {
+// startForward forwards a connection to a port. It returns the client's side and the error of RunPortForward.
+func (t *sessionTestCase) startForward(port int32) (client net.Conn, done chan error) {
 	client, conn := net.Pipe()
 	done = make(chan error, 1)
 	go func() { done <- t.run.RunPortForward(t.ctx, t.sandbox, port, conn) }()
 	return client, done
 }
 
-func forwardData(t *sessionTrial) {
-	client, done := t.forward(t.echo())
+func forwardData(t *sessionTestCase) {
+	client, done := t.startForward(t.startEchoServer())
 	data := make([]byte, 1<<20)
 	_, _ = rand.Read(data)
 	go func() { _, _ = client.Write(data) }()
@@ -68,12 +68,12 @@ func forwardData(t *sessionTrial) {
 	}
 }
 
-func forwardMany(t *sessionTrial) {
-	port := t.echo()
+func forwardMany(t *sessionTestCase) {
+	port := t.startEchoServer()
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			client, done := t.forward(port)
+			client, done := t.startForward(port)
 			for j := range 5 {
 				line := fmt.Sprintln("line", i, j)
 				_, err := io.WriteString(client, line)
@@ -92,9 +92,9 @@ func forwardMany(t *sessionTrial) {
 	wg.Wait()
 }
 
-func forwardRefused(t *sessionTrial) {
-	const port = 1 // which the kernel gives to nobody else
-	client, done := t.forward(port)
+func forwardRefused(t *sessionTestCase) {
+	const port = 1 // reserved port that no program listens on
+	client, done := t.startForward(port)
 	_, err := client.Read(make([]byte, 1))
 	t.Hold(err != nil, ruleForwardEnd, "there is something to read of a port that nobody listens on")
 	t.Hold(<-done != nil, ruleForward, "a port that nobody listens on is no error")

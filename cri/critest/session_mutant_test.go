@@ -72,13 +72,13 @@ var sessionMutants = map[string]struct {
 	test, broken string
 	mutant       sessionMutant
 }{
-	"output is cut": {"exec/slow_client", "however slowly that goes", sessionMutant{
+	"output is cut": {"exec/slow_client", "however slow s is", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			s.Stdout = &firstBytes{s.Stdout, 50_000}
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"a code is an error": {"exec/exit_codes", "a non-zero exit code is a result", sessionMutant{
+	"a code is an error": {"exec/exit_codes", "A non-zero exit code is not an error", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if err == nil && code != 0 {
@@ -87,7 +87,7 @@ var sessionMutants = map[string]struct {
 			return code, err
 		},
 	}},
-	"commands outlive their clients": {"exec/client_leaves", "killed with what it started", sessionMutant{
+	"commands outlive their clients": {"exec/client_leaves", "kills the command and its child processes", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			done := make(chan struct{})
 			var code int
@@ -104,7 +104,7 @@ var sessionMutants = map[string]struct {
 			}
 		},
 	}},
-	"the end of ctx has no cause": {"exec/client_leaves", "the error is the cause of ctx", sessionMutant{
+	"the end of ctx has no cause": {"exec/client_leaves", "returns the cause of ctx", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if ctx.Err() != nil {
@@ -113,7 +113,7 @@ var sessionMutants = map[string]struct {
 			return code, err
 		},
 	}},
-	"no terminal": {"exec/terminal", "TTY gives the command a terminal", sessionMutant{
+	"no terminal": {"exec/terminal", "TTY allocates a terminal", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			if s.TTY {
 				_, err := io.WriteString(s.Stdout, "terminal\n")
@@ -130,7 +130,7 @@ var sessionMutants = map[string]struct {
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"an end is an error": {"attach/end", "It returns nil when the container has ended", sessionMutant{
+	"an end is an error": {"attach/end", "It returns nil when the container has exited", sessionMutant{
 		attach: func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error {
 			if err := next.RunAttach(ctx, id, s); err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// sessionProgram is a shell script that TestSessions runs, with the function that a [Runtime] calls in its place.
+// sessionProgram is a shell script that TestSessions runs, and the Go function that plays it on a [Runtime].
 type sessionProgram struct {
 	name  string
 	shell string
@@ -25,47 +25,47 @@ func (p sessionProgram) argv() []string {
 	return append([]string{"/bin/sh", "-c", p.shell, p.name}, p.args...)
 }
 
-// size is what the terminals of the suite have.
-var size = cri.TerminalSize{Width: 77, Height: 33} //nolint:gochecknoglobals // a constant
+// terminalSize is the terminal size that the suite sets.
+var terminalSize = cri.TerminalSize{Width: 77, Height: 33} //nolint:gochecknoglobals // a constant
 
 const awaitSize = `while [ "$(stty size 2>/dev/null)" != "33 77" ]; do sleep 0.02; done; `
 
-// sessionPrograms returns all programs, with placeholders for their arguments.
+// sessionPrograms returns all programs of the suite, with placeholders for their arguments.
 func sessionPrograms() []sessionProgram {
-	return []sessionProgram{sleeps(), both(0), copies(), printsInSession(0), onTerminal(), lingersInSession(""), lines(), once(), typed(), floods()}
+	return []sessionProgram{sleepsUntilTERM(), printsToBothStreams(0), copiesStdin(), printsBytes(0), checksTerminal(), runsForeverWithChild(""), echoesLines(), copiesStdinOnce(), echoesTypedLines(), printsFloods()}
 }
 
-// sleeps does nothing.
-func sleeps() sessionProgram {
+// sleepsUntilTERM returns a program that waits for SIGTERM.
+func sleepsUntilTERM() sessionProgram {
 	return sessionProgram{name: "sleeps", shell: `trap 'exit 0' TERM; while :; do sleep 1; done`, play: func(ctx context.Context, _ func(int) string, _ cri.Session) int {
 		_ = Hang(ctx)
 		return 137
 	}}
 }
 
-// both writes to both streams and exits with a code.
-func both(code int) sessionProgram {
+// printsToBothStreams returns a program that prints to stdout and stderr and exits with a code.
+func printsToBothStreams(code int) sessionProgram {
 	return sessionProgram{name: "both", shell: `echo out; echo err >&2; exit "$1"`, args: []string{strconv.Itoa(code)}, play: func(_ context.Context, arg func(int) string, s cri.Session) int {
-		say(s.Stdout, "out\n")
-		say(s.Stderr, "err\n")
+		writeString(s.Stdout, "out\n")
+		writeString(s.Stderr, "err\n")
 		code, _ := strconv.Atoi(arg(1))
 		return code
 	}}
 }
 
-// copies copies its input.
-func copies() sessionProgram {
+// copiesStdin returns a program that copies stdin to stdout.
+func copiesStdin() sessionProgram {
 	return sessionProgram{name: "copies", shell: `cat; echo end >&2`, play: func(_ context.Context, _ func(int) string, s cri.Session) int {
 		if s.Stdin != nil {
 			_, _ = io.Copy(s.Stdout, s.Stdin)
 		}
-		say(s.Stderr, "end\n")
+		writeString(s.Stderr, "end\n")
 		return 0
 	}}
 }
 
-// printsInSession writes n bytes and ends at once.
-func printsInSession(n int) sessionProgram {
+// printsBytes returns a program that prints n bytes and exits.
+func printsBytes(n int) sessionProgram {
 	return sessionProgram{name: "prints", shell: `head -c "$1" /dev/zero | tr '\0' x; exit 4`, args: []string{strconv.Itoa(n)}, play: func(_ context.Context, arg func(int) string, s cri.Session) int {
 		n, _ := strconv.Atoi(arg(1))
 		for rest := bytes.Repeat([]byte{'x'}, n); len(rest) > 0; {
@@ -77,67 +77,67 @@ func printsInSession(n int) sessionProgram {
 	}}
 }
 
-// onTerminal wants a terminal of a certain size.
-func onTerminal() sessionProgram {
+// checksTerminal returns a program that waits for terminalSize and checks that all its streams are terminals.
+func checksTerminal() sessionProgram {
 	return sessionProgram{name: "onTerminal", shell: awaitSize + `test -t 0 && test -t 1 && test -t 2 && echo terminal; echo err >&2; exit 5`, play: func(ctx context.Context, _ func(int) string, s cri.Session) int {
-		if await(ctx, s) {
-			say(s.Stdout, "terminal\r\nerr\r\n")
+		if awaitTerminalSize(ctx, s) {
+			writeString(s.Stdout, "terminal\r\nerr\r\n")
 		}
 		return 5
 	}}
 }
 
-// lingersInSession does not end, and leaves something behind. The mark is on its command lines.
-func lingersInSession(mark string) sessionProgram {
+// runsForeverWithChild returns a program that does not exit and has a child process. Both have mark in their command lines.
+func runsForeverWithChild(mark string) sessionProgram {
 	return sessionProgram{name: "lingers", shell: `(while :; do sleep 1; done) & echo ready; while :; do sleep 1; done`, args: []string{mark}, play: func(ctx context.Context, _ func(int) string, s cri.Session) int {
-		say(s.Stdout, "ready\n")
+		writeString(s.Stdout, "ready\n")
 		_ = Hang(ctx)
 		return 137
 	}}
 }
 
-// lines answers each line of its input until it reads "end".
-func lines() sessionProgram {
+// echoesLines returns a program that prints each line of stdin to both streams until it reads "end".
+func echoesLines() sessionProgram {
 	return sessionProgram{name: "lines", shell: `while read line && [ "$line" != end ]; do echo "out $line"; echo "err $line" >&2; done; echo bye; exit 6`}
 }
 
-// once copies its input to its end.
-func once() sessionProgram {
+// copiesStdinOnce returns a program that copies stdin to stdout and exits at the end of stdin.
+func copiesStdinOnce() sessionProgram {
 	return sessionProgram{name: "once", shell: `cat; echo end; exit 7`}
 }
 
-// typed waits for the size of its terminal, and answers lines until it reads "end".
-func typed() sessionProgram {
+// echoesTypedLines returns a program that waits for terminalSize, and echoes lines until it reads "end".
+func echoesTypedLines() sessionProgram {
 	return sessionProgram{name: "typed", shell: awaitSize + `while read line && [ "$line" != end ]; do echo "got $line" >&2; done; echo bye; exit 8`}
 }
 
-// floods writes 250 kB for each line that it reads.
-func floods() sessionProgram {
+// printsFloods returns a program that prints 250 kB for each line of stdin.
+func printsFloods() sessionProgram {
 	return sessionProgram{name: "floods", shell: `while read go; do i=0; while [ $i -lt 4000 ]; do echo "line $i of many lines of output, each of which is of some length"; i=$((i+1)); done; echo "flood $go"; done`}
 }
 
-func say(w io.Writer, words string) {
+func writeString(w io.Writer, words string) {
 	if w != nil {
 		_, _ = io.WriteString(w, words)
 	}
 }
 
-// await waits for the size.
-func await(ctx context.Context, s cri.Session) bool {
+// awaitTerminalSize waits until s.Resize yields terminalSize. It returns false if ctx ends first.
+func awaitTerminalSize(ctx context.Context, s cri.Session) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case got, ok := <-s.Resize:
-			if !ok || got == size {
+			if !ok || got == terminalSize {
 				return ok && s.TTY
 			}
 		}
 	}
 }
 
-// SessionSuiteScript plays the commands that [TestSessions] runs. A [Runtime] under test has it as Options.Script, and
-// [SessionFixture.NoAttach]: the script does not play the processes of containers.
+// SessionSuiteScript plays the commands that [TestSessions] runs. A [Runtime] under test uses it as Options.Script with
+// [SessionFixture.NoAttach], because it does not play the processes of containers.
 func SessionSuiteScript(*cri.ContainerConfig) Script {
 	return Script{Session: func(ctx context.Context, cmd []string, s cri.Session) (int, error) {
 		if len(cmd) < 4 {

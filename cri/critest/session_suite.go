@@ -17,28 +17,28 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
-// SessionFixture is a runtime whose sessions are tested.
+// SessionFixture describes the runtime whose sessions [TestSessions] tests.
 type SessionFixture struct {
-	// New opens the runtime, and what runs its sessions. Each case calls it once; what it opens is closed by t.Cleanup.
+	// New opens the runtime and the runner of its sessions. It is called once per case and registers their Close with t.Cleanup.
 	New func(t *testing.T) (cri.Runtime, cri.SessionRunner)
-	// Image has a shell with the usual commands (busybox). Empty where there are no images.
+	// Image is an image with a shell and common commands, such as busybox. Empty for a runtime without images.
 	Image string
-	// Adjust has the last word on every config before it is used. May be nil.
+	// Adjust may change each config before it is used. May be nil.
 	Adjust func(s *cri.SandboxConfig, c *cri.ContainerConfig)
-	// ServedByURL says that somebody else serves the sessions, at a URL of a [cri.Streamer]: a command may outlive its client,
-	// a client that does not read may delay others, and the end of stdout or of stderr may be lost when a container ends, as
-	// one of them now and then is with containerd.
+	// ServedByURL means that the runtime serves sessions at the URL of a [cri.Streamer]. Then the suite tolerates commands that
+	// outlive their client, slow clients that delay other clients, and lost output at the exit of a container, as sometimes with
+	// containerd.
 	ServedByURL bool
-	// NoAttach leaves out the cases of RunAttach, for a runtime that plays no containers.
+	// NoAttach skips the cases of RunAttach, for a runtime that plays no container processes.
 	NoAttach bool
 }
 
-// TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds and removes
-// what it made. A failure names the sentence that is broken.
+// TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds and removes its
+// pods. A failure quotes the violated sentence.
 func TestSessions(t *testing.T, f SessionFixture) {
 	for _, c := range []struct {
 		name string
-		test func(t *sessionTrial)
+		test func(t *sessionTestCase)
 	}{
 		{"exec/streams", execStreams},
 		{"exec/no stdin", execNoStdin},
@@ -65,16 +65,16 @@ func TestSessions(t *testing.T, f SessionFixture) {
 				t.Skip("the runtime plays no containers")
 			}
 			t.Parallel()
-			c.test(newSessionTrial(t, f))
+			c.test(newSessionTestCase(t, f))
 		})
 	}
 }
 
-// leaveTime is how long a command may run whose client has left.
-const leaveTime = 15 * time.Second
+// killTimeout is the time limit for a command to be killed after its client has disconnected.
+const killTimeout = 15 * time.Second
 
-// sessionTrial is the state of one case of TestSessions.
-type sessionTrial struct {
+// sessionTestCase is the state of one case of TestSessions.
+type sessionTestCase struct {
 	*suite.Check
 	f       SessionFixture
 	rt      cri.Runtime
@@ -84,9 +84,9 @@ type sessionTrial struct {
 	sandbox string
 }
 
-// newSessionTrial runs a sandbox on the host's network until the end of the test.
-func newSessionTrial(t *testing.T, f SessionFixture) *sessionTrial {
-	tr := &sessionTrial{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f}
+// newSessionTestCase runs a sandbox on the host network until the end of the test.
+func newSessionTestCase(t *testing.T, f SessionFixture) *sessionTestCase {
+	tr := &sessionTestCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f}
 	tr.rt, tr.run = f.New(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	t.Cleanup(cancel)
@@ -115,8 +115,8 @@ func newSessionTrial(t *testing.T, f SessionFixture) *sessionTrial {
 	return tr
 }
 
-// start runs a container until the end of the test.
-func (t *sessionTrial) start(p sessionProgram, change func(*cri.ContainerConfig)) string {
+// startContainer starts a container that runs p until the end of the test. change may modify its config.
+func (t *sessionTestCase) startContainer(p sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{
 		Name:     "main",
@@ -142,13 +142,13 @@ func (t *sessionTrial) start(p sessionProgram, change func(*cri.ContainerConfig)
 	return id
 }
 
-// exec runs a command with a time limit.
-func (t *sessionTrial) exec(id string, p sessionProgram, s cri.Session) (int, error) {
+// execProgram runs p in a container with RunExec.
+func (t *sessionTestCase) execProgram(id string, p sessionProgram, s cri.Session) (int, error) {
 	return t.run.RunExec(t.ctx, id, p.argv(), s)
 }
 
-// state returns the state of a container.
-func (t *sessionTrial) state(id string) cri.ContainerState {
+// containerState returns the state that List reports for a container.
+func (t *sessionTestCase) containerState(id string) cri.ContainerState {
 	t.Helper()
 	snapshot, err := t.rt.List(t.ctx)
 	if err != nil {
@@ -163,34 +163,35 @@ func (t *sessionTrial) state(id string) cri.ContainerState {
 	return cri.ContainerUnknown
 }
 
-// text collects output, and may be read meanwhile.
-type text struct {
+// outputBuffer is a concurrency-safe buffer of output.
+type outputBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer
 }
 
-func (b *text) Write(p []byte) (int, error) {
+func (b *outputBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.Write(p)
 }
 
-func (b *text) String() string {
+func (b *outputBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.String()
 }
 
-// shows waits for something in an output.
-func (t *sessionTrial) shows(out *text, want, rule string) {
+// awaitOutput waits until out contains want.
+func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	t.Helper()
 	t.Until(rule, func() (bool, string) {
 		got := out.String()
-		return strings.Contains(got, want), "the output is " + quote(got) + ", and has no " + quote(want)
+		return strings.Contains(got, want), "the output is " + quoteTruncated(got) + ", and has no " + quoteTruncated(want)
 	})
 }
 
-func quote(s string) string {
+// quoteTruncated quotes s, shortened to about 200 bytes.
+func quoteTruncated(s string) string {
 	if len(s) > 300 {
 		s = s[:100] + " ... " + s[len(s)-100:]
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Version returns the runtime's name, "critest", and the versions that the kubelet asks for.
+// Version returns the runtime name "critest" and the API versions that the kubelet requires.
 func (r *Runtime) Version(ctx context.Context) (v cri.Version, err error) {
-	call := r.begin(Call{Op: "Version"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "Version"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Version{}, err
 	}
 	return cri.Version{Version: "0.1.0", RuntimeName: "critest", RuntimeVersion: "1.0.0", RuntimeAPIVersion: "v1"}, nil
 }
 
-// Status returns what Options.Status says.
+// Status returns the result of Options.Status, or a status with all conditions true.
 func (r *Runtime) Status(ctx context.Context) (s cri.Status, err error) {
-	call := r.begin(Call{Op: "Status"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "Status"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Status{}, err
 	}
@@ -41,15 +41,15 @@ func (r *Runtime) Status(ctx context.Context) (s cri.Status, err error) {
 
 // CgroupDriver returns cgroupfs.
 func (r *Runtime) CgroupDriver(ctx context.Context) (d cri.CgroupDriver, err error) {
-	call := r.begin(Call{Op: "RuntimeConfig"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "RuntimeConfig"})
+	defer r.recordResult(call, &err)
 	return cri.CgroupDriverCgroupfs, ctx.Err()
 }
 
-// ContainerStats returns what Options.Usage says of every running container.
+// ContainerStats returns the result of Options.Usage for every running container.
 func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStats, err error) {
-	call := r.begin(Call{Op: "ListContainerStats"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ListContainerStats"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -58,10 +58,10 @@ func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStat
 	return r.usage(func(*container) bool { return true }), nil
 }
 
-// PodContainerStats returns what Options.Usage says of the running containers of one sandbox.
+// PodContainerStats returns the result of Options.Usage for the running containers of one sandbox.
 func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stats []cri.ContainerStats, err error) {
-	call := r.begin(Call{Op: "ListContainerStats", ID: sandboxID})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ListContainerStats", ID: sandboxID})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -70,11 +70,11 @@ func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stat
 	return r.usage(func(c *container) bool { return c.SandboxID == sandboxID }), nil
 }
 
-// SandboxStats returns every ready sandbox with the usage of its running containers; the sandboxes' own usage is
-// not reported.
+// SandboxStats returns every ready sandbox with the usage of its running containers. It reports no usage of the sandboxes
+// themselves.
 func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, err error) {
-	call := r.begin(Call{Op: "ListPodSandboxStats"})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "ListPodSandboxStats"})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

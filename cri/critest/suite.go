@@ -9,36 +9,33 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Fixture is a runtime under test.
+// Fixture describes the runtime that [TestRuntime] tests.
 type Fixture struct {
-	// New opens the runtime. Each case calls it once; what it opens is closed by t.Cleanup. Several cases may
-	// share one runtime, and may share it with others: the suite looks only at pods that it made itself.
+	// New opens the runtime. It is called once per case and registers Close with t.Cleanup. Cases may share one runtime, also
+	// with other users: the suite examines only its own pods.
 	New func(t *testing.T) cri.Runtime
-	// Reopen opens what rt is once more, as an agent does that was restarted; it closes rt first where only one
-	// agent may have the runtime open. Nil leaves that case out.
+	// Reopen opens the runtime rt a second time, like a restarted agent. It closes rt first if only one agent can open the
+	// runtime at a time. Nil skips this case.
 	Reopen func(t *testing.T, rt cri.Runtime) cri.Runtime
 
-	// Run runs a case; nil runs cases in parallel. [testing/synctest.Test] does for a runtime whose time is that
-	// of a bubble.
+	// Run runs a case; if nil, cases run in parallel. Use [testing/synctest.Test] for a runtime in memory.
 	Run func(t *testing.T, f func(t *testing.T))
 
-	// Image has a shell with the usual commands (busybox); the runtime holds it. Empty where there are no images.
+	// Image is an image in the runtime with a shell and common commands, such as busybox. Empty for a runtime without images.
 	Image string
-	// Shell is the path of the shell in the image; empty is /bin/sh.
+	// Shell is the path of the shell in the image; empty means /bin/sh.
 	Shell string
-	// IsolatedNetwork says that a sandbox can have a network and an address of its own. Without it the suite asks
-	// for the host's network.
+	// IsolatedNetwork means that sandboxes can have their own network and address. If false, the suite uses the host network.
 	IsolatedNetwork bool
-	// Logs says that the runtime writes container logs to files of this machine.
+	// Logs means that the runtime writes container logs to files on this machine.
 	Logs bool
-	// Adjust has the last word on every config before it is used, for what a machine needs. The container's is
-	// nil when a sandbox is about to be run. May be nil.
+	// Adjust may change each config before it is used, for requirements of the machine. c is nil for RunSandbox. May be nil.
 	Adjust func(s *cri.SandboxConfig, c *cri.ContainerConfig)
 }
 
-// TestRuntime checks a runtime against the documentation of package cri. It has up to 20 sandboxes in
-// one case, takes well under a minute on a real runtime, and removes what it made. A failure names the sentence that is
-// broken. What the runtime has no capability for is skipped.
+// TestRuntime checks a runtime against the documentation of package cri. It runs up to 20 sandboxes in one case, takes well under
+// a minute on a real runtime, and removes its pods. A failure quotes the violated sentence. Cases of capabilities that the
+// runtime lacks are skipped.
 func TestRuntime(t *testing.T, f Fixture) {
 	if f.Shell == "" {
 		f.Shell = "/bin/sh"
@@ -52,7 +49,7 @@ func TestRuntime(t *testing.T, f Fixture) {
 	}
 	for _, c := range []struct {
 		name string
-		test func(t *trial)
+		test func(t *testCase)
 	}{
 		{"sandbox/lifecycle", sandboxLifecycle},
 		{"sandbox/attempts", sandboxAttempts},
@@ -91,11 +88,11 @@ func TestRuntime(t *testing.T, f Fixture) {
 		{"exec/result", execResult},
 		{"exec/timeout", execTimeout},
 		{"exec/unknown", execUnknown},
-		{"status", status},
-		{"stats", stats},
+		{"status", statusReport},
+		{"stats", statsOfRunning},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run(t, func(t *testing.T) { c.test(newTrial(t, f)) })
+			run(t, func(t *testing.T) { c.test(newTestCase(t, f)) })
 		})
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-func listFields(t *trial) {
-	s := t.pod()
-	sandbox := t.run(s)
-	cfg := t.container(s, "main", forever(0))
-	id := t.create(sandbox, s, cfg)
+func listFields(t *testCase) {
+	s := t.newPodConfig()
+	sandbox := t.runSandbox(s)
+	cfg := t.newContainerConfig(s, "main", exitsOnTERM(0))
+	id := t.createContainer(sandbox, s, cfg)
 
 	before := time.Now()
 	snap, err := t.rt.List(t.ctx)
@@ -31,75 +31,75 @@ func listFields(t *trial) {
 		"List shows %d sandboxes and %d containers of a pod that has 1 and 1", len(pod.Sandboxes), len(pod.Containers))
 	sb, c := pod.Sandboxes[0], pod.Containers[0]
 	t.Hold(sb.ID == sandbox && sb.Pod == s.Pod, ruleList, "the sandbox is %s of pod %v, want %s of %v", sb.ID, sb.Pod, sandbox, s.Pod)
-	t.same("labels of the sandbox", sb.Labels, s.Labels)
-	t.same("annotations of the sandbox", sb.Annotations, s.Annotations)
+	t.requireEntries("labels of the sandbox", sb.Labels, s.Labels)
+	t.requireEntries("annotations of the sandbox", sb.Annotations, s.Annotations)
 
 	t.Hold(c.ID == id && c.SandboxID == sandbox && c.PodUID == s.Pod.UID && c.Name == "main", ruleList,
 		"the container is %s %q in sandbox %s of pod %s", c.ID, c.Name, c.SandboxID, c.PodUID)
-	t.same("labels of the container", c.Labels, cfg.Labels)
-	t.same("annotations of the container", c.Annotations, cfg.Annotations)
+	t.requireEntries("labels of the container", c.Labels, cfg.Labels)
+	t.requireEntries("annotations of the container", c.Annotations, cfg.Annotations)
 	t.Hold(c.Image.Image == t.f.Image, ruleList, "the container's image is %q, want %q as asked for", c.Image.Image, t.f.Image)
 	t.Hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
 }
 
-// same checks that all of want is there; a runtime may add keys of its own.
-func (t *trial) same(what string, got, want map[string]string) {
+// requireEntries checks that got contains all entries of want; a runtime may add others.
+func (t *testCase) requireEntries(what string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
 		t.Hold(got[key] == value, ruleList, "%s: %s is %q, want %q", what, key, got[key], value)
 	}
 }
 
-func listPod(t *trial) {
+func listPod(t *testCase) {
 	lister, ok := t.rt.(cri.PodLister)
 	if !ok {
 		t.Skip("the runtime is no cri.PodLister")
 	}
-	s := t.pod()
-	sandbox := t.run(s)
-	t.create(sandbox, s, t.container(s, "created", forever(0)))
-	t.start(sandbox, s, t.container(s, "running", forever(0)))
-	other := t.pod()
-	t.run(other)
+	s := t.newPodConfig()
+	sandbox := t.runSandbox(s)
+	t.createContainer(sandbox, s, t.newContainerConfig(s, "created", exitsOnTERM(0)))
+	t.startContainer(sandbox, s, t.newContainerConfig(s, "running", exitsOnTERM(0)))
+	other := t.newPodConfig()
+	t.runSandbox(other)
 
 	pod, err := lister.ListPod(t.ctx, s.Pod.UID)
 	t.Succeed(err, ruleListPod, "ListPod")
 	t.Hold(pod.PodIdentity == s.Pod, ruleListPod, "ListPod returns pod %v, want %v", pod.PodIdentity, s.Pod)
-	got, want := words(pod), words(t.list(s.Pod.UID))
+	got, want := describePod(pod), describePod(t.listPod(s.Pod.UID))
 	t.Hold(got == want, ruleListPod, "ListPod returns %s, List %s", got, want)
 
 	pod, err = lister.ListPod(t.ctx, unknownID)
 	t.Succeed(err, ruleListPodNil, "ListPod of an unknown pod")
-	t.Hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleListPodNil, "ListPod of an unknown pod returns %s", words(pod))
+	t.Hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleListPodNil, "ListPod of an unknown pod returns %s", describePod(pod))
 }
 
-func listReopened(t *trial) {
+func listReopened(t *testCase) {
 	if t.f.Reopen == nil {
 		t.Skip("Fixture.Reopen is nil")
 	}
-	s := t.pod()
-	sandbox := t.run(s)
-	t.create(sandbox, s, t.container(s, "created", forever(0)))
-	running := t.start(sandbox, s, t.container(s, "running", forever(7)))
-	t.await(t.start(sandbox, s, t.container(s, "exited", exits(0, 3))))
-	want := words(t.list(s.Pod.UID))
+	s := t.newPodConfig()
+	sandbox := t.runSandbox(s)
+	t.createContainer(sandbox, s, t.newContainerConfig(s, "created", exitsOnTERM(0)))
+	running := t.startContainer(sandbox, s, t.newContainerConfig(s, "running", exitsOnTERM(7)))
+	t.awaitExit(t.startContainer(sandbox, s, t.newContainerConfig(s, "exited", exitsAfter(0, 3))))
+	want := describePod(t.listPod(s.Pod.UID))
 
-	t.reopen()
-	got := words(t.list(s.Pod.UID))
+	t.reopenRuntime()
+	got := describePod(t.listPod(s.Pod.UID))
 	t.Hold(got == want, ruleList, "after the runtime was reopened List shows %s, before %s", got, want)
 	t.Succeed(t.rt.StopContainer(t.ctx, running, time.Minute), ruleStop, "StopContainer after the runtime was reopened")
-	c := t.status(running)
+	c := t.containerStatus(running)
 	t.Hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
 }
 
-func listManyAtOnce(t *trial) {
+func listManyAtOnce(t *testCase) {
 	const pods = 20
 	errs := make([]error, pods)
 	var wg sync.WaitGroup
 	for i := range errs {
-		s := t.pod()
+		s := t.newPodConfig()
 		wg.Go(func() {
-			if err := t.onePod(s); err != nil {
+			if err := t.runPodLifecycle(s); err != nil {
 				errs[i] = fmt.Errorf("pod %d of %d: %w", i+1, pods, err)
 			}
 		})
@@ -108,13 +108,13 @@ func listManyAtOnce(t *trial) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// onePod takes a pod from its creation to its removal. It runs beside others, so it returns its failure.
-func (t *trial) onePod(s *cri.SandboxConfig) error {
-	sandbox, err := t.tryRun(s)
+// runPodLifecycle creates, starts, stops and removes a pod. It returns its failure, because it runs in a goroutine.
+func (t *testCase) runPodLifecycle(s *cri.SandboxConfig) error {
+	sandbox, err := t.tryRunSandbox(s)
 	if err != nil {
 		return err
 	}
-	id, err := t.tryCreate(sandbox, s, t.container(s, "main", stubborn()))
+	id, err := t.tryCreateContainer(sandbox, s, t.newContainerConfig(s, "main", ignoresTERM()))
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (t *trial) onePod(s *cri.SandboxConfig) error {
 	}
 	pod := snap.Pod(s.Pod.UID)
 	if len(pod.Sandboxes) != 1 || len(pod.Containers) != 1 || pod.Containers[0].State != cri.ContainerRunning {
-		return fmt.Errorf("List shows %s, want a ready sandbox and a running container", words(pod))
+		return fmt.Errorf("List shows %s, want a ready sandbox and a running container", describePod(pod))
 	}
 	if err := t.rt.StopContainer(t.ctx, id, 0); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (t *trial) onePod(s *cri.SandboxConfig) error {
 	return t.rt.RemoveSandbox(t.ctx, sandbox)
 }
 
-// words describes what a pod has, in order of ID.
-func words(p cri.Pod) string {
+// describePod returns the objects of a pod as text, in order of ID.
+func describePod(p cri.Pod) string {
 	var all []string
 	for _, sb := range p.Sandboxes {
 		all = append(all, fmt.Sprintf("%.12s(attempt %d %v)", sb.ID, sb.Attempt, sb.State))
@@ -145,7 +145,7 @@ func words(p cri.Pod) string {
 		all = append(all, fmt.Sprintf("%.12s(%s attempt %d %v)", c.ID, c.Name, c.Attempt, c.State))
 	}
 	slices.Sort(all)
-	return join(all)
+	return formatList(all)
 }
 
-func join(s []string) string { return "[" + strings.Join(s, ", ") + "]" }
+func formatList(s []string) string { return "[" + strings.Join(s, ", ") + "]" }

@@ -14,16 +14,16 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// containerChildren looks for output in the log: nothing else is visible of a process inside every runtime.
-func containerChildren(t *trial) {
+// containerChildren detects surviving child processes by their log output, which every runtime makes visible.
+func containerChildren(t *testCase) {
 	if !t.f.Logs {
 		t.Skip("Fixture.Logs is false")
 	}
-	s := t.pod()
-	cfg := t.container(s, "main", forks())
-	id := t.start(t.run(s), s, cfg)
+	s := t.newPodConfig()
+	cfg := t.newContainerConfig(s, "main", leavesChild())
+	id := t.startContainer(t.runSandbox(s), s, cfg)
 	t.Succeed(t.rt.StopContainer(t.ctx, id, 10*time.Second), ruleStop, "StopContainer")
-	c := t.status(id)
+	c := t.containerStatus(id)
 	t.Hold(c.ExitCode == 0, ruleExitCode, "a program that exits with 0 on SIGTERM shows %d", c.ExitCode)
 
 	path := filepath.Join(s.LogDirectory, cfg.LogPath)
@@ -35,24 +35,24 @@ func containerChildren(t *trial) {
 		}
 		same := info.Size() == last
 		last = info.Size()
-		if !same {
+		if !same { // the child prints ten lines in this time
 			time.Sleep(500 * time.Millisecond) // ten lines of the child
 		}
 		return same, "a child of the container goes on printing"
 	})
 }
 
-func containerLog(t *trial) {
+func containerLog(t *testCase) {
 	if !t.f.Logs {
 		t.Skip("Fixture.Logs is false")
 	}
-	s := t.pod()
-	cfg := t.container(s, "main", prints())
+	s := t.newPodConfig()
+	cfg := t.newContainerConfig(s, "main", printsLines())
 	begin := time.Now()
-	id := t.start(t.run(s), s, cfg)
-	t.await(id)
+	id := t.startContainer(t.runSandbox(s), s, cfg)
+	t.awaitExit(id)
 	path := filepath.Join(s.LogDirectory, cfg.LogPath)
-	t.Hold(t.status(id).LogPath == path, ruleLogPath, "LogPath is %q, want %q", t.status(id).LogPath, path)
+	t.Hold(t.containerStatus(id).LogPath == path, ruleLogPath, "LogPath is %q, want %q", t.containerStatus(id).LogPath, path)
 
 	want := map[string]string{
 		"stdout": "out 1\n\nvariable argument\n" + strings.Repeat("x", 50000) + "end\n",
@@ -76,16 +76,16 @@ func containerLog(t *trial) {
 	})
 }
 
-// containerLogReopened rotates a log as the kubelet does, and looks for a line that was lost.
-func containerLogReopened(t *trial) {
+// containerLogReopened rotates a log as the kubelet does, and checks that no line is lost.
+func containerLogReopened(t *testCase) {
 	r, ok := t.rt.(cri.LogReopener)
 	if !ok {
 		t.Skip("the runtime is no cri.LogReopener")
 	}
-	s := t.pod()
-	cfg := t.container(s, "main", counts())
+	s := t.newPodConfig()
+	cfg := t.newContainerConfig(s, "main", printsNumbers())
 	begin := time.Now()
-	id := t.start(t.run(s), s, cfg)
+	id := t.startContainer(t.runSandbox(s), s, cfg)
 	path := filepath.Join(s.LogDirectory, cfg.LogPath)
 	if t.f.Logs {
 		t.awaitLines(path, 10)
@@ -99,7 +99,7 @@ func containerLogReopened(t *trial) {
 	}
 	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
 	t.Hold(r.ReopenContainerLog(t.ctx, id) != nil, ruleReopenRunning, "ReopenContainerLog of an exited container succeeds")
-	t.fail(r.ReopenContainerLog(t.ctx, unknownID), cri.ErrNotFound, ruleNotFound, "ReopenContainerLog of an unknown container")
+	t.requireError(r.ReopenContainerLog(t.ctx, unknownID), cri.ErrNotFound, ruleNotFound, "ReopenContainerLog of an unknown container")
 	if !t.f.Logs {
 		return
 	}
@@ -118,8 +118,8 @@ func containerLogReopened(t *trial) {
 	}
 }
 
-// awaitLines waits until a log has some lines.
-func (t *trial) awaitLines(path string, want int) {
+// awaitLines waits until a log has at least want lines.
+func (t *testCase) awaitLines(path string, want int) {
 	t.Helper()
 	t.Until(ruleReopen, func() (bool, string) {
 		data, err := os.ReadFile(path)
@@ -128,9 +128,8 @@ func (t *trial) awaitLines(path string, want int) {
 	})
 }
 
-// readLog returns what each stream printed, out of a file of lines "time stream tags content" (the CRI log format,
-// KEP 3077 and the logs package of k8s.io/cri-client). The first tag is P where the next line of the stream
-// continues this one, else F.
+// readLog returns the output per stream of a log file with lines "time stream tags content" (the CRI log format, KEP 3077 and the
+// logs package of k8s.io/cri-client). The first tag is P if the next line of the stream continues this line, else F.
 func readLog(log string, begin time.Time) (map[string]string, error) {
 	streams := map[string]string{}
 	for n, line := range strings.Split(strings.TrimSuffix(log, "\n"), "\n") {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// SummaryRuntime is a [Runtime] that lists as containerd does: without the fields that package cri marks "detail", which
-// only its Inspector methods return.
+// SummaryRuntime is a [Runtime] whose lists omit the fields that package cri marks "detail", as in containerd. Only its
+// cri.Inspector methods return them.
 type SummaryRuntime struct{ *Runtime }
 
 var (
@@ -27,46 +27,46 @@ func (s SummaryRuntime) List(ctx context.Context) (cri.Snapshot, error) {
 	return snap, err
 }
 
-// ListPod returns the part of List that belongs to one pod.
+// ListPod returns the sandboxes and containers of one pod, without details.
 func (s SummaryRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	pod, err := s.Runtime.ListPod(ctx, uid)
 	hideDetails(pod.Sandboxes, pod.Containers)
 	return pod, err
 }
 
-// SandboxStatus returns a sandbox with details.
+// SandboxStatus returns a sandbox with all details.
 func (s SummaryRuntime) SandboxStatus(ctx context.Context, id string) (status cri.Sandbox, err error) {
-	call := s.begin(Call{Op: "PodSandboxStatus", ID: id})
-	defer s.end(call, &err)
+	call := s.recordCall(Call{Op: "PodSandboxStatus", ID: id})
+	defer s.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Sandbox{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sb := s.sandbox(id)
+	sb := s.sandboxByID(id)
 	if sb == nil {
 		return cri.Sandbox{}, cri.ErrNotFound
 	}
 	return sb.Sandbox, nil
 }
 
-// ContainerStatus returns a container with details.
+// ContainerStatus returns a container with all details.
 func (s SummaryRuntime) ContainerStatus(ctx context.Context, id string) (status cri.Container, err error) {
-	call := s.begin(Call{Op: "ContainerStatus", ID: id})
-	defer s.end(call, &err)
+	call := s.recordCall(Call{Op: "ContainerStatus", ID: id})
+	defer s.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Container{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.container(id)
+	c := s.containerByID(id)
 	if c == nil {
 		return cri.Container{}, cri.ErrNotFound
 	}
 	return c.Container, nil
 }
 
-// hideDetails clears the fields marked "detail".
+// hideDetails clears the fields that package cri marks "detail".
 func hideDetails(sandboxes []cri.Sandbox, containers []cri.Container) {
 	for i := range sandboxes {
 		sandboxes[i].IPs, sandboxes[i].Namespaces = nil, cri.NamespaceOptions{}

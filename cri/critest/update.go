@@ -12,40 +12,40 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// UpdateContainer changes what the container's Resources say. Annotations are ignored, as containerd does.
+// UpdateContainer changes the Resources of the container. It ignores annotations, as containerd does.
 func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resources, _ map[string]string) (err error) {
-	call := r.begin(Call{Op: "UpdateContainerResources", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "UpdateContainerResources", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.container(id)
+	c := r.containerByID(id)
 	if c == nil {
 		return cri.ErrNotFound
 	}
-	c.Resources = updated(c.Resources, res)
+	c.Resources = mergeResources(c.Resources, res)
 	return nil
 }
 
-// UpdateSandbox succeeds for a sandbox that exists; nothing shows a sandbox's resources.
+// UpdateSandbox succeeds for an existing sandbox. Resources of sandboxes are not recorded.
 func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resources) (err error) {
-	call := r.begin(Call{Op: "UpdatePodSandboxResources", ID: id})
-	defer r.end(call, &err)
+	call := r.recordCall(Call{Op: "UpdatePodSandboxResources", ID: id})
+	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sandbox(id) == nil {
+	if r.sandboxByID(id) == nil {
 		return cri.ErrNotFound
 	}
 	return nil
 }
 
-// updated returns old with what is set in change, in a new struct: lists that were handed out share the old one.
-func updated(old, change *cri.Resources) *cri.Resources {
+// mergeResources returns a copy of old with the non-zero fields of change. It does not modify old, which earlier lists share.
+func mergeResources(old, change *cri.Resources) *cri.Resources {
 	if old == nil || change == nil {
 		return cloneResources(cmp.Or(change, old))
 	}

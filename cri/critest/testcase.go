@@ -21,40 +21,40 @@ import (
 )
 
 const (
-	waitTimeout = 60 * time.Second      // for anything to happen on a busy machine
-	poll        = 20 * time.Millisecond // between looks
-	slack       = 20 * time.Second      // how much later than due something may happen
+	waitTimeout = 60 * time.Second      // time limit for any event on a busy machine
+	poll        = 20 * time.Millisecond // pause between two checks
+	slack       = 20 * time.Second      // tolerated delay of a timed event
 )
 
-// trial is what one case works with. Its methods that fail the test name the rule that is broken.
-type trial struct {
+// testCase is the state of one case of TestRuntime. Its methods that fail the test quote the violated rule.
+type testCase struct {
 	*suite.Check
 	f    Fixture
 	rt   cri.Runtime
 	ctx  context.Context
 	logs string // directory of all pods' logs; empty: no logs
 
-	mu   sync.Mutex      // guards all below
-	pods map[string]bool // UIDs of the pods that were made
+	mu   sync.Mutex      // guards all fields below
+	pods map[string]bool // UIDs of the pods of this case
 }
 
-func newTrial(t *testing.T, f Fixture) *trial {
-	tr := &trial{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f, rt: f.New(t), ctx: t.Context(), pods: map[string]bool{}}
+func newTestCase(t *testing.T, f Fixture) *testCase {
+	tr := &testCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f, rt: f.New(t), ctx: t.Context(), pods: map[string]bool{}}
 	if f.Logs {
-		tr.logs = t.TempDir() // before clear, to be removed after it
+		tr.logs = t.TempDir() // before removePods is registered, so that it is removed after it
 	}
-	t.Cleanup(tr.clear)
+	t.Cleanup(tr.removePods)
 	return tr
 }
 
-// reopen replaces the runtime. It clears up before what Reopen opened is closed.
-func (t *trial) reopen() {
+// reopenRuntime replaces the runtime by Fixture.Reopen, and removes the pods before the new runtime is closed.
+func (t *testCase) reopenRuntime() {
 	t.rt = t.f.Reopen(t.T, t.rt)
-	t.Cleanup(t.clear)
+	t.Cleanup(t.removePods)
 }
 
-// clear removes the sandboxes of all pods that the case made, those included that a failed RunSandbox left behind.
-func (t *trial) clear() {
+// removePods removes all sandboxes of the case's pods, including sandboxes of failed RunSandbox calls.
+func (t *testCase) removePods() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), waitTimeout)
 	defer cancel()
 	t.mu.Lock()
@@ -74,16 +74,16 @@ func (t *trial) clear() {
 	clear(t.pods)
 }
 
-// fail fails the test unless err is want, in the form that package cri promises.
-func (t *trial) fail(err, want error, rule, call string) {
+// requireError fails the test unless err matches want and is a *cri.Error that names the call.
+func (t *testCase) requireError(err, want error, rule, call string) {
 	t.Helper()
 	t.Hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)
 	e, ok := errors.AsType[*cri.Error](err)
 	t.Hold(ok && e.Op != "", ruleError, "%s: error %v is no *cri.Error that names the call", call, err)
 }
 
-// pod returns the config of a sandbox of a new pod.
-func (t *trial) pod() *cri.SandboxConfig {
+// newPodConfig returns the config of a sandbox of a new pod.
+func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	uid := strings.ToLower(rand.Text())
 	pod := cri.PodIdentity{UID: uid, Name: "critest-" + uid[:8], Namespace: "critest"}
 	s := &cri.SandboxConfig{
@@ -96,7 +96,7 @@ func (t *trial) pod() *cri.SandboxConfig {
 			cri.LabelPodUID:       pod.UID,
 			"critest/label":       "of the sandbox",
 		},
-		Security: cri.SandboxSecurity{Namespaces: t.namespaces()},
+		Security: cri.SandboxSecurity{Namespaces: t.namespaceOptions()},
 	}
 	if !t.f.IsolatedNetwork {
 		s.Hostname = ""
@@ -107,8 +107,8 @@ func (t *trial) pod() *cri.SandboxConfig {
 	return s
 }
 
-// container returns the config of a container that runs a program.
-func (t *trial) container(s *cri.SandboxConfig, name string, p program) *cri.ContainerConfig {
+// newContainerConfig returns the config of a container that runs program p.
+func (t *testCase) newContainerConfig(s *cri.SandboxConfig, name string, p program) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Name:        name,
 		Image:       cri.ImageSpec{Image: t.f.Image, UserSpecifiedImage: t.f.Image},
@@ -123,11 +123,11 @@ func (t *trial) container(s *cri.SandboxConfig, name string, p program) *cri.Con
 			"critest/label":        "of the container",
 		},
 		LogPath:  filepath.Join(name, "0.log"),
-		Security: cri.ContainerSecurity{Namespaces: t.namespaces()},
+		Security: cri.ContainerSecurity{Namespaces: t.namespaceOptions()},
 	}
 }
 
-func (t *trial) namespaces() cri.NamespaceOptions {
+func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
 	if !t.f.IsolatedNetwork {
 		n.Network = cri.NamespaceNode
@@ -135,8 +135,8 @@ func (t *trial) namespaces() cri.NamespaceOptions {
 	return n
 }
 
-// tryRun runs a sandbox that is removed at the end of the test.
-func (t *trial) tryRun(s *cri.SandboxConfig) (id string, err error) {
+// tryRunSandbox runs a sandbox, and returns its error. The sandbox is removed at the end of the test.
+func (t *testCase) tryRunSandbox(s *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(s, nil)
 	}
@@ -148,24 +148,24 @@ func (t *trial) tryRun(s *cri.SandboxConfig) (id string, err error) {
 	t.mu.Lock()
 	t.pods[s.Pod.UID] = true
 	t.mu.Unlock()
-	err = t.unchanged(s, func() error {
+	err = t.checkConfigUnchanged(s, func() error {
 		id, err = t.rt.RunSandbox(t.ctx, s)
 		return err
 	})
 	return id, err
 }
 
-// run runs a sandbox.
-func (t *trial) run(s *cri.SandboxConfig) string {
+// runSandbox runs a sandbox, and fails the test on error.
+func (t *testCase) runSandbox(s *cri.SandboxConfig) string {
 	t.Helper()
-	id, err := t.tryRun(s)
+	id, err := t.tryRunSandbox(s)
 	t.Succeed(err, ruleRunSandbox, "RunSandbox")
 	t.Hold(id != "", ruleRunSandbox, "RunSandbox returned an empty ID")
 	return id
 }
 
-// tryCreate creates a container.
-func (t *trial) tryCreate(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) (id string, err error) {
+// tryCreateContainer creates a container, and returns its error.
+func (t *testCase) tryCreateContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(s, c)
 	}
@@ -174,16 +174,16 @@ func (t *trial) tryCreate(sandbox string, s *cri.SandboxConfig, c *cri.Container
 			return "", err
 		}
 	}
-	err = t.unchanged([]any{s, c}, func() error {
+	err = t.checkConfigUnchanged([]any{s, c}, func() error {
 		id, err = t.rt.CreateContainer(t.ctx, sandbox, c, s)
 		return err
 	})
 	return id, err
 }
 
-// unchanged makes a call and sees that it left its config as it was. It is an Errorf, because some calls are made
-// beside the test's own goroutine.
-func (t *trial) unchanged(cfg any, call func() error) error {
+// checkConfigUnchanged makes a call and checks that it does not modify cfg. It reports with Errorf, because some calls are made
+// outside the test's goroutine.
+func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	before, err := json.Marshal(cfg)
 	if err != nil {
 		t.Errorf("marshal config: %v", err)
@@ -196,25 +196,25 @@ func (t *trial) unchanged(cfg any, call func() error) error {
 	return call()
 }
 
-// create creates a container.
-func (t *trial) create(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
+// createContainer creates a container, and fails the test on error.
+func (t *testCase) createContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
 	t.Helper()
-	id, err := t.tryCreate(sandbox, s, c)
+	id, err := t.tryCreateContainer(sandbox, s, c)
 	t.Succeed(err, ruleCreate, "CreateContainer")
 	t.Hold(id != "", ruleCreate, "CreateContainer returned an empty ID")
 	return id
 }
 
-// start creates and starts a container, and waits until its program has set itself up.
-func (t *trial) start(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
+// startContainer creates and starts a container, and waits until its program has printed "ready" if it does so.
+func (t *testCase) startContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
 	t.Helper()
-	id := t.create(sandbox, s, c)
+	id := t.createContainer(sandbox, s, c)
 	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
 	if !strings.Contains(c.Command[2], "echo ready") {
 		return id
 	}
 	if !t.f.Logs {
-		time.Sleep(time.Second) // there is no sign to wait for
+		time.Sleep(time.Second) // nothing signals that the program is ready
 		return id
 	}
 	path := filepath.Join(s.LogDirectory, c.LogPath)
@@ -225,33 +225,33 @@ func (t *trial) start(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConf
 	return id
 }
 
-// single runs a pod with one container and returns the container's ID.
-func (t *trial) single(p program) string {
+// startInNewPod runs a pod with one container and returns the container's ID.
+func (t *testCase) startInNewPod(p program) string {
 	t.Helper()
-	s := t.pod()
-	return t.start(t.run(s), s, t.container(s, "main", p))
+	s := t.newPodConfig()
+	return t.startContainer(t.runSandbox(s), s, t.newContainerConfig(s, "main", p))
 }
 
-// await waits until a container has exited.
-func (t *trial) await(id string) (c cri.Container) {
+// awaitExit waits until a container has exited, and returns its status.
+func (t *testCase) awaitExit(id string) (c cri.Container) {
 	t.Helper()
-	t.Until(ruleOneLife, func() (bool, string) {
-		c = t.status(id)
+	t.Until(ruleStates, func() (bool, string) {
+		c = t.containerStatus(id)
 		return c.State == cri.ContainerExited, "container " + id + " is " + c.State.String() + ", want exited"
 	})
 	return c
 }
 
-// list returns one pod out of List.
-func (t *trial) list(uid string) cri.Pod {
+// listPod returns one pod from List.
+func (t *testCase) listPod(uid string) cri.Pod {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)
 	t.Succeed(err, ruleList, "List")
 	return snap.Pod(uid)
 }
 
-// find returns a container out of List, without details where the runtime is an Inspector.
-func (t *trial) find(id string) (cri.Container, bool) {
+// findContainer returns a container from List, without details if the runtime is an Inspector.
+func (t *testCase) findContainer(id string) (cri.Container, bool) {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)
 	t.Succeed(err, ruleList, "List")
@@ -263,28 +263,28 @@ func (t *trial) find(id string) (cri.Container, bool) {
 	return cri.Container{}, false
 }
 
-// status returns a container with details.
-func (t *trial) status(id string) cri.Container {
+// containerStatus returns a container with details.
+func (t *testCase) containerStatus(id string) cri.Container {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
 		c, err := i.ContainerStatus(t.ctx, id)
 		t.Succeed(err, ruleStatus, "ContainerStatus")
 		return c
 	}
-	c, ok := t.find(id)
+	c, ok := t.findContainer(id)
 	t.Hold(ok, ruleList, "List does not show container %s", id)
 	return c
 }
 
-// sandbox returns a sandbox with details.
-func (t *trial) sandbox(s *cri.SandboxConfig, id string) cri.Sandbox {
+// sandboxStatus returns a sandbox with details.
+func (t *testCase) sandboxStatus(s *cri.SandboxConfig, id string) cri.Sandbox {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
 		sb, err := i.SandboxStatus(t.ctx, id)
 		t.Succeed(err, ruleStatus, "SandboxStatus")
 		return sb
 	}
-	for _, sb := range t.list(s.Pod.UID).Sandboxes {
+	for _, sb := range t.listPod(s.Pod.UID).Sandboxes {
 		if sb.ID == id {
 			return sb
 		}

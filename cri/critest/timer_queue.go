@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"slices"
+	"time"
+)
+
+// timerQueue holds future events, ordered by time and then by the order of scheduling. With a timer per event, the Go scheduler
+// would choose the order of two containers that exit at the same time. Runtime.mu guards it.
+type timerQueue struct {
+	events []timerEvent
+	timer  *time.Timer
+}
+
+// timerEvent is a function that runs at a time.
+type timerEvent struct {
+	at  time.Time
+	run func() // called with Runtime.mu held
+}
+
+// schedule runs do after d. r.mu is held.
+func (r *Runtime) schedule(d time.Duration, do func()) {
+	if d == Never {
+		return
+	}
+	at := time.Now().Add(d)
+	a := &r.timers
+	i, _ := slices.BinarySearchFunc(a.events, at, func(d timerEvent, at time.Time) int {
+		if d.at.After(at) {
+			return 1
+		}
+		return -1 // events at the same time keep the order of scheduling
+	})
+	a.events = slices.Insert(a.events, i, timerEvent{at: at, run: do})
+	if i == 0 {
+		r.resetTimer()
+	}
+}
+
+// resetTimer sets the timer to the first event, or stops it if there is none. r.mu is held.
+func (r *Runtime) resetTimer() {
+	a := &r.timers
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if len(a.events) > 0 {
+		a.timer = time.AfterFunc(time.Until(a.events[0].at), r.runDueEvents)
+	}
+}
+
+// runDueEvents runs all events whose time has come, and resets the timer.
+func (r *Runtime) runDueEvents() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &r.timers
+	for len(a.events) > 0 && !a.events[0].at.After(time.Now()) {
+		do := a.events[0].run
+		a.events = slices.Delete(a.events, 0, 1)
+		do()
+	}
+	r.resetTimer()
+}
