@@ -21,48 +21,48 @@ import (
 )
 
 const (
-	// pollPeriod is how often a log that is followed is read without a notice, and how often Running is asked.
+	// pollPeriod is the period at which a followed log is read without inotify events, and of calls to ReadOptions.Running.
 	pollPeriod = time.Second
-	// settle is how long a renamed file must be unchanged before it is left: the runtime goes on writing to it
-	// until it has the new one, and a little longer.
-	settle = 100 * time.Millisecond
+	// settlePeriod is the time that a renamed file must be unchanged before the reader continues with the next file. The runtime
+	// writes to the renamed file until it has reopened the log, and a little longer.
+	settlePeriod = 100 * time.Millisecond
 )
 
-// chain is the files of one log, read in the order in which they were written. What has been renamed in the
-// meantime is found again by its name, which sorts by age.
-type chain struct {
+// logChain reads the files of one log in the order in which they were written. It finds files that were renamed meanwhile by
+// their names, which sort by age.
+type logChain struct {
 	path string
 	o    ReadOptions
 
-	lines lines
-	file  *os.File // open
-	key   string   // of file, when it is known to be rotated; else ""
-	prev  string   // the key of the newest file older than file
+	lines       lineReader
+	file        *os.File // the open file
+	key         string   // key (time and number) in the name of file; empty while file is the current one
+	previousKey string   // key of the newest file that is older than file
 
-	tailKey   string // the file in which the tail begins
-	skipLines int64  // how many of its lines are not part of it
-	watch     *dirWatch
-	watched   bool      // a watch was asked for, whether there is one or not
-	asked     time.Time // when Running was asked
-	over      bool      // the container does not run, so no more is written
-	cause     error     // why that is not known
+	tailKey          string // key of the file in which the tail starts
+	skipLines        int64  // number of its lines before the tail
+	watch            *dirWatch
+	watchTried       bool      // opening watch was tried; watch may still be nil
+	lastRunningCheck time.Time // when ReadOptions.Running was last called
+	containerExited  bool      // the container has exited, so that the log no longer grows
+	runningErr       error     // error of ReadOptions.Running, if that is why the read ends
 }
 
-func newChain(path string, o ReadOptions) *chain {
-	return &chain{path: path, o: o}
+func newLogChain(path string, o ReadOptions) *logChain {
+	return &logChain{path: path, o: o}
 }
 
-func (c *chain) close() {
+func (c *logChain) closeFiles() {
 	if c.file != nil {
 		c.file.Close() // read only
 	}
 	if c.watch != nil {
-		c.watch.close()
+		c.watch.closeWatch()
 	}
 }
 
-// open opens the first file, at the line where the reading begins.
-func (c *chain) open(ctx context.Context) error {
+// openFirst opens the first file to read, and moves to its first line to read.
+func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {
 		return err
@@ -71,46 +71,46 @@ func (c *chain) open(ctx context.Context) error {
 	case c.o.IncludeRotated:
 		err = c.findTail(ctx)
 	case len(found) > 0:
-		c.prev = found[len(found)-1].key
+		c.previousKey = found[len(found)-1].key
 	}
 	if err == nil {
-		err = c.openAfter(c.prev)
+		err = c.openAfter(c.previousKey)
 	}
-	if err != nil || c.o.tail() < 0 {
+	if err != nil || c.o.tailLines() < 0 {
 		return err
 	}
 	if c.o.IncludeRotated {
-		return c.skip()
+		return c.skipToTail()
 	}
 	info, err := c.file.Stat()
 	if err != nil {
 		return err
 	}
-	start, err := tailStart(c.file, info.Size(), c.o.tail())
+	start, err := tailStart(c.file, info.Size(), c.o.tailLines())
 	if err != nil {
-		return fmt.Errorf("find the last %d lines of log %s: %w", c.o.tail(), c.path, err)
+		return fmt.Errorf("find the last %d lines of log %s: %w", c.o.tailLines(), c.path, err)
 	}
 	_, err = c.file.Seek(start, io.SeekStart)
 	return err
 }
 
-// openAfter opens the oldest file that is newer than the key prev. A file may be rotated, compressed or removed at any
-// moment, so it looks again after it has opened the current one.
-func (c *chain) openAfter(prev string) error {
+// openAfter opens the oldest file whose key is greater than prev. Files can be rotated, compressed or removed at any time, so it
+// lists the directory again after it has opened the current file.
+func (c *logChain) openAfter(prev string) error {
 	for {
 		found, err := listRotated(c.path)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(found, func(r rotated) bool { return r.key > prev })
+		i := slices.IndexFunc(found, func(r rotatedFile) bool { return r.key > prev })
 		if i >= 0 {
 			err := c.openFile(filepath.Join(filepath.Dir(c.path), found[i].name), found[i], prev)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // compressed or removed since
+				continue // compressed or removed since the listing
 			}
 			return err
 		}
-		if err := c.openFile(c.path, rotated{}, prev); err != nil {
+		if err := c.openFile(c.path, rotatedFile{}, prev); err != nil {
 			return err
 		}
 		found, err = listRotated(c.path)
@@ -123,14 +123,14 @@ func (c *chain) openAfter(prev string) error {
 	}
 }
 
-// openFile goes on in another file.
-func (c *chain) openFile(path string, r rotated, prev string) error {
+// openFile opens a file and closes the previous one.
+func (c *logChain) openFile(path string, r rotatedFile, prev string) error {
 	file, err := openRegular(path)
 	if err != nil {
 		return err
 	}
 	var source io.Reader = file
-	if r.suffix == compressed {
+	if r.suffix == compressedSuffix {
 		if source, err = gzip.NewReader(file); err != nil {
 			file.Close()
 			return fmt.Errorf("read log %s: %w", path, err)
@@ -139,80 +139,82 @@ func (c *chain) openFile(path string, r rotated, prev string) error {
 	if c.file != nil {
 		c.file.Close() // read only
 	}
-	c.file, c.key, c.prev = file, r.key, prev
+	c.file, c.key, c.previousKey = file, r.key, prev
 	c.lines.source = source
-	c.lines.drop()
+	c.lines.dropBuffered()
 	return nil
 }
 
-// ended reports whether the file is read and will not grow. Where it may grow, it waits until it may have.
-func (c *chain) ended(ctx context.Context) (bool, error) {
+// awaitData reports whether the file is read to its end and cannot grow. If it can grow, awaitData waits for a change and returns
+// false.
+func (c *logChain) awaitData(ctx context.Context) (bool, error) {
 	if c.key == "" {
 		if !c.o.Follow {
 			return true, nil
 		}
-		if cut, err := c.findSelf(); cut || err != nil {
+		if cut, err := c.locateFile(); cut || err != nil {
 			return false, err
 		}
 	}
 	if c.key != "" {
-		rest, err := c.unsettled()
+		rest, err := c.settleDelay()
 		if err != nil || rest <= 0 {
 			return true, err
 		}
-		return false, c.wait(ctx, rest)
+		return false, c.awaitChange(ctx, rest)
 	}
-	if c.over {
+	if c.containerExited {
 		return true, nil
 	}
-	return false, c.idle(ctx)
+	return false, c.awaitContainer(ctx)
 }
 
-// idle waits until there may be more to read. It asks whether the container runs, and remembers where it does not:
-// what was written before that is still to be read.
-func (c *chain) idle(ctx context.Context) error {
-	if !c.watched {
-		c.watched = true
-		c.watch, _ = c.watcher().open(filepath.Dir(c.path)) // without it there is the poll
-		return nil                                          // something may have come before the watch
+// awaitContainer waits for a change of the current file. It calls ReadOptions.Running at most once a second. After the container
+// has exited it returns at once, so that output written before the exit is still read.
+func (c *logChain) awaitContainer(ctx context.Context) error {
+	if !c.watchTried {
+		c.watchTried = true
+		c.watch, _ = c.watcher().watchDir(filepath.Dir(c.path)) // without a watch the file is polled
+		return nil                                              // a change may have preceded the watch
 	}
-	if time.Since(c.asked) >= pollPeriod {
-		running, err := c.running(ctx)
+	if time.Since(c.lastRunningCheck) >= pollPeriod {
+		running, err := c.isRunning(ctx)
 		if !running {
-			c.over, c.cause = true, err
+			c.containerExited, c.runningErr = true, err
 			return nil
 		}
-		c.asked = time.Now()
+		c.lastRunningCheck = time.Now()
 	}
-	return c.wait(ctx, pollPeriod-time.Since(c.asked))
+	return c.awaitChange(ctx, pollPeriod-time.Since(c.lastRunningCheck))
 }
 
-// watcher returns the watcher of the options, or one for this read alone.
-func (c *chain) watcher() *Watcher {
+// watcher returns ReadOptions.Watcher, or a Watcher for this read alone.
+func (c *logChain) watcher() *Watcher {
 	if c.o.Watcher != nil {
 		return c.o.Watcher
 	}
 	return &Watcher{}
 }
 
-// next opens the next file, or returns why there is none: errDone where the log ends.
-func (c *chain) next(ctx context.Context) error {
+// openNext opens the next file. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running.
+func (c *logChain) openNext(ctx context.Context) error {
 	if c.key != "" {
 		err := c.openAfter(c.key)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if c.o.Follow && !c.over {
-			return c.idle(ctx) // the runtime has yet to open the file anew
+		if c.o.Follow && !c.containerExited {
+			return c.awaitContainer(ctx) // the runtime has not reopened the log yet
 		}
 	}
-	if c.cause != nil {
-		return c.cause
+	if c.runningErr != nil {
+		return c.runningErr
 	}
-	return errDone
+	return errLogEnd
 }
 
-func (c *chain) running(ctx context.Context) (bool, error) {
+// isRunning calls ReadOptions.Running. An unavailable runtime counts as a running container.
+func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	if c.o.Running == nil {
 		return true, nil
 	}
@@ -223,10 +225,10 @@ func (c *chain) running(ctx context.Context) (bool, error) {
 	return running && err == nil, err
 }
 
-// findSelf finds out whether the file that was opened as the current one still is, and where not, its key. It
-// reports whether the file was cut and is read from its start again.
-func (c *chain) findSelf() (cut bool, err error) {
-	mine, err := c.file.Stat()
+// locateFile checks whether the file that was opened as the current one was renamed, and sets c.key if so. cut reports that the
+// file was truncated and is read again from its start.
+func (c *logChain) locateFile() (cut bool, err error) {
+	opened, err := c.file.Stat()
 	if err != nil {
 		return false, err
 	}
@@ -235,46 +237,46 @@ func (c *chain) findSelf() (cut bool, err error) {
 	if err != nil && !missing {
 		return false, err
 	}
-	if !missing && os.SameFile(mine, current) {
-		return c.rewind(mine)
+	if !missing && os.SameFile(opened, current) {
+		return c.rewindTruncated(opened)
 	}
 	found, err := listRotated(c.path)
 	if err != nil {
 		return false, err
 	}
-	key := c.prev + "\x00" // after prev and before all others: what is left where the file itself is gone
-	i := slices.IndexFunc(found, func(r rotated) bool { return r.key > c.prev })
-	if i >= 0 && found[i].suffix == compressed {
+	key := c.previousKey + "\x00" // sorts after previousKey and before all other keys; used if the file itself was removed
+	i := slices.IndexFunc(found, func(r rotatedFile) bool { return r.key > c.previousKey })
+	if i >= 0 && found[i].suffix == compressedSuffix {
 		key = found[i].key
 	} else if i >= 0 {
 		info, err := os.Stat(filepath.Join(filepath.Dir(c.path), found[i].name))
 		if err != nil {
-			return false, notexist.Ignore(err) // being compressed; it is looked for again
+			return false, notexist.Ignore(err) // being compressed; the next call looks again
 		}
-		if os.SameFile(mine, info) {
+		if os.SameFile(opened, info) {
 			key = found[i].key
 		}
 	}
 	if missing && (i < 0 || found[len(found)-1].key <= key) {
-		return false, nil // renamed and not yet reopened, or renamed back in a moment
+		return false, nil // renamed but not yet reopened, or about to be renamed back
 	}
 	c.key = key
 	return false, nil
 }
 
-// rewind reads a file anew that was cut: some rotate logs with a copy.
-func (c *chain) rewind(info fs.FileInfo) (cut bool, err error) {
+// rewindTruncated seeks to the start of a file that was truncated, as after a rotation by copying.
+func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	at, err := c.file.Seek(0, io.SeekCurrent)
 	if err != nil || info.Size() >= at {
 		return false, err
 	}
-	c.lines.drop()
+	c.lines.dropBuffered()
 	_, err = c.file.Seek(0, io.SeekStart)
 	return true, err
 }
 
-// unsettled returns how long a rotated file is still watched before it is left.
-func (c *chain) unsettled() (time.Duration, error) {
+// settleDelay returns how long a renamed file must still be watched before the reader leaves it.
+func (c *logChain) settleDelay() (time.Duration, error) {
 	if !c.o.Follow {
 		return 0, nil
 	}
@@ -282,12 +284,12 @@ func (c *chain) unsettled() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return min(settle, settle-time.Since(info.ModTime())), nil
+	return min(settlePeriod, settlePeriod-time.Since(info.ModTime())), nil
 }
 
-func (c *chain) wait(ctx context.Context, d time.Duration) error {
+func (c *logChain) awaitChange(ctx context.Context, d time.Duration) error {
 	if c.watch != nil {
-		return c.watch.wait(ctx, d)
+		return c.watch.awaitEvent(ctx, d)
 	}
 	return sleep.For(ctx, d)
 }

@@ -19,56 +19,56 @@ import (
 )
 
 const (
-	// quiet is how long a log must not have been rotated before its files are compressed. A container that fills a
-	// file sooner gets none of it: its files are removed before gzip could be done with them.
-	quiet = time.Second
-	// chunk is how much is compressed between two looks at the budget.
-	chunk = 256 << 10
+	// quietPeriod is the time without a rotation after which a log is compressed. If a container fills files faster, its files
+	// are removed before gzip could finish.
+	quietPeriod = time.Second
+	// chunkSize is the number of bytes compressed between two checks of the budget.
+	chunkSize = 256 << 10
 )
 
-// errNoRoom says that a compressed file has no room beside its original. It is tried again after the next rotation.
-var errNoRoom = errors.New("no room in the budget")
+// errOverBudget means that a compressed file does not fit into the budget beside its original. The next rotation retries.
+var errOverBudget = errors.New("no room in the budget")
 
-// pack compresses the rotated files of the log, until no more are due.
-func (k *keeper) pack(ctx context.Context) {
-	for k.soiled() {
-		if !k.settled(ctx) {
+// runCompressor compresses the rotated files of the log until no request is pending.
+func (k *logKeeper) runCompressor(ctx context.Context) {
+	for k.takeRequest() {
+		if !k.awaitQuiet(ctx) {
 			return
 		}
-		err := k.packAll(ctx)
-		if err == nil || errors.Is(err, errNoRoom) {
+		err := k.compressDue(ctx)
+		if err == nil || errors.Is(err, errOverBudget) {
 			continue
 		}
-		k.report(ctx, err, longest)
-		if sleep.For(ctx, longest) != nil {
+		k.reportError(ctx, err, maxPollDelay)
+		if sleep.For(ctx, maxPollDelay) != nil {
 			return
 		}
-		k.soil(ctx)
+		k.requestCompression(ctx)
 	}
 }
 
-// settled waits until the log has not been rotated for a while. It returns false when ctx ends.
-func (k *keeper) settled(ctx context.Context) bool {
-	t := time.NewTimer(quiet)
+// awaitQuiet waits until the log has not been rotated for quietPeriod. It returns false when ctx ends.
+func (k *logKeeper) awaitQuiet(ctx context.Context) bool {
+	t := time.NewTimer(quietPeriod)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-k.dirty:
-			t.Reset(quiet)
+		case <-k.compressRequested:
+			t.Reset(quietPeriod)
 		case <-t.C:
 			return true
 		}
 	}
 }
 
-// packAll removes what is left over and compresses what is due. It looks anew before each file, because a rotation may
-// have come in between.
-func (k *keeper) packAll(ctx context.Context) error {
+// compressDue removes stale files and compresses all files that are due. It lists the directory before each file, because the log
+// may be rotated meanwhile.
+func (k *logKeeper) compressDue(ctx context.Context) error {
 	select {
-	case k.r.packing <- struct{}{}:
-		defer func() { <-k.r.packing }()
+	case k.r.compressing <- struct{}{}:
+		defer func() { <-k.r.compressing }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -81,32 +81,32 @@ func (k *keeper) packAll(ctx context.Context) error {
 		for i, f := range dir {
 			names[i] = f.Name
 		}
-		left, kept := tidy(k.name, names)
-		for _, name := range left {
-			if err := k.remove(name); err != nil {
+		stale, kept := sortRotated(k.name, names)
+		for _, name := range stale {
+			if err := k.removeFile(name); err != nil {
 				return err
 			}
 		}
-		due := compressions(kept)
+		due := planCompressions(kept)
 		if len(due) == 0 {
 			return nil
 		}
-		if err := k.packOne(ctx, due[0]); err != nil {
+		if err := k.compressFile(ctx, due[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// packOne compresses one file, unless a rotation removes it meanwhile.
-func (k *keeper) packOne(ctx context.Context, step Action) error {
+// compressFile compresses one file. A rotation that removes the file cancels it.
+func (k *logKeeper) compressFile(ctx context.Context, step Action) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k.setPacking(step.File, cancel)
-	defer k.setPacking("", nil)
+	k.setCompressing(step.File, cancel)
+	defer k.setCompressing("", nil)
 
 	to := filepath.Join(k.dir, step.To)
-	size, err := k.compress(ctx, filepath.Join(k.dir, step.File), to)
+	size, err := k.gzipFile(ctx, filepath.Join(k.dir, step.File), to)
 	if ctx.Err() != nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -119,34 +119,34 @@ func (k *keeper) packOne(ctx context.Context, step Action) error {
 	return nil
 }
 
-func (k *keeper) setPacking(name string, stop context.CancelFunc) {
+func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.packing, k.stop = name, stop
+	k.compressing, k.stopCompression = name, stop
 }
 
-// compress replaces a file with its compressed form, which has its name only when it is whole and on disk.
-func (k *keeper) compress(ctx context.Context, from, to string) (size int64, err error) {
+// gzipFile replaces a file with its compressed form. The new file gets its final name after it is complete and synced to disk.
+func (k *logKeeper) gzipFile(ctx context.Context, from, to string) (size int64, err error) {
 	source, info, err := openUnlinked(from)
 	if err != nil {
 		return 0, err
 	}
 	defer source.Close()
-	target, err := createAnew(from+temporary, info.Mode().Perm())
+	target, err := createReplacing(from+temporarySuffix, info.Mode().Perm())
 	if err != nil {
 		return 0, err
 	}
 	defer func() {
-		target.Close() // closed twice where all went well
+		target.Close() // a second Close after success
 		if err != nil {
 			os.Remove(target.Name())
 		}
 	}()
 	z := gzip.NewWriter(target)
-	if err := k.squeeze(ctx, z, source); err != nil {
+	if err := k.copyChunks(ctx, z, source); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(z.Close(), k.room(), target.Sync(), target.Close(), ctx.Err()); err != nil {
+	if err := errors.Join(z.Close(), k.checkBudget(), target.Sync(), target.Close(), ctx.Err()); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(target.Name(), to); err != nil {
@@ -158,21 +158,21 @@ func (k *keeper) compress(ctx context.Context, from, to string) (size int64, err
 	return info.Size(), notexist.Ignore(os.Remove(from))
 }
 
-// squeeze copies chunk by chunk, as long as there is room.
-func (k *keeper) squeeze(ctx context.Context, w io.Writer, r io.Reader) error {
+// copyChunks copies r to w in chunks, and checks the budget after each.
+func (k *logKeeper) copyChunks(ctx context.Context, w io.Writer, r io.Reader) error {
 	for {
-		_, err := io.CopyN(w, r, chunk)
+		_, err := io.CopyN(w, r, chunkSize)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err := errors.Join(err, ctx.Err(), k.room()); err != nil {
+		if err := errors.Join(err, ctx.Err(), k.checkBudget()); err != nil {
 			return err
 		}
 	}
 }
 
-// room returns errNoRoom when the files of the log are larger than the budget.
-func (k *keeper) room() error {
+// checkBudget returns errOverBudget if the files of the log exceed Policy.MaxBytes.
+func (k *logKeeper) checkBudget() error {
 	dir, err := readDir(k.dir)
 	var sum int64
 	for _, f := range dir {
@@ -181,7 +181,7 @@ func (k *keeper) room() error {
 		}
 	}
 	if err == nil && sum > k.r.o.Policy.MaxBytes() {
-		return errNoRoom
+		return errOverBudget
 	}
 	return err
 }

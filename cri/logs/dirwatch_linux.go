@@ -15,26 +15,26 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Watcher lets all reads that follow a log share one inotify instance, of which a user has 128. The zero value is ready, and has an instance
-// while a read follows. It is safe for concurrent use.
+// Watcher shares one inotify instance among all reads that follow a log; a user can have only 128 instances. The zero value is
+// ready to use. It holds an instance only while a read follows a log. It is safe for concurrent use.
 type Watcher struct {
-	mu      sync.Mutex // guards the fields below
-	queue   *inotify   // nil while there is no watch
+	mu      sync.Mutex    // guards the fields below
+	queue   *inotifyQueue // nil while there is no watch
 	reading chan struct{}
-	watches map[int]map[*dirWatch]struct{} // by number: a directory has one for all who watch it
+	watches map[int]map[*dirWatch]struct{} // by watch descriptor: all watches of a directory share one
 }
 
-// dirWatch tells when files of a directory are written, made or renamed.
+// dirWatch reports when a file in a directory is written, created or renamed.
 type dirWatch struct {
 	shared  *Watcher
-	queue   *inotify
-	reading chan struct{} // holds a token while one of those who wait reads the queue for all
+	queue   *inotifyQueue
+	reading chan struct{} // capacity 1; the waiting goroutine whose token it holds reads the queue for all
 	watch   int
-	fired   chan struct{} // holds a token for notices since the last wait
+	changed chan struct{} // capacity 1; has an element after an event since the last wait
 }
 
-// open watches a directory.
-func (w *Watcher) open(dir string) (*dirWatch, error) {
+// watchDir starts to watch a directory.
+func (w *Watcher) watchDir(dir string) (*dirWatch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue == nil {
@@ -45,11 +45,11 @@ func (w *Watcher) open(dir string) (*dirWatch, error) {
 		w.queue, w.reading, w.watches = queue, make(chan struct{}, 1), map[int]map[*dirWatch]struct{}{}
 	}
 	defer w.closeUnused()
-	watch, err := w.queue.add(dir, unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO)
+	watch, err := w.queue.addWatch(dir, unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO)
 	if err != nil {
 		return nil, err
 	}
-	d := &dirWatch{shared: w, queue: w.queue, reading: w.reading, watch: watch, fired: make(chan struct{}, 1)}
+	d := &dirWatch{shared: w, queue: w.queue, reading: w.reading, watch: watch, changed: make(chan struct{}, 1)}
 	if w.watches[watch] == nil {
 		w.watches[watch] = map[*dirWatch]struct{}{}
 	}
@@ -57,34 +57,34 @@ func (w *Watcher) open(dir string) (*dirWatch, error) {
 	return d, nil
 }
 
-// closeUnused closes the queue after the last watch. The caller holds the lock.
+// closeUnused closes the inotify instance after the last watch is closed. w.mu is held.
 func (w *Watcher) closeUnused() {
 	if len(w.watches) == 0 {
-		w.queue.close()
+		w.queue.closeFile()
 		w.queue = nil
 	}
 }
 
-func (d *dirWatch) close() {
+func (d *dirWatch) closeWatch() {
 	w := d.shared
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watches[d.watch], d)
 	if len(w.watches[d.watch]) == 0 {
 		delete(w.watches, d.watch)
-		w.queue.remove(d.watch)
+		w.queue.removeWatch(d.watch)
 	}
 	w.closeUnused()
 }
 
-// wait returns when something has happened since the last call, or after d, or with the cause when ctx ends. One of the callers reads the
-// queue for all of them.
-func (d *dirWatch) wait(ctx context.Context, most time.Duration) error {
+// awaitEvent waits for an event since its last call, but at most for the given time. It returns ctx.Err() when ctx ends. One of
+// the waiting goroutines reads the queue for all.
+func (d *dirWatch) awaitEvent(ctx context.Context, most time.Duration) error {
 	end := time.Now().Add(most)
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
-	case <-d.fired:
+	case <-d.changed:
 		return nil
 	case <-timer.C:
 		return nil
@@ -92,12 +92,12 @@ func (d *dirWatch) wait(ctx context.Context, most time.Duration) error {
 		return ctx.Err()
 	case d.reading <- struct{}{}:
 		defer func() { <-d.reading }()
-		return d.read(ctx, end)
+		return d.readQueue(ctx, end)
 	}
 }
 
-// read reads the queue until it has a notice for d, or until end.
-func (d *dirWatch) read(ctx context.Context, end time.Time) error {
+// readQueue reads events until one concerns d, or until end.
+func (d *dirWatch) readQueue(ctx context.Context, end time.Time) error {
 	if err := d.queue.file.SetReadDeadline(end); err != nil {
 		return err
 	}
@@ -107,12 +107,12 @@ func (d *dirWatch) read(ctx context.Context, end time.Time) error {
 	defer stop()
 	for {
 		select {
-		case <-d.fired:
+		case <-d.changed:
 			return nil
 		default:
 		}
-		notices, err := d.queue.read()
-		d.shared.dispatch(notices)
+		notices, err := d.queue.readEvents()
+		d.shared.dispatchEvents(notices)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -124,23 +124,24 @@ func (d *dirWatch) read(ctx context.Context, end time.Time) error {
 	}
 }
 
-// dispatch hands on notices to the watches that they are for.
-func (w *Watcher) dispatch(notices []notice) {
+// dispatchEvents wakes the watches that the events concern.
+func (w *Watcher) dispatchEvents(notices []inotifyEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range notices {
-		if n.mask&unix.IN_Q_OVERFLOW != 0 { // some are lost
+		if n.mask&unix.IN_Q_OVERFLOW != 0 { // the kernel dropped events
 			for _, watches := range w.watches {
-				fire(watches)
+				wakeWatches(watches)
 			}
 			continue
 		}
-		fire(w.watches[n.watch])
+		wakeWatches(w.watches[n.watch])
 	}
 }
 
-func fire(watches map[*dirWatch]struct{}) {
+// wakeWatches signals an event to all watches.
+func wakeWatches(watches map[*dirWatch]struct{}) {
 	for d := range watches {
-		sleep.Wake(d.fired)
+		sleep.Wake(d.changed)
 	}
 }

@@ -11,41 +11,41 @@ import (
 	"time"
 )
 
-// Stream is what a container wrote to.
+// Stream is the output stream of a container: stdout or stderr.
 type Stream string
 
-// The streams of a container. With a terminal there is only Stdout.
+// The streams of a container. A container with a terminal has only Stdout.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
 )
 
-// Entry is one line of a log file: a line that a container wrote, or a piece of one.
+// Entry is one line of a log file: a line of container output, or a piece of a long one.
 type Entry struct {
-	Time   time.Time // when the runtime read it from the container
+	Time   time.Time // when the runtime read the output
 	Stream Stream
-	// Content is what the container wrote. Only the last piece of a line ends with a newline. It may share memory
-	// with the line that was parsed.
+	// Content is the output of the container. Only the last piece of a line ends with a newline. It may share memory with the
+	// parsed line.
 	Content []byte
 }
 
-// EndsLine reports whether the next entry begins a new line.
+// EndsLine reports whether the entry ends a line of container output.
 func (e Entry) EndsLine() bool {
 	return len(e.Content) == 0 || e.Content[len(e.Content)-1] == '\n'
 }
 
-// Format is how entries are written down.
+// Format is the format of the lines of a log file.
 type Format uint8
 
-// The formats of log files.
+// The supported formats of log files.
 const (
-	FormatCRI        Format = iota + 1 // time, stream, tags and content with spaces between: containerd, CRI-O
-	FormatDockerJSON                   // an object with log, stream and time: the json-file driver of Docker
+	FormatCRI        Format = iota + 1 // time, stream, tags and content, separated by spaces: containerd, CRI-O
+	FormatDockerJSON                   // JSON object with log, stream and time: Docker's json-file driver
 )
 
-// What may be wrong with a line. The others are for people to tell apart, and not exported.
+// Errors of a line. The unexported ones only differ in their text.
 var (
-	// ErrUnknownFormat says that a line, or all of a log, is in no known format.
+	// ErrUnknownFormat means that a line, or every line of a log, has no known format.
 	ErrUnknownFormat = errors.New("unknown log format")
 
 	errTime   = errors.New("no RFC 3339 time at the start")
@@ -54,7 +54,7 @@ var (
 	errLong   = errors.New("line is too long")
 )
 
-// DetectFormat returns the format that a line is in, and so the log it is from, or [ErrUnknownFormat].
+// DetectFormat returns the format of a line, and thereby of its log, or [ErrUnknownFormat].
 func DetectFormat(line []byte) (Format, error) {
 	for _, f := range []Format{FormatCRI, FormatDockerJSON} {
 		if _, err := f.Parse(line); err == nil {
@@ -64,7 +64,7 @@ func DetectFormat(line []byte) (Format, error) {
 	return 0, fmt.Errorf("%w: %.64q", ErrUnknownFormat, line)
 }
 
-// Parse reads one line, with or without its newline.
+// Parse parses one line of a log file, with or without its newline.
 func (f Format) Parse(line []byte) (Entry, error) {
 	switch f {
 	case FormatCRI:
@@ -75,12 +75,12 @@ func (f Format) Parse(line []byte) (Entry, error) {
 	return Entry{}, ErrUnknownFormat
 }
 
-// parseCRI reads a line such as
+// parseCRI parses a line such as
 //
 //	2026-01-02T15:04:05.000000006Z stdout F hello
 //
-// The first of the tags, which colons separate, is P when the line goes on in the next entry of the stream; the
-// newline of such an entry belongs to the file and not to the content. Other tags mean nothing yet.
+// Tags are separated by colons. The first is P if the next entry of the stream continues the line. The newline of such an entry
+// belongs to the file, not to the content. Other tags have no defined meaning.
 func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {
@@ -88,10 +88,10 @@ func parseCRI(line []byte) (Entry, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(stamp))
 	if err != nil {
-		return Entry{}, errTime // and not err: it quotes a line of any length
+		return Entry{}, errTime // err is dropped, because it quotes the whole line
 	}
 	name, rest, ok := bytes.Cut(rest, []byte{' '})
-	stream := known(name)
+	stream := parseStream(name)
 	if !ok || stream == "" {
 		return Entry{}, errStream
 	}
@@ -105,8 +105,8 @@ func parseCRI(line []byte) (Entry, error) {
 	return Entry{Time: t, Stream: stream, Content: content}, nil
 }
 
-// known returns the stream of this name, without a copy of the name, or "".
-func known(name []byte) Stream {
+// parseStream returns the stream with this name, without allocation, or "".
+func parseStream(name []byte) Stream {
 	switch string(name) {
 	case string(Stdout):
 		return Stdout
@@ -116,7 +116,7 @@ func known(name []byte) Stream {
 	return ""
 }
 
-// parseDockerJSON reads a line such as
+// parseDockerJSON parses a line such as
 //
 //	{"log":"hello\n","stream":"stdout","time":"2026-01-02T15:04:05.000000006Z"}
 func parseDockerJSON(line []byte) (Entry, error) {

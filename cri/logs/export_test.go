@@ -5,4 +5,4 @@ package logs
 
 // Poll makes a rotator poll its logs: what waits for the kernel's notices keeps the time of a synctest bubble from
 // passing.
-func (r *Rotator) Poll() { r.polls = true }
+func (r *Rotator) Poll() { r.pollOnly = true }

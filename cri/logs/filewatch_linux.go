@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileWatch tells once that a file is written to, and then no more until it is asked again: a busy log costs
-// nothing between two looks, and a quiet one nothing at all.
+// fileWatch reports the next write to a file, once per request. A busy log therefore causes no events between two checks, and a
+// quiet log causes none at all.
 type fileWatch struct {
-	queue *inotify
+	queue *inotifyQueue
 
-	mu    sync.Mutex // guards armed, and keeps it in step with the queue
+	mu    sync.Mutex // guards armed, and keeps it consistent with the queue
 	armed map[int]chan struct{}
 }
 
-// notify is a file that is waited for.
-type notify struct {
+// fileWatchRequest is a pending request for the next write to a file.
+type fileWatchRequest struct {
 	watch int
-	fired chan struct{} // closed when the file is written to
+	fired chan struct{} // closed on the next write
 }
 
 func openFileWatch() (*fileWatch, error) {
@@ -32,33 +32,33 @@ func openFileWatch() (*fileWatch, error) {
 	return &fileWatch{queue: queue, armed: make(map[int]chan struct{})}, nil
 }
 
-// arm asks for the next write to the file at path.
-func (w *fileWatch) arm(path string) (notify, error) {
+// awaitWrite requests a signal for the next write to the file at path. It does not block.
+func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	watch, err := w.queue.add(path, unix.IN_MODIFY|unix.IN_ONESHOT)
+	watch, err := w.queue.addWatch(path, unix.IN_MODIFY|unix.IN_ONESHOT)
 	if err != nil {
-		return notify{}, err
+		return fileWatchRequest{}, err
 	}
-	n := notify{watch, make(chan struct{})}
+	n := fileWatchRequest{watch, make(chan struct{})}
 	w.armed[watch] = n.fired
 	return n, nil
 }
 
-// disarm takes an arm back.
-func (w *fileWatch) disarm(n notify) {
+// cancelWait cancels a request.
+func (w *fileWatch) cancelWait(n fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.armed[n.watch] == n.fired {
 		delete(w.armed, n.watch)
-		w.queue.remove(n.watch)
+		w.queue.removeWatch(n.watch)
 	}
 }
 
-// run hands on the notices until close.
-func (w *fileWatch) run() error {
+// readEvents signals requests until closeQueue is called.
+func (w *fileWatch) readEvents() error {
 	for {
-		notices, err := w.queue.read()
+		notices, err := w.queue.readEvents()
 		if err != nil {
 			return err
 		}
@@ -75,13 +75,13 @@ func (w *fileWatch) run() error {
 	}
 }
 
-// fireAll reports a write to every file: some notices are lost.
+// fireAll signals all requests, because the kernel dropped events.
 func (w *fileWatch) fireAll() {
 	for watch, fired := range w.armed {
 		close(fired)
-		w.queue.remove(watch)
+		w.queue.removeWatch(watch)
 	}
 	clear(w.armed)
 }
 
-func (w *fileWatch) close() { w.queue.close() }
+func (w *fileWatch) closeQueue() { w.queue.closeFile() }

@@ -9,10 +9,10 @@ import (
 	"io"
 )
 
-// findTail finds the file and the line where the last lines of the whole log begin. Compressed files cannot be read
-// from their end, so that all is read once to count.
-func (c *chain) findTail(ctx context.Context) error {
-	n := c.o.tail()
+// findTail finds the file and the line where the last n lines of all files start. It reads all files to count their lines,
+// because compressed files cannot be read backwards.
+func (c *logChain) findTail(ctx context.Context) error {
+	n := c.o.tailLines()
 	if n < 0 {
 		return nil
 	}
@@ -24,17 +24,17 @@ func (c *chain) findTail(ctx context.Context) error {
 	err := c.openAfter("")
 	for err == nil {
 		var lines int64
-		if lines, err = count(ctx, c.lines.source); err != nil {
+		if lines, err = countLines(ctx, c.lines.source); err != nil {
 			break
 		}
-		parts = append(parts, part{c.prev, c.key, lines})
+		parts = append(parts, part{c.previousKey, c.key, lines})
 		if c.key == "" {
 			break
 		}
 		err = c.openAfter(c.key)
 	}
 	for i := len(parts) - 1; i >= 0 && err == nil; i-- {
-		c.prev, c.tailKey = parts[i].prev, parts[i].key
+		c.previousKey, c.tailKey = parts[i].prev, parts[i].key
 		if n <= parts[i].lines {
 			c.skipLines = parts[i].lines - n
 			break
@@ -44,13 +44,13 @@ func (c *chain) findTail(ctx context.Context) error {
 	return err
 }
 
-// skip leaves out the lines before the tail.
-func (c *chain) skip() error {
+// skipToTail skips the lines before the tail.
+func (c *logChain) skipToTail() error {
 	if c.key != c.tailKey && c.tailKey != "" {
-		return nil // removed since: this is the next file
+		return nil // the file with the start of the tail was removed: this is the next file
 	}
 	for range c.skipLines {
-		_, err := c.lines.next()
+		_, err := c.lines.nextLine()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

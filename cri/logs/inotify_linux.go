@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inotify is a queue of notices of the kernel about files.
-type inotify struct {
+// inotifyQueue is an inotify instance of the kernel.
+type inotifyQueue struct {
 	fd   int
-	file *os.File // owns fd; non-blocking, so that reads have deadlines and end with Close
+	file *os.File // owns fd; non-blocking, so that reads have deadlines and end at Close
 	buf  [4096]byte
 }
 
-// notice is one event of the queue.
-type notice struct {
+// inotifyEvent is one event of the queue.
+type inotifyEvent struct {
 	watch int
 	mask  uint32
 }
 
-func openInotify() (*inotify, error) {
+func openInotify() (*inotifyQueue, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
-	return &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
+	return &inotifyQueue{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// add watches a path and returns the number of the watch. It must not be called after close.
-func (n *inotify) add(path string, mask uint32) (int, error) {
+// addWatch watches a path and returns the watch descriptor. It must not be called after closeFile.
+func (n *inotifyQueue) addWatch(path string, mask uint32) (int, error) {
 	watch, err := unix.InotifyAddWatch(n.fd, path, mask)
 	if err != nil {
 		return 0, &os.PathError{Op: "inotify_add_watch", Path: path, Err: err}
@@ -40,20 +40,20 @@ func (n *inotify) add(path string, mask uint32) (int, error) {
 	return watch, nil
 }
 
-// remove ends a watch, which may have ended by itself.
-func (n *inotify) remove(watch int) {
+// removeWatch removes a watch. The kernel may have removed it already.
+func (n *inotifyQueue) removeWatch(watch int) {
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(watch))
 }
 
-// read waits for notices.
-func (n *inotify) read() ([]notice, error) {
+// readEvents blocks until there are events.
+func (n *inotifyQueue) readEvents() ([]inotifyEvent, error) {
 	got, err := n.file.Read(n.buf[:])
 	if err != nil {
 		return nil, err
 	}
-	var found []notice
+	var found []inotifyEvent
 	for b := n.buf[:got]; len(b) >= unix.SizeofInotifyEvent; {
-		found = append(found, notice{
+		found = append(found, inotifyEvent{
 			watch: int(int32(binary.NativeEndian.Uint32(b))),
 			mask:  binary.NativeEndian.Uint32(b[4:]),
 		})
@@ -63,4 +63,4 @@ func (n *inotify) read() ([]notice, error) {
 	return found, nil
 }
 
-func (n *inotify) close() { n.file.Close() }
+func (n *inotifyQueue) closeFile() { n.file.Close() }

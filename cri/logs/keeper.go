@@ -18,57 +18,57 @@ import (
 )
 
 const (
-	// fastest is a writer that outruns nothing: the next look at a log comes before this many bytes a second fill it.
-	fastest = 128 << 20
-	// shortest and longest are the limits of the time between two looks at a log that grows; longest is also how
-	// often a quiet log is looked at, as by the kubelet (containerLogMonitorInterval).
-	shortest = 10 * time.Millisecond
-	longest  = 10 * time.Second
-	// firstRetry is the wait after a first failure. It doubles up to longest.
+	// maxWriteRate is the assumed maximum rate of a container in bytes per second: a log is checked before this rate can fill it.
+	maxWriteRate = 128 << 20
+	// minPollDelay and maxPollDelay limit the time between two checks of a growing log. A quiet log is checked every
+	// maxPollDelay, the kubelet's containerLogMonitorInterval.
+	minPollDelay = 10 * time.Millisecond
+	maxPollDelay = 10 * time.Second
+	// firstRetry is the delay after the first failure. It doubles up to maxPollDelay.
 	firstRetry = 100 * time.Millisecond
 )
 
-// keeper keeps one log within the policy. It has a goroutine that rotates, and one that compresses while there is something to.
-type keeper struct {
-	r      *Rotator
-	log    Log
-	dir    string
-	name   string
-	cancel context.CancelFunc
-	ended  bool          // cancel was called; belongs to Run
-	done   chan struct{} // closed when its goroutines have ended
+// logKeeper keeps one log within the policy. One goroutine rotates, another compresses while files are due.
+type logKeeper struct {
+	r       *Rotator
+	log     Log
+	dir     string
+	name    string
+	cancel  context.CancelFunc
+	stopped bool          // cancel was called; used by Rotator.Run only
+	done    chan struct{} // closed when its goroutines have exited
 
-	size     int64 // as last seen; -1: never
-	failures int   // in a row
-	armed    notify
-	packer   sync.WaitGroup
-	dirty    chan struct{} // has an element when there may be something to compress
+	lastSize          int64 // size at the last check; -1: unknown
+	failures          int   // consecutive failures
+	armed             fileWatchRequest
+	compressor        sync.WaitGroup
+	compressRequested chan struct{} // capacity 1; has an element if files may be due for compression
 
-	mu      sync.Mutex // guards what follows
-	packs   bool       // there is a goroutine that compresses
-	packing string     // the file that is being compressed
-	stop    context.CancelFunc
+	mu              sync.Mutex         // guards the fields below
+	compressorRuns  bool               // the compressing goroutine runs
+	compressing     string             // name of the file being compressed
+	stopCompression context.CancelFunc // cancels the compression
 }
 
-func newKeeper(r *Rotator, l Log, cancel context.CancelFunc) *keeper {
+func newLogKeeper(r *Rotator, l Log, cancel context.CancelFunc) *logKeeper {
 	dir, name := filepath.Split(l.Path)
-	return &keeper{
+	return &logKeeper{
 		r: r, log: l, dir: filepath.Clean(dir), name: name, cancel: cancel,
-		done: make(chan struct{}), size: -1, dirty: make(chan struct{}, 1),
+		done: make(chan struct{}), lastSize: -1, compressRequested: make(chan struct{}, 1),
 	}
 }
 
-// run keeps the log until ctx ends.
-func (k *keeper) run(ctx context.Context) {
+// run checks and rotates the log until ctx ends.
+func (k *logKeeper) run(ctx context.Context) {
 	defer close(k.done)
-	defer k.disarm()
-	defer k.packer.Wait()
-	k.soil(ctx) // an earlier agent may have left something
+	defer k.disarmWatch()
+	defer k.compressor.Wait()
+	k.requestCompression(ctx) // a previous agent process may have left uncompressed files
 
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for ctx.Err() == nil {
-		wait, fired := k.step(ctx)
+		wait, fired := k.checkLog(ctx)
 		t.Reset(wait)
 		select {
 		case <-ctx.Done():
@@ -78,95 +78,97 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// step looks at the log once, and returns when to look again: after the wait, or before that when the log is
-// written to.
-func (k *keeper) step(ctx context.Context) (time.Duration, <-chan struct{}) {
+// checkLog rotates the log if it is due. It returns the delay until the next check, and a channel that is closed on an earlier
+// write.
+func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
 	select {
 	case <-k.armed.fired:
-		k.armed, k.size = notify{}, -1
+		k.armed, k.lastSize = fileWatchRequest{}, -1
 	default:
 	}
-	size, err := k.look(ctx)
+	size, err := k.rotateIfDue(ctx)
 	if err != nil {
-		return k.failed(ctx, err), nil
+		return k.recordFailure(ctx, err), nil
 	}
 	k.failures = 0
-	if size != k.size {
-		k.size = size
-		k.disarm()
-		return pause(k.r.o.Policy.MaxSize - size), nil
+	if size != k.lastSize {
+		k.lastSize = size
+		k.disarmWatch()
+		return pollDelay(k.r.o.Policy.MaxSize - size), nil
 	}
 	if k.r.watch == nil {
 		return pollPeriod, nil
 	}
 	if k.armed.fired == nil {
-		if k.armed, err = k.r.watch.arm(k.log.Path); err != nil {
-			k.r.o.Logger.Debug("log is polled", append(k.log.attrs(), "error", err)...)
+		if k.armed, err = k.r.watch.awaitWrite(k.log.Path); err != nil {
+			k.r.o.Logger.Debug("log is polled", append(k.log.logAttrs(), "error", err)...)
 			return pollPeriod, nil
 		}
-		return 0, nil // it may have been written to since the look
+		return 0, nil // a write may have preceded the watch
 	}
-	return longest, k.armed.fired
+	return maxPollDelay, k.armed.fired
 }
 
-// pause returns how long a log that grows needs not be looked at when there is still room for so many bytes.
-func pause(room int64) time.Duration {
-	room = min(room, fastest*int64(longest/time.Second))
-	return max(shortest, time.Duration(room)*time.Second/fastest)
+// pollDelay returns the delay until the next check of a growing log with room for this many bytes.
+func pollDelay(room int64) time.Duration {
+	room = min(room, maxWriteRate*int64(maxPollDelay/time.Second))
+	return max(minPollDelay, time.Duration(room)*time.Second/maxWriteRate)
 }
 
-func (k *keeper) disarm() {
+// disarmWatch cancels the pending request for the next write, if there is one.
+func (k *logKeeper) disarmWatch() {
 	if k.armed.fired != nil {
-		k.r.watch.disarm(k.armed)
-		k.armed = notify{}
+		k.r.watch.cancelWait(k.armed)
+		k.armed = fileWatchRequest{}
 	}
 }
 
-// soil says that there may be something to compress.
-func (k *keeper) soil(ctx context.Context) {
+// requestCompression requests a scan for files to compress, and starts the compressing goroutine if it does not run.
+func (k *logKeeper) requestCompression(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	sleep.Wake(k.dirty)
-	if !k.packs {
-		k.packs = true
-		k.packer.Go(func() { k.pack(ctx) })
+	sleep.Wake(k.compressRequested)
+	if !k.compressorRuns {
+		k.compressorRuns = true
+		k.compressor.Go(func() { k.runCompressor(ctx) })
 	}
 }
 
-// soiled reports whether there may be something to compress. Where there is not, whoever asks has to end.
-func (k *keeper) soiled() bool {
+// takeRequest consumes a request of requestCompression. If it returns false, the compressing goroutine must exit.
+func (k *logKeeper) takeRequest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	select {
-	case <-k.dirty:
+	case <-k.compressRequested:
 		return true
 	default:
-		k.packs = false
+		k.compressorRuns = false
 		return false
 	}
 }
 
-// failed reports an error and returns the wait before the next attempt.
-func (k *keeper) failed(ctx context.Context, err error) time.Duration {
+// recordFailure reports an error and returns the delay before the next attempt.
+func (k *logKeeper) recordFailure(ctx context.Context, err error) time.Duration {
 	k.failures++
-	wait := backoff.Policy{First: firstRetry, Max: longest}.After(k.failures)
-	k.report(ctx, err, wait)
+	wait := backoff.Policy{First: firstRetry, Max: maxPollDelay}.After(k.failures)
+	k.reportError(ctx, err, wait)
 	return wait
 }
 
-func (k *keeper) report(ctx context.Context, err error, retry time.Duration) {
+// reportError logs an error and calls Hooks.RotationFailed, unless ctx has ended.
+func (k *logKeeper) reportError(ctx context.Context, err error, retry time.Duration) {
 	if ctx.Err() != nil {
-		return // the error of being stopped
+		return // caused by the end of ctx
 	}
-	k.r.o.Logger.Warn("cannot rotate or compress log", append(k.log.attrs(), "error", err, "retry", retry)...)
+	k.r.o.Logger.Warn("cannot rotate or compress log", append(k.log.logAttrs(), "error", err, "retry", retry)...)
 	if k.r.o.Hooks.RotationFailed != nil {
 		k.r.o.Hooks.RotationFailed(k.log, err, retry)
 	}
 }
 
-// look returns the size of the log, after it has been rotated where it is due.
-func (k *keeper) look(ctx context.Context) (int64, error) {
-	size, err := k.measure()
+// rotateIfDue rotates the log if it has reached its maximum size, and returns the size of the current file.
+func (k *logKeeper) rotateIfDue(ctx context.Context) (int64, error) {
+	size, err := k.statLog()
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		return 0, err
@@ -174,14 +176,15 @@ func (k *keeper) look(ctx context.Context) (int64, error) {
 	if !missing && size < k.r.o.Policy.MaxSize {
 		return size, nil
 	}
-	if err := k.rotate(ctx); err != nil {
+	if err := k.rotateLog(ctx); err != nil {
 		return 0, fmt.Errorf("rotate log %s: %w", k.log.Path, err)
 	}
-	k.size = -1 // what comes to the new file is growth, even to the size that the old one was last seen at
-	return k.measure()
+	k.lastSize = -1 // any size of the new file is growth, even the last size of the old file
+	return k.statLog()
 }
 
-func (k *keeper) measure() (int64, error) {
+// statLog returns the size of the current file, or an error if it is not a regular file.
+func (k *logKeeper) statLog() (int64, error) {
 	info, err := os.Lstat(k.log.Path)
 	if err != nil {
 		return 0, err

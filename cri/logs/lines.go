@@ -10,38 +10,38 @@ import (
 
 const (
 	firstBuffer = 32 << 10
-	// maxLine bounds the memory that one line can take. Runtimes split lines at 16 KiB unless they are told not to.
+	// maxLine limits the memory for one line. Runtimes split lines at 16 KiB by default.
 	maxLine = 16 << 20
 )
 
-// lines splits a reader into lines. Unlike bufio.Reader it goes on after the end of its source, which may have grown.
-type lines struct {
-	source     io.Reader
-	buf        []byte
-	start, end int  // buf[start:end] is read and not yet returned
-	searched   int  // buf[start:searched] has no newline
-	skipping   bool // inside a line that is too long
+// lineReader splits a source into lines. Unlike bufio.Reader it continues after io.EOF, since the source may have grown.
+type lineReader struct {
+	source       io.Reader
+	buf          []byte
+	start, end   int  // buf[start:end] is buffered and not yet returned
+	searched     int  // buf[start:searched] contains no newline
+	skippingLong bool // inside a line longer than maxLine
 }
 
-// next returns the next line with its newline; it is valid until the next call. After io.EOF it can be called again.
-func (l *lines) next() ([]byte, error) {
+// nextLine returns the next line with its newline. The line is valid until the next call. After io.EOF it may be called again.
+func (l *lineReader) nextLine() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); i >= 0 {
 			line := l.buf[l.start : l.searched+i+1]
 			l.start = l.searched + i + 1
 			l.searched = l.start
-			if !l.skipping {
+			if !l.skippingLong {
 				return line, nil
 			}
-			l.skipping = false
+			l.skippingLong = false
 			continue
 		}
 		l.searched = l.end
-		if l.skipping {
+		if l.skippingLong {
 			l.start = l.end
 		}
 		if l.end-l.start >= maxLine {
-			l.skipping = true
+			l.skippingLong = true
 			return l.buf[l.start:l.end], errLong
 		}
 		l.makeRoom()
@@ -53,23 +53,23 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// rest returns what follows the last newline, and forgets it.
-func (l *lines) rest() []byte {
+// takeUnfinished returns and drops the text after the last newline.
+func (l *lineReader) takeUnfinished() []byte {
 	rest := l.buf[l.start:l.end]
-	if l.skipping {
+	if l.skippingLong {
 		rest = nil
 	}
-	l.drop()
+	l.dropBuffered()
 	return rest
 }
 
-// drop forgets what has been read and not returned.
-func (l *lines) drop() {
-	l.start, l.end, l.searched, l.skipping = 0, 0, 0, false
+// dropBuffered drops all buffered text.
+func (l *lineReader) dropBuffered() {
+	l.start, l.end, l.searched, l.skippingLong = 0, 0, 0, false
 }
 
-// makeRoom moves the unfinished line to the front, and doubles the buffer where that is not enough.
-func (l *lines) makeRoom() {
+// makeRoom moves the unfinished line to the start of the buffer, and doubles the buffer if it is full.
+func (l *lineReader) makeRoom() {
 	if l.start > 0 {
 		l.end = copy(l.buf, l.buf[l.start:l.end])
 		l.start, l.searched = 0, l.end

@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// A log 0.log is rotated to 0.log.20260102-150405, and that is compressed to 0.log.20260102-150405.gz by way of
-// 0.log.20260102-150405.tmp, as the kubelet does. The second rotation of a second is 20260102-150405_001: an
-// underscore sorts after the dot of .gz, so that names are in the order of time for whoever sorts them as strings.
+// A rotation renames 0.log to 0.log.20260102-150405. Compression writes 0.log.20260102-150405.tmp and renames it to
+// 0.log.20260102-150405.gz, as in the kubelet. The second rotation within a second gets the suffix _001: the underscore sorts
+// after the dot of .gz, so that names sorted as strings are in order of time.
 const (
-	stampInName = "20060102-150405"
-	maxSequence = 999
-	compressed  = ".gz"
-	temporary   = ".tmp"
+	stampInName      = "20060102-150405"
+	maxSequence      = 999
+	compressedSuffix = ".gz"
+	temporarySuffix  = ".tmp"
 )
 
-// rotated is the name of a rotated file.
-type rotated struct {
+// rotatedFile is the parsed name of a rotated file.
+type rotatedFile struct {
 	name   string // of the file
-	key    string // the time, and the number where a second has several; sorts by age
-	suffix string // "", compressed or temporary
+	key    string // time, and number for several rotations in a second; sorts by age
+	suffix string // empty, compressedSuffix or temporarySuffix
 }
 
-// parseName reads the name of a file that may have been rotated from log. Files of others are left alone, so the
-// whole name must be what nextKey could have made.
-func parseName(log, name string) (rotated, bool) {
+// parseName parses name as a file that was rotated from log. The whole name must have the form that nextKey generates: other
+// files are left alone.
+func parseName(log, name string) (rotatedFile, bool) {
 	key, ok := strings.CutPrefix(name, log+".")
 	if !ok {
-		return rotated{}, false
+		return rotatedFile{}, false
 	}
-	r := rotated{name: name}
-	for _, suffix := range []string{compressed, temporary} {
+	r := rotatedFile{name: name}
+	for _, suffix := range []string{compressedSuffix, temporarySuffix} {
 		if rest, ok := strings.CutSuffix(key, suffix); ok {
 			key, r.suffix = rest, suffix
 			break
@@ -48,13 +48,13 @@ func parseName(log, name string) (rotated, bool) {
 	r.key = key
 	stamp, number, numbered := strings.Cut(key, "_")
 	if n, _ := strconv.Atoi(number); numbered && (n < 1 || n > maxSequence || number != fmt.Sprintf("%03d", n)) {
-		return rotated{}, false
+		return rotatedFile{}, false
 	}
 	_, err := time.Parse(stampInName, stamp)
 	return r, err == nil && len(stamp) == len(stampInName)
 }
 
-// nextKey returns the key of a file that is rotated now. It sorts after newest, also when the clock was set back.
+// nextKey returns the key of a file that is rotated at now. It sorts after newest, even if the clock was set back.
 func nextKey(newest string, now time.Time) string {
 	key := now.Format(stampInName)
 	if key > newest {
@@ -71,22 +71,22 @@ func nextKey(newest string, now time.Time) string {
 	return t.Add(time.Second).Format(stampInName)
 }
 
-// rotatedFrom returns the files that were rotated from log, oldest first and without temporary ones. A file that has
-// just been compressed appears twice.
-func rotatedFrom(log string, names []string) (found []rotated) {
+// filterRotated returns the files among names that were rotated from log, oldest first, without temporary files. A file whose
+// compression has just finished appears twice.
+func filterRotated(log string, names []string) (found []rotatedFile) {
 	for _, name := range names {
-		if r, ok := parseName(log, name); ok && r.suffix != temporary {
+		if r, ok := parseName(log, name); ok && r.suffix != temporarySuffix {
 			found = append(found, r)
 		}
 	}
-	slices.SortFunc(found, func(a, b rotated) int {
+	slices.SortFunc(found, func(a, b rotatedFile) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.suffix, b.suffix))
 	})
 	return found
 }
 
-// listRotated returns the files on disk that were rotated from the log at path, oldest first.
-func listRotated(path string) ([]rotated, error) {
+// listRotated lists the files on disk that were rotated from the log at path, oldest first.
+func listRotated(path string) ([]rotatedFile, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -96,11 +96,11 @@ func listRotated(path string) ([]rotated, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rotatedFrom(filepath.Base(path), names), nil
+	return filterRotated(filepath.Base(path), names), nil
 }
 
-// ListFiles returns the paths of all files of the log at path, oldest first: those rotated from it, compressed or not, and
-// path itself. Of a file that is there in both forms it returns the compressed one, which rotation keeps.
+// ListFiles returns the paths of all files of the log at path, oldest first: its rotated files, compressed or not, then path
+// itself. If both forms of a rotated file exist, it returns the compressed one, which rotation keeps.
 func ListFiles(path string) ([]string, error) {
 	found, err := listRotated(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func ListFiles(path string) ([]string, error) {
 	var paths []string
 	for i, r := range found {
 		if i+1 < len(found) && found[i+1].key == r.key {
-			continue // a plain file whose compressed form is complete: rotation removes it
+			continue // the compressed form is complete: rotation removes this file
 		}
 		paths = append(paths, filepath.Join(filepath.Dir(path), r.name))
 	}

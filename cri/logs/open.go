@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// openRegular opens a file of a log. It does not wait for a pipe, which a container that has the logs of the node mounted
-// can put in its place.
+// openRegular opens a log file. It does not block on a named pipe, which a container with write access to the log directory could
+// put in its place.
 func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func openRegular(path string) (*os.File, error) {
 	return file, nil
 }
 
-// openUnlinked opens a file beside a log, which is no link: that could lead to any file of the host.
+// openUnlinked opens a file beside a log, and fails for a symbolic link, which could lead to any file of the host.
 func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// createAnew creates a file beside a log in the place of what an earlier agent has left there, or somebody else.
-func createAnew(path string, mode fs.FileMode) (*os.File, error) {
+// createReplacing creates a file beside a log. It removes an existing file of this name, for example of a previous agent process.
+func createReplacing(path string, mode fs.FileMode) (*os.File, error) {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return nil, err
 	}

@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// stampLayout is how times are printed: RFC 3339 with all nine digits, so that lines stay aligned.
+// stampLayout is the layout of printed times: RFC 3339 with nine digits, so that lines stay aligned.
 const stampLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// errDone says that all that was asked for has been written.
-var errDone = errors.New("done")
+// errLogEnd means that all requested output has been written.
+var errLogEnd = errors.New("done")
 
-// output writes the content of entries. It gathers what goes to the same stream, and keeps the order of what goes
-// to both, since they may be one writer.
-type output struct {
-	stdout, stderr *bufio.Writer // nil: not wanted, and not counted
+// entryWriter writes the content of entries. It buffers output to one stream at a time, so that the order between the streams is
+// kept: both may be the same writer.
+type entryWriter struct {
+	stdout, stderr *bufio.Writer // nil: the stream is not requested and not counted
 	last           *bufio.Writer
 	since          time.Time
 	stamps         bool
-	left           int64 // bytes that may still be written
+	bytesLeft      int64 // remaining bytes of ReadOptions.LimitBytes
 	inLine         bool  // the last entry did not end its line
 	prefix         []byte
 }
 
-func newOutput(stdout, stderr io.Writer, o ReadOptions) *output {
-	out := &output{since: o.Since, stamps: o.Timestamps, left: math.MaxInt64}
+func newEntryWriter(stdout, stderr io.Writer, o ReadOptions) *entryWriter {
+	out := &entryWriter{since: o.Since, stamps: o.Timestamps, bytesLeft: math.MaxInt64}
 	if stdout != nil {
 		out.stdout = bufio.NewWriterSize(stdout, firstBuffer)
 	}
@@ -38,13 +38,13 @@ func newOutput(stdout, stderr io.Writer, o ReadOptions) *output {
 		out.stderr = bufio.NewWriterSize(stderr, firstBuffer)
 	}
 	if o.LimitBytes != nil {
-		out.left = *o.LimitBytes
+		out.bytesLeft = *o.LimitBytes
 	}
 	return out
 }
 
-// write writes an entry, unless it is too old or its stream is not wanted. It returns errDone at the limit.
-func (o *output) write(e Entry) error {
+// writeEntry writes an entry, unless it is too old or its stream is not requested. At LimitBytes it returns errLogEnd.
+func (o *entryWriter) writeEntry(e Entry) error {
 	begins := !o.inLine
 	o.inLine = !e.EndsLine()
 	w := o.stdout
@@ -55,34 +55,35 @@ func (o *output) write(e Entry) error {
 		return nil
 	}
 	if o.last != w {
-		if err := o.flush(); err != nil {
+		if err := o.flushLast(); err != nil {
 			return err
 		}
 		o.last = w
 	}
 	if o.stamps && begins {
 		o.prefix = append(e.Time.AppendFormat(o.prefix[:0], stampLayout), ' ')
-		if err := o.limited(w, o.prefix); err != nil {
+		if err := o.writeLimited(w, o.prefix); err != nil {
 			return err
 		}
 	}
-	return o.limited(w, e.Content)
+	return o.writeLimited(w, e.Content)
 }
 
-func (o *output) limited(w *bufio.Writer, p []byte) error {
-	p = p[:min(int64(len(p)), o.left)]
-	o.left -= int64(len(p))
+// writeLimited writes p up to LimitBytes.
+func (o *entryWriter) writeLimited(w *bufio.Writer, p []byte) error {
+	p = p[:min(int64(len(p)), o.bytesLeft)]
+	o.bytesLeft -= int64(len(p))
 	if _, err := w.Write(p); err != nil {
 		return err
 	}
-	if o.left == 0 {
-		return errDone
+	if o.bytesLeft == 0 {
+		return errLogEnd
 	}
 	return nil
 }
 
-// flush hands on what is gathered.
-func (o *output) flush() error {
+// flushLast flushes the buffered output.
+func (o *entryWriter) flushLast() error {
 	if o.last == nil {
 		return nil
 	}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Policy is how much of the log of a container is kept.
+// Policy limits the log files that are kept per container.
 type Policy struct {
-	// MaxSize is the size in bytes at which the current file is rotated. Zero means 10 MiB (containerLogMaxSize of
-	// the kubelet), negative never.
+	// MaxSize is the size in bytes at which the current file is rotated. Zero means 10 MiB (containerLogMaxSize of the kubelet);
+	// a negative value disables rotation.
 	MaxSize int64
-	// MaxFiles is how many files a log may have, the current one included. Zero means 5 (containerLogMaxFiles of
-	// the kubelet); otherwise it is at least 2.
+	// MaxFiles is the maximum number of files of a log, including the current one. Zero means 5 (containerLogMaxFiles of the
+	// kubelet); other values must be at least 2.
 	MaxFiles int
 }
 
@@ -36,8 +36,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// MaxBytes is what the files of a log may hold together: MaxFiles times MaxSize, and an eighth of MaxSize for the ends
-// of lines by which files are larger than MaxSize. Without a MaxSize it is the largest number there is.
+// MaxBytes returns the maximum total size of the files of a log: MaxFiles times MaxSize, plus an eighth of MaxSize for the lines
+// by which files exceed MaxSize. Without rotation it is math.MaxInt64.
 func (p Policy) MaxBytes() int64 {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -52,30 +52,30 @@ type File struct {
 	Size int64
 }
 
-// Op is one kind of step in a rotation.
+// Op is the kind of a rotation step.
 type Op string
 
 // The steps of a rotation.
 const (
 	OpRemove   Op = "remove"   // delete the file
-	OpRename   Op = "rename"   // give it the new name; it must not exist
-	OpReopen   Op = "reopen"   // have the runtime open the log anew; when that fails, the rename is undone
-	OpCompress Op = "compress" // replace the file with its compressed form, whenever there is time
+	OpRename   Op = "rename"   // rename the file; the new name must not exist
+	OpReopen   Op = "reopen"   // make the runtime reopen the log; if that fails, undo the rename
+	OpCompress Op = "compress" // replace the file with its compressed form, at any later time
 )
 
 // Action is one step of a rotation.
 type Action struct {
 	Op   Op
 	File string
-	To   string // the new name, of Rename and Compress
+	To   string // new name, for OpRename and OpCompress
 }
 
-// Plan returns what is to be done about a log, in this order; nothing where all is well. It is told the name of the
-// current file and what is in its directory, where files with foreign names are left alone.
+// Plan returns the steps that bring the log named log within the policy, in order. dir lists the files in its directory; files
+// with other names are ignored. Without steps the log is within the policy.
 //
-// What an interrupted compression has left is removed, and the rotated files but the newest are compressed: whoever
-// ships logs has until the next rotation to finish reading that one. A current file of MaxSize is
-// rotated; before that the oldest files are removed until MaxFiles and [Policy.MaxBytes] hold. A missing one is reopened.
+// Plan removes remains of interrupted compressions. It compresses all rotated files except the newest, so that a log shipper can
+// finish reading that file before the next rotation. It rotates a current file of MaxSize, after it has removed the oldest files
+// until MaxFiles and [Policy.MaxBytes] hold. It reopens a missing current file.
 func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -85,8 +85,8 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	for _, f := range dir {
 		size[f.Name] = f.Size
 	}
-	left, kept := tidy(log, slices.Sorted(maps.Keys(size)))
-	for _, name := range left {
+	stale, kept := sortRotated(log, slices.Sorted(maps.Keys(size)))
+	for _, name := range stale {
 		steps = append(steps, Action{Op: OpRemove, File: name})
 	}
 	current, ok := size[log]
@@ -98,38 +98,38 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 		if len(kept) > 0 {
 			newest = kept[len(kept)-1].key
 		}
-		excess := p.excess(kept, size, current)
+		excess := p.countToRemove(kept, size, current)
 		for _, r := range kept[:excess] {
 			steps = append(steps, Action{Op: OpRemove, File: r.name})
 		}
 		key := nextKey(newest, now)
 		to := log + "." + key
 		steps = append(steps, Action{Op: OpRename, File: log, To: to}, Action{Op: OpReopen, File: log})
-		kept = append(kept[excess:], rotated{name: to, key: key})
+		kept = append(kept[excess:], rotatedFile{name: to, key: key})
 	}
-	return append(steps, compressions(kept)...)
+	return append(steps, planCompressions(kept)...)
 }
 
-// tidy sorts the files in the directory of a log into what an interrupted compression has left, temporary files and
-// originals beside their compressed form, and what is kept, oldest first.
-func tidy(log string, names []string) (left []string, kept []rotated) {
+// sortRotated divides the rotated files in a log directory. stale files are remains of an interrupted compression: temporary
+// files and originals beside their compressed form. kept files are sorted oldest first.
+func sortRotated(log string, names []string) (stale []string, kept []rotatedFile) {
 	for _, name := range names {
 		r, ok := parseName(log, name)
 		if !ok {
 			continue
 		}
-		if r.suffix == temporary || r.suffix == "" && slices.Contains(names, name+compressed) {
-			left = append(left, name)
+		if r.suffix == temporarySuffix || r.suffix == "" && slices.Contains(names, name+compressedSuffix) {
+			stale = append(stale, name)
 		} else {
 			kept = append(kept, r)
 		}
 	}
-	slices.SortFunc(kept, func(a, b rotated) int { return cmp.Compare(a.key, b.key) })
-	return left, kept
+	slices.SortFunc(kept, func(a, b rotatedFile) int { return cmp.Compare(a.key, b.key) })
+	return stale, kept
 }
 
-// excess returns how many of the oldest rotated files must go before the current one joins them.
-func (p Policy) excess(kept []rotated, size map[string]int64, current int64) int {
+// countToRemove returns how many of the oldest rotated files must be removed before the current file is rotated.
+func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current int64) int {
 	n := max(0, len(kept)-(p.MaxFiles-2))
 	sum := current
 	for _, r := range kept[n:] {
@@ -141,11 +141,11 @@ func (p Policy) excess(kept []rotated, size map[string]int64, current int64) int
 	return n
 }
 
-// compressions returns the compressions that are due, those of the newest files first: they are kept longest.
-func compressions(kept []rotated) (steps []Action) {
+// planCompressions returns the compressions that are due, newest file first, because it is kept longest.
+func planCompressions(kept []rotatedFile) (steps []Action) {
 	for i := len(kept) - 2; i >= 0; i-- {
 		if r := kept[i]; r.suffix == "" {
-			steps = append(steps, Action{Op: OpCompress, File: r.name, To: r.name + compressed})
+			steps = append(steps, Action{Op: OpCompress, File: r.name, To: r.name + compressedSuffix})
 		}
 	}
 	return steps

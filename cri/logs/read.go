@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// ReadOptions says what of a log is read. The zero value is all of the current file. The first five fields are those
-// of PodLogOptions of the Kubernetes API.
+// ReadOptions selects the part of a log that [Read] reads. The zero value selects the whole current file. The first five fields
+// have the meaning of PodLogOptions in the Kubernetes API.
 type ReadOptions struct {
-	// TailLines is how many lines are read, from the end of the current file or, with IncludeRotated, of all files together; see
-	// "Lines" in the package documentation. Nil and negative numbers mean all.
+	// TailLines limits the read to the last lines of the current file or, with IncludeRotated, of all files; see "Lines" in the
+	// package documentation. Nil and negative values mean all lines.
 	TailLines *int64
-	// LimitBytes ends the reading after this many bytes of output, times included. Nil means no limit.
+	// LimitBytes ends the read after this many bytes of output, including times. Nil means no limit.
 	LimitBytes *int64
-	// Since leaves out what is older. The zero time leaves out nothing.
+	// Since skips entries before this time. The zero time skips none.
 	Since time.Time
-	// Timestamps puts the time of its first piece before each line.
+	// Timestamps prefixes each line with the time of its first entry.
 	Timestamps bool
-	// Follow goes on with what is written later, also to the files after this one, until the container does not
-	// run or ctx ends.
+	// Follow continues with output that is written later, also to files created by rotation. The read ends when the container has
+	// exited or ctx ends.
 	Follow bool
-	// Running reports to Follow whether the container runs, at most once a second. [cri.ErrUnavailable] counts as running,
-	// any other error ends the reading. Nil means that it always runs.
+	// Running reports whether the container runs. Follow calls it at most once a second. [cri.ErrUnavailable] counts as running;
+	// any other error ends the read. Nil means that the container always runs.
 	Running func(context.Context) (bool, error)
-	// Watcher is shared by reads that Follow. Nil: the read has an inotify instance of its own.
+	// Watcher is an inotify instance shared by reads with Follow. If nil, the read uses an instance of its own.
 	Watcher *Watcher
-	// IncludeRotated begins with the oldest rotated file instead of the current one.
+	// IncludeRotated starts with the oldest rotated file instead of the current one.
 	IncludeRotated bool
-	// LineSkipped is called with each line that is left out because it cannot be read, and why. The line is valid
-	// during the call. May be nil.
+	// LineSkipped is called for each line that is skipped because it cannot be parsed, with the reason. line is valid only during
+	// the call. May be nil.
 	LineSkipped func(line []byte, cause error)
 }
 
@@ -47,19 +47,19 @@ func (o ReadOptions) validate() error {
 	return nil
 }
 
-// tail returns the number of lines wanted, or -1 for all.
-func (o ReadOptions) tail() int64 {
+// tailLines returns the number of lines to read, or -1 for all.
+func (o ReadOptions) tailLines() int64 {
 	if o.TailLines == nil {
 		return -1
 	}
 	return max(-1, *o.TailLines)
 }
 
-// Read writes the log at path, which may be a link, to stdout and stderr as the container wrote it. Either may be nil:
-// that stream is left out. They may be the same writer.
+// Read writes the log at path to stdout and stderr as the container wrote it. path may be a symbolic link. A nil writer drops its
+// stream. Both may be the same writer.
 //
-// It returns nil when all that o asks for is written, the cause when ctx ends, and [ErrUnknownFormat] when the lines are in no
-// known format. A line that cannot be read among others that can is skipped.
+// It returns nil when all output that o selects is written, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line has a
+// known format. Single lines that cannot be parsed are skipped.
 func Read(ctx context.Context, path string, stdout, stderr io.Writer, o ReadOptions) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -68,50 +68,50 @@ func Read(ctx context.Context, path string, stdout, stderr io.Writer, o ReadOpti
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", path, err)
 	}
-	c := newChain(target, o)
-	defer c.close()
-	if err := c.open(ctx); err != nil {
+	c := newLogChain(target, o)
+	defer c.closeFiles()
+	if err := c.openFirst(ctx); err != nil {
 		return err
 	}
-	r := reader{o: o, chain: c, out: newOutput(stdout, stderr, o), left: -1}
+	r := logReader{o: o, chain: c, out: newEntryWriter(stdout, stderr, o), entriesLeft: -1}
 	if !o.Follow {
-		r.left = o.tail()
+		r.entriesLeft = o.tailLines()
 	}
-	err = r.run(ctx)
-	if errors.Is(err, errDone) {
+	err = r.copyEntries(ctx)
+	if errors.Is(err, errLogEnd) {
 		err = nil
-		if r.format == 0 && r.unknown != nil {
-			err = fmt.Errorf("read log %s: %w", path, r.unknown)
+		if r.format == 0 && r.formatErr != nil {
+			err = fmt.Errorf("read log %s: %w", path, r.formatErr)
 		}
 	}
-	return errors.Join(err, r.out.flush())
+	return errors.Join(err, r.out.flushLast())
 }
 
-// reader takes entries from a chain of files to an output.
-type reader struct {
-	o       ReadOptions
-	chain   *chain
-	out     *output
-	format  Format // zero until a line has one
-	left    int64  // entries still to come; negative: no limit
-	unknown error  // why the first line has none
+// logReader copies entries from the files of a log to an entryWriter.
+type logReader struct {
+	o           ReadOptions
+	chain       *logChain
+	out         *entryWriter
+	format      Format // zero until the first line with a known format
+	entriesLeft int64  // remaining entries to copy; negative: no limit
+	formatErr   error  // error of the first line without a known format
 }
 
-// run reads until there is nothing more, or all that is wanted is read.
-func (r *reader) run(ctx context.Context) error {
-	for r.left != 0 {
+// copyEntries copies entries until the end of the log or of the selected part.
+func (r *logReader) copyEntries(ctx context.Context) error {
+	for r.entriesLeft != 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		line, err := r.chain.lines.next()
+		line, err := r.chain.lines.nextLine()
 		switch {
 		case err == nil:
-			err = r.line(line)
+			err = r.writeLine(line)
 		case errors.Is(err, errLong):
-			r.skip(line, err)
+			r.reportSkipped(line, err)
 			err = nil
 		case errors.Is(err, io.EOF):
-			err = r.more(ctx)
+			err = r.awaitMore(ctx)
 		default:
 			err = fmt.Errorf("read log %s: %w", r.chain.path, err)
 		}
@@ -122,50 +122,50 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// line writes a line of the file. It returns errDone when the limit is reached.
-func (r *reader) line(line []byte) error {
-	e, err := r.parse(line)
+// writeLine parses and writes a line of the file. At LimitBytes it returns errLogEnd.
+func (r *logReader) writeLine(writeLine []byte) error {
+	e, err := r.parseLine(writeLine)
 	if err != nil {
-		r.skip(line, err)
+		r.reportSkipped(writeLine, err)
 		return nil
 	}
-	r.left-- // what is negative stays so
-	return r.out.write(e)
+	r.entriesLeft-- // a negative number stays negative
+	return r.out.writeEntry(e)
 }
 
-// parse reads a line in the format of the first line that has one.
-func (r *reader) parse(line []byte) (e Entry, err error) {
+// parseLine parses a line in the format of the first line that had a known format.
+func (r *logReader) parseLine(line []byte) (e Entry, err error) {
 	if r.format == 0 {
 		if r.format, err = DetectFormat(line); err != nil {
-			r.unknown = cmp.Or(r.unknown, err)
+			r.formatErr = cmp.Or(r.formatErr, err)
 			return e, err
 		}
 	}
 	return r.format.Parse(line)
 }
 
-func (r *reader) skip(line []byte, cause error) {
+func (r *logReader) reportSkipped(line []byte, cause error) {
 	if r.o.LineSkipped != nil {
 		r.o.LineSkipped(line, cause)
 	}
 }
 
-// more waits at the end of a file until there may be more to read, or goes on to the next. It returns errDone at
-// the end of the log.
-func (r *reader) more(ctx context.Context) error {
+// awaitMore waits at the end of a file until there may be more to read, or opens the next file. At the end of the log it returns
+// errLogEnd.
+func (r *logReader) awaitMore(ctx context.Context) error {
 	if r.o.Follow {
-		if err := r.out.flush(); err != nil {
+		if err := r.out.flushLast(); err != nil {
 			return err
 		}
 	}
-	ended, err := r.chain.ended(ctx)
+	ended, err := r.chain.awaitData(ctx)
 	if err != nil || !ended {
 		return err
 	}
-	if rest := r.chain.lines.rest(); len(rest) > 0 {
-		if err := r.line(rest); err != nil {
+	if rest := r.chain.lines.takeUnfinished(); len(rest) > 0 {
+		if err := r.writeLine(rest); err != nil {
 			return err
 		}
 	}
-	return r.chain.next(ctx)
+	return r.chain.openNext(ctx)
 }

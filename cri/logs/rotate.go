@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// rotate does what the policy plans, but the compressions: they take long, and must not delay the next rotation.
-func (k *keeper) rotate(ctx context.Context) error {
+// rotateLog executes the steps of Policy.Plan, except compressions: they take long and must not delay the next rotation.
+func (k *logKeeper) rotateLog(ctx context.Context) error {
 	select {
-	case k.r.rotating <- struct{}{}:
-		defer func() { <-k.r.rotating }()
+	case k.r.rotationSlots <- struct{}{}:
+		defer func() { <-k.r.rotationSlots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -30,18 +30,18 @@ func (k *keeper) rotate(ctx context.Context) error {
 	for _, step := range k.r.o.Policy.Plan(k.name, dir, time.Now()) {
 		switch step.Op {
 		case OpRemove:
-			err = k.remove(step.File)
+			err = k.removeFile(step.File)
 		case OpRename:
 			renamed = filepath.Join(k.dir, step.To)
 			err = os.Rename(k.log.Path, renamed)
 		case OpReopen:
-			err = k.reopen(ctx, renamed)
+			err = k.reopenLog(ctx, renamed)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	k.soil(ctx)
+	k.requestCompression(ctx)
 	if renamed == "" {
 		return nil
 	}
@@ -63,7 +63,7 @@ func readDir(dir string) ([]File, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // removed since
+			continue // removed since the listing
 		}
 		if info.Mode().IsRegular() {
 			files = append(files, File{e.Name(), info.Size()})
@@ -72,32 +72,32 @@ func readDir(dir string) ([]File, error) {
 	return files, nil
 }
 
-// remove deletes a file of the log. What is being compressed is given up first.
-func (k *keeper) remove(name string) error {
+// removeFile deletes a rotated file. If the file is being compressed, the compression is cancelled first.
+func (k *logKeeper) removeFile(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch name {
-	case k.packing:
-		k.stop()
-	case k.packing + temporary:
-		return nil // in use
+	case k.compressing:
+		k.stopCompression()
+	case k.compressing + temporarySuffix:
+		return nil // being written
 	}
 	return notexist.Ignore(os.Remove(filepath.Join(k.dir, name)))
 }
 
-// reopen has the runtime open the log anew. Where that fails, the container still writes to the renamed file, and so
-// it gets its name back.
-func (k *keeper) reopen(ctx context.Context, renamed string) error {
+// reopenLog makes the runtime reopen the log. If that fails, it undoes the rename, because the container still writes to the
+// renamed file.
+func (k *logKeeper) reopenLog(ctx context.Context, renamed string) error {
 	call, cancel := context.WithTimeout(ctx, k.r.o.ReopenTimeout)
 	defer cancel()
 	err := k.r.runtime.ReopenContainerLog(call, k.log.ContainerID)
 	if err == nil || renamed == "" {
 		return err
 	}
-	// An answer that is lost or late does not mean that nothing was done. A new file is not written over.
+	// After a lost or late response the runtime may have reopened the log. Rename must not overwrite the new file.
 	if _, missing := os.Lstat(k.log.Path); errors.Is(missing, fs.ErrNotExist) {
 		return errors.Join(err, os.Rename(renamed, k.log.Path))
 	}
-	k.r.o.Logger.Warn("log was reopened in spite of an error", append(k.log.attrs(), "error", err)...)
+	k.r.o.Logger.Warn("log was reopened in spite of an error", append(k.log.logAttrs(), "error", err)...)
 	return nil
 }

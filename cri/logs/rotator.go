@@ -16,22 +16,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Log is the log file of a running container.
+// Log describes the log of a running container.
 type Log struct {
 	ContainerID string
 	Path        string          // absolute
-	Pod         cri.PodIdentity // of the container, for people; may be zero
-	Container   string          // the name, for people; may be empty
+	Pod         cri.PodIdentity // pod of the container, for log lines; may be zero
+	Container   string          // name of the container, for log lines; may be empty
 }
 
-// attrs returns what log lines say of a log.
-func (l Log) attrs() []any {
+// logAttrs returns the slog attributes that identify the log.
+func (l Log) logAttrs() []any {
 	return []any{
 		"namespace", l.Pod.Namespace, "pod", l.Pod.Name, "container", l.Container, "containerID", l.ContainerID, "path", l.Path,
 	}
 }
 
-// RunningLogs returns the logs of the containers that run, for [Rotator.SetLogs]. One without a log has none.
+// RunningLogs returns the logs of all running containers of pods, for [Rotator.SetLogs]. Containers without a log path are
+// skipped.
 func RunningLogs(pods []cri.Pod) (logs []Log) {
 	for i := range pods {
 		for _, c := range pods[i].Containers {
@@ -43,49 +44,48 @@ func RunningLogs(pods []cri.Pod) (logs []Log) {
 	return logs
 }
 
-// RotatorOptions configures a [Rotator]. The zero value is for production.
+// RotatorOptions configures a [Rotator]. The zero value is ready for production.
 type RotatorOptions struct {
-	// Policy is how much is kept. A zero field has its default.
+	// Policy limits the files of each log. Zero fields have the defaults of the kubelet.
 	Policy Policy
-	// Workers is how many logs are rotated at the same time. Zero means 4. Files are compressed one at a time.
+	// Workers is the maximum number of logs rotated at the same time. Zero means 4. Files are compressed one at a time.
 	Workers int
-	// ReopenTimeout is how long the runtime may take to open a log anew. Zero means 10 s.
+	// ReopenTimeout limits the ReopenContainerLog call to the runtime. Zero means 10 s.
 	ReopenTimeout time.Duration
-	// Logger gets what goes wrong, with the pod and the container that it is about. Nil discards.
+	// Logger receives errors of rotation, with pod and container. Nil discards them.
 	Logger *slog.Logger
-	// Hooks are told what happens.
+	// Hooks are called after rotations, compressions and failures.
 	Hooks Hooks
 }
 
-// Hooks are called by the goroutines of a log, with no lock held. A hook that blocks delays its log. Any may be nil.
+// Hooks run in the goroutines of a log, without locks. A hook that blocks delays its log. Each may be nil.
 type Hooks struct {
-	// LogRotated is called when a log has been rotated, with the path and the size of the file it was renamed to.
+	// LogRotated is called after a log was rotated, with the path and the size of the renamed file.
 	LogRotated func(l Log, path string, size int64)
-	// FileCompressed is called when a rotated file has been compressed, with its new path and size.
+	// FileCompressed is called after a rotated file was compressed, with its new path and size.
 	FileCompressed func(l Log, path string, size int64)
-	// RotationFailed is called for each failed attempt, with the wait before the next; and once, with no log, when there are logs
-	// and Run was not called within 8 s.
+	// RotationFailed is called after each failed attempt, with the delay before the next. It is also called once with a zero Log
+	// if logs are set but Run was not called within 8 s.
 	RotationFailed func(l Log, err error, retry time.Duration)
 }
 
-// Rotator keeps the logs of running containers within a [Policy]. It does not touch the logs of containers that
-// have ended: nothing is added to them.
+// Rotator keeps the logs of running containers within a [Policy]. It ignores logs of exited containers, which no longer grow.
 type Rotator struct {
-	runtime  cri.LogReopener
-	o        RotatorOptions
-	changed  chan struct{} // has an element when logs has changed
-	rotating chan struct{} // has an element for each log that is being rotated
-	packing  chan struct{} // has an element while a file is being compressed
-	polls    bool          // logs are not watched
-	guard    runonce.Guard
-	watch    *fileWatch // nil: logs are polled; set by Run before it starts goroutines
+	runtime       cri.LogReopener
+	o             RotatorOptions
+	changed       chan struct{} // capacity 1; has an element after logs has changed
+	rotationSlots chan struct{} // has an element per log that is being rotated
+	compressing   chan struct{} // has an element while a file is being compressed
+	pollOnly      bool          // do not watch logs, for tests
+	guard         runonce.Guard
+	watch         *fileWatch // nil: logs are polled; set by Run before it starts goroutines
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	logs map[string]Log
 }
 
-// NewRotator returns a Rotator that asks runtime to reopen the files. It returns an error when the policy cannot be
-// kept.
+// NewRotator returns a Rotator that calls runtime to reopen log files. It returns an error if runtime is nil or the policy is
+// invalid.
 func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
 	if err := required.Args("logs.NewRotator", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -104,23 +104,23 @@ func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Rotator{
-		runtime:  runtime,
-		o:        o,
-		changed:  make(chan struct{}, 1),
-		rotating: make(chan struct{}, o.Workers),
-		packing:  make(chan struct{}, 1),
+		runtime:       runtime,
+		o:             o,
+		changed:       make(chan struct{}, 1),
+		rotationSlots: make(chan struct{}, o.Workers),
+		compressing:   make(chan struct{}, 1),
 	}, nil
 }
 
-// SetLogs says which logs there are: those of all running containers. It may be called at any time, before Run too. What
-// is no longer in the list is left alone.
+// SetLogs replaces the list of logs to rotate: the logs of all running containers. It may be called at any time, even before Run.
+// Logs that are no longer listed are left alone.
 func (r *Rotator) SetLogs(list []Log) {
 	logs := make(map[string]Log, len(list))
 	for _, l := range list {
 		logs[l.Path] = l
 	}
 	if len(logs) > 0 {
-		r.guard.Require("logs.Rotator", r.o.Logger, r.notRun)
+		r.guard.Require("logs.Rotator", r.o.Logger, r.reportNotRun)
 	}
 	r.mu.Lock()
 	r.logs = logs
@@ -128,15 +128,15 @@ func (r *Rotator) SetLogs(list []Log) {
 	sleep.Wake(r.changed)
 }
 
-// notRun calls Hooks.RotationFailed because no log is rotated.
-func (r *Rotator) notRun(err error) {
+// reportNotRun calls Hooks.RotationFailed because Run was not called.
+func (r *Rotator) reportNotRun(err error) {
 	if hook := r.o.Hooks.RotationFailed; hook != nil {
 		hook(Log{}, err, 0)
 	}
 }
 
-// Run keeps the logs until ctx ends, and returns nil when all its goroutines have ended. A second call returns an error
-// at once.
+// Run rotates the logs until ctx ends, and returns nil when all its goroutines have exited. A second call returns an error at
+// once.
 func (r *Rotator) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("logs.Rotator: %w", err)
@@ -146,58 +146,58 @@ func (r *Rotator) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	var notices, keepers sync.WaitGroup
-	if !r.polls {
+	var notices, running sync.WaitGroup
+	if !r.pollOnly {
 		watch, err := openFileWatch()
 		if err != nil {
 			r.o.Logger.Warn("logs are polled", "error", err)
 		} else {
 			r.watch = watch
-			notices.Go(func() { _ = watch.run() }) // ends with close, and without it there is the poll
-			defer func() { watch.close(); notices.Wait() }()
+			notices.Go(func() { _ = watch.readEvents() }) // ends with closeQueue; without it logs are polled
+			defer func() { watch.closeQueue(); notices.Wait() }()
 		}
 	}
-	defer keepers.Wait()
-	kept := make(map[string]*keeper)
+	defer running.Wait()
+	keepers := make(map[string]*logKeeper)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.changed:
-			r.update(ctx, kept, &keepers)
+			r.updateKeepers(ctx, keepers, &running)
 		}
 	}
 }
 
-// update starts a keeper for each new log and ends those of logs that are no longer listed. A path has one at a
-// time.
-func (r *Rotator) update(ctx context.Context, kept map[string]*keeper, group *sync.WaitGroup) {
+// updateKeepers starts a logKeeper for each new log and stops those of logs that are no longer listed. There is one keeper per
+// path at a time.
+func (r *Rotator) updateKeepers(ctx context.Context, keepers map[string]*logKeeper, group *sync.WaitGroup) {
 	r.mu.Lock()
-	logs := r.logs // replaced by Set, never written to
+	logs := r.logs // SetLogs replaces the map and never modifies it
 	r.mu.Unlock()
-	for path, k := range kept {
-		if !k.ended && logs[path] == k.log {
+	for path, k := range keepers {
+		if !k.stopped && logs[path] == k.log {
 			continue
 		}
-		k.ended = true
+		k.stopped = true
 		k.cancel()
 		select {
 		case <-k.done:
-			delete(kept, path)
-		default: // a keeper that takes its place waits for it
+			delete(keepers, path)
+		default: // the next keeper of this path waits for it
 		}
 	}
 	for path, l := range logs {
-		before := kept[path]
-		if before != nil && !before.ended {
+		previous := keepers[path]
+		if previous != nil && !previous.stopped {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		k := newKeeper(r, l, cancel)
-		kept[path] = k
+		k := newLogKeeper(r, l, cancel)
+		keepers[path] = k
 		group.Go(func() {
-			if before != nil {
-				<-before.done
+			if previous != nil {
+				<-previous.done
 			}
 			k.run(ctx)
 		})

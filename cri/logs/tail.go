@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// tailStart returns where the last n lines of a file begin. A last line without a newline is not counted, but is
-// part of the tail.
+// tailStart returns the offset of the last n lines of a file. A last line without a newline is not counted, but is part of the
+// tail.
 func tailStart(f io.ReaderAt, size, n int64) (int64, error) {
 	buf := make([]byte, min(size, firstBuffer))
 	for right := size; right > 0; {
@@ -34,8 +34,8 @@ func tailStart(f io.ReaderAt, size, n int64) (int64, error) {
 	return 0, nil
 }
 
-// count returns the number of newlines in what r yields.
-func count(ctx context.Context, r io.Reader) (n int64, err error) {
+// countLines returns the number of newlines in r.
+func countLines(ctx context.Context, r io.Reader) (n int64, err error) {
 	buf := make([]byte, firstBuffer)
 	for {
 		if err := ctx.Err(); err != nil {

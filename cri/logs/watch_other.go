@@ -12,33 +12,36 @@ import (
 	"time"
 )
 
-// Watcher lets all reads that follow a log share what the system has for it, which is nothing: logs are polled.
+// Watcher shares inotify instances on Linux. On other systems it does nothing: logs are polled.
 type Watcher struct{}
 
-// dirWatch is never made: logs are polled.
+// dirWatch is never created: logs are polled.
 type dirWatch struct{}
 
-func (*Watcher) open(string) (*dirWatch, error) { return nil, noWatch() }
+func (*Watcher) watchDir(string) (*dirWatch, error) { return nil, errNoWatch() }
 
-func (*dirWatch) close() {}
+func (*dirWatch) closeWatch() {}
 
-func (*dirWatch) wait(context.Context, time.Duration) error { return noWatch() }
+func (*dirWatch) awaitEvent(context.Context, time.Duration) error { return errNoWatch() }
 
-// fileWatch is never made: logs are polled.
+// fileWatch is never created: logs are polled.
 type fileWatch struct{}
 
-type notify struct {
+// fileWatchRequest is never created: logs are polled.
+type fileWatchRequest struct {
 	fired chan struct{}
 }
 
-func openFileWatch() (*fileWatch, error) { return nil, noWatch() }
+func openFileWatch() (*fileWatch, error) { return nil, errNoWatch() }
 
-func (*fileWatch) arm(string) (notify, error) { return notify{}, noWatch() }
+func (*fileWatch) awaitWrite(string) (fileWatchRequest, error) {
+	return fileWatchRequest{}, errNoWatch()
+}
 
-func (*fileWatch) disarm(notify) {}
+func (*fileWatch) cancelWait(fileWatchRequest) {}
 
-func (*fileWatch) run() error { return noWatch() }
+func (*fileWatch) readEvents() error { return errNoWatch() }
 
-func (*fileWatch) close() {}
+func (*fileWatch) closeQueue() {}
 
-func noWatch() error { return fmt.Errorf("watch logs: %w", errors.ErrUnsupported) }
+func errNoWatch() error { return fmt.Errorf("watch logs: %w", errors.ErrUnsupported) }
