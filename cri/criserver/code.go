@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
+// encodeUnaryError is a gRPC interceptor that encodes the errors of unary calls.
 func encodeUnaryError(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -22,21 +23,22 @@ func encodeUnaryError(
 	return answer, encodeError(err)
 }
 
+// encodeStreamError is a gRPC interceptor that encodes the errors of streaming calls.
 func encodeStreamError(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return encodeError(handle(service, s))
 }
 
-// encodeError gives an error the code that package remote reads it from.
+// encodeError converts an error into a gRPC status whose code package remote maps back to the same error of package cri.
 func encodeError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		return err // made here
+		return err // has a gRPC status of this package
 	}
 	message := err.Error()
 	if e, ok := err.(*cri.Error); ok && e.Err != nil { //nolint:errorlint // only the outermost
-		message = e.Err.Error() // the client knows what it called
+		message = e.Err.Error() // the client knows the name of its call
 	}
 	for _, c := range []struct {
 		is   error
@@ -55,24 +57,24 @@ func encodeError(err error) error {
 			return status.Error(c.code, message)
 		}
 	}
-	// A status from further down, as that of a server of a client, keeps its code; all else is Unknown.
+	// An error of another gRPC server, if the runtime is a client of one, keeps its code; all other errors are Unknown.
 	return status.Error(status.Code(err), message)
 }
 
-// goneIsFine makes success of what was to be stopped or removed and is not there.
-func goneIsFine(err error) error {
+// ignoreNotFound returns nil for ErrNotFound: an object to stop or remove may be missing.
+func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// missing is the error for a request without a part that it needs.
-func missing(field string) error {
+// errMissingField returns the error for a request without a required field.
+func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }
 
-// lacking is the error for a call that the runtime has no capability for.
-func lacking(what string) error {
+// errUnsupportedCall returns the error for a call that the runtime has no capability for.
+func errUnsupportedCall(what string) error {
 	return fmt.Errorf("%s: %w by this runtime", what, errors.ErrUnsupported)
 }

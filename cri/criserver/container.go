@@ -19,9 +19,9 @@ func (r *runtimeService) CreateContainer(
 ) (*v1.CreateContainerResponse, error) {
 	switch {
 	case q.GetConfig().GetMetadata() == nil:
-		return nil, missing("config.metadata")
+		return nil, errMissingField("config.metadata")
 	case q.GetSandboxConfig().GetMetadata() == nil:
-		return nil, missing("sandbox_config.metadata")
+		return nil, errMissingField("sandbox_config.metadata")
 	}
 	id, err := r.server.runtime.CreateContainer(ctx, q.GetPodSandboxId(),
 		cripb.DecodeContainerConfig(q.GetConfig()), cripb.DecodeSandboxConfig(q.GetSandboxConfig(), ""))
@@ -40,29 +40,29 @@ func (r *runtimeService) StartContainer(
 func (r *runtimeService) StopContainer(
 	ctx context.Context, q *v1.StopContainerRequest,
 ) (*v1.StopContainerResponse, error) {
-	err := r.server.runtime.StopContainer(ctx, q.GetContainerId(), duration(q.GetTimeout()))
-	return &v1.StopContainerResponse{}, goneIsFine(err)
+	err := r.server.runtime.StopContainer(ctx, q.GetContainerId(), secondsToDuration(q.GetTimeout()))
+	return &v1.StopContainerResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) RemoveContainer(
 	ctx context.Context, q *v1.RemoveContainerRequest,
 ) (*v1.RemoveContainerResponse, error) {
 	err := r.server.runtime.RemoveContainer(ctx, q.GetContainerId())
-	return &v1.RemoveContainerResponse{}, goneIsFine(err)
+	return &v1.RemoveContainerResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) ContainerStatus(
 	ctx context.Context, q *v1.ContainerStatusRequest,
 ) (*v1.ContainerStatusResponse, error) {
-	c, err := r.server.container(ctx, q.GetContainerId())
+	c, err := r.server.containerDetails(ctx, q.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
 	return &v1.ContainerStatusResponse{Status: cripb.EncodeContainerStatus(&c)}, nil
 }
 
-// container returns one container with its details.
-func (s *Server) container(ctx context.Context, id string) (cri.Container, error) {
+// containerDetails returns one container with details, from the Inspector or else from List.
+func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)
 	}
@@ -89,7 +89,7 @@ func (r *runtimeService) ListContainers(
 	out := &v1.ListContainersResponse{}
 	for i := range snapshot.Containers {
 		p := cripb.EncodeContainer(&snapshot.Containers[i])
-		if matches(f.GetId(), p.GetId()) && matches(f.GetPodSandboxId(), p.GetPodSandboxId()) &&
+		if matchesFilter(f.GetId(), p.GetId()) && matchesFilter(f.GetPodSandboxId(), p.GetPodSandboxId()) &&
 			matchesLabels(f.GetLabelSelector(), p.GetLabels()) &&
 			(f.GetState() == nil || f.GetState().GetState() == p.GetState()) {
 			out.Containers = append(out.Containers, p)
@@ -102,10 +102,10 @@ func (r *runtimeService) UpdateContainerResources(
 	ctx context.Context, q *v1.UpdateContainerResourcesRequest,
 ) (*v1.UpdateContainerResourcesResponse, error) {
 	if r.server.updater == nil {
-		return nil, lacking("update container")
+		return nil, errUnsupportedCall("update container")
 	}
 	if q.GetLinux() == nil {
-		return nil, missing("linux")
+		return nil, errMissingField("linux")
 	}
 	err := r.server.updater.UpdateContainer(ctx, q.GetContainerId(),
 		cripb.DecodeResources(q.GetLinux()), q.GetAnnotations())
@@ -116,13 +116,13 @@ func (r *runtimeService) ReopenContainerLog(
 	ctx context.Context, q *v1.ReopenContainerLogRequest,
 ) (*v1.ReopenContainerLogResponse, error) {
 	if r.server.logs == nil {
-		return nil, lacking("reopen log")
+		return nil, errUnsupportedCall("reopen log")
 	}
 	return &v1.ReopenContainerLogResponse{}, r.server.logs.ReopenContainerLog(ctx, q.GetContainerId())
 }
 
-// duration reads a number of seconds from outside. What is negative is zero, what is too long is the longest.
-func duration(seconds int64) time.Duration {
+// secondsToDuration converts seconds of a request. Negative values become zero, and too large values the maximum.
+func secondsToDuration(seconds int64) time.Duration {
 	if seconds > math.MaxInt64/int64(time.Second) {
 		return math.MaxInt64
 	}

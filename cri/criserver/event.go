@@ -16,13 +16,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// GetContainerEvents sends events until the client leaves or falls behind. The runtime is never held up: what it
-// reports goes into a buffer, and a full one ends the stream.
+// GetContainerEvents sends events until the client disconnects or its buffer is full. It never blocks the runtime: events go into
+// the buffer, and a full buffer ends the stream.
 func (r *runtimeService) GetContainerEvents(
 	_ *v1.GetEventsRequest, stream grpc.ServerStreamingServer[v1.ContainerEventResponse],
 ) error {
 	if r.server.events == nil {
-		return lacking("events")
+		return errUnsupportedCall("events")
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()

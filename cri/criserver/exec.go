@@ -19,9 +19,9 @@ import (
 
 func (r *runtimeService) ExecSync(ctx context.Context, q *v1.ExecSyncRequest) (*v1.ExecSyncResponse, error) {
 	if r.server.execer == nil {
-		return nil, lacking("exec")
+		return nil, errUnsupportedCall("exec")
 	}
-	result, err := r.server.execer.ExecSync(ctx, q.GetContainerId(), q.GetCmd(), duration(q.GetTimeout()))
+	result, err := r.server.execer.ExecSync(ctx, q.GetContainerId(), q.GetCmd(), secondsToDuration(q.GetTimeout()))
 	if err != nil {
 		return nil, err
 	}
@@ -54,22 +54,22 @@ func (r *runtimeService) Attach(ctx context.Context, q *v1.AttachRequest) (*v1.A
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession says why there can be no session with a container. Where others than the runtime make URLs, a request is checked
-// here, and the runtime is asked first whether the container runs: a client that is refused at the URL gets another status.
+// checkSession returns an error if no session with the container is possible. With Options.Streamer it validates the request and
+// checks that the container runs: an error at the URL would reach the client with another status.
 func (s *Server) checkSession(ctx context.Context, what, containerID string, o cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:
-		return s.lackingStreamer(what)
-	case !s.asksFirst:
+		return s.errNoStreamer(what)
+	case !s.checksState:
 		return nil
 	case containerID == "":
-		return missing("container_id")
+		return errMissingField("container_id")
 	case o.TTY && o.Stderr:
 		return status.Error(codes.InvalidArgument, "stderr: must not be set beside tty")
 	case !o.Stdin && !o.Stdout && !o.Stderr:
-		return missing("stdin, stdout, stderr: one of them")
+		return errMissingField("stdin, stdout, stderr: one of them")
 	}
-	c, err := s.container(ctx, containerID)
+	c, err := s.containerDetails(ctx, containerID)
 	if err == nil && c.State != cri.ContainerRunning {
 		err = status.Errorf(codes.FailedPrecondition, "container %s is %v, not running", containerID, c.State)
 	}
@@ -89,17 +89,17 @@ func (r *runtimeService) PortForward(
 	return &v1.PortForwardResponse{Url: url}, nil
 }
 
-// checkForward says why there can be no session with a sandbox, as checkSession does.
+// checkForward returns an error if no port-forward session with the sandbox is possible, like checkSession.
 func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 	switch {
 	case s.streamer == nil:
-		return s.lackingStreamer("port forward")
-	case !s.asksFirst:
+		return s.errNoStreamer("port forward")
+	case !s.checksState:
 		return nil
 	case sandboxID == "":
-		return missing("pod_sandbox_id")
+		return errMissingField("pod_sandbox_id")
 	}
-	sandbox, err := s.sandbox(ctx, sandboxID)
+	sandbox, err := s.sandboxDetails(ctx, sandboxID)
 	if err == nil && sandbox.State != cri.SandboxReady {
 		err = status.Errorf(codes.FailedPrecondition, "sandbox %s is not ready", sandboxID)
 	}
@@ -109,10 +109,10 @@ func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 func (r *runtimeService) CheckpointContainer(
 	ctx context.Context, q *v1.CheckpointContainerRequest,
 ) (*v1.CheckpointContainerResponse, error) {
-	if r.server.freezer == nil {
-		return nil, lacking("checkpoint")
+	if r.server.checkpointer == nil {
+		return nil, errUnsupportedCall("checkpoint")
 	}
-	err := r.server.freezer.Checkpoint(ctx, q.GetContainerId(), q.GetLocation(), duration(q.GetTimeout()))
+	err := r.server.checkpointer.Checkpoint(ctx, q.GetContainerId(), q.GetLocation(), secondsToDuration(q.GetTimeout()))
 	return &v1.CheckpointContainerResponse{}, err
 }
 
@@ -128,18 +128,18 @@ func streamOptions(q interface {
 	}
 }
 
-// lackingStreamer is the error for a call that nobody makes a URL for.
-func (s *Server) lackingStreamer(what string) error {
+// errNoStreamer returns the error for a session call without a Streamer.
+func (s *Server) errNoStreamer(what string) error {
 	if _, ok := s.runtime.(cri.SessionRunner); ok {
 		return fmt.Errorf("%s: %w: Options.Streamer of the server is not set, and the runtime only runs sessions", what, errors.ErrUnsupported)
 	}
-	return lacking(what)
+	return errUnsupportedCall(what)
 }
 
-// maxOutput is how much of stdout and of stderr a runtime keeps of a command.
+// maxOutput is the maximum number of bytes kept of stdout and of stderr of an ExecSync command.
 const maxOutput = 16 << 20
 
-// sessionExecer runs commands to their end on a runtime that has sessions only.
+// sessionExecer implements cri.Execer with the sessions of a runtime.
 type sessionExecer struct{ runner cri.SessionRunner }
 
 func (e sessionExecer) ExecSync(
@@ -150,7 +150,7 @@ func (e sessionExecer) ExecSync(
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	var out, errs capped
+	var out, errs cappedBuffer
 	code, err := e.runner.RunExec(ctx, containerID, cmd, cri.Session{Stdout: &out, Stderr: &errs})
 	if err != nil {
 		return cri.ExecResult{}, err
@@ -158,10 +158,10 @@ func (e sessionExecer) ExecSync(
 	return cri.ExecResult{Stdout: out.Bytes(), Stderr: errs.Bytes(), ExitCode: code}, nil
 }
 
-// capped keeps the beginning of what is written to it.
-type capped struct{ bytes.Buffer }
+// cappedBuffer keeps the first maxOutput bytes written to it and drops the rest.
+type cappedBuffer struct{ bytes.Buffer }
 
-func (b *capped) Write(p []byte) (int, error) {
+func (b *cappedBuffer) Write(p []byte) (int, error) {
 	_, err := b.Buffer.Write(p[:min(len(p), maxOutput-b.Len())])
 	return len(p), err
 }

@@ -15,7 +15,7 @@ import (
 
 func (i *imageService) ListImages(ctx context.Context, q *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
 	if i.server.images == nil {
-		return nil, lacking("list images")
+		return nil, errUnsupportedCall("list images")
 	}
 	if want := q.GetFilter().GetImage(); want.GetImage() != "" {
 		r, err := i.ImageStatus(ctx, &v1.ImageStatusRequest{Image: want})
@@ -35,12 +35,12 @@ func (i *imageService) ListImages(ctx context.Context, q *v1.ListImagesRequest) 
 	return out, nil
 }
 
-// ImageStatus answers with no image, not with an error, for one that is not there.
+// ImageStatus returns a response without an image, not an error, if the image does not exist.
 func (i *imageService) ImageStatus(
 	ctx context.Context, q *v1.ImageStatusRequest,
 ) (*v1.ImageStatusResponse, error) {
 	if i.server.images == nil {
-		return nil, lacking("image status")
+		return nil, errUnsupportedCall("image status")
 	}
 	image, err := i.server.images.ImageStatus(ctx, cripb.DecodeImageSpec(q.GetImage()))
 	switch {
@@ -56,17 +56,17 @@ func (i *imageService) RemoveImage(
 	ctx context.Context, q *v1.RemoveImageRequest,
 ) (*v1.RemoveImageResponse, error) {
 	if i.server.images == nil {
-		return nil, lacking("remove image")
+		return nil, errUnsupportedCall("remove image")
 	}
 	err := i.server.images.RemoveImage(ctx, cripb.DecodeImageSpec(q.GetImage()))
-	return &v1.RemoveImageResponse{}, goneIsFine(err)
+	return &v1.RemoveImageResponse{}, ignoreNotFound(err)
 }
 
 func (i *imageService) ImageFsInfo(
 	ctx context.Context, _ *v1.ImageFsInfoRequest,
 ) (*v1.ImageFsInfoResponse, error) {
 	if i.server.images == nil {
-		return nil, lacking("image file systems")
+		return nil, errUnsupportedCall("image file systems")
 	}
 	usage, err := i.server.images.ImageUsage(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (i *imageService) ImageFsInfo(
 
 func (i *imageService) PullImage(ctx context.Context, q *v1.PullImageRequest) (*v1.PullImageResponse, error) {
 	if i.server.puller == nil {
-		return nil, lacking("pull image")
+		return nil, errUnsupportedCall("pull image")
 	}
 	ref, err := i.server.puller.PullImage(ctx, cripb.DecodeImageSpec(q.GetImage()),
 		cripb.DecodeAuth(q.GetAuth()), cripb.DecodeSandboxConfig(q.GetSandboxConfig(), ""))

@@ -15,7 +15,7 @@ func (r *runtimeService) ListMetricDescriptors(
 	ctx context.Context, _ *v1.ListMetricDescriptorsRequest,
 ) (*v1.ListMetricDescriptorsResponse, error) {
 	if r.server.metrics == nil {
-		return nil, lacking("metrics")
+		return nil, errUnsupportedCall("metrics")
 	}
 	all, err := r.server.metrics.MetricDescriptors(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *runtimeService) ListPodSandboxMetrics(
 	ctx context.Context, _ *v1.ListPodSandboxMetricsRequest,
 ) (*v1.ListPodSandboxMetricsResponse, error) {
 	if r.server.metrics == nil {
-		return nil, lacking("metrics")
+		return nil, errUnsupportedCall("metrics")
 	}
 	all, err := r.server.metrics.SandboxMetrics(ctx)
 	if err != nil {

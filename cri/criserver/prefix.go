@@ -16,44 +16,44 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// kind is what an ID is of, as errors have it.
-type kind string
+// idKind is the kind of object of an ID, as shown in errors.
+type idKind string
 
 const (
-	sandboxID   kind = "sandbox"
-	containerID kind = "container"
+	sandboxID   idKind = "sandbox"
+	containerID idKind = "container"
 )
 
-// maxMade is how many IDs are remembered that were made since the runtime was listed.
-const maxMade = 1000
+// maxAdded is the number of IDs that may be added to an idCache before the runtime is listed again.
+const maxAdded = 1000
 
-// index knows the IDs that the runtime had when it was last listed, and those made since. It spares calls with an ID in
-// full, as the kubelet makes them, a list of everything. It may know IDs of what is gone.
-type index struct {
-	mu   sync.Mutex // guards what follows
-	ids  map[kind]map[string]bool
-	made int
+// idCache contains the IDs that the runtime had at the last List, and those created since. Calls with a full ID, such as the
+// kubelet's, then need no List. It may contain IDs of removed objects.
+type idCache struct {
+	mu    sync.Mutex // guards the fields below
+	ids   map[idKind]map[string]bool
+	added int
 }
 
-// knows reports whether an ID is known in full.
-func (x *index) knows(k kind, id string) bool {
+// contains reports whether the cache contains the full ID.
+func (x *idCache) contains(k idKind, id string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ids[k][id]
 }
 
-// put replaces what is known. The maps belong to the index then.
-func (x *index) put(ids map[kind]map[string]bool) {
+// replaceIDs replaces the content of the cache, which owns ids from now on.
+func (x *idCache) replaceIDs(ids map[idKind]map[string]bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ids, x.made = ids, 0
+	x.ids, x.added = ids, 0
 }
 
-// add adds an ID that was just made, if the runtime has been listed and that is not long ago.
-func (x *index) add(k kind, id string) {
+// addID adds the ID of a created object, if the cache is filled. After maxAdded calls it empties the cache.
+func (x *idCache) addID(k idKind, id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.made++; x.made > maxMade {
+	if x.added++; x.added > maxAdded {
 		x.ids = nil
 	}
 	if x.ids != nil {
@@ -61,53 +61,53 @@ func (x *index) add(k kind, id string) {
 	}
 }
 
-// expandPrefixes puts the ID in full in place of each prefix in a request, before its handler sees it.
+// expandPrefixes is a gRPC interceptor that replaces ID prefixes in a request by full IDs, before the handler runs.
 func (s *Server) expandPrefixes(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
 	for _, f := range idFields(request) {
-		full, err := s.expand(ctx, f.kind, *f.id)
+		full, err := s.expandPrefix(ctx, f.kind, *f.id)
 		if err != nil {
 			return nil, err
 		}
 		*f.id = full
 	}
 	for _, f := range filterFields(request) {
-		if full, err := s.expand(ctx, f.kind, *f.id); err == nil {
-			*f.id = full // else nothing passes, as in containerd
+		if full, err := s.expandPrefix(ctx, f.kind, *f.id); err == nil {
+			*f.id = full // otherwise the filter matches nothing, as in containerd
 		}
 	}
 	answer, err := handle(ctx, request)
 	if err == nil {
 		switch a := answer.(type) {
 		case *v1.RunPodSandboxResponse:
-			s.index.add(sandboxID, a.GetPodSandboxId())
+			s.idCache.addID(sandboxID, a.GetPodSandboxId())
 		case *v1.CreateContainerResponse:
-			s.index.add(containerID, a.GetContainerId())
+			s.idCache.addID(containerID, a.GetContainerId())
 		}
 	}
 	return answer, err
 }
 
-// expand returns the ID that begins with a prefix, which may be the whole of it. Without one, it returns the prefix:
-// the runtime says what it makes of an ID that it does not know. So it does when it cannot be listed.
-func (s *Server) expand(ctx context.Context, k kind, prefix string) (string, error) {
-	if prefix == "" || s.index.knows(k, prefix) {
+// expandPrefix returns the ID that begins with prefix. It returns prefix itself if there is none, or if the list fails: the
+// runtime then decides about the unknown ID.
+func (s *Server) expandPrefix(ctx context.Context, k idKind, prefix string) (string, error) {
+	if prefix == "" || s.idCache.contains(k, prefix) {
 		return prefix, nil
 	}
 	snapshot, err := s.runtime.List(ctx)
 	if err != nil {
 		return prefix, nil
 	}
-	ids := idsOf(snapshot)
-	full, err := unique(k, ids[k], prefix)
-	s.index.put(ids)
+	ids := collectIDs(snapshot)
+	full, err := matchPrefix(k, ids[k], prefix)
+	s.idCache.replaceIDs(ids)
 	return full, err
 }
 
-// idsOf returns the IDs of everything.
-func idsOf(snapshot cri.Snapshot) map[kind]map[string]bool {
-	ids := map[kind]map[string]bool{
+// collectIDs returns the IDs of all sandboxes and containers.
+func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
+	ids := map[idKind]map[string]bool{
 		sandboxID:   make(map[string]bool, len(snapshot.Sandboxes)),
 		containerID: make(map[string]bool, len(snapshot.Containers)),
 	}
@@ -120,9 +120,9 @@ func idsOf(snapshot cri.Snapshot) map[kind]map[string]bool {
 	return ids
 }
 
-// unique returns the one ID that begins with a prefix, the prefix where there is none, and an error where there are
-// several and none is the prefix itself.
-func unique(k kind, ids map[string]bool, prefix string) (string, error) {
+// matchPrefix returns the only ID that begins with prefix, or prefix itself if there is none. It returns an error if several IDs
+// match and none equals prefix.
+func matchPrefix(k idKind, ids map[string]bool, prefix string) (string, error) {
 	if ids[prefix] {
 		return prefix, nil
 	}
@@ -139,14 +139,13 @@ func unique(k kind, ids map[string]bool, prefix string) (string, error) {
 	return full, nil
 }
 
-// idField is a place in a request for an ID.
+// idField points to the field of a request that contains an ID.
 type idField struct {
-	kind kind
+	kind idKind
 	id   *string
 }
 
-// idFields returns the places for IDs of objects that must be there already. A handler of a request that is not here
-// sees IDs as the client wrote them.
+// idFields returns the ID fields of a request about existing objects. Requests not listed here must contain full IDs.
 func idFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.StopPodSandboxRequest:
@@ -187,7 +186,7 @@ func idFields(request any) []idField {
 	return nil
 }
 
-// filterFields returns the places for IDs in the filters of list calls.
+// filterFields returns the ID fields in the filter of a list request.
 func filterFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.ListPodSandboxRequest:

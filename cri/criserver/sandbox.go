@@ -16,7 +16,7 @@ func (r *runtimeService) RunPodSandbox(
 	ctx context.Context, q *v1.RunPodSandboxRequest,
 ) (*v1.RunPodSandboxResponse, error) {
 	if q.GetConfig().GetMetadata() == nil {
-		return nil, missing("config.metadata")
+		return nil, errMissingField("config.metadata")
 	}
 	id, err := r.server.runtime.RunSandbox(ctx, cripb.DecodeSandboxConfig(q.GetConfig(), q.GetRuntimeHandler()))
 	if err != nil {
@@ -29,28 +29,28 @@ func (r *runtimeService) StopPodSandbox(
 	ctx context.Context, q *v1.StopPodSandboxRequest,
 ) (*v1.StopPodSandboxResponse, error) {
 	err := r.server.runtime.StopSandbox(ctx, q.GetPodSandboxId())
-	return &v1.StopPodSandboxResponse{}, goneIsFine(err)
+	return &v1.StopPodSandboxResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) RemovePodSandbox(
 	ctx context.Context, q *v1.RemovePodSandboxRequest,
 ) (*v1.RemovePodSandboxResponse, error) {
 	err := r.server.runtime.RemoveSandbox(ctx, q.GetPodSandboxId())
-	return &v1.RemovePodSandboxResponse{}, goneIsFine(err)
+	return &v1.RemovePodSandboxResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) PodSandboxStatus(
 	ctx context.Context, q *v1.PodSandboxStatusRequest,
 ) (*v1.PodSandboxStatusResponse, error) {
-	s, err := r.server.sandbox(ctx, q.GetPodSandboxId())
+	s, err := r.server.sandboxDetails(ctx, q.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
 	return &v1.PodSandboxStatusResponse{Status: cripb.EncodeSandboxStatus(&s)}, nil
 }
 
-// sandbox returns one sandbox with its details.
-func (s *Server) sandbox(ctx context.Context, id string) (cri.Sandbox, error) {
+// sandboxDetails returns one sandbox with details, from the Inspector or else from List.
+func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, error) {
 	if s.inspector != nil {
 		return s.inspector.SandboxStatus(ctx, id)
 	}
@@ -77,7 +77,7 @@ func (r *runtimeService) ListPodSandbox(
 	out := &v1.ListPodSandboxResponse{}
 	for i := range snapshot.Sandboxes {
 		p := cripb.EncodeSandbox(&snapshot.Sandboxes[i])
-		if matches(f.GetId(), p.GetId()) && matchesLabels(f.GetLabelSelector(), p.GetLabels()) &&
+		if matchesFilter(f.GetId(), p.GetId()) && matchesLabels(f.GetLabelSelector(), p.GetLabels()) &&
 			(f.GetState() == nil || f.GetState().GetState() == p.GetState()) {
 			out.Items = append(out.Items, p)
 		}
@@ -89,17 +89,17 @@ func (r *runtimeService) UpdatePodSandboxResources(
 	ctx context.Context, q *v1.UpdatePodSandboxResourcesRequest,
 ) (*v1.UpdatePodSandboxResourcesResponse, error) {
 	if r.server.updater == nil {
-		return nil, lacking("update sandbox")
+		return nil, errUnsupportedCall("update sandbox")
 	}
 	err := r.server.updater.UpdateSandbox(ctx, q.GetPodSandboxId(),
 		cripb.DecodeResources(q.GetOverhead()), cripb.DecodeResources(q.GetResources()))
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matches reports whether a value is the one that a filter wants; an empty one wants all.
-func matches(want, have string) bool { return want == "" || want == have }
+// matchesFilter reports whether have equals the value that a filter wants; an empty want matches all.
+func matchesFilter(want, have string) bool { return want == "" || want == have }
 
-// matchesLabels reports whether labels have everything that a selector wants.
+// matchesLabels reports whether labels contains all entries of selector.
 func matchesLabels(selector, labels map[string]string) bool {
 	for k, want := range selector {
 		if have, ok := labels[k]; !ok || have != want {

@@ -17,44 +17,44 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// Options are the settings of a [Server]. The zero value is right for production.
+// Options configures a [Server]. The zero value is ready for production.
 type Options struct {
-	Images      cri.Images   // nil: the runtime itself, if it is one
-	Puller      cri.Puller   // nil: the runtime itself, if it is one
-	Streamer    cri.Streamer // nil: the runtime itself, if it is one; package streaming makes one of a [cri.SessionRunner]
-	EventBuffer int          // events that a client may fall behind; zero: 256
+	Images      cri.Images   // nil: the runtime itself, if it implements cri.Images
+	Puller      cri.Puller   // nil: the runtime itself, if it implements cri.Puller
+	Streamer    cri.Streamer // nil: the runtime itself, if it implements cri.Streamer; see package streaming
+	EventBuffer int          // size of the event buffer per client; zero: 256
 }
 
-// Server serves one runtime.
+// Server serves one runtime over the CRI.
 type Server struct {
 	runtime     cri.Runtime
 	images      cri.Images
 	puller      cri.Puller
 	eventBuffer int
-	asksFirst   bool // whether a container runs, before its URL is made
-	index       index
+	checksState bool // check the state of the container or sandbox before calling streamer
+	idCache     idCache
 
-	// What follows is the runtime itself where it has the capability, else nil.
-	inspector cri.Inspector
-	events    cri.EventStreamer
-	execer    cri.Execer
-	streamer  cri.Streamer // or that of the options
-	logs      cri.LogReopener
-	updater   cri.Updater
-	stats     cri.StatsLister
-	podStats  cri.PodStatsLister
-	metrics   cri.MetricsLister
-	reporter  cri.StatusReporter
-	cidrs     cri.PodCIDRSetter
-	freezer   cri.Checkpointer
+	// The fields below are the runtime itself, or nil if it lacks the capability.
+	inspector    cri.Inspector
+	events       cri.EventStreamer
+	execer       cri.Execer
+	streamer     cri.Streamer // or Options.Streamer
+	logs         cri.LogReopener
+	updater      cri.Updater
+	stats        cri.StatsLister
+	podStats     cri.PodStatsLister
+	metrics      cri.MetricsLister
+	reporter     cri.StatusReporter
+	cidrs        cri.PodCIDRSetter
+	checkpointer cri.Checkpointer
 }
 
 const (
-	maxMessageSize     = 16 << 20 // of a request; the kubelet takes answers of the same size
+	maxMessageSize     = 16 << 20 // of a request; the kubelet accepts responses of this size
 	defaultEventBuffer = 256
 )
 
-// New returns a server of a runtime. It panics if there is no runtime.
+// New returns a server for rt. It panics if rt is nil.
 func New(rt cri.Runtime, o Options) *Server {
 	required.MustArgs("criserver.New", required.Arg{Name: "rt", Value: rt, Hint: "a *process.Runtime"})
 	s := &Server{
@@ -78,7 +78,7 @@ func New(rt cri.Runtime, o Options) *Server {
 	}
 	s.streamer, _ = rt.(cri.Streamer)
 	if o.Streamer != nil {
-		s.streamer, s.asksFirst = o.Streamer, true
+		s.streamer, s.checksState = o.Streamer, true
 	}
 	s.logs, _ = rt.(cri.LogReopener)
 	s.updater, _ = rt.(cri.Updater)
@@ -87,12 +87,12 @@ func New(rt cri.Runtime, o Options) *Server {
 	s.metrics, _ = rt.(cri.MetricsLister)
 	s.reporter, _ = rt.(cri.StatusReporter)
 	s.cidrs, _ = rt.(cri.PodCIDRSetter)
-	s.freezer, _ = rt.(cri.Checkpointer)
+	s.checkpointer, _ = rt.(cri.Checkpointer)
 	return s
 }
 
-// Serve answers calls on l until ctx ends, then cancels the calls in flight, waits for them and returns nil. It
-// closes l. It may be called for several listeners.
+// Serve serves calls on l until ctx ends, then cancels the calls in progress, waits for them and returns nil. It closes l. It may
+// be called for several listeners.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageSize),
@@ -118,13 +118,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve CRI on %s: %w", l.Addr(), err)
 }
 
-// runtimeService answers the calls of the CRI's RuntimeService.
+// runtimeService implements the CRI's RuntimeService.
 type runtimeService struct {
 	v1.UnimplementedRuntimeServiceServer
 	server *Server
 }
 
-// imageService answers the calls of the CRI's ImageService.
+// imageService implements the CRI's ImageService.
 type imageService struct {
 	v1.UnimplementedImageServiceServer
 	server *Server

@@ -32,7 +32,7 @@ func (r *runtimeService) ListContainerStats(
 	ctx context.Context, q *v1.ListContainerStatsRequest,
 ) (*v1.ListContainerStatsResponse, error) {
 	if r.server.stats == nil {
-		return nil, lacking("stats")
+		return nil, errUnsupportedCall("stats")
 	}
 	f := q.GetFilter()
 	stats, err := r.server.containerStats(ctx, f.GetPodSandboxId())
@@ -42,14 +42,14 @@ func (r *runtimeService) ListContainerStats(
 	out := &v1.ListContainerStatsResponse{}
 	for i := range stats {
 		s := &stats[i]
-		if matches(f.GetId(), s.ID) && matchesLabels(f.GetLabelSelector(), s.Labels) {
+		if matchesFilter(f.GetId(), s.ID) && matchesLabels(f.GetLabelSelector(), s.Labels) {
 			out.Stats = append(out.Stats, cripb.EncodeContainerStats(s))
 		}
 	}
 	return out, nil
 }
 
-// containerStats returns the usage of the containers in a sandbox, of all containers for no sandbox.
+// containerStats returns the usage of the containers in a sandbox, or of all containers if sandboxID is empty.
 func (s *Server) containerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	if sandboxID != "" && s.podStats != nil {
 		return s.podStats.PodContainerStats(ctx, sandboxID)
@@ -58,15 +58,15 @@ func (s *Server) containerStats(ctx context.Context, sandboxID string) ([]cri.Co
 	if err != nil || sandboxID == "" {
 		return stats, err
 	}
-	inSandbox, err := s.containersOf(ctx, sandboxID)
+	inSandbox, err := s.containerIDs(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(stats), func(c cri.ContainerStats) bool { return !inSandbox[c.ID] }), nil
 }
 
-// containersOf returns the IDs of the containers in a sandbox, which stats do not name.
-func (s *Server) containersOf(ctx context.Context, sandboxID string) (map[string]bool, error) {
+// containerIDs returns the IDs of the containers in a sandbox, because stats contain no sandbox ID.
+func (s *Server) containerIDs(ctx context.Context, sandboxID string) (map[string]bool, error) {
 	snapshot, err := s.runtime.List(ctx)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (r *runtimeService) ListPodSandboxStats(
 	ctx context.Context, q *v1.ListPodSandboxStatsRequest,
 ) (*v1.ListPodSandboxStatsResponse, error) {
 	if r.server.stats == nil {
-		return nil, lacking("stats")
+		return nil, errUnsupportedCall("stats")
 	}
 	stats, err := r.server.stats.SandboxStats(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *runtimeService) ListPodSandboxStats(
 	f := q.GetFilter()
 	out := &v1.ListPodSandboxStatsResponse{}
 	for i := range stats {
-		if matches(f.GetId(), stats[i].ID) && matchesLabels(f.GetLabelSelector(), stats[i].Labels) {
+		if matchesFilter(f.GetId(), stats[i].ID) && matchesLabels(f.GetLabelSelector(), stats[i].Labels) {
 			out.Stats = append(out.Stats, cripb.EncodeSandboxStats(&stats[i]))
 		}
 	}

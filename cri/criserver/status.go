@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// Version answers for a runtime that does not say who it is, so that the kubelet and crictl accept it.
+// Version returns the version of the runtime. Without a StatusReporter it returns one that the kubelet and crictl accept.
 func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1.VersionResponse, error) {
 	v := cri.Version{Version: "0.1.0", RuntimeName: "nodeagent", RuntimeVersion: "0.0.0", RuntimeAPIVersion: "v1"}
 	if r.server.reporter != nil {
@@ -28,7 +28,7 @@ func (r *runtimeService) Version(ctx context.Context, _ *v1.VersionRequest) (*v1
 	return cripb.EncodeVersion(v), nil
 }
 
-// Status calls a runtime ready that does not say how it is: it answers, after all.
+// Status returns the status of the runtime. A runtime without a StatusReporter is reported as ready.
 func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.StatusResponse, error) {
 	s := cri.Status{Conditions: []cri.Condition{
 		{Type: cri.ConditionRuntimeReady, Status: true},
@@ -43,13 +43,13 @@ func (r *runtimeService) Status(ctx context.Context, _ *v1.StatusRequest) (*v1.S
 	return cripb.EncodeStatus(s), nil
 }
 
-// RuntimeConfig is Unimplemented for a runtime that wants no cgroup driver; the kubelet then goes by its own
+// RuntimeConfig returns the cgroup driver. It is Unimplemented without a StatusReporter; the kubelet then uses its own
 // configuration.
 func (r *runtimeService) RuntimeConfig(
 	ctx context.Context, _ *v1.RuntimeConfigRequest,
 ) (*v1.RuntimeConfigResponse, error) {
 	if r.server.reporter == nil {
-		return nil, lacking("runtime config")
+		return nil, errUnsupportedCall("runtime config")
 	}
 	d, err := r.server.reporter.CgroupDriver(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func (r *runtimeService) RuntimeConfig(
 	return cripb.EncodeCgroupDriver(d), nil
 }
 
-// UpdateRuntimeConfig hands the pod CIDR on. Without somebody who takes it, it does nothing, like a runtime whose CNI config
-// has its own.
+// UpdateRuntimeConfig passes the pod CIDRs to the runtime. Without a PodCIDRSetter it does nothing, like a runtime with its own
+// CNI configuration.
 func (r *runtimeService) UpdateRuntimeConfig(
 	ctx context.Context, q *v1.UpdateRuntimeConfigRequest,
 ) (*v1.UpdateRuntimeConfigResponse, error) {

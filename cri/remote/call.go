@@ -14,40 +14,40 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// op is one call: its CRI name, the object it is about, and what it may take beyond its time limit.
-type op struct {
+// callInfo describes one call: its CRI name, the ID of its object for errors, and extra time beyond its time limit.
+type callInfo struct {
 	name  string
 	id    string
 	extra time.Duration
 }
 
-// call makes one call within its time limit and names it in the error.
-func call[Q, A any](
-	ctx context.Context, c *Client, o op, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
+// invoke makes one RPC within its time limit. It reports the call to Options.CallReturned and wraps its error in a [cri.Error].
+func invoke[Q, A any](
+	ctx context.Context, c *Client, o callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
 ) (A, error) {
-	if d := c.limit(o); d > 0 {
+	if d := c.timeLimit(o); d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
 	began := time.Now()
 	answer, err := rpc(ctx, request)
-	c.tell(o, began, err)
+	c.reportCall(o, began, err)
 	if err != nil {
-		return answer, o.fail(err)
+		return answer, o.wrapError(err)
 	}
 	return answer, nil
 }
 
-// tell tells of a call that has ended.
-func (c *Client) tell(o op, began time.Time, err error) {
-	if c.called != nil {
-		c.called(o.name, time.Since(began), err)
+// reportCall reports a call that has returned to Options.CallReturned.
+func (c *Client) reportCall(o callInfo, began time.Time, err error) {
+	if c.callReturned != nil {
+		c.callReturned(o.name, time.Since(began), err)
 	}
 }
 
-// limit returns how long a call may take; zero is for ever.
-func (c *Client) limit(o op) time.Duration {
+// timeLimit returns the time limit of a call; zero means none.
+func (c *Client) timeLimit(o callInfo) time.Duration {
 	d, ok := c.timeouts[o.name]
 	switch {
 	case ok:
@@ -65,27 +65,28 @@ func (c *Client) limit(o op) time.Duration {
 	return d + extra
 }
 
-func (o op) fail(err error) error { return &cri.Error{Op: o.name, ID: o.id, Err: err} }
+// wrapError wraps err in a [cri.Error] with the name and the object of the call.
+func (o callInfo) wrapError(err error) error { return &cri.Error{Op: o.name, ID: o.id, Err: err} }
 
-// field is a field of an answer that the protocol requires.
-type field struct {
+// requiredField is a response field that the CRI protocol requires, and whether it is set.
+type requiredField struct {
 	name string
 	set  bool
 }
 
-// require returns an error that names the first field that is not set.
-func (o op) require(fields ...field) error {
+// requireFields returns an error that names the first field that is not set, or nil.
+func (o callInfo) requireFields(fields ...requiredField) error {
 	for _, f := range fields {
 		if !f.set {
-			return o.fail(fmt.Errorf("answer of the runtime: %s: not set", f.name))
+			return o.wrapError(fmt.Errorf("answer of the runtime: %s: not set", f.name))
 		}
 	}
 	return nil
 }
 
-// seconds rounds up to whole seconds, the unit of the protocol, but never to more than a runtime can turn back into a
-// [time.Duration]: containerd takes what overflows for a grace period that has run out.
-func seconds(d time.Duration) int64 {
+// roundUpToSeconds rounds d up to whole seconds, the unit of the protocol. It never exceeds the range of [time.Duration]:
+// containerd would treat an overflow as an expired grace period.
+func roundUpToSeconds(d time.Duration) int64 {
 	s := int64(max(d, 0) / time.Second)
 	if d%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {
 		s++

@@ -21,34 +21,34 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// Options are the settings of a [Client]. The zero value is right for production.
+// Options configures a [Client]. The zero value is ready for production.
 type Options struct {
-	ImageEndpoint string        // of the image service; empty: the endpoint of the runtime
-	Timeout       time.Duration // of a call; zero: 2 minutes
-	// Timeouts replaces the time limit of single calls, by the name of the CRI call, such as "PullImage" or
-	// "ListContainers". Zero is no limit. StopContainer gets its grace period and ExecSync its timeout on top.
+	ImageEndpoint string        // endpoint of the image service; empty: the runtime's endpoint
+	Timeout       time.Duration // time limit of a call; zero: 2 minutes
+	// Timeouts overrides the time limit of calls, by CRI name such as "PullImage" or "ListContainers". Zero means no limit. The
+	// grace period of StopContainer and the timeout of ExecSync are added to their limits.
 	Timeouts map[string]time.Duration
-	// CallReturned is told of each call that has ended, by its CRI name, with how long it took; of GetContainerEvents, how long it took
-	// to open the stream. It is called from several goroutines at once and must not block. Nil: nobody is told.
+	// CallReturned is called after each call, with its CRI name, duration and error. For GetContainerEvents the duration is that
+	// of opening the stream. It is called concurrently and must not block. May be nil.
 	CallReturned func(method string, took time.Duration, err error)
 }
 
-// Client talks to one container runtime. All methods may be called from many goroutines at once.
+// Client is a client of one container runtime. All methods may be called concurrently.
 type Client struct {
 	runtime v1.RuntimeServiceClient
 	images  v1.ImageServiceClient
 
-	conn      *conn
-	imageConn *conn // conn itself where there is one endpoint
-	timeout   time.Duration
-	timeouts  map[string]time.Duration
-	called    func(method string, took time.Duration, err error) // may be nil
+	conn         *conn
+	imageConn    *conn // equal to conn if both services have one endpoint
+	timeout      time.Duration
+	timeouts     map[string]time.Duration
+	callReturned func(method string, took time.Duration, err error) // Options.CallReturned; may be nil
 
-	receiving   chan struct{} // has an element for each answer that is received by execInTurn
-	mislabelled mislabelled   // as of the last List
+	receiveSlots chan struct{} // has an element per response being received by execWithSlot
+	mislabelled  mislabelled   // pods whose objects lack their UID label, as of the last List
 }
 
-// A client is every interface of package cri but SessionRunner: the runtime serves sessions itself, as a Streamer.
+// A Client implements every interface of package cri except SessionRunner: runtimes serve sessions themselves, as a Streamer.
 var (
 	_ cri.Runtime        = (*Client)(nil)
 	_ cri.Images         = (*Client)(nil)
@@ -68,12 +68,11 @@ var (
 	_ cri.PodCIDRSetter  = (*Client)(nil)
 )
 
-// defaultTimeout is the kubelet's runtimeRequestTimeout.
+// defaultTimeout is the default of the kubelet's runtimeRequestTimeout.
 const defaultTimeout = 2 * time.Minute
 
-// Dial returns a client of the runtime at endpoint, "unix:///path" or an absolute path. It does not connect:
-// that happens with the first call, of which [Client.Check] is the cheapest. An error says that the endpoint or
-// the options cannot be right.
+// Dial returns a client of the runtime at endpoint, "unix:///path" or an absolute path. It does not connect: the first call does,
+// for example [Client.Check]. It returns an error if the endpoint or an option is invalid.
 func Dial(endpoint string, o Options) (*Client, error) {
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("dial runtime: timeout %v: negative", o.Timeout)
@@ -86,7 +85,7 @@ func Dial(endpoint string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("dial runtime: timeout of %s %v: negative", call, d)
 		}
 	}
-	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.CallReturned, receiving: make(chan struct{}, maxReceiving)}
+	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), callReturned: o.CallReturned, receiveSlots: make(chan struct{}, maxReceiving)}
 	var err error
 	if c.conn, err = newConn(endpoint); err != nil {
 		return nil, fmt.Errorf("dial runtime: %w", err)
@@ -102,7 +101,7 @@ func Dial(endpoint string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection. Calls in flight fail.
+// Close closes the connection. Calls in progress fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	if c.imageConn != c.conn {
@@ -111,7 +110,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// isCall reports whether the CRI has a unary call of this name.
+// isCall reports whether the CRI has a unary call with this name.
 func isCall(name string) bool {
 	named := func(m grpc.MethodDesc) bool { return m.MethodName == name }
 	return slices.ContainsFunc(v1.RuntimeService_ServiceDesc.Methods, named) ||
@@ -119,20 +118,20 @@ func isCall(name string) bool {
 }
 
 const (
-	// apiVersion is the version of the kubelet runtime API that the kubelet insists on.
+	// apiVersion is the kubelet runtime API version that the kubelet requires.
 	apiVersion = "0.1.0"
-	// checkTimeout lets Check outlast one full attempt to connect.
+	// checkTimeout is the timeout of Check, longer than one full attempt to connect.
 	checkTimeout = 10 * time.Second
 )
 
-// Check asks the runtime who it is and returns within seconds. The error says what to look at when nobody
-// listens on the socket, or somebody who is not a CRI v1 runtime.
+// Check verifies within seconds that a CRI v1 runtime serves the socket. Its error advises what to check if no program listens on
+// the socket or the program is not a CRI v1 runtime.
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	v, err := c.Version(ctx)
 	if err != nil {
-		return c.conn.notCRI(err)
+		return c.conn.explainCallError(err)
 	}
 	if v.Version != apiVersion {
 		return fmt.Errorf("socket %s: kubelet runtime API %q of %s %s: want %q",
@@ -142,57 +141,57 @@ func (c *Client) Check(ctx context.Context) error {
 		return nil
 	}
 	if _, err := c.ImageUsage(ctx); err != nil {
-		return c.imageConn.notCRI(err)
+		return c.imageConn.explainCallError(err)
 	}
 	return nil
 }
 
-// Version returns who the runtime is.
+// Version returns the name and the versions of the runtime.
 func (c *Client) Version(ctx context.Context) (cri.Version, error) {
-	o := op{name: "Version"}
-	r, err := call(ctx, c, o, c.runtime.Version, &v1.VersionRequest{Version: apiVersion})
+	o := callInfo{name: "Version"}
+	r, err := invoke(ctx, c, o, c.runtime.Version, &v1.VersionRequest{Version: apiVersion})
 	if err != nil {
 		return cri.Version{}, err
 	}
 	v := cripb.DecodeVersion(r)
-	return v, o.require(
-		field{"version", v.Version != ""},
-		field{"runtime_name", v.RuntimeName != ""},
-		field{"runtime_version", v.RuntimeVersion != ""},
-		field{"runtime_api_version", v.RuntimeAPIVersion != ""},
+	return v, o.requireFields(
+		requiredField{"version", v.Version != ""},
+		requiredField{"runtime_name", v.RuntimeName != ""},
+		requiredField{"runtime_version", v.RuntimeVersion != ""},
+		requiredField{"runtime_api_version", v.RuntimeAPIVersion != ""},
 	)
 }
 
 // Status returns the runtime's conditions and features.
 func (c *Client) Status(ctx context.Context) (cri.Status, error) {
-	o := op{name: "Status"}
-	r, err := call(ctx, c, o, c.runtime.Status, &v1.StatusRequest{})
+	o := callInfo{name: "Status"}
+	r, err := invoke(ctx, c, o, c.runtime.Status, &v1.StatusRequest{})
 	if err != nil {
 		return cri.Status{}, err
 	}
-	// The protocol asks for RuntimeReady and NetworkReady at least.
-	return cripb.DecodeStatus(r), o.require(field{"status.conditions", len(r.GetStatus().GetConditions()) >= 2})
+	// The protocol requires at least RuntimeReady and NetworkReady.
+	return cripb.DecodeStatus(r), o.requireFields(requiredField{"status.conditions", len(r.GetStatus().GetConditions()) >= 2})
 }
 
-// CgroupDriver returns the driver that the runtime wants pod cgroups named for.
+// CgroupDriver returns the driver that determines the form of cgroup names for the runtime.
 func (c *Client) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
-	o := op{name: "RuntimeConfig"}
-	r, err := call(ctx, c, o, c.runtime.RuntimeConfig, &v1.RuntimeConfigRequest{})
+	o := callInfo{name: "RuntimeConfig"}
+	r, err := invoke(ctx, c, o, c.runtime.RuntimeConfig, &v1.RuntimeConfigRequest{})
 	if err != nil {
 		return 0, err
 	}
-	return cripb.DecodeCgroupDriver(r), o.require(field{"linux", r.GetLinux() != nil})
+	return cripb.DecodeCgroupDriver(r), o.requireFields(requiredField{"linux", r.GetLinux() != nil})
 }
 
-// SetPodCIDRs tells the runtime the addresses of the node's pods. One whose network has a configuration of its own, as
-// containerd has, takes no notice.
+// SetPodCIDRs sends the node's pod CIDRs to the runtime. A runtime with its own CNI configuration, such as containerd, ignores
+// them.
 func (c *Client) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
 	all := make([]string, len(cidrs))
 	for i, cidr := range cidrs {
 		all[i] = cidr.String()
 	}
-	o := op{name: "UpdateRuntimeConfig"}
-	_, err := call(ctx, c, o, c.runtime.UpdateRuntimeConfig, &v1.UpdateRuntimeConfigRequest{
+	o := callInfo{name: "UpdateRuntimeConfig"}
+	_, err := invoke(ctx, c, o, c.runtime.UpdateRuntimeConfig, &v1.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &v1.RuntimeConfig{NetworkConfig: &v1.NetworkConfig{PodCidr: strings.Join(all, ",")}},
 	})
 	return err

@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	maxMessageSize    = 16 << 20 // of an answer, as the kubelet has it
+	maxMessageSize    = 16 << 20 // of a response, as in the kubelet
 	backoffBase       = 100 * time.Millisecond
 	backoffMax        = 3 * time.Second
 	minConnectTimeout = 5 * time.Second
-	// windowSize is how much of an answer may be under way before it is read. A fixed window also spares the
-	// pings that measure a network which a unix socket does not have.
+	// windowSize is the maximum number of unread bytes of a response in transit. A fixed window also avoids the BDP pings of
+	// gRPC, which measure a network that a unix socket does not have.
 	windowSize = 1 << 20
-	bufferSize = 16 << 10 // for reading and for writing, against 32 KiB each
+	bufferSize = 16 << 10 // per read and write buffer; the default is 32 KiB
 )
 
-// conn is a gRPC connection to one socket. It remembers why it could not be made.
+// conn is a gRPC connection to one unix socket. It stores the error of the last failed attempt to connect.
 type conn struct {
 	*grpc.ClientConn
 	path    string
-	dialErr atomic.Pointer[error] // of the last attempt to connect
+	dialErr atomic.Pointer[error] // error of the last attempt to connect; nil: it succeeded
 }
 
 func newConn(endpoint string) (*conn, error) {
@@ -56,11 +56,11 @@ func newConn(endpoint string) (*conn, error) {
 	c.ClientConn, err = grpc.NewClient("passthrough:///"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(c.dial),
+		grpc.WithContextDialer(c.dialSocket),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
-		grpc.WithUnaryInterceptor(c.intercept),
+		grpc.WithUnaryInterceptor(c.translateErrors),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
@@ -83,11 +83,11 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of buffers that are kept for answers, as powers of two: 256 bytes to 1 MiB. By default there is none
-// between 32 KiB and 1 MiB, so that the list of a hundred pods takes the largest, and has it cleared each time.
+// bufferSizes returns the sizes of pooled receive buffers as powers of two, from 256 bytes to 1 MiB. The default pool has no size
+// between 32 KiB and 1 MiB, so that each list of a hundred pods would clear a buffer of 1 MiB.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
-// socketPath returns the path in an endpoint.
+// socketPath returns the path of the unix socket in an endpoint.
 func socketPath(endpoint string) (string, error) {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
@@ -99,11 +99,12 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-func (c *conn) dial(ctx context.Context, _ string) (net.Conn, error) {
+// dialSocket connects to the socket and stores the error, if any, in c.dialErr.
+func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
-		err = explain(c.path, err)
+		err = explainDialError(c.path, err)
 		c.dialErr.Store(&err)
 		return nil, err
 	}
@@ -111,8 +112,8 @@ func (c *conn) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return nc, nil
 }
 
-// explain says what to check when a socket cannot be connected to.
-func explain(path string, err error) error {
+// explainDialError adds advice to an error of connecting to the socket at path.
+func explainDialError(path string, err error) error {
 	advice := "check the path, and that the runtime runs"
 	cause := err
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -130,11 +131,11 @@ func explain(path string, err error) error {
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
 
-// notCRI adds what to check to the error of a first call to a socket that takes connections.
-func (c *conn) notCRI(err error) error {
+// explainCallError adds advice to the error of the first call over an established connection.
+func (c *conn) explainCallError(err error) error {
 	switch {
 	case c.dialErr.Load() != nil:
-		return err // says it already
+		return err // err contains the advice of explainDialError
 	case errors.Is(err, errors.ErrUnsupported):
 		return fmt.Errorf("socket %s: %w (somebody listens there, but without the CRI v1 services: "+
 			"check the path, and that the runtime's CRI plugin is enabled)", c.path, err)
@@ -146,10 +147,10 @@ func (c *conn) notCRI(err error) error {
 	}
 }
 
-// intercept translates the errors of all unary calls.
-func (c *conn) intercept(
+// translateErrors is a gRPC interceptor that translates the errors of all unary calls.
+func (c *conn) translateErrors(
 	ctx context.Context, method string, request, answer any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
-	return c.translate(invoke(ctx, method, request, answer, cc, opts...))
+	return c.translateError(invoke(ctx, method, request, answer, cc, opts...))
 }

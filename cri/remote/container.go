@@ -17,12 +17,12 @@ import (
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *cri.ContainerConfig, s *cri.SandboxConfig,
 ) (string, error) {
-	o := op{name: "CreateContainer", id: config.Name}
+	o := callInfo{name: "CreateContainer", id: config.Name}
 	encoded, err := cripb.EncodeContainerConfig(config)
 	if err != nil {
-		return "", o.fail(err)
+		return "", o.wrapError(err)
 	}
-	r, err := call(ctx, c, o, c.runtime.CreateContainer, &v1.CreateContainerRequest{
+	r, err := invoke(ctx, c, o, c.runtime.CreateContainer, &v1.CreateContainerRequest{
 		PodSandboxId:  sandboxID,
 		Config:        encoded,
 		SandboxConfig: cripb.EncodeSandboxConfig(s),
@@ -30,60 +30,60 @@ func (c *Client) CreateContainer(
 	if err != nil {
 		return "", err
 	}
-	return r.GetContainerId(), o.require(field{"container_id", r.GetContainerId() != ""})
+	return r.GetContainerId(), o.requireFields(requiredField{"container_id", r.GetContainerId() != ""})
 }
 
 // StartContainer starts a created container.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	_, err := call(ctx, c, op{name: "StartContainer", id: id}, c.runtime.StartContainer,
+	_, err := invoke(ctx, c, callInfo{name: "StartContainer", id: id}, c.runtime.StartContainer,
 		&v1.StartContainerRequest{ContainerId: id})
 	return err
 }
 
-// StopContainer sends the stop signal and kills after grace.
+// StopContainer sends the stop signal, and kills after grace.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	_, err := call(ctx, c, op{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
-		&v1.StopContainerRequest{ContainerId: id, Timeout: seconds(grace)})
-	return goneIsFine(err)
+	_, err := invoke(ctx, c, callInfo{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
+		&v1.StopContainerRequest{ContainerId: id, Timeout: roundUpToSeconds(grace)})
+	return ignoreNotFound(err)
 }
 
 // RemoveContainer removes a container, by force if it runs.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	_, err := call(ctx, c, op{name: "RemoveContainer", id: id}, c.runtime.RemoveContainer,
+	_, err := invoke(ctx, c, callInfo{name: "RemoveContainer", id: id}, c.runtime.RemoveContainer,
 		&v1.RemoveContainerRequest{ContainerId: id})
-	return goneIsFine(err)
+	return ignoreNotFound(err)
 }
 
-// ContainerStatus returns the container with its details, but for SandboxID.
+// ContainerStatus returns the container with all details except SandboxID.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	o := op{name: "ContainerStatus", id: id}
-	r, err := call(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
+	o := callInfo{name: "ContainerStatus", id: id}
+	r, err := invoke(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		return cri.Container{}, err
 	}
 	s := cripb.DecodeContainerStatus(r.GetStatus())
-	return s, o.require(
-		field{"status.id", s.ID != ""},
-		field{"status.metadata.name", s.Name != ""},
-		field{"status.image.image", s.Image.Image != ""},
-		field{"status.image_ref", s.ImageRef != ""},
+	return s, o.requireFields(
+		requiredField{"status.id", s.ID != ""},
+		requiredField{"status.metadata.name", s.Name != ""},
+		requiredField{"status.image.image", s.Image.Image != ""},
+		requiredField{"status.image_ref", s.ImageRef != ""},
 	)
 }
 
-// UpdateContainer sets the resources of a container: what is zero in r stays as it is.
+// UpdateContainer sets the resources of a container. Zero fields of r remain unchanged.
 func (c *Client) UpdateContainer(
 	ctx context.Context, id string, r *cri.Resources, annotations map[string]string,
 ) error {
-	_, err := call(ctx, c, op{name: "UpdateContainerResources", id: id}, c.runtime.UpdateContainerResources,
+	_, err := invoke(ctx, c, callInfo{name: "UpdateContainerResources", id: id}, c.runtime.UpdateContainerResources,
 		&v1.UpdateContainerResourcesRequest{
 			ContainerId: id, Linux: cripb.EncodeResources(r), Annotations: annotations,
 		})
 	return err
 }
 
-// ReopenContainerLog makes the runtime open the container's log file anew.
+// ReopenContainerLog makes the runtime reopen the container's log file.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
-	_, err := call(ctx, c, op{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
+	_, err := invoke(ctx, c, callInfo{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
 		&v1.ReopenContainerLogRequest{ContainerId: id})
 	return err
 }

@@ -1,14 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remote is a client for the CRI v1 gRPC protocol on a unix socket, as containerd and CRI-O serve it. It keeps no
-// state besides the connection, repeats no call and starts no runtime.
-//
-// # Model
-//
-// A [Client] is a [cri.Runtime] and also has [cri.Images], [cri.Puller] and every optional capability of package cri
-// but [cri.SessionRunner]: of sessions it returns the URL. A call that the runtime does not implement fails with
-// [errors.ErrUnsupported].
+// Package remote is a client of the CRI v1 gRPC protocol on a unix socket, as served by containerd and CRI-O. Its only state is
+// the connection. It repeats no calls and starts no runtime.
 //
 //	client, err := remote.Dial("unix:///run/containerd/containerd.sock", remote.Options{})
 //	if err != nil {
@@ -20,35 +14,39 @@
 //	}
 //	snapshot, err := client.List(ctx)
 //
-// Lists lack the fields that package cri marks "detail"; SandboxStatus and ContainerStatus have them.
+// # Model
 //
-// What belongs here: calls, deadlines and the connection. What does not: the conversion of messages (internal/cripb) and
-// the server (package criserver).
+// A [Client] implements [cri.Runtime], [cri.Images], [cri.Puller] and every optional capability of package cri except
+// [cri.SessionRunner]: for sessions it returns a URL of the runtime. A call that the runtime does not implement fails with
+// [errors.ErrUnsupported]. Lists omit the fields that package cri marks "detail"; SandboxStatus and ContainerStatus return them.
+//
+// The package contains calls, deadlines and the connection. Package internal/cripb converts messages, and package criserver is
+// the server.
 //
 // # Time limits
 //
-// Each call ends with its context or after a time limit of its own, whichever is first. The limits are those of the
-// kubelet (k8s.io/cri-client): [Options.Timeout] for most calls, twice that for RunPodSandbox; StopContainer has its grace
-// period and ExecSync its timeout on top. PullImage, an ExecSync without a timeout and the event stream have no limit.
+// Each call ends with its context or after its time limit, whichever comes first. The limits are those of the kubelet
+// (k8s.io/cri-client): [Options.Timeout] for most calls and twice that for RunPodSandbox. StopContainer adds its grace period,
+// and ExecSync its timeout. PullImage, ExecSync without a timeout, and the event stream have no limit.
 //
 // # Concurrency
 //
-// All methods may be called from many goroutines. Dial connects lazily, and the connection recovers by itself: after a
-// failure it is tried again after 100 ms, then less and less often, up to every 3 s. Calls do not wait for that; they fail
-// with [cri.ErrUnavailable] at once. DNS, proxies and environment variables are not used.
+// All methods may be called concurrently. Dial connects lazily, and the connection recovers by itself: it retries after 100 ms,
+// then with back-off up to 3 s. Calls meanwhile fail at once with [cri.ErrUnavailable]. DNS, proxies and environment variables
+// are not used.
 //
 // # Errors
 //
-// Errors are [*cri.Error] values; see package cri for what [errors.Is] finds in them. Their text is the message of the
-// runtime. A name that is still reserved is [cri.ErrAlreadyExists] also where the runtime says so in the message only. An
-// answer that lacks a required field is an error, as in the kubelet.
+// Errors are [*cri.Error] values that match the errors of package cri. Their text is the message of the runtime. A reserved name
+// is [cri.ErrAlreadyExists] even if the runtime reports it only in the message. A response without a required field is an error,
+// as in the kubelet.
 //
 // # Differs from the kubelet
 //
-//   - A list of more than 16 MiB is [cri.ErrTooLarge]: the stream variants of the list calls (KEP-5825, alpha) are not used.
-//   - Grace periods and timeouts are rounded up to whole seconds; the kubelet truncates them.
+// - A list of more than 16 MiB is [cri.ErrTooLarge]: the streaming list calls (KEP-5825, alpha) are not used.
+// - Grace periods and timeouts are rounded up to whole seconds; the kubelet truncates them.
 //
-// All are in DIFFERENCES.md.
+// DIFFERENCES.md lists all differences.
 //
 // Test kit: package critest is a runtime in memory; package criserver serves it on a socket for tests of this client.
 package remote

@@ -14,24 +14,24 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// callError is an error that the runtime, or gRPC for it, reported. Its text is the message alone.
+// callError is an error reported by the runtime or by gRPC. Its text is the message alone.
 type callError struct {
-	message string
-	is      error // of package cri, context or errors; nil where nothing fits
-	cause   error // with the gRPC status, for those who serve it on; or why there is no connection
+	message  string
+	sentinel error // error of package cri, context or errors that it matches; nil if none fits
+	cause    error // error with the gRPC status, for a server that passes it on; or the dial error
 }
 
 func (e *callError) Error() string { return e.message }
 
 func (e *callError) Unwrap() []error {
-	if e.is == nil {
+	if e.sentinel == nil {
 		return []error{e.cause}
 	}
-	return []error{e.is, e.cause}
+	return []error{e.sentinel, e.cause}
 }
 
-// translate turns an error of gRPC into one that package cri documents.
-func (c *conn) translate(err error) error {
+// translateError converts a gRPC error into an error that package cri documents. nil stays nil.
+func (c *conn) translateError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -39,24 +39,24 @@ func (c *conn) translate(err error) error {
 	if !ok {
 		return err
 	}
-	e := &callError{message: s.Message(), is: sentinel(s), cause: err}
+	e := &callError{message: s.Message(), sentinel: sentinelError(s), cause: err}
 	switch {
-	case errors.Is(e.is, cri.ErrUnavailable):
-		// The reason why there is no connection, without the layers of gRPC around it.
+	case errors.Is(e.sentinel, cri.ErrUnavailable):
+		// The cause of the connection failure, without gRPC's wrapping.
 		if dialErr := c.dialErr.Load(); dialErr != nil {
 			e.message, e.cause = (*dialErr).Error(), *dialErr
 		}
 		e.message = cri.ErrUnavailable.Error() + ": " + e.message
-	case e.message == "" && e.is != nil:
-		e.message = e.is.Error()
+	case e.message == "" && e.sentinel != nil:
+		e.message = e.sentinel.Error()
 	case e.message == "":
 		e.message = s.Code().String()
 	}
 	return e
 }
 
-// sentinel returns the error that a status stands for, or nil.
-func sentinel(s *status.Status) error {
+// sentinelError returns the documented error that a gRPC status represents, or nil.
+func sentinelError(s *status.Status) error {
 	switch s.Code() {
 	case codes.NotFound:
 		return cri.ErrNotFound
@@ -77,35 +77,35 @@ func sentinel(s *status.Status) error {
 		return cri.ErrTooMany
 	case codes.Unknown, codes.FailedPrecondition:
 		switch {
-		case isReserved(s.Message()):
+		case isNameReserved(s.Message()):
 			return cri.ErrAlreadyExists
-		case isMissing(s.Message()):
+		case isUnknownID(s.Message()):
 			return cri.ErrNotFound
 		}
 	}
 	return nil
 }
 
-// isMissing recognises the Unknown error of CRI-O for an ID that it does not have, in the words of its index of IDs (pkg/truncindex of
-// containers/storage).
-func isMissing(message string) bool {
+// isUnknownID recognises CRI-O's Unknown error for an unknown ID by its text, which comes from pkg/truncindex of
+// containers/storage.
+func isUnknownID(message string) bool {
 	return strings.HasSuffix(message, "not found: ID does not exist")
 }
 
-// isReserved recognises a name that is taken, for which runtimes have no code of its own: containerd 2 sends
-// FailedPrecondition, containerd 1 and CRI-O Unknown.
-func isReserved(message string) bool {
+// isNameReserved recognises the error for a name in use by its text, because runtimes have no own code for it: containerd 2
+// returns FailedPrecondition, containerd 1 and CRI-O Unknown.
+func isNameReserved(message string) bool {
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
 }
 
-// isTooLarge recognises an answer that one of the two ends found too large, for which gRPC has no code of its own: that of a
-// quota is the same. The second text is that of package criserver.
+// isTooLarge recognises a response that exceeds the message size of client or server by its text, because gRPC uses the code of
+// an exceeded quota for it. The second text is that of package criserver.
 func isTooLarge(message string) bool {
 	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 
-// goneIsFine makes success of what was to be stopped or removed and is not there.
-func goneIsFine(err error) error {
+// ignoreNotFound returns nil for ErrNotFound: an object to stop or remove may be missing.
+func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
 	}

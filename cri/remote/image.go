@@ -14,50 +14,49 @@ import (
 
 // ListImages returns every image.
 func (c *Client) ListImages(ctx context.Context) ([]cri.Image, error) {
-	r, err := call(ctx, c, op{name: "ListImages"}, c.images.ListImages, &v1.ListImagesRequest{})
+	r, err := invoke(ctx, c, callInfo{name: "ListImages"}, c.images.ListImages, &v1.ListImagesRequest{})
 	if err != nil {
 		return nil, err
 	}
 	return decodeList(r.GetImages(), cripb.DecodeImage), nil
 }
 
-// ImageStatus returns the image that a reference or an ID names.
+// ImageStatus returns the image with this reference or ID, or [cri.ErrNotFound].
 func (c *Client) ImageStatus(ctx context.Context, s cri.ImageSpec) (cri.Image, error) {
-	o := op{name: "ImageStatus", id: s.Image}
-	r, err := call(ctx, c, o, c.images.ImageStatus, &v1.ImageStatusRequest{Image: cripb.EncodeImageSpec(&s)})
+	o := callInfo{name: "ImageStatus", id: s.Image}
+	r, err := invoke(ctx, c, o, c.images.ImageStatus, &v1.ImageStatusRequest{Image: cripb.EncodeImageSpec(&s)})
 	if err != nil {
 		return cri.Image{}, err
 	}
 	if r.GetImage() == nil {
-		return cri.Image{}, o.fail(cri.ErrNotFound)
+		return cri.Image{}, o.wrapError(cri.ErrNotFound)
 	}
 	i := cripb.DecodeImage(r.GetImage())
-	return i, o.require(field{"image.id", i.ID != ""}, field{"image.size", i.Size != 0})
+	return i, o.requireFields(requiredField{"image.id", i.ID != ""}, requiredField{"image.size", i.Size != 0})
 }
 
 // RemoveImage removes an image with all its tags.
 func (c *Client) RemoveImage(ctx context.Context, s cri.ImageSpec) error {
-	_, err := call(ctx, c, op{name: "RemoveImage", id: s.Image}, c.images.RemoveImage,
+	_, err := invoke(ctx, c, callInfo{name: "RemoveImage", id: s.Image}, c.images.RemoveImage,
 		&v1.RemoveImageRequest{Image: cripb.EncodeImageSpec(&s)})
-	return goneIsFine(err)
+	return ignoreNotFound(err)
 }
 
-// ImageUsage returns the usage of the file systems that hold images and container layers.
+// ImageUsage returns the usage of the file systems that store images and container layers.
 func (c *Client) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
-	r, err := call(ctx, c, op{name: "ImageFsInfo"}, c.images.ImageFsInfo, &v1.ImageFsInfoRequest{})
+	r, err := invoke(ctx, c, callInfo{name: "ImageFsInfo"}, c.images.ImageFsInfo, &v1.ImageFsInfoRequest{})
 	if err != nil {
 		return cri.ImageUsage{}, err
 	}
 	return cripb.DecodeImageUsage(r), nil
 }
 
-// PullImage pulls an image and returns the reference to create containers with. It has no time limit but that
-// of ctx.
+// PullImage pulls an image and returns the reference to create containers with. Only ctx limits its time.
 func (c *Client) PullImage(
 	ctx context.Context, i cri.ImageSpec, auth *cri.Auth, s *cri.SandboxConfig,
 ) (string, error) {
-	o := op{name: "PullImage", id: i.Image}
-	r, err := call(ctx, c, o, c.images.PullImage, &v1.PullImageRequest{
+	o := callInfo{name: "PullImage", id: i.Image}
+	r, err := invoke(ctx, c, o, c.images.PullImage, &v1.PullImageRequest{
 		Image:         cripb.EncodeImageSpec(&i),
 		Auth:          cripb.EncodeAuth(auth),
 		SandboxConfig: cripb.EncodeSandboxConfig(s),
@@ -65,5 +64,5 @@ func (c *Client) PullImage(
 	if err != nil {
 		return "", err
 	}
-	return r.GetImageRef(), o.require(field{"image_ref", r.GetImageRef() != ""})
+	return r.GetImageRef(), o.requireFields(requiredField{"image_ref", r.GetImageRef() != ""})
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// List returns every sandbox and container of the runtime, without their details.
+// List returns every sandbox and container of the runtime, without details.
 func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
-	s, err := c.list(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
+	s, err := c.listFiltered(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
 	if err == nil {
-		c.mislabelled.learn(&s)
+		c.mislabelled.updateFrom(&s)
 	}
 	return s, err
 }
 
-// list asks for sandboxes and containers at the same time.
-func (c *Client) list(
+// listFiltered lists sandboxes and containers concurrently, with the filters of the requests. id is for errors.
+func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {
 	s := cri.Snapshot{Time: time.Now()}
@@ -36,16 +36,16 @@ func (c *Client) list(
 	)
 	wg.Go(func() {
 		var r *v1.ListPodSandboxResponse
-		r, sandboxErr = call(ctx, c, op{name: "ListPodSandbox", id: id}, c.runtime.ListPodSandbox, sandboxes)
+		r, sandboxErr = invoke(ctx, c, callInfo{name: "ListPodSandbox", id: id}, c.runtime.ListPodSandbox, sandboxes)
 		s.Sandboxes = decodeList(r.GetItems(), cripb.DecodeSandbox)
 	})
-	r, containerErr := call(ctx, c, op{name: "ListContainers", id: id}, c.runtime.ListContainers, containers)
+	r, containerErr := invoke(ctx, c, callInfo{name: "ListContainers", id: id}, c.runtime.ListContainers, containers)
 	s.Containers = decodeList(r.GetContainers(), cripb.DecodeContainer)
 	wg.Wait()
 	if err := cmp.Or(sandboxErr, containerErr); err != nil {
 		return cri.Snapshot{}, err
 	}
-	join(s)
+	assignPodUIDs(s)
 	return s, nil
 }
 
@@ -57,8 +57,9 @@ func decodeList[P, S any](in []P, decode func(P) S) []S {
 	return out
 }
 
-// join gives each container the pod of its sandbox, if that is listed. Those without keep the one of their label.
-func join(s cri.Snapshot) {
+// assignPodUIDs sets the pod UID of each container from its sandbox, if that is listed. Other containers keep the UID of their
+// label.
+func assignPodUIDs(s cri.Snapshot) {
 	uids := make(map[string]string, len(s.Sandboxes))
 	for i := range s.Sandboxes {
 		uids[s.Sandboxes[i].ID] = s.Sandboxes[i].Pod.UID

@@ -13,42 +13,41 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ListPod returns what [Client.List] has of the pod with this UID: the sandboxes that were run for it, and the containers
-// in them.
+// ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] would.
 //
-// The protocol has no filter for that, only one for labels. Sandboxes and containers of the kubelet and of package podspec
-// carry the label [cri.LabelPodUID], and two calls that list nothing else are enough. Of those that others have made, such
-// as crictl, the last List knows: their pods take a list of everything, if that fits into a message. A pod whose objects
-// lack the label is not found before it was listed once.
+// The CRI has a filter for labels only. Objects created by the kubelet or package podspec have the label [cri.LabelPodUID], so
+// that two filtered calls are enough. If the last List showed objects of the pod without this label, such as those of crictl,
+// ListPod lists everything instead, if that fits into a message. A pod without labels is not found before the first List.
 func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
-	if c.mislabelled.has(uid) {
+	if c.mislabelled.contains(uid) {
 		s, err := c.List(ctx)
 		if !errors.Is(err, cri.ErrTooLarge) {
 			return s.Pod(uid), err
 		}
 	}
 	selector := map[string]string{cri.LabelPodUID: uid}
-	s, err := c.list(ctx, uid,
+	s, err := c.listFiltered(ctx, uid,
 		&v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{LabelSelector: selector}},
 		&v1.ListContainersRequest{Filter: &v1.ContainerFilter{LabelSelector: selector}})
 	return s.Pod(uid), err
 }
 
-// mislabelled are the UIDs of pods that cannot be listed by their label: one of their objects does not carry it, or one of
-// another pod does.
+// mislabelled contains the UIDs of pods that cannot be listed by label: one of their objects lacks the label, or an object of
+// another pod has it.
 type mislabelled struct {
 	mu   sync.Mutex // guards uids
 	uids map[string]bool
 }
 
-func (m *mislabelled) has(uid string) bool {
+// contains reports whether the pod cannot be listed by label.
+func (m *mislabelled) contains(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.uids[uid]
 }
 
-// learn replaces what is known by what a list of everything shows.
-func (m *mislabelled) learn(s *cri.Snapshot) {
+// updateFrom replaces the set of UIDs by those found in a complete list.
+func (m *mislabelled) updateFrom(s *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {
 		label := labels[cri.LabelPodUID]

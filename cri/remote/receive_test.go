@@ -68,7 +68,7 @@ func TestLargeOutputsAreReceivedInTurn(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 
 	for range maxReceiving {
-		c.receiving <- struct{}{}
+		c.receiveSlots <- struct{}{}
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -87,7 +87,7 @@ func TestLargeOutputsAreReceivedInTurn(t *testing.T) {
 	require.Eventually(t, func() bool { return counting.written.Load() >= commands*windowSize }, time.Minute, 10*time.Millisecond)
 	require.Less(t, counting.written.Load(), int64((commands+1)*windowSize))
 	for range maxReceiving {
-		<-c.receiving
+		<-c.receiveSlots
 	}
 	calls.Wait()
 	require.Greater(t, counting.written.Load(), int64(commands*largeOutput))

@@ -14,50 +14,50 @@ import (
 
 // RunSandbox creates and starts a sandbox.
 func (c *Client) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
-	o := op{name: "RunPodSandbox", id: config.Pod.Namespace + "/" + config.Pod.Name}
-	r, err := call(ctx, c, o, c.runtime.RunPodSandbox, &v1.RunPodSandboxRequest{
+	o := callInfo{name: "RunPodSandbox", id: config.Pod.Namespace + "/" + config.Pod.Name}
+	r, err := invoke(ctx, c, o, c.runtime.RunPodSandbox, &v1.RunPodSandboxRequest{
 		Config:         cripb.EncodeSandboxConfig(config),
 		RuntimeHandler: config.RuntimeHandler,
 	})
 	if err != nil {
 		return "", err
 	}
-	return r.GetPodSandboxId(), o.require(field{"pod_sandbox_id", r.GetPodSandboxId() != ""})
+	return r.GetPodSandboxId(), o.requireFields(requiredField{"pod_sandbox_id", r.GetPodSandboxId() != ""})
 }
 
-// StopSandbox kills what runs in the sandbox and tears down its network.
+// StopSandbox kills the containers of the sandbox and tears down its network.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
-	_, err := call(ctx, c, op{name: "StopPodSandbox", id: id}, c.runtime.StopPodSandbox,
+	_, err := invoke(ctx, c, callInfo{name: "StopPodSandbox", id: id}, c.runtime.StopPodSandbox,
 		&v1.StopPodSandboxRequest{PodSandboxId: id})
-	return goneIsFine(err)
+	return ignoreNotFound(err)
 }
 
 // RemoveSandbox removes the sandbox and every container in it.
 func (c *Client) RemoveSandbox(ctx context.Context, id string) error {
-	_, err := call(ctx, c, op{name: "RemovePodSandbox", id: id}, c.runtime.RemovePodSandbox,
+	_, err := invoke(ctx, c, callInfo{name: "RemovePodSandbox", id: id}, c.runtime.RemovePodSandbox,
 		&v1.RemovePodSandboxRequest{PodSandboxId: id})
-	return goneIsFine(err)
+	return ignoreNotFound(err)
 }
 
-// SandboxStatus returns the sandbox with its details.
+// SandboxStatus returns the sandbox with all details.
 func (c *Client) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
-	o := op{name: "PodSandboxStatus", id: id}
-	r, err := call(ctx, c, o, c.runtime.PodSandboxStatus, &v1.PodSandboxStatusRequest{PodSandboxId: id})
+	o := callInfo{name: "PodSandboxStatus", id: id}
+	r, err := invoke(ctx, c, o, c.runtime.PodSandboxStatus, &v1.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
 		return cri.Sandbox{}, err
 	}
 	s := cripb.DecodeSandboxStatus(r.GetStatus())
-	return s, o.require(
-		field{"status.id", s.ID != ""},
-		field{"status.metadata.name", s.Pod.Name != ""},
-		field{"status.metadata.namespace", s.Pod.Namespace != ""},
-		field{"status.metadata.uid", s.Pod.UID != ""},
+	return s, o.requireFields(
+		requiredField{"status.id", s.ID != ""},
+		requiredField{"status.metadata.name", s.Pod.Name != ""},
+		requiredField{"status.metadata.namespace", s.Pod.Namespace != ""},
+		requiredField{"status.metadata.uid", s.Pod.UID != ""},
 	)
 }
 
-// UpdateSandbox tells the runtime the new sum of a pod's resources and overhead.
+// UpdateSandbox sends the new sum of a pod's container resources, and its overhead, to the runtime.
 func (c *Client) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
-	_, err := call(ctx, c, op{name: "UpdatePodSandboxResources", id: id}, c.runtime.UpdatePodSandboxResources,
+	_, err := invoke(ctx, c, callInfo{name: "UpdatePodSandboxResources", id: id}, c.runtime.UpdatePodSandboxResources,
 		&v1.UpdatePodSandboxResourcesRequest{
 			PodSandboxId: id,
 			Overhead:     cripb.EncodeResources(overhead),

@@ -15,7 +15,7 @@ import (
 
 // ContainerStats returns the usage of every running container.
 func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
-	r, err := call(ctx, c, op{name: "ListContainerStats"}, c.runtime.ListContainerStats,
+	r, err := invoke(ctx, c, callInfo{name: "ListContainerStats"}, c.runtime.ListContainerStats,
 		&v1.ListContainerStatsRequest{})
 	if err != nil {
 		return nil, err
@@ -23,9 +23,9 @@ func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, erro
 	return decodeList(r.GetStats(), cripb.DecodeContainerStats), nil
 }
 
-// PodContainerStats returns the usage of every running container in a sandbox.
+// PodContainerStats returns the usage of every running container in a sandbox: none if the sandbox does not exist.
 func (c *Client) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
-	r, err := call(ctx, c, op{name: "ListContainerStats", id: sandboxID}, c.runtime.ListContainerStats,
+	r, err := invoke(ctx, c, callInfo{name: "ListContainerStats", id: sandboxID}, c.runtime.ListContainerStats,
 		&v1.ListContainerStatsRequest{Filter: &v1.ContainerStatsFilter{PodSandboxId: sandboxID}})
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil, nil
@@ -38,7 +38,7 @@ func (c *Client) PodContainerStats(ctx context.Context, sandboxID string) ([]cri
 
 // SandboxStats returns the usage of every ready sandbox.
 func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
-	r, err := call(ctx, c, op{name: "ListPodSandboxStats"}, c.runtime.ListPodSandboxStats,
+	r, err := invoke(ctx, c, callInfo{name: "ListPodSandboxStats"}, c.runtime.ListPodSandboxStats,
 		&v1.ListPodSandboxStatsRequest{})
 	if err != nil {
 		return nil, err
@@ -46,9 +46,9 @@ func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return decodeList(r.GetStats(), cripb.DecodeSandboxStats), nil
 }
 
-// MetricDescriptors returns the metrics that the runtime defines itself.
+// MetricDescriptors returns the descriptors of the metrics that the runtime itself defines.
 func (c *Client) MetricDescriptors(ctx context.Context) ([]cri.MetricDescriptor, error) {
-	r, err := call(ctx, c, op{name: "ListMetricDescriptors"}, c.runtime.ListMetricDescriptors,
+	r, err := invoke(ctx, c, callInfo{name: "ListMetricDescriptors"}, c.runtime.ListMetricDescriptors,
 		&v1.ListMetricDescriptorsRequest{})
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Client) MetricDescriptors(ctx context.Context) ([]cri.MetricDescriptor,
 
 // SandboxMetrics returns the metrics of every ready sandbox.
 func (c *Client) SandboxMetrics(ctx context.Context) ([]cri.SandboxMetrics, error) {
-	r, err := call(ctx, c, op{name: "ListPodSandboxMetrics"}, c.runtime.ListPodSandboxMetrics,
+	r, err := invoke(ctx, c, callInfo{name: "ListPodSandboxMetrics"}, c.runtime.ListPodSandboxMetrics,
 		&v1.ListPodSandboxMetricsRequest{})
 	if err != nil {
 		return nil, err
