@@ -127,7 +127,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // marked returns the living processes that were started with an environment entry.
 func marked(t *testing.T, entry string) []procfs.Process {
 	t.Helper()
-	all, err := procfs.All()
+	all, err := procfs.ListProcesses()
 	require.NoError(t, err)
 	var found []procfs.Process
 	for _, p := range all {

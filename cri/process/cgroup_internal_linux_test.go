@@ -33,7 +33,7 @@ func TestConfineCopiesResources(t *testing.T) {
 	}
 	in := config()
 	var c container
-	require.NoError(t, r.confine(&c, &sandbox{}, in, &shim.Spec{}))
+	require.NoError(t, r.setCgroup(&c, &sandbox{}, in, &shim.Spec{}))
 	in.MemoryLimit, in.Unified["memory.high"], in.HugepageLimits[0].Limit = 5, "2", 8
 	require.Equal(t, config(), c.Resources)
 	require.Equal(t, "1", c.Limits.Unified["memory.high"])

@@ -17,11 +17,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// defaultCgroupParent is below the root of Options.Cgroups, for sandboxes without a parent of their own.
+// defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// confine gives a new container its place in the tree of cgroups.
-func (r *Runtime) confine(c *container, s *sandbox, res *cri.Resources, spec *shim.Spec) error {
+// setCgroup sets the cgroup path and the limits of a new container, in c and in its shim's spec.
+func (r *Runtime) setCgroup(c *container, s *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil
 	}
@@ -49,19 +49,19 @@ func (r *Runtime) confine(c *container, s *sandbox, res *cri.Resources, spec *sh
 	return nil
 }
 
-// applyLimits makes the cgroup of a container that is about to start.
-func (r *Runtime) applyLimits(ctx context.Context, c *container) error {
+// createCgroup creates the cgroup of a container and applies its limits, before the start.
+func (r *Runtime) createCgroup(ctx context.Context, c *container) error {
 	switch {
 	case c.Cgroup == "":
 		return nil
 	case r.options.Cgroups == nil:
-		return c.errNoTree()
+		return c.errNoCgroups()
 	}
 	return r.options.Cgroups.Apply(ctx, c.Cgroup, c.Limits)
 }
 
-// removeCgroup removes the cgroup of a container that does not run, and what has escaped its shim with it. Without
-// Options.Cgroups it can only see that there is none.
+// removeCgroup removes the cgroup of a container that does not run, and kills processes that escaped its shim. Without
+// Options.Cgroups it only checks that the cgroup does not exist.
 func (r *Runtime) removeCgroup(ctx context.Context, c *container) error {
 	switch {
 	case c.Cgroup == "":
@@ -71,17 +71,17 @@ func (r *Runtime) removeCgroup(ctx context.Context, c *container) error {
 	}
 	spec, err := shim.ReadSpec(c.dir)
 	if err != nil {
-		return fmt.Errorf("%w; its directories are not known: %w", c.errNoTree(), err)
+		return fmt.Errorf("%w; its directories are not known: %w", c.errNoCgroups(), err)
 	}
 	for _, dir := range spec.Cgroups {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-			return c.errNoTree()
+			return c.errNoCgroups()
 		}
 	}
 	return nil
 }
 
-// errNoTree says that a container has a cgroup, and the runtime no tree of them.
-func (c *container) errNoTree() error {
+// errNoCgroups returns the error for a container that has a cgroup in a runtime without Options.Cgroups.
+func (c *container) errNoCgroups() error {
 	return fmt.Errorf("cgroup %s: Options.Cgroups is nil: open the runtime with the one that the container was created with", c.Cgroup)
 }

@@ -143,7 +143,7 @@ func TestIntegrationCgroupOfKilledShim(t *testing.T) {
 	require.NoError(t, unix.Kill(run.Shim, unix.SIGKILL))
 	require.Equal(t, "Unknown", exited(t, rt, id).Reason)
 	for _, pid := range pids {
-		p, err := procfs.Read(pid)
+		p, err := procfs.ReadProcess(pid)
 		assert.True(t, err != nil || p.Zombie, "process %d lives", pid)
 	}
 	assert.True(t, absent(t, d, own))

@@ -18,9 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// judge refuses a config with unsupported fields, or only warns where the options say so.
-// Whose config it is, log says.
-func (r *Runtime) judge(log *slog.Logger, unsupported []string) error {
+// rejectUnsupported returns an error if there are unsupported fields. With Options.IgnoreUnsupported it only logs a warning for
+// each; log identifies the pod or container.
+func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) error {
 	if len(unsupported) == 0 {
 		return nil
 	}
@@ -33,8 +33,8 @@ func (r *Runtime) judge(log *slog.Logger, unsupported []string) error {
 	return nil
 }
 
-// unsupportedSandbox returns the fields without which the pod would not mean the same, each with its value. networks says
-// that sandboxes can have a network of their own.
+// unsupportedSandbox returns the fields of c that this runtime cannot implement, each with its value. networks means that
+// Options.Network is set.
 func unsupportedSandbox(c *cri.SandboxConfig, networks bool) []string {
 	own := networks && c.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string
@@ -54,16 +54,16 @@ func unsupportedSandbox(c *cri.SandboxConfig, networks bool) []string {
 	return append(fields, unsupportedUserNamespace(c.Security.Namespaces)...)
 }
 
-// networkSysctls returns the kernel parameters of a network namespace in a config. All others would change the host: judge refuses or
-// ignores them.
+// networkSysctls returns the sysctls of a network namespace among those of a config. All others would change the host;
+// unsupportedSandbox reports them.
 func networkSysctls(sysctls map[string]string) map[string]string {
 	namespaced := maps.Clone(sysctls)
 	maps.DeleteFunc(namespaced, func(name, _ string) bool { return !shim.IsNetworkSysctl(name) })
 	return namespaced
 }
 
-// unsupportedContainer is unsupportedSandbox for a container of an agent with the effective user ID euid. mounted says
-// that containers have mounts.
+// unsupportedContainer returns the fields of c that this runtime cannot implement, for an agent with the effective user ID euid.
+// mounted means that Options.Mounts is set.
 func unsupportedContainer(c *cri.ContainerConfig, euid int, mounted bool) []string {
 	var fields []string
 	for i := range c.Mounts {
@@ -85,7 +85,7 @@ func unsupportedContainer(c *cri.ContainerConfig, euid int, mounted bool) []stri
 	return append(fields, unsupportedUserNamespace(c.Security.Namespaces)...)
 }
 
-// unsupportedUser returns what an agent that is not root cannot give.
+// unsupportedUser returns the fields for another user or group, which only a root agent can implement.
 func unsupportedUser(s cri.ContainerSecurity, euid int) []string {
 	var fields []string
 	if s.RunAsUser != nil && *s.RunAsUser != int64(euid) {
@@ -110,8 +110,8 @@ func unsupportedUserNamespace(n cri.NamespaceOptions) []string {
 	return nil
 }
 
-// describe returns a new container as List shows it.
-func describe(c *cri.ContainerConfig, s *sandbox) cri.Container {
+// newContainer returns a created container for config c, with a new ID.
+func newContainer(c *cri.ContainerConfig, s *sandbox) cri.Container {
 	image := c.Image
 	image.Annotations = maps.Clone(image.Annotations)
 	signal := c.StopSignal
@@ -136,9 +136,9 @@ func describe(c *cri.ContainerConfig, s *sandbox) cri.Container {
 	}
 }
 
-// specOf returns what a shim has to run, and where.
-func (r *Runtime) specOf(config *cri.ContainerConfig, s *sandbox, c *container) (shim.Spec, error) {
-	spec, err := translate.Command(config, s.LogDirectory, mark(c.ID))
+// newSpec returns the spec with which the shim starts the container.
+func (r *Runtime) newSpec(config *cri.ContainerConfig, s *sandbox, c *container) (shim.Spec, error) {
+	spec, err := translate.ShimSpec(config, s.LogDirectory, envMark(c.ID))
 	if err != nil {
 		return spec, err
 	}
@@ -146,9 +146,9 @@ func (r *Runtime) specOf(config *cri.ContainerConfig, s *sandbox, c *container) 
 	network := s.Network
 	r.mu.Unlock()
 	if network != nil {
-		// The record of an earlier version may also have parameters of the host.
+		// Records of an earlier version may also contain sysctls of the host.
 		spec.Netns, spec.Hostname, spec.Sysctls = network.Netns, s.Hostname, networkSysctls(s.Sysctls)
 	}
-	r.mountsOf(config, s, &spec)
-	return spec, r.confine(c, s, config.Resources, &spec)
+	r.addMounts(config, s, &spec)
+	return spec, r.setCgroup(c, s, config.Resources, &spec)
 }

@@ -19,60 +19,60 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// startTime bounds the wait for a process to be started, whatever the caller allows.
-const startTime = 30 * time.Second
+// startTimeout limits the start of a process, independently of the caller's context.
+const startTimeout = 30 * time.Second
 
-// containerRecord is what is written of a container, as it was created.
+// containerRecord is the persisted record of a container, as it was created.
 type containerRecord struct {
-	cri.Container                   // what changes over time is guarded by Runtime.mu
-	Cgroup        cgroups.Path      // empty: that of the agent
-	Limits        cgroups.Resources // of the cgroup
+	cri.Container                   // fields that change over time are guarded by Runtime.mu
+	Cgroup        cgroups.Path      // empty: the agent's cgroup
+	Limits        cgroups.Resources // resource limits of the cgroup
 }
 
-// container is a container and, while it runs, the hold on its shim.
+// container is a container and, while it runs, the handle of its shim.
 type container struct {
 	containerRecord
 
-	dir  string
-	pod  cri.PodIdentity // whose it is, as far as its sandbox is known
-	op   chan struct{}   // holds one token, for whoever starts or removes the container
-	shim *shim.Handle    // nil unless running; guarded by Runtime.mu
-	gone bool            // removed; guarded by Runtime.mu
+	dir     string
+	pod     cri.PodIdentity // pod of its sandbox, if known
+	opLock  chan struct{}   // capacity 1; holds a token while a call starts or removes the container
+	shim    *shim.Handle    // nil unless running; guarded by Runtime.mu
+	removed bool            // guarded by Runtime.mu
 
-	// Of a container in state unknown: when it is examined again, and the wait that led there. Guarded by Runtime.mu.
-	again time.Time
-	pause time.Duration
+	// For a container in state unknown: the time of the next examination and the delay before it. Guarded by Runtime.mu.
+	examineAt    time.Time
+	examineDelay time.Duration
 }
 
-func (c *container) name() string {
+func (c *container) uniqueName() string {
 	return fmt.Sprintf("%s_%s_%d", c.SandboxID, c.Name, c.Attempt)
 }
 
-// logAbout returns the logger for lines about a container.
-func (r *Runtime) logAbout(c *container) *slog.Logger {
-	return r.logOf(c.pod).With("container", c.Name, "containerID", c.ID)
+// containerLogger returns a logger with attributes that identify the container.
+func (r *Runtime) containerLogger(c *container) *slog.Logger {
+	return r.podLogger(c.pod).With("container", c.Name, "containerID", c.ID)
 }
 
-// mark is the environment entry by which the processes of a container are known.
-func mark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
+// envMark returns the environment entry that identifies the processes of a container.
+func envMark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
 
-// loadContainer reads a container back and finds its shim.
+// loadContainer loads a container from its directory and finds its shim.
 func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
-	record, err := shim.Read[containerRecord](filepath.Join(dir, recordFile))
+	record, err := shim.ReadRecord[containerRecord](filepath.Join(dir, recordFile))
 	if err != nil {
 		return nil, err
 	}
 	if record.ID != filepath.Base(dir) {
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
 	}
-	c := &container{containerRecord: record, dir: dir, op: make(chan struct{}, 1)}
-	c.pod = r.podOf(c)
-	_ = r.examine(c, deadline) // it is logged, and the state says it
+	c := &container{containerRecord: record, dir: dir, opLock: make(chan struct{}, 1)}
+	c.pod = r.podIdentity(c)
+	_ = r.examineContainer(c, deadline) // the error is logged, and the state is unknown
 	return c, nil
 }
 
-// finish takes over how the container ended, or that nobody knows.
-func (c *container) finish(exit shim.Exit, err error) {
+// recordExit records the exit of a container. A non-nil err means that the exit is unknown.
+func (c *container) recordExit(exit shim.Exit, err error) {
 	if err != nil {
 		exit = shim.Exit{Code: 137, Reason: shim.ReasonUnknown, Message: err.Error(), Started: c.StartedAt, At: time.Now()}
 	}
@@ -81,13 +81,13 @@ func (c *container) finish(exit shim.Exit, err error) {
 	c.ExitCode, c.Reason, c.Message = exit.Code, exit.Reason, exit.Message
 }
 
-// CreateContainer checks a config and records it.
+// CreateContainer validates a config and persists a container.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
-	id, err := r.create(ctx, sandboxID, c)
-	return id, fail("CreateContainer", c.Name, err)
+	id, err := r.createContainer(ctx, sandboxID, c)
+	return id, wrapError("CreateContainer", c.Name, err)
 }
 
-func (r *Runtime) create(ctx context.Context, sandboxID string, config *cri.ContainerConfig) (string, error) {
+func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
@@ -96,102 +96,101 @@ func (r *Runtime) create(ctx context.Context, sandboxID string, config *cri.Cont
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, err)
 	}
 	unsupported := unsupportedContainer(config, os.Geteuid(), r.options.Mounts)
-	if err := r.judge(r.logOf(s.Pod).With("container", config.Name), unsupported); err != nil {
+	if err := r.rejectUnsupported(r.podLogger(s.Pod).With("container", config.Name), unsupported); err != nil {
 		return "", err
 	}
-	c := &container{containerRecord: containerRecord{Container: describe(config, s)}, pod: s.Pod, op: make(chan struct{}, 1)}
-	spec, err := r.specOf(config, s, c)
+	c := &container{containerRecord: containerRecord{Container: newContainer(config, s)}, pod: s.Pod, opLock: make(chan struct{}, 1)}
+	spec, err := r.newSpec(config, s, c)
 	if err != nil {
 		return "", err
 	}
 	c.LogPath = spec.Log
 	if spec.User != nil {
-		c.User = translate.User(spec.User)
+		c.User = translate.ContainerUser(spec.User)
 	}
-	if err := r.reserve(c.name()); err != nil {
+	if err := r.reserveName(c.uniqueName()); err != nil {
 		return "", err
 	}
-	c.dir, err = r.makeDir(containersDir, c.ID, func(dir string) error {
-		return errors.Join(shim.WriteSpec(dir, spec), shim.Write(filepath.Join(dir, recordFile), c.containerRecord))
+	c.dir, err = r.createDir(containersDir, c.ID, func(dir string) error {
+		return errors.Join(shim.WriteSpec(dir, spec), shim.WriteRecord(filepath.Join(dir, recordFile), c.containerRecord))
 	})
 	if err == nil {
-		if err = r.add(c, s); err != nil {
+		if err = r.addContainer(c, s); err != nil {
 			err = errors.Join(err, removeDir(c.dir))
 		}
 	}
 	if err != nil {
-		r.release(c.name())
+		r.releaseName(c.uniqueName())
 		return "", err
 	}
 	return c.ID, nil
 }
 
-// add makes a container known, unless its sandbox has been stopped.
-func (r *Runtime) add(c *container, s *sandbox) error {
+// addContainer adds a container to the runtime, unless its sandbox was stopped.
+func (r *Runtime) addContainer(c *container, s *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.stopping {
 		return fmt.Errorf("sandbox %s: not ready", s.ID)
 	}
 	r.containers = append(r.containers, c)
-	r.emit(cri.EventCreated, c.ID, s.Pod, nil)
+	r.emitEvent(cri.EventCreated, c.ID, s.Pod, nil)
 	return nil
 }
 
-// StartContainer starts the process of a container. Where that fails, the container has exited with code 128 and
-// reason StartError.
+// StartContainer starts the process of a container. If that fails, the container has exited with code 128 and reason StartError.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if err == nil {
-		err = r.start(ctx, c)
+		err = r.startContainer(ctx, c)
 	}
-	return fail("StartContainer", id, err)
+	return wrapError("StartContainer", id, err)
 }
 
-func (r *Runtime) start(ctx context.Context, c *container) error {
-	if err := c.claim(ctx); err != nil {
+func (r *Runtime) startContainer(ctx context.Context, c *container) error {
+	if err := c.lockOp(ctx); err != nil {
 		return err
 	}
-	defer c.unclaim()
-	pod, err := r.startable(c)
+	defer c.unlockOp()
+	pod, err := r.checkStartable(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	handle, run, err := r.launch(ctx, c)
+	handle, run, err := r.startShim(ctx, c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		exit, lost := shim.Outcome(c.dir, mark(c.ID))
+		exit, lost := shim.ReadOutcome(c.dir, envMark(c.ID))
 		if lost != nil || exit.Reason != shim.ReasonStartError {
-			exit, lost = shim.StartFailed(c.dir, err)
+			exit, lost = shim.RecordStartFailure(c.dir, err)
 		}
-		c.finish(exit, lost)
-		r.emit(cri.EventStopped, c.ID, pod, nil)
+		c.recordExit(exit, lost)
+		r.emitEvent(cri.EventStopped, c.ID, pod, nil)
 		return err
 	}
 	c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
-	r.emit(cri.EventStarted, c.ID, pod, c)
+	r.emitEvent(cri.EventStarted, c.ID, pod, c)
 	return nil
 }
 
-// launch starts the shim of a container, in a cgroup that is limited before.
-func (r *Runtime) launch(ctx context.Context, c *container) (*shim.Handle, shim.Run, error) {
-	if err := r.applyLimits(ctx, c); err != nil {
+// startShim creates the cgroup of a container and starts its shim.
+func (r *Runtime) startShim(ctx context.Context, c *container) (*shim.Handle, shim.Run, error) {
+	if err := r.createCgroup(ctx, c); err != nil {
 		return nil, shim.Run{}, err
 	}
-	return shim.Start(ctx, c.dir)
+	return shim.StartShim(ctx, c.dir)
 }
 
-// startable reports whether a container may start, and returns its pod.
-func (r *Runtime) startable(c *container) (cri.PodIdentity, error) {
+// checkStartable returns the pod of a container, or an error if the container cannot be started.
+func (r *Runtime) checkStartable(c *container) (cri.PodIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return cri.PodIdentity{}, errClosed
 	}
-	if c.gone {
+	if c.removed {
 		return cri.PodIdentity{}, cri.ErrNotFound
 	}
 	if c.State != cri.ContainerCreated {
@@ -204,78 +203,80 @@ func (r *Runtime) startable(c *container) (cri.PodIdentity, error) {
 	return r.sandboxes[i].Pod, nil
 }
 
-// RemoveContainer kills a container that runs, and forgets it. Its log file stays.
+// RemoveContainer kills a running container and removes it. Its log file remains.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		err = r.remove(ctx, c)
+		err = r.removeContainer(ctx, c)
 	}
-	return fail("RemoveContainer", id, err)
+	return wrapError("RemoveContainer", id, err)
 }
 
-func (r *Runtime) remove(ctx context.Context, c *container) error {
+func (r *Runtime) removeContainer(ctx context.Context, c *container) error {
 	for {
-		if err := r.stop(ctx, c, 0); err != nil {
+		if err := r.stopContainer(ctx, c, 0); err != nil {
 			return err
 		}
-		if err := c.claim(ctx); err != nil {
+		if err := c.lockOp(ctx); err != nil {
 			return err
 		}
-		done, err := r.forget(ctx, c)
-		c.unclaim()
+		done, err := r.removeStopped(ctx, c)
+		c.unlockOp()
 		if done || err != nil {
 			return err
 		}
 	}
 }
 
-// forget removes a container that does not run, and reports whether it did.
-func (r *Runtime) forget(ctx context.Context, c *container) (bool, error) {
-	if r.runs(c) {
-		return false, nil // started since it was stopped
+// removeStopped removes a container and returns true, or false if the container is running.
+func (r *Runtime) removeStopped(ctx context.Context, c *container) (bool, error) {
+	if r.isRunning(c) {
+		return false, nil // started after it was stopped
 	}
-	// It is claimed, so that it does not start meanwhile.
+	// The caller holds c.opLock, so that the container cannot start.
 	if err := r.removeCgroup(ctx, c); err != nil {
 		return false, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.gone {
+	if c.removed {
 		return true, nil
 	}
 	if err := removeDir(c.dir); err != nil {
 		return false, err
 	}
-	c.gone = true
+	c.removed = true
 	r.containers = slices.DeleteFunc(r.containers, func(other *container) bool { return other == c })
-	delete(r.names, c.name())
-	r.emit(cri.EventDeleted, c.ID, r.podOf(c), nil)
+	delete(r.names, c.uniqueName())
+	r.emitEvent(cri.EventDeleted, c.ID, r.podIdentity(c), nil)
 	return true, nil
 }
 
-func (r *Runtime) runs(c *container) bool {
+// isRunning reports whether the container has a running shim.
+func (r *Runtime) isRunning(c *container) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.shim != nil
 }
 
-// claim takes the right to start or remove the container.
-func (c *container) claim(ctx context.Context) error {
+// lockOp acquires the lock for starting and removing the container.
+func (c *container) lockOp(ctx context.Context) error {
 	select {
-	case c.op <- struct{}{}:
+	case c.opLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (c *container) unclaim() { <-c.op }
+// unlockOp releases the lock of lockOp.
+func (c *container) unlockOp() { <-c.opLock }
 
-// find returns a container by its ID.
-func (r *Runtime) find(id string) (*container, error) {
+// findContainer returns a container by its ID.
+func (r *Runtime) findContainer(id string) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

@@ -14,24 +14,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// stream is one call of StreamEvents.
-type stream struct {
-	queue []queued      // guarded by Runtime.mu
-	ready chan struct{} // holds a token when there is something in the queue, or the runtime was closed
+// eventStream is one call of StreamEvents.
+type eventStream struct {
+	queue []queuedEvent // guarded by Runtime.mu
+	ready chan struct{} // capacity 1; has a token if the queue is not empty or the runtime was closed
 }
 
-// queued is an event that waits for its stream, with the container that started, if one did.
-type queued struct {
+// queuedEvent is an event in the queue of a stream. For the start of a container, started is that container.
+type queuedEvent struct {
 	event   cri.Event
 	started *container
 }
 
-func (s *stream) wake() {
+func (s *eventStream) wakeReader() {
 	sleep.Wake(s.ready)
 }
 
-// emit queues an event for every stream, with the sandboxes and containers that the pod has now. The caller holds mu.
-func (r *Runtime) emit(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
+// emitEvent queues an event for every stream, with the current sandboxes and containers of the pod. started is the container to
+// watch from now on, or nil. The caller holds mu.
+func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
 	if len(r.streams) == 0 {
 		return
 	}
@@ -48,29 +49,29 @@ func (r *Runtime) emit(typ cri.EventType, id string, pod cri.PodIdentity, starte
 		}
 	}
 	for s := range r.streams {
-		s.queue = append(s.queue, queued{event, started})
-		s.wake()
+		s.queue = append(s.queue, queuedEvent{event, started})
+		s.wakeReader()
 	}
 }
 
-// StreamEvents calls fn for every event from now on. The end of a container is learned from the kernel when it
-// happens, also of containers that an earlier agent started. Event.Pod is complete.
+// StreamEvents calls fn for every later event. The kernel signals the exit of a container as it happens, including containers
+// that a previous agent process started. Event.Pod is complete.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
-	return fail("GetContainerEvents", "", r.streamEvents(ctx, fn))
+	return wrapError("GetContainerEvents", "", r.streamEvents(ctx, fn))
 }
 
 func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) error {
-	s := &stream{ready: make(chan struct{}, 1)}
-	running, err := r.attach(s)
+	s := &eventStream{ready: make(chan struct{}, 1)}
+	running, err := r.addStream(s)
 	if err != nil {
 		return err
 	}
-	defer r.detach(s)
+	defer r.removeStream(s)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := func(c *container) { watchers.Go(func() { r.watch(watching, c) }) }
+	watch := func(c *container) { watchers.Go(func() { r.watchContainer(watching, c) }) }
 	for _, c := range running {
 		watch(c)
 	}
@@ -80,7 +81,7 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 			return context.Cause(ctx)
 		case <-s.ready:
 		}
-		batch, err := r.take(s)
+		batch, err := r.takeEvents(s)
 		if err != nil {
 			return err
 		}
@@ -95,45 +96,45 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 	}
 }
 
-// watch waits for the end of a container and makes it known, or what becomes of one in state unknown.
-func (r *Runtime) watch(ctx context.Context, c *container) {
-	retry := backoff.Policy{First: firstPause, Max: examinePause}
+// watchContainer waits for the exit of a container and records it, or re-examines a container in state unknown.
+func (r *Runtime) watchContainer(ctx context.Context, c *container) {
+	retry := backoff.Policy{First: firstRetry, Max: maxExamineRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
-		handle, unknown := r.watched(c)
+		handle, unknown := r.watchTarget(c)
 		if handle == nil && !unknown {
-			return // known already
+			return // recorded already
 		}
 		if handle != nil {
 			if err := handle.Wait(ctx); err != nil && ctx.Err() == nil {
-				r.logAbout(c).Error("cannot wait for a container", "error", err)
+				r.containerLogger(c).Error("cannot wait for a container", "error", err)
 			}
 		}
-		if ctx.Err() != nil || r.settled(c, unknown) || sleep.For(ctx, pause) != nil {
+		if ctx.Err() != nil || r.refreshWatched(c, unknown) || sleep.For(ctx, pause) != nil {
 			return
 		}
 	}
 }
 
-// watched returns the shim of a container that runs, or says that its state is unknown.
-func (r *Runtime) watched(c *container) (handle *shim.Handle, unknown bool) {
+// watchTarget returns the shim of a running container, or reports that its state is unknown.
+func (r *Runtime) watchTarget(c *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return c.shim, c.State == cri.ContainerUnknown && !c.gone
+	return c.shim, c.State == cri.ContainerUnknown && !c.removed
 }
 
-// settled settles a container and reports whether there is nothing more to wait for. One that was in state unknown and
-// runs is watched by whoever gets the event of that.
-func (r *Runtime) settled(c *container, unknown bool) bool {
+// refreshWatched calls refreshState and reports whether the watcher of c can end. If a container in state unknown turns out to be
+// running, the receiver of its event starts another watcher.
+func (r *Runtime) refreshWatched(c *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.settle(c) != nil {
+	if r.closed || r.refreshState(c) != nil {
 		return r.closed
 	}
 	return c.State != cri.ContainerUnknown && (unknown || c.shim == nil)
 }
 
-// attach adds a stream and returns the containers that run or may run.
-func (r *Runtime) attach(s *stream) (running []*container, err error) {
+// addStream adds a stream and returns the containers that run or may run.
+func (r *Runtime) addStream(s *eventStream) (running []*container, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -148,14 +149,14 @@ func (r *Runtime) attach(s *stream) (running []*container, err error) {
 	return running, nil
 }
 
-func (r *Runtime) detach(s *stream) {
+func (r *Runtime) removeStream(s *eventStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.streams, s)
 }
 
-// take empties the queue of a stream.
-func (r *Runtime) take(s *stream) ([]queued, error) {
+// takeEvents returns and empties the queue of a stream.
+func (r *Runtime) takeEvents(s *eventStream) ([]queuedEvent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

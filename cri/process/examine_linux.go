@@ -14,23 +14,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// examine finds out what became of a container that an earlier agent left. Where that cannot be told now, the container
-// is in state unknown, and to be examined again after a pause. The caller holds mu, but for Open.
-func (r *Runtime) examine(c *container, deadline time.Time) error {
-	err := c.adopt(deadline)
+// examineContainer determines the state of a container that a previous agent process started. On error, the container gets state
+// unknown and is re-examined after a delay. The caller holds mu, except during Open.
+func (r *Runtime) examineContainer(c *container, deadline time.Time) error {
+	err := c.adoptState(deadline)
 	if err == nil {
 		return nil
 	}
 	c.State = cri.ContainerUnknown
-	c.pause = backoff.Policy{First: firstPause, Max: examinePause}.Next(c.pause)
-	c.again = time.Now().Add(c.pause)
-	r.logAbout(c).Warn("container is in an unknown state", "error", err, "retry", c.pause)
+	c.examineDelay = backoff.Policy{First: firstRetry, Max: maxExamineRetry}.Next(c.examineDelay)
+	c.examineAt = time.Now().Add(c.examineDelay)
+	r.containerLogger(c).Warn("container is in an unknown state", "error", err, "retry", c.examineDelay)
 	return err
 }
 
-// adopt takes over a container as its files and its shim have it.
-func (c *container) adopt(deadline time.Time) error {
-	handle, err := shim.Find(c.dir, deadline)
+// adoptState sets the state of a container from its shim and its files.
+func (c *container) adoptState(deadline time.Time) error {
+	handle, err := shim.FindShim(c.dir, deadline)
 	if err != nil {
 		return err
 	}
@@ -43,60 +43,60 @@ func (c *container) adopt(deadline time.Time) error {
 		c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
 		return nil
 	}
-	exit, err := shim.Outcome(c.dir, mark(c.ID))
+	exit, err := shim.ReadOutcome(c.dir, envMark(c.ID))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		c.State = cri.ContainerCreated // never started
-	case shim.IsTrouble(err):
+	case shim.IsReadFailure(err):
 		return fmt.Errorf("read how it ended: %w", err)
 	default:
-		c.finish(exit, err)
+		c.recordExit(exit, err)
 	}
 	return nil
 }
 
-// settle takes over the end of a container whose shim has ended, and looks again at one in state unknown when it is
-// time. Every way to learn of an end leads here, so it is told once. After an error the container is as it was, and
-// settle may be called again. The caller holds mu.
-func (r *Runtime) settle(c *container) error {
-	if c.State == cri.ContainerUnknown && !c.gone && !time.Now().Before(c.again) {
-		err := r.examine(c, time.Now())
+// refreshState records the exit of a container whose shim has exited, and re-examines a container in state unknown when its delay
+// has passed. Every path that detects an exit calls it, so that EventStopped is sent once. On error the container is unchanged,
+// and the call may be repeated. The caller holds mu.
+func (r *Runtime) refreshState(c *container) error {
+	if c.State == cri.ContainerUnknown && !c.removed && !time.Now().Before(c.examineAt) {
+		err := r.examineContainer(c, time.Now())
 		if err == nil {
-			r.announce(c)
+			r.emitState(c)
 		}
 		return err
 	}
 	if c.shim == nil || !c.shim.Exited() {
 		return nil
 	}
-	exit, err := shim.Outcome(c.dir, mark(c.ID))
+	exit, err := shim.ReadOutcome(c.dir, envMark(c.ID))
 	if errors.Is(err, os.ErrNotExist) {
-		exit, err = shim.StartFailed(c.dir, errors.New("its shim ended before it said that it had started a process"))
+		exit, err = shim.RecordStartFailure(c.dir, errors.New("its shim ended before it said that it had started a process"))
 	}
-	if shim.IsTrouble(err) {
-		r.logAbout(c).Error("cannot read how a container ended", "error", err)
+	if shim.IsReadFailure(err) {
+		r.containerLogger(c).Error("cannot read how a container ended", "error", err)
 		return err
 	}
 	if err != nil {
-		r.logAbout(c).Error("container ended without a record", "error", err)
+		r.containerLogger(c).Error("container ended without a record", "error", err)
 	}
 	c.shim.Close()
 	c.shim = nil
-	c.finish(exit, err)
-	r.emit(cri.EventStopped, c.ID, r.podOf(c), nil)
+	c.recordExit(exit, err)
+	r.emitEvent(cri.EventStopped, c.ID, r.podIdentity(c), nil)
 	return nil
 }
 
-// announce tells that the state of a container is known again. The caller holds mu.
-func (r *Runtime) announce(c *container) {
-	c.pause = 0
-	r.logAbout(c).Info("container is in a known state again", "state", c.State)
+// emitState emits the event for the state of a container that was in state unknown before. The caller holds mu.
+func (r *Runtime) emitState(c *container) {
+	c.examineDelay = 0
+	r.containerLogger(c).Info("container is in a known state again", "state", c.State)
 	switch c.State {
 	case cri.ContainerRunning:
-		r.emit(cri.EventStarted, c.ID, r.podOf(c), c)
+		r.emitEvent(cri.EventStarted, c.ID, r.podIdentity(c), c)
 	case cri.ContainerExited:
-		r.emit(cri.EventStopped, c.ID, r.podOf(c), nil)
+		r.emitEvent(cri.EventStopped, c.ID, r.podIdentity(c), nil)
 	default:
-		r.emit(cri.EventCreated, c.ID, r.podOf(c), nil)
+		r.emitEvent(cri.EventCreated, c.ID, r.podIdentity(c), nil)
 	}
 }

@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// outputLimit is what is kept of each stream of a command, as in containerd.
+	// outputLimit is the maximum size of each output stream of a command, as in containerd.
 	outputLimit = 16 << 20
-	// outputTime is for output that something the command left behind still holds open. What the command itself has
-	// written is there at once; and this must fit into the second that a probe has.
-	outputTime = 200 * time.Millisecond
+	// outputWait limits the wait for output while a background process of the command holds the pipe open. Output of the command
+	// itself is available at once. The wait must be shorter than a probe timeout of one second.
+	outputWait = 200 * time.Millisecond
 )
 
-// ExecSync runs a command beside the process of a container, with its environment, working directory and user.
-// What the command leaves running ends with the container. Of each stream it keeps the first 16 MiB, or the bytes of [cri.WithMaxOutput].
+// ExecSync runs a command beside the process of a container, with the environment, working directory and user of the container.
+// Background processes of the command are killed with the container. Each stream is truncated to 16 MiB, or to
+// [cri.WithMaxOutput].
 func (r *Runtime) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	result, err := r.execSync(ctx, id, cmd, timeout)
-	return result, fail("ExecSync", id, err)
+	return result, wrapError("ExecSync", id, err)
 }
 
 func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
-	handle, err := r.running(id)
+	handle, err := r.runningShim(id)
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
@@ -39,7 +40,7 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 	}
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, seconds(timeout))
+		ctx, cancel = context.WithTimeout(ctx, roundUpToSeconds(timeout))
 		defer cancel()
 	}
 	limit := outputLimit
@@ -47,19 +48,19 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 		limit = min(limit, most)
 	}
 	var readers sync.WaitGroup
-	stdout, err := capture.Start(&readers, limit, outputTime)
+	stdout, err := capture.Start(&readers, limit, outputWait)
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
-	stderr, err := capture.Start(&readers, limit, outputTime)
+	stderr, err := capture.Start(&readers, limit, outputWait)
 	if err != nil {
-		stdout.Finish()
+		stdout.CloseWriter()
 		readers.Wait()
 		return cri.ExecResult{}, err
 	}
 	exitCode, err := handle.Exec(ctx, cmd, stdout.Writer(), stderr.Writer())
-	stdout.Finish()
-	stderr.Finish()
+	stdout.CloseWriter()
+	stderr.CloseWriter()
 	readers.Wait()
 	if err != nil {
 		return cri.ExecResult{}, err
@@ -69,22 +70,22 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 
 // ReopenContainerLog returns when the container writes to a new log file.
 func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) error {
-	handle, err := r.running(id)
+	handle, err := r.runningShim(id)
 	if err == nil {
 		err = handle.ReopenLog(ctx)
 	}
-	return fail("ReopenContainerLog", id, err)
+	return wrapError("ReopenContainerLog", id, err)
 }
 
-// running returns the shim of a container that runs.
-func (r *Runtime) running(id string) (*shim.Handle, error) {
-	c, err := r.find(id)
+// runningShim returns the shim of a running container.
+func (r *Runtime) runningShim(id string) (*shim.Handle, error) {
+	c, err := r.findContainer(id)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.settle(c); err != nil {
+	if err := r.refreshState(c); err != nil {
 		return nil, err
 	}
 	if c.shim == nil {

@@ -13,58 +13,58 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// nominalSize is the size of every image: clients of the CRI take an image without a size for a broken answer.
+// nominalSize is the size of every image: CRI clients reject an image without a size.
 const nominalSize = 1
 
-// image is a name as an image. Its user is the agent's: what states no user runs as that one.
-func image(s cri.ImageSpec) cri.Image {
+// nominalImage returns an image for an image name. Its user is the agent's, which is the default user of containers.
+func nominalImage(s cri.ImageSpec) cri.Image {
 	uid := int64(os.Geteuid())
 	i := cri.Image{ID: s.Image, Size: nominalSize, UID: &uid, Spec: s, Pinned: true}
 	switch {
 	case strings.Contains(s.Image, "@"):
 		i.RepoDigests = []string{s.Image}
-	case strings.Contains(path.Base(s.Image), ":"): // a colon before that is of a port
+	case strings.Contains(path.Base(s.Image), ":"): // an earlier colon belongs to a port
 		i.RepoTags = []string{s.Image}
-	default: // clients of the CRI, such as crictl, take a name without a tag for a broken one
+	default: // CRI clients, such as crictl, reject a name without a tag
 		i.RepoTags = []string{s.Image + ":latest"}
 	}
 	return i
 }
 
-// ListImages returns the names that containers were created with, each as an image.
+// ListImages returns one image per image name of the containers.
 func (r *Runtime) ListImages(ctx context.Context) ([]cri.Image, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {
-		return nil, fail("ListImages", "", err)
+		return nil, wrapError("ListImages", "", err)
 	}
 	var images []cri.Image
 	seen := make(map[string]bool)
 	for _, c := range snapshot.Containers {
 		if name := c.Image.Image; name != "" && !seen[name] {
 			seen[name] = true
-			images = append(images, image(c.Image))
+			images = append(images, nominalImage(c.Image))
 		}
 	}
 	return images, nil
 }
 
-// ImageStatus returns an image for every name: nothing is ever missing.
+// ImageStatus returns an image for every name: no image is ever missing.
 func (r *Runtime) ImageStatus(_ context.Context, s cri.ImageSpec) (cri.Image, error) {
 	if s.Image == "" {
-		return cri.Image{}, fail("ImageStatus", "", cri.ErrNotFound)
+		return cri.Image{}, wrapError("ImageStatus", "", cri.ErrNotFound)
 	}
-	return image(s), nil
+	return nominalImage(s), nil
 }
 
-// PullImage fetches nothing and returns the name.
+// PullImage returns the name without fetching anything.
 func (r *Runtime) PullImage(_ context.Context, i cri.ImageSpec, _ *cri.Auth, _ *cri.SandboxConfig) (string, error) {
 	return i.Image, nil
 }
 
-// RemoveImage does nothing: there is nothing to remove.
+// RemoveImage does nothing, because there are no images.
 func (r *Runtime) RemoveImage(context.Context, cri.ImageSpec) error { return nil }
 
-// ImageUsage returns the file system of the state directory, with nothing on it.
+// ImageUsage returns the file system of the state directory, with zero usage.
 func (r *Runtime) ImageUsage(context.Context) (cri.ImageUsage, error) {
 	var none uint64
 	usage := cri.FilesystemUsage{Time: time.Now(), Mountpoint: r.root, UsedBytes: &none, InodesUsed: &none}

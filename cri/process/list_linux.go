@@ -10,19 +10,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// List returns everything, details included, in order of creation.
+// List returns all sandboxes and containers with details, in order of creation.
 func (r *Runtime) List(ctx context.Context) (cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
-	return snapshot, fail("List", "", err)
+	return snapshot, wrapError("List", "", err)
 }
 
-// ListPod returns one pod.
+// ListPod returns the sandboxes and containers of one pod, with details.
 func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	snapshot, err := r.snapshot(ctx, func(other string) bool { return other == uid })
-	return snapshot.Pod(uid), fail("ListPod", uid, err)
+	return snapshot.Pod(uid), wrapError("ListPod", uid, err)
 }
 
-// snapshot returns the sandboxes and containers of the wanted pods, as they are now.
+// snapshot returns the current sandboxes and containers of the pods for which want returns true.
 func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (cri.Snapshot, error) {
 	s := cri.Snapshot{Time: time.Now()}
 	if ctx.Err() != nil {
@@ -40,15 +40,15 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 	}
 	for _, c := range r.containers {
 		if want(c.PodUID) {
-			_ = r.settle(c) // what is not known now is asked for by the next list
+			_ = r.refreshState(c) // after an error the next list retries
 			s.Containers = append(s.Containers, c.Container)
 		}
 	}
 	return s, nil
 }
 
-// podOf returns the identity of a container's pod. The caller holds mu.
-func (r *Runtime) podOf(c *container) cri.PodIdentity {
+// podIdentity returns the identity of a container's pod. The caller holds mu.
+func (r *Runtime) podIdentity(c *container) cri.PodIdentity {
 	for _, s := range r.sandboxes {
 		if s.ID == c.SandboxID {
 			return s.Pod

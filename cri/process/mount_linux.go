@@ -13,17 +13,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// resolvConf is the name of a sandbox's DNS settings in its directory, and where its containers have them.
+// resolvConfFile is the file name of a sandbox's DNS settings in its directory, and resolvConf its path in containers.
 const (
 	resolvConfFile = "resolv.conf"
 	resolvConf     = "/etc/resolv.conf"
 )
 
-// unsupportedMount returns what of a mount cannot be had, "" where there is no such thing. mounted says that containers
-// have mounts at all.
+// unsupportedMount describes the part of mount i that cannot be implemented, or returns "". mounted means that Options.Mounts is
+// set.
 func unsupportedMount(i int, m *cri.Mount, mounted bool) string {
 	at := fmt.Sprintf("mounts[%d]: container_path %q", i, m.ContainerPath)
-	options := slices.DeleteFunc(slices.Clone(m.Options), knownOption)
+	options := slices.DeleteFunc(slices.Clone(m.Options), isSupportedOption)
 	switch {
 	case m.Image != nil:
 		return fmt.Sprintf("%s of image %q", at, m.Image.Image)
@@ -43,7 +43,7 @@ func unsupportedMount(i int, m *cri.Mount, mounted bool) string {
 	return ""
 }
 
-// unsupportedDevice is unsupportedMount for a device.
+// unsupportedDevice describes the part of device i that cannot be implemented, or returns "".
 func unsupportedDevice(i int, d cri.Device, mounted bool) string {
 	at := fmt.Sprintf("devices[%d]: container_path %q", i, d.ContainerPath)
 	switch {
@@ -55,7 +55,7 @@ func unsupportedDevice(i int, d cri.Device, mounted bool) string {
 	return ""
 }
 
-// unsupportedPaths returns why nothing can be mounted from one path at another, "" where it can.
+// unsupportedPaths describes why nothing can be mounted from path host to path container, or returns "".
 func unsupportedPaths(at, host, container string) string {
 	switch {
 	case !filepath.IsAbs(container) || filepath.Clean(container) == "/":
@@ -66,10 +66,10 @@ func unsupportedPaths(at, host, container string) string {
 	return ""
 }
 
-func knownOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
+func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
-// mountsOf puts the mounts and devices of a container into its spec, and the DNS settings of its sandbox.
-func (r *Runtime) mountsOf(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec) {
+// addMounts adds to the spec the mounts and devices of a container and the DNS settings of its sandbox.
+func (r *Runtime) addMounts(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return
 	}
@@ -85,10 +85,10 @@ func (r *Runtime) mountsOf(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec) 
 	}
 	for i := range c.Mounts {
 		if m := &c.Mounts[i]; unsupportedMount(i, m, true) == "" { // else it is ignored
-			spec.Mounts = append(spec.Mounts, mountOf(m))
+			spec.Mounts = append(spec.Mounts, encodeMount(m))
 		}
 	}
-	// Of two at the same path the one of the config counts.
+	// Of several mounts at a path, the last one applies: that of the config.
 	at := make(map[string]int)
 	for i, m := range spec.Mounts {
 		at[m.Target] = i
@@ -97,7 +97,7 @@ func (r *Runtime) mountsOf(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec) 
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m mountns.Mount) bool { i++; return at[m.Target] != i })
 }
 
-func mountOf(m *cri.Mount) mountns.Mount {
+func encodeMount(m *cri.Mount) mountns.Mount {
 	return mountns.Mount{
 		Source:    filepath.Clean(m.HostPath),
 		Target:    filepath.Clean(m.ContainerPath),

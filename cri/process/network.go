@@ -10,29 +10,28 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Network gives sandboxes a network of their own. Package cni has one that runs CNI plugins; examples/runtime shows what
-// connects it. All methods may be called from many goroutines, for different sandboxes at the same time, and return in
-// bounded time.
+// Network sets up and tears down the networks of sandboxes. Package cni has an implementation with CNI plugins; examples/runtime
+// connects it. All methods may be called concurrently for different sandboxes, and return in bounded time.
 type Network interface {
-	// Setup makes the network of a sandbox that is about to be run. What fails is undone. The network lasts until
-	// Teardown, whatever becomes of this program.
+	// Setup sets up the network of a new sandbox. On error it undoes its changes. The network must exist until Teardown, even
+	// after this process exits.
 	Setup(ctx context.Context, sandboxID string, c *cri.SandboxConfig) (SandboxNetwork, error)
-	// Teardown removes the network of a sandbox. It may be repeated; a network that is not there is success.
+	// Teardown removes the network of a sandbox. It may be repeated and succeeds if the network does not exist.
 	Teardown(ctx context.Context, sandboxID string) error
-	// Retain tears down the network of every sandbox that is not in the list: what a program that was killed has left.
-	// The runtime calls it once before it sets up the first network, and again after an error. While it runs no network
-	// is set up that is not in the list.
+	// Retain tears down the network of every sandbox that is not in sandboxIDs, such as remains of a killed agent. The runtime
+	// calls it once before the first Setup, and again after an error. During the call, no network is set up for a sandbox outside
+	// sandboxIDs.
 	Retain(ctx context.Context, sandboxIDs []string) error
 }
 
-// NetworkReadier is the optional capability of a [Network] to say beforehand that Setup would fail.
+// NetworkReadier is an optional interface of a [Network] that reports whether sandboxes can be set up.
 type NetworkReadier interface {
-	// Ready returns nil, or why no sandbox can be set up now. It waits for no other call.
+	// Ready returns nil, or the reason why Setup would fail now. It does not wait for other calls.
 	Ready(ctx context.Context) error
 }
 
-// SandboxNetwork is the network of a sandbox.
+// SandboxNetwork is the network of a sandbox, as returned by Network.Setup.
 type SandboxNetwork struct {
-	Netns string       // absolute path of the network namespace, which stays there until Teardown
-	IPs   []netip.Addr // of the sandbox, the primary one first; at least one
+	Netns string       // absolute path of the network namespace, which exists until Teardown
+	IPs   []netip.Addr // addresses of the sandbox, primary address first; at least one
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// undoTime bounds the teardown of a network whose sandbox could not be recorded.
-const undoTime = 30 * time.Second
+// undoTimeout limits the teardown of a network whose sandbox could not be persisted.
+const undoTimeout = 30 * time.Second
 
-// setUpNetwork sets up the network of a new sandbox, unless that is on the host's.
+// setUpNetwork sets up the network of a new sandbox, unless the sandbox is on the host network.
 func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxConfig) error {
 	if r.options.Network == nil || c.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil
@@ -46,18 +46,18 @@ func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxCo
 	return nil
 }
 
-// undoNetwork tears down the network of a sandbox that nobody gets to know, also when ctx has ended.
+// undoNetwork tears down the network of a sandbox that could not be created, even if ctx has ended.
 func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks has leftovers of an earlier agent torn down, once. Who calls meanwhile waits until that is over, because
-// the list does not have its sandbox. After an error the next call does it again.
+// retainNetworks calls Network.Retain once, to tear down remains of a previous agent process. Concurrent callers wait, because
+// the list passed to Retain lacks their sandbox. After an error the next call retries.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
-	if r.retained {
+	if r.networksRetained {
 		r.mu.Unlock()
 		return nil
 	}
@@ -86,11 +86,11 @@ func (r *Runtime) retainNetworks(ctx context.Context) error {
 	err := r.options.Network.Retain(ctx, valid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.retained, r.retaining = err == nil, nil
+	r.networksRetained, r.retaining = err == nil, nil
 	return err
 }
 
-// tearDownNetwork tears down the network of a sandbox that is stopped.
+// tearDownNetwork tears down the network of a stopped sandbox.
 func (r *Runtime) tearDownNetwork(ctx context.Context, s *sandbox) error {
 	r.mu.Lock()
 	network := s.Network
@@ -107,8 +107,8 @@ func (r *Runtime) tearDownNetwork(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// lives reports whether the network namespace is there. It is not after the machine was started anew.
-func (n *SandboxNetwork) lives() bool {
+// isPresent reports whether the network namespace exists. After a reboot it does not.
+func (n *SandboxNetwork) isPresent() bool {
 	var st unix.Statfs_t
 	return unix.Statfs(n.Netns, &st) == nil && st.Type == unix.NSFS_MAGIC
 }

@@ -13,8 +13,8 @@ func TestOptionsTakeRoot(t *testing.T) {
 	for option, o := range map[string]Options{
 		"Network": {Network: struct{ Network }{}}, "Mounts": {Mounts: true}, "Cgroups": {Cgroups: struct{ Cgroups }{}},
 	} {
-		require.EqualError(t, o.check(1000), "option "+option+" takes root, not user 1000: leave it out or run as root")
-		require.NoError(t, o.check(0))
+		require.EqualError(t, o.checkUser(1000), "option "+option+" takes root, not user 1000: leave it out or run as root")
+		require.NoError(t, o.checkUser(0))
 	}
-	require.NoError(t, Options{}.check(1000))
+	require.NoError(t, Options{}.checkUser(1000))
 }

@@ -22,18 +22,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// The layout of the state directory. A directory whose name begins with the prefix is being made or removed, and
-// of no account after a crash.
+// The layout of the state directory. A directory whose name has the prefix "." is being created or removed, and is discarded
+// after a crash.
 const (
-	rootLock      = "lock"
-	sandboxesDir  = "sandboxes"
-	containersDir = "containers"
-	unfinished    = "."
-	recordFile    = "record.json"
+	rootLock         = "lock"
+	sandboxesDir     = "sandboxes"
+	containersDir    = "containers"
+	unfinishedPrefix = "."
+	recordFile       = "record.json"
 )
 
-// openTime is how long shims that are just starting their process are waited for.
-const openTime = 5 * time.Second
+// openTimeout is how long Open waits for shims that are just starting their process.
+const openTimeout = 5 * time.Second
 
 var errClosed = errors.New("the runtime is closed")
 
@@ -44,15 +44,15 @@ type Runtime struct {
 	log     *slog.Logger
 	lock    *dirlock.Lock
 
-	mu         sync.Mutex // guards what follows, and what sandboxes and containers say is guarded by it
-	closed     bool
-	names      map[string]bool // taken by sandboxes and containers, and by those being created
-	sandboxes  []*sandbox      // in order of creation
-	containers []*container    // in order of creation
-	pending    map[string]bool // IDs of sandboxes whose network is being set up
-	retained   bool            // networks that are left over have been torn down
-	retaining  chan struct{}   // closed when that is over; nil: nobody does it now
-	streams    map[*stream]bool
+	mu               sync.Mutex // guards the fields below and the changing fields of sandboxes and containers
+	closed           bool
+	names            map[string]bool // names of sandboxes and containers, including objects being created
+	sandboxes        []*sandbox      // in order of creation
+	containers       []*container    // in order of creation
+	pending          map[string]bool // IDs of sandboxes with a network setup in progress
+	networksRetained bool            // Network.Retain has succeeded
+	retaining        chan struct{}   // closed when the Retain call in progress returns; nil: there is none
+	streams          map[*eventStream]bool
 }
 
 var (
@@ -67,37 +67,37 @@ var (
 	_ cri.Puller         = (*Runtime)(nil)
 )
 
-// mainCalled is true once this program would have become a shim if it had been started as one.
-var mainCalled atomic.Bool //nolint:gochecknoglobals // it says what the program does, of which there is one
+// mainCalled reports whether this program has called Main, so that it can run as a shim.
+var mainCalled atomic.Bool //nolint:gochecknoglobals // a property of the program
 
-// errNoMain is what becomes of a program that would start itself, instead of a shim, for each container.
+// errNoMain is the error for a program that would start itself, instead of a shim, for each container.
 var errNoMain = errors.New("this program cannot be executed as the shim of a container: " +
 	"call process.Main first in main, and in TestMain of tests")
 
-// Main makes the program a shim when it was started as one, and then does not return; otherwise it does nothing.
-// Every program that opens a [Runtime] must call it first in main, and every test binary first in TestMain: without
-// that [Open] fails. A program that was started as a shim and has changed [os.Args] before the call ends with code 1.
+// Main runs the shim and exits if the program was started as one; otherwise it does nothing. Every program that opens a [Runtime]
+// must call it first in main, and every test binary first in TestMain: otherwise [Open] fails. A program that was started as a
+// shim and has modified [os.Args] before the call exits with code 1.
 func Main() {
 	if len(os.Args) == 2 && os.Args[0] == shim.Name {
 		os.Exit(shim.Main(os.Args[1]))
 	}
-	if shim.Marked() {
+	if shim.IsShimProcess() {
 		fmt.Fprintf(os.Stderr, "started as a shim, but os.Args is %.128q: call process.Main before what changes it\n", os.Args)
 		os.Exit(1)
 	}
 	mainCalled.Store(true)
 }
 
-// Open opens the runtime whose state is in the directory root, and makes the directory where it is missing.
-// Containers that an earlier agent started there are found again, running or exited. Only one agent at a time may
-// have a root open. The error says so where the program has not called [Main]: nothing was touched then.
+// Open opens the runtime with the state directory root, which it creates if missing. It finds the containers that a previous
+// agent process started there, running or exited. Only one process at a time can open a root. If the program has not called
+// [Main], Open returns an error and changes nothing.
 func Open(root string, o Options) (*Runtime, error) {
 	root, err := filepath.Abs(root)
 	if err == nil && !mainCalled.Load() {
 		err = errNoMain
 	}
 	if err == nil {
-		err = o.check(os.Geteuid())
+		err = o.checkUser(os.Geteuid())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open process runtime: %w", err)
@@ -108,15 +108,15 @@ func Open(root string, o Options) (*Runtime, error) {
 		log:     o.logger(),
 		names:   make(map[string]bool),
 		pending: make(map[string]bool),
-		streams: make(map[*stream]bool),
+		streams: make(map[*eventStream]bool),
 	}
-	if err := r.open(); err != nil {
+	if err := r.openRoot(); err != nil {
 		return nil, fmt.Errorf("open process runtime %s: %w", root, err)
 	}
 	return r, nil
 }
 
-func (r *Runtime) open() error {
+func (r *Runtime) openRoot() error {
 	for _, dir := range []string{"", sandboxesDir, containersDir} {
 		if err := os.MkdirAll(filepath.Join(r.root, dir), 0o700); err != nil {
 			return err
@@ -126,20 +126,20 @@ func (r *Runtime) open() error {
 	if err != nil {
 		return err
 	}
-	if err := r.load(); err != nil {
+	if err := r.loadState(); err != nil {
 		return errors.Join(err, lock.Release())
 	}
 	r.lock = lock
 	return nil
 }
 
-// load reads the state that an earlier agent left.
-func (r *Runtime) load() error {
-	deadline := time.Now().Add(openTime)
-	err := r.eachDir(sandboxesDir, func(dir string) error {
+// loadState loads the sandboxes and containers of a previous agent process.
+func (r *Runtime) loadState() error {
+	deadline := time.Now().Add(openTimeout)
+	err := r.loadDirs(sandboxesDir, func(dir string) error {
 		s, err := loadSandbox(dir)
 		if err == nil {
-			r.names[s.name()] = true
+			r.names[s.uniqueName()] = true
 			r.sandboxes = append(r.sandboxes, s)
 		}
 		return err
@@ -147,10 +147,10 @@ func (r *Runtime) load() error {
 	if err != nil {
 		return err
 	}
-	err = r.eachDir(containersDir, func(dir string) error {
+	err = r.loadDirs(containersDir, func(dir string) error {
 		c, err := r.loadContainer(dir, deadline)
 		if err == nil {
-			r.names[c.name()] = true
+			r.names[c.uniqueName()] = true
 			r.containers = append(r.containers, c)
 		}
 		return err
@@ -160,30 +160,30 @@ func (r *Runtime) load() error {
 	return err
 }
 
-// eachDir calls load for every directory of a kind, and discards those that are unfinished or have no record. What has
-// another name than this package gives is somebody else's, and left alone.
-func (r *Runtime) eachDir(kind string, load func(dir string) error) error {
+// loadDirs calls load for every directory of a kind, and removes directories that are incomplete or have no record. It ignores
+// directories whose name is not an ID of this package.
+func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	entries, err := os.ReadDir(filepath.Join(r.root, kind))
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
 		dir := filepath.Join(r.root, kind, entry.Name())
-		if !isID(strings.TrimPrefix(entry.Name(), unfinished)) {
+		if !isID(strings.TrimPrefix(entry.Name(), unfinishedPrefix)) {
 			r.log.Warn("leaving alone what is not of this runtime", "path", dir)
 			continue
 		}
 		err := errors.New("made or removed only in part")
-		if entry.IsDir() && !strings.HasPrefix(entry.Name(), unfinished) {
+		if entry.IsDir() && !strings.HasPrefix(entry.Name(), unfinishedPrefix) {
 			err = load(dir)
 		}
-		// A file that is there but cannot be read is the machine's trouble, and no reason to forget what runs.
-		if shim.IsTrouble(err) {
+		// A file that cannot be read now is no reason to remove a running container.
+		if shim.IsReadFailure(err) {
 			return err
 		}
 		if err != nil {
 			r.log.Warn("discarding unusable state", "path", dir, "error", err)
-			if err := discard(dir); err != nil {
+			if err := removeUnusable(dir); err != nil {
 				return err
 			}
 		}
@@ -191,26 +191,26 @@ func (r *Runtime) eachDir(kind string, load func(dir string) error) error {
 	return nil
 }
 
-// discard removes a directory whose record is lost, and kills what still runs for it.
-func discard(dir string) error {
-	handle, err := shim.Find(dir, time.Now())
+// removeUnusable removes a directory whose record is lost, and kills its remaining processes.
+func removeUnusable(dir string) error {
+	handle, err := shim.FindShim(dir, time.Now())
 	if err != nil {
-		handle, err = shim.Search(dir)
+		handle, err = shim.SearchShim(dir)
 	}
 	if err != nil {
 		return err
 	}
 	if handle != nil {
-		if err := handle.End(); err != nil {
+		if err := handle.KillAndClose(); err != nil {
 			return err
 		}
-		_, _ = shim.Outcome(dir, mark(filepath.Base(dir)))
+		_, _ = shim.ReadOutcome(dir, envMark(filepath.Base(dir)))
 	}
 	return os.RemoveAll(dir)
 }
 
-// Close gives the root back for another agent and ends event streams. Containers go on running; their shims, when
-// they end, stay zombies of this process until it ends too. Other calls must have returned; later ones fail.
+// Close releases the root for another agent and ends event streams. Containers continue to run. Their shims stay zombies after
+// their exit until this process exits. Other calls must have returned; later calls fail.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,15 +225,15 @@ func (r *Runtime) Close() error {
 		}
 	}
 	for s := range r.streams {
-		s.wake()
+		s.wakeReader()
 	}
 	return r.lock.Release()
 }
 
-// makeDir makes the directory of an object in one step: after a crash it is there with all its files, or not.
-func (r *Runtime) makeDir(kind, id string, fill func(dir string) error) (string, error) {
+// createDir creates the directory of an object atomically: after a crash it exists with all its files, or not at all.
+func (r *Runtime) createDir(kind, id string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(r.root, kind, id)
-	tmp := filepath.Join(r.root, kind, unfinished+id)
+	tmp := filepath.Join(r.root, kind, unfinishedPrefix+id)
 	err := os.Mkdir(tmp, 0o700)
 	if err == nil {
 		err = fill(tmp)
@@ -247,17 +247,17 @@ func (r *Runtime) makeDir(kind, id string, fill func(dir string) error) (string,
 	return dir, nil
 }
 
-// removeDir removes the directory of an object; after a crash it is there or not, but not in part.
+// removeDir removes the directory of an object. After a crash it exists in full or not at all.
 func removeDir(dir string) error {
-	tmp := filepath.Join(filepath.Dir(dir), unfinished+filepath.Base(dir))
+	tmp := filepath.Join(filepath.Dir(dir), unfinishedPrefix+filepath.Base(dir))
 	if err := os.Rename(dir, tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.RemoveAll(tmp)
 }
 
-// reserve takes a name for an object that is being created.
-func (r *Runtime) reserve(name string) error {
+// reserveName reserves a name for an object that is being created.
+func (r *Runtime) reserveName(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -270,30 +270,31 @@ func (r *Runtime) reserve(name string) error {
 	return nil
 }
 
-func (r *Runtime) release(name string) {
+// releaseName releases a reserved name.
+func (r *Runtime) releaseName(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.names, name)
 }
 
-// idSize is the length of an ID before it is written in hexadecimal digits.
+// idSize is the length of an ID in bytes, before hexadecimal encoding.
 const idSize = 16
 
-// newID returns an ID that no other sandbox or container has.
+// newID returns a random ID.
 func newID() string {
 	var id [idSize]byte
 	_, _ = rand.Read(id[:]) // never fails, as package rand says
 	return hex.EncodeToString(id[:])
 }
 
-// isID reports whether newID can have made a name.
+// isID reports whether name has the form of an ID from newID.
 func isID(name string) bool {
 	id, err := hex.DecodeString(name)
 	return err == nil && len(id) == idSize && name == hex.EncodeToString(id)
 }
 
-// fail names the call and the object in an error.
-func fail(op, id string, err error) error {
+// wrapError wraps a non-nil err in a [cri.Error] with the call and the object.
+func wrapError(op, id string, err error) error {
 	if err == nil {
 		return nil
 	}

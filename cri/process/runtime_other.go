@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Runtime needs Linux; here there is none.
+// Runtime requires Linux; on other systems Open never returns one.
 type Runtime struct {
 	cri.Runtime
 	cri.PodLister

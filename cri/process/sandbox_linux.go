@@ -20,57 +20,57 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// sandbox is a record of a pod: nothing runs for it. The record is written as it is.
+// sandbox is a sandbox and its persisted record. No process belongs to it.
 type sandbox struct {
 	cri.Sandbox         // State and IPs are guarded by Runtime.mu
 	LogDirectory string // absolute, or empty
 
-	Network      *SandboxNetwork   // of its own, until it is torn down; nil: the host's; guarded by Runtime.mu
-	Hostname     string            // of containers; empty: the host's
-	Sysctls      map[string]string // of the network namespace
+	Network      *SandboxNetwork   // own network until it is torn down; nil: the host's; guarded by Runtime.mu
+	Hostname     string            // host name of its containers; empty: the host's
+	Sysctls      map[string]string // sysctls of its network namespace
 	CgroupParent string
-	ResolvConf   bool // there is a file with the DNS settings
+	ResolvConf   bool // the directory has a file with its DNS settings
 
-	resolv   string // while it is made
+	resolv   string // content of that file; used during creation only
 	dir      string
 	stopping bool // no container may start any more; guarded by Runtime.mu
 }
 
 func loadSandbox(dir string) (*sandbox, error) {
-	s, err := shim.Read[*sandbox](filepath.Join(dir, recordFile))
+	s, err := shim.ReadRecord[*sandbox](filepath.Join(dir, recordFile))
 	if err != nil {
 		return nil, err
 	}
 	if s == nil || s.ID != filepath.Base(dir) {
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
 	}
-	if s.Network != nil && !s.Network.lives() {
-		s.State = cri.SandboxNotReady // the machine was started anew; what the plugins keep is torn down when it is stopped
+	if s.Network != nil && !s.Network.isPresent() {
+		s.State = cri.SandboxNotReady // the machine was rebooted; StopSandbox removes the remaining state of the network plugins
 	}
 	s.dir, s.stopping = dir, s.State != cri.SandboxReady
 	return s, nil
 }
 
-func (s *sandbox) name() string {
+func (s *sandbox) uniqueName() string {
 	return fmt.Sprintf("%s_%s_%s_%d", s.Pod.Name, s.Pod.Namespace, s.Pod.UID, s.Attempt)
 }
 
-// logOf returns the logger for lines about a pod.
-func (r *Runtime) logOf(pod cri.PodIdentity) *slog.Logger {
+// podLogger returns a logger with attributes that identify a pod.
+func (r *Runtime) podLogger(pod cri.PodIdentity) *slog.Logger {
 	return r.log.With("namespace", pod.Namespace, "pod", pod.Name)
 }
 
-// RunSandbox records a sandbox, after its network is set up where it has one.
+// RunSandbox sets up the network of a sandbox, if it has one, and persists the sandbox.
 func (r *Runtime) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
 	id, err := r.runSandbox(ctx, c)
-	return id, fail("RunPodSandbox", c.Pod.Name, err)
+	return id, wrapError("RunPodSandbox", c.Pod.Name, err)
 }
 
 func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	if err := r.judge(r.logOf(c.Pod), unsupportedSandbox(c, r.options.Network != nil)); err != nil {
+	if err := r.rejectUnsupported(r.podLogger(c.Pod), unsupportedSandbox(c, r.options.Network != nil)); err != nil {
 		return "", err
 	}
 	if c.LogDirectory != "" && !filepath.IsAbs(c.LogDirectory) {
@@ -100,17 +100,17 @@ func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string,
 			return "", err
 		}
 	}
-	if err := r.reserve(s.name()); err != nil {
+	if err := r.reserveName(s.uniqueName()); err != nil {
 		return "", err
 	}
 	if err := r.addSandbox(ctx, s, c); err != nil {
-		r.release(s.name())
+		r.releaseName(s.uniqueName())
 		return "", err
 	}
 	return s.ID, nil
 }
 
-// addSandbox sets up a sandbox and makes it known.
+// addSandbox sets up the network of a sandbox, persists it and adds it to the runtime.
 func (r *Runtime) addSandbox(ctx context.Context, s *sandbox, c *cri.SandboxConfig) (err error) {
 	r.mu.Lock()
 	r.pending[s.ID] = true
@@ -121,20 +121,20 @@ func (r *Runtime) addSandbox(ctx context.Context, s *sandbox, c *cri.SandboxConf
 		delete(r.pending, s.ID)
 		if err == nil {
 			r.sandboxes = append(r.sandboxes, s)
-			r.emit(cri.EventCreated, s.ID, s.Pod, nil)
-			r.emit(cri.EventStarted, s.ID, s.Pod, nil)
+			r.emitEvent(cri.EventCreated, s.ID, s.Pod, nil)
+			r.emitEvent(cri.EventStarted, s.ID, s.Pod, nil)
 		}
 	}()
 	if err := r.setUpNetwork(ctx, s, c); err != nil {
 		return err
 	}
-	s.dir, err = r.makeDir(sandboxesDir, s.ID, func(dir string) error {
+	s.dir, err = r.createDir(sandboxesDir, s.ID, func(dir string) error {
 		if s.ResolvConf {
 			if err := writeForAll(filepath.Join(dir, resolvConfFile), s.resolv); err != nil {
 				return err
 			}
 		}
-		return shim.Write(filepath.Join(dir, recordFile), s)
+		return shim.WriteRecord(filepath.Join(dir, recordFile), s)
 	})
 	if err != nil && s.Network != nil {
 		err = errors.Join(err, r.undoNetwork(ctx, s.ID))
@@ -142,15 +142,15 @@ func (r *Runtime) addSandbox(ctx context.Context, s *sandbox, c *cri.SandboxConf
 	return err
 }
 
-// writeForAll writes a file that containers of any user may read.
+// writeForAll writes a file that containers of any user can read.
 func writeForAll(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o644) // whatever the mask of the agent is
+	return os.Chmod(path, 0o644) // regardless of the agent's umask
 }
 
-// StopSandbox kills the containers of a sandbox, all at once and without grace, and tears down its network.
+// StopSandbox kills the containers of a sandbox concurrently and without grace period, and tears down its network.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	s, err := r.findSandbox(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -159,18 +159,18 @@ func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	if err == nil {
 		err = r.stopSandbox(ctx, s)
 	}
-	return fail("StopPodSandbox", id, err)
+	return wrapError("StopPodSandbox", id, err)
 }
 
 func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
 	r.mu.Lock()
 	s.stopping = true
 	r.mu.Unlock()
-	inside := r.inside(s)
+	inside := r.containersIn(s)
 	errs := make([]error, len(inside))
 	var wg sync.WaitGroup
 	for i, c := range inside {
-		wg.Go(func() { errs[i] = r.stop(ctx, c, 0) })
+		wg.Go(func() { errs[i] = r.stopContainer(ctx, c, 0) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -186,13 +186,13 @@ func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
 	}
 	stopped := *s
 	stopped.State, stopped.Network, stopped.IPs = cri.SandboxNotReady, nil, nil
-	if err := shim.Write(filepath.Join(s.dir, recordFile), &stopped); err != nil {
+	if err := shim.WriteRecord(filepath.Join(s.dir, recordFile), &stopped); err != nil {
 		return err
 	}
-	told := s.State == cri.SandboxNotReady // as when the machine was started anew
+	alreadyReported := s.State == cri.SandboxNotReady // for example after a reboot
 	s.State, s.Network, s.IPs = cri.SandboxNotReady, nil, nil
-	if !told {
-		r.emit(cri.EventStopped, s.ID, s.Pod, nil)
+	if !alreadyReported {
+		r.emitEvent(cri.EventStopped, s.ID, s.Pod, nil)
 	}
 	return nil
 }
@@ -206,15 +206,15 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	if err == nil {
 		err = r.removeSandbox(ctx, s)
 	}
-	return fail("RemovePodSandbox", id, err)
+	return wrapError("RemovePodSandbox", id, err)
 }
 
 func (r *Runtime) removeSandbox(ctx context.Context, s *sandbox) error {
 	if err := r.stopSandbox(ctx, s); err != nil {
 		return err
 	}
-	for _, c := range r.inside(s) {
-		if err := r.remove(ctx, c); err != nil {
+	for _, c := range r.containersIn(s) {
+		if err := r.removeContainer(ctx, c); err != nil {
 			return fmt.Errorf("remove container %s: %w", c.ID, err)
 		}
 	}
@@ -222,14 +222,14 @@ func (r *Runtime) removeSandbox(ctx context.Context, s *sandbox) error {
 	defer r.mu.Unlock()
 	i := slices.Index(r.sandboxes, s)
 	if i < 0 {
-		return nil // another call was faster
+		return nil // removed by a concurrent call
 	}
 	if err := removeDir(s.dir); err != nil {
 		return err
 	}
-	r.emit(cri.EventDeleted, s.ID, s.Pod, nil) // while the sandbox is listed: the event has its status
+	r.emitEvent(cri.EventDeleted, s.ID, s.Pod, nil) // while the sandbox is listed, so that the event contains its status
 	r.sandboxes = slices.Delete(r.sandboxes, i, i+1)
-	delete(r.names, s.name())
+	delete(r.names, s.uniqueName())
 	return nil
 }
 
@@ -247,8 +247,8 @@ func (r *Runtime) findSandbox(id string) (*sandbox, error) {
 	return nil, cri.ErrNotFound
 }
 
-// inside returns the containers of a sandbox.
-func (r *Runtime) inside(s *sandbox) []*container {
+// containersIn returns the containers of a sandbox.
+func (r *Runtime) containersIn(s *sandbox) []*container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var inside []*container

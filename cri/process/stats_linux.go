@@ -12,21 +12,21 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// tick is the unit of CPU times in /proc: the kernel has shown hundredths of a second on every architecture since 2.6.
-const tick = 10 * time.Millisecond
+// clockTick is the unit of CPU times in /proc: 1/100 s on every architecture since Linux 2.6.
+const clockTick = 10 * time.Millisecond
 
-// ContainerStats returns the CPU time and memory of every running container, its shim included. Memory that processes
-// share is counted for each of them.
+// ContainerStats returns the CPU time and memory of every running container, including its shim. Shared memory is counted once
+// per process.
 func (r *Runtime) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
-	stats, _, err := r.stats(ctx)
-	return stats, fail("ListContainerStats", "", err)
+	stats, _, err := r.measureContainers(ctx)
+	return stats, wrapError("ListContainerStats", "", err)
 }
 
-// SandboxStats returns the sums over the containers of every ready sandbox. The network is the host's and not told.
+// SandboxStats returns the sums over the containers of every ready sandbox. Network usage is not reported.
 func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
-	containers, snapshot, err := r.stats(ctx)
+	containers, snapshot, err := r.measureContainers(ctx)
 	if err != nil {
-		return nil, fail("ListPodSandboxStats", "", err)
+		return nil, wrapError("ListPodSandboxStats", "", err)
 	}
 	sandboxOf := make(map[string]string, len(snapshot.Containers))
 	for _, c := range snapshot.Containers {
@@ -55,19 +55,19 @@ func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) 
 			cpu += *c.CPU.UsageCoreNanoSeconds
 			memory += *c.Memory.UsageBytes
 		}
-		stats.CPU, stats.Memory = usage(snapshot.Time, cpu, memory)
+		stats.CPU, stats.Memory = newUsage(snapshot.Time, cpu, memory)
 		all = append(all, stats)
 	}
 	return all, nil
 }
 
-// stats measures the running containers with one pass over /proc.
-func (r *Runtime) stats(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
+// measureContainers measures the running containers with one scan of /proc.
+func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {
 		return nil, snapshot, err
 	}
-	processes, err := procfs.All()
+	processes, err := procfs.ListProcesses()
 	if err != nil {
 		return nil, snapshot, err
 	}
@@ -76,28 +76,28 @@ func (r *Runtime) stats(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot
 		byPID[p.PID] = p
 	}
 	tree := procfs.NewTree(processes)
-	shims := r.shims()
+	shims := r.shimPIDs()
 	var all []cri.ContainerStats
 	for _, c := range snapshot.Containers {
 		pid, ok := shims[c.ID]
 		if !ok {
 			continue
 		}
-		// What has ended counts through whoever waited for it, in the end the shim.
+		// Usage of exited processes is included in that of the parent that reaped them, ultimately the shim.
 		sum := byPID[pid]
 		for _, p := range tree.Descendants(pid) {
 			sum.CPU += p.CPU
 			sum.RSS += p.RSS
 		}
 		stats := cri.ContainerStats{ID: c.ID, Name: c.Name, Attempt: c.Attempt, Labels: c.Labels, Annotations: c.Annotations}
-		stats.CPU, stats.Memory = usage(snapshot.Time, sum.CPU*uint64(tick), sum.RSS*uint64(os.Getpagesize()))
+		stats.CPU, stats.Memory = newUsage(snapshot.Time, sum.CPU*uint64(clockTick), sum.RSS*uint64(os.Getpagesize()))
 		all = append(all, stats)
 	}
 	return all, snapshot, nil
 }
 
-// shims returns the process IDs of the shims that live, by container.
-func (r *Runtime) shims() map[string]int {
+// shimPIDs returns the process IDs of the running shims, by container ID.
+func (r *Runtime) shimPIDs() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pids := make(map[string]int, len(r.containers))
@@ -109,7 +109,7 @@ func (r *Runtime) shims() map[string]int {
 	return pids
 }
 
-func usage(at time.Time, cpu, memory uint64) (*cri.CPUUsage, *cri.MemoryUsage) {
+func newUsage(at time.Time, cpu, memory uint64) (*cri.CPUUsage, *cri.MemoryUsage) {
 	return &cri.CPUUsage{Time: at, UsageCoreNanoSeconds: &cpu},
 		&cri.MemoryUsage{Time: at, UsageBytes: &memory, WorkingSetBytes: &memory, RSSBytes: &memory}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Version returns the name of the runtime and the CRI version whose behaviour it has.
+// Version returns the name of the runtime and the CRI version that it implements.
 func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	return cri.Version{
 		Version:           "0.1.0",
@@ -19,7 +19,7 @@ func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	}, nil
 }
 
-// Status says that the runtime is ready, and the network where it does not say why not. That of the host is.
+// Status reports the runtime as ready, and the network as ready unless its NetworkReadier returns an error.
 func (r *Runtime) Status(ctx context.Context) (cri.Status, error) {
 	network := cri.Condition{Type: cri.ConditionNetworkReady, Status: true}
 	if readier, ok := r.options.Network.(NetworkReadier); ok {
@@ -34,7 +34,7 @@ func (r *Runtime) Status(ctx context.Context) (cri.Status, error) {
 	}, nil
 }
 
-// CgroupDriver returns cgroupfs. Without Options.Cgroups it does not matter: containers stay in the agent's cgroup.
+// CgroupDriver returns cgroupfs. Without Options.Cgroups it has no effect.
 func (r *Runtime) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
 	return cri.CgroupDriverCgroupfs, nil
 }

@@ -16,77 +16,77 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// killTime bounds the wait for a container to be gone after SIGKILL, beyond which its shim is killed too.
-const killTime = 15 * time.Second
+// killTimeout limits the wait for the exit of a container after SIGKILL. After that its shim is killed too.
+const killTimeout = 15 * time.Second
 
-// What fails is tried again after firstPause, and then after twice as long each time, up to one of the others.
+// Retries start after firstRetry and double up to maxSignalRetry or maxExamineRetry.
 const (
-	firstPause   = 50 * time.Millisecond
-	signalPause  = 1 * time.Second
-	examinePause = 30 * time.Second
+	firstRetry      = 50 * time.Millisecond
+	maxSignalRetry  = 1 * time.Second
+	maxExamineRetry = 30 * time.Second
 )
 
-// StopContainer sends the stop signal to the process group of a container, and after grace SIGKILL to its process
-// and all that descends from it.
+// StopContainer sends the stop signal to the process group of a container, and after grace SIGKILL to its process and all
+// descendants.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	c, err := r.find(id)
+	c, err := r.findContainer(id)
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		err = r.stop(ctx, c, grace)
+		err = r.stopContainer(ctx, c, grace)
 	}
-	return fail("StopContainer", id, err)
+	return wrapError("StopContainer", id, err)
 }
 
-func (r *Runtime) stop(ctx context.Context, c *container, grace time.Duration) error {
-	// A start under way decides first whether there is anything to stop.
-	if err := c.claim(ctx); err != nil {
+func (r *Runtime) stopContainer(ctx context.Context, c *container, grace time.Duration) error {
+	// A start in progress decides first whether there is a process to stop.
+	if err := c.lockOp(ctx); err != nil {
 		return err
 	}
-	c.unclaim()
-	handle, err := r.stoppable(c)
+	c.unlockOp()
+	handle, err := r.shimToStop(c)
 	if handle == nil || err != nil {
 		return err
 	}
-	if err := r.end(ctx, c, handle, seconds(grace)); err != nil {
+	if err := r.terminateShim(ctx, c, handle, roundUpToSeconds(grace)); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.settle(c)
+	return r.refreshState(c)
 }
 
-// stoppable returns the shim of a container, nil where nothing runs.
-func (r *Runtime) stoppable(c *container) (*shim.Handle, error) {
+// shimToStop returns the shim of a container, or nil if no process runs.
+func (r *Runtime) shimToStop(c *container) (*shim.Handle, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.State != cri.ContainerUnknown || c.gone {
+	if c.State != cri.ContainerUnknown || c.removed {
 		return c.shim, nil
 	}
-	if r.examine(c, time.Now()) == nil {
-		r.announce(c)
+	if r.examineContainer(c, time.Now()) == nil {
+		r.emitState(c)
 		return c.shim, nil
 	}
-	// Its shim lives. What it runs is to be stopped even if it never says so.
-	handle, err := shim.Search(c.dir)
+	// The shim is alive. Its process must be stopped even if the shim never reports it.
+	handle, err := shim.SearchShim(c.dir)
 	if err != nil {
 		return nil, err
 	}
 	c.shim, c.State = handle, cri.ContainerRunning
-	r.announce(c)
+	r.emitState(c)
 	return handle, nil
 }
 
-// end signals and kills until the shim has ended.
-func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
+// terminateShim sends the stop signal, waits for grace, and kills until the shim has exited.
+func (r *Runtime) terminateShim(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
 		sig, err := translate.Signal(c.StopSignal)
 		if err != nil {
 			return err
 		}
-		if r.deliver(ctx, c, handle, int(sig), grace) {
-			if ended, err := waitFor(ctx, handle, grace); ended || err != nil {
+		if r.sendStopSignal(ctx, c, handle, int(sig), grace) {
+			if ended, err := awaitExit(ctx, handle, grace); ended || err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, gr
 		do   func() error
 	}{
 		{"kill container", func() error { return handle.Kill(ctx) }},
-		// Without its shim the container loses its exit code, but not its end.
+		// Killing the shim kills the container; its exit code is lost.
 		{"kill shim", handle.KillShim},
 	}
 	for _, step := range steps {
@@ -105,36 +105,36 @@ func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, gr
 		}
 		err := step.do()
 		if err != nil && ctx.Err() == nil && !handle.Exited() {
-			r.logAbout(c).Warn("cannot "+step.what, "error", err)
+			r.containerLogger(c).Warn("cannot "+step.what, "error", err)
 			continue
 		}
-		if ended, err := waitFor(ctx, handle, killTime); ended || err != nil {
+		if ended, err := awaitExit(ctx, handle, killTimeout); ended || err != nil {
 			return err
 		}
 	}
 	return errors.New("the container survives SIGKILL")
 }
 
-// deliver sends the stop signal and reports whether it arrived. What cannot be sent, as without free descriptors, is
-// sent again, for as long as the container may take to end: it is not killed for what is no fault of its own.
-func (r *Runtime) deliver(ctx context.Context, c *container, handle *shim.Handle, sig int, grace time.Duration) bool {
+// sendStopSignal sends the stop signal and reports whether it was delivered or the shim has exited. It retries for the grace
+// period, for example while the agent has no free file descriptor, so that this alone causes no SIGKILL.
+func (r *Runtime) sendStopSignal(ctx context.Context, c *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	retry := backoff.Policy{First: firstPause, Max: signalPause}
+	retry := backoff.Policy{First: firstRetry, Max: maxSignalRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
 		err := handle.Signal(ctx, sig)
 		if err == nil || handle.Exited() {
 			return true
 		}
-		r.logAbout(c).Warn("cannot signal container", "error", err)
+		r.containerLogger(c).Warn("cannot signal container", "error", err)
 		if sleep.For(ctx, pause) != nil {
 			return false
 		}
 	}
 }
 
-// waitFor waits for the end of a shim and reports whether it came in time.
-func waitFor(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
+// awaitExit waits for the exit of a shim, and reports whether it exited within limit.
+func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = handle.Wait(timed)
@@ -144,9 +144,9 @@ func waitFor(ctx context.Context, handle *shim.Handle, limit time.Duration) (end
 	return err == nil, err
 }
 
-// seconds rounds up, as the CRI has it. What is longer than whole seconds can say is the longest there is, what is
-// negative zero.
-func seconds(d time.Duration) time.Duration {
+// roundUpToSeconds rounds d up to whole seconds, the resolution of the CRI. Negative values become zero, and too large values the
+// maximum.
+func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {
 	case d <= whole:

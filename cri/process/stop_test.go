@@ -52,7 +52,7 @@ func TestStopKillsAllDescendants(t *testing.T) {
 // children returns the process IDs of the children of the test, zombies included.
 func children(t *testing.T) map[int]bool {
 	t.Helper()
-	all, err := procfs.All()
+	all, err := procfs.ListProcesses()
 	require.NoError(t, err)
 	pids := make(map[int]bool)
 	for _, p := range procfs.NewTree(all)[os.Getpid()] {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture keeps what a command writes, whether or not it leaves behind something that holds its pipe.
+// Package capture collects the output of a command through a pipe. It does not wait for background processes that keep the pipe
+// open.
 package capture
 
 import (
@@ -15,47 +16,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output collects what comes through a pipe. Get one from [Start].
+// Output collects the output written to one pipe. [Start] returns one.
 type Output struct {
-	from, to *os.File
-	limit    int
-	late     time.Duration
-	kept     bytes.Buffer
+	from, to  *os.File
+	limit     int
+	drainWait time.Duration
+	kept      bytes.Buffer
 }
 
-// Start makes a pipe, of which a goroutine of readers keeps as many bytes as the limit says. It reads to the end, and for the
-// time late after Finish at most.
+// Start creates a pipe and reads it in a goroutine of readers, keeping the first limit bytes. The goroutine reads to the end of
+// the output, but at most for the time late after CloseWriter.
 func Start(readers *sync.WaitGroup, limit int, late time.Duration) (*Output, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
-	// Only this end: a command expects descriptors that block.
+	// Only the reading end is non-blocking: a command expects a blocking descriptor.
 	if err := unix.SetNonblock(ends[0], true); err != nil {
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(ends[0]), unix.Close(ends[1]))
 	}
-	o := &Output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output"), limit: limit, late: late}
+	o := &Output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output"), limit: limit, drainWait: late}
 	readers.Go(func() {
 		defer o.from.Close()
-		o.read()
+		o.readPipe()
 	})
 	return o, nil
 }
 
-// read reads until the end, or until the time of Finish is up.
-func (o *Output) read() {
-	// The command must not block on what is beyond the limit, so all is read.
+// readPipe reads until the end of the output, or until the deadline that CloseWriter sets.
+func (o *Output) readPipe() {
+	// Output beyond the limit is read too, so that the command does not block.
 	_, err := io.CopyN(&o.kept, o.from, int64(o.limit))
 	if err == nil {
 		_, err = io.Copy(io.Discard, o.from)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		o.rest()
+		o.readBuffered()
 	}
 }
 
-// rest takes what is there: on a busy machine the time may be up before what the command itself has written was read.
-func (o *Output) rest() {
+// readBuffered reads the output still in the pipe: on a busy machine the deadline may pass before output of the command was read.
+func (o *Output) readBuffered() {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
 		return
@@ -71,14 +72,14 @@ func (o *Output) rest() {
 	})
 }
 
-// Writer is the end for a command, which blocks.
+// Writer returns the blocking end of the pipe for a command.
 func (o *Output) Writer() *os.File { return o.to }
 
-// Bytes are what was kept, once the readers have ended.
+// Bytes returns the collected output. The goroutine must have ended.
 func (o *Output) Bytes() []byte { return o.kept.Bytes() }
 
-// Finish lets go of the writing end, and ends the reading soon even if the command left something behind.
-func (o *Output) Finish() {
+// CloseWriter closes the writing end, and limits the reading even if a background process holds the pipe open.
+func (o *Output) CloseWriter() {
 	o.to.Close()
-	_ = o.from.SetReadDeadline(time.Now().Add(o.late))
+	_ = o.from.SetReadDeadline(time.Now().Add(o.drainWait))
 }

@@ -24,8 +24,8 @@ func TestOutputThatIsReadLate(t *testing.T) {
 	_, err = to.WriteString(text)
 	require.NoError(t, err)
 	require.NoError(t, from.SetReadDeadline(time.Now()))
-	o.read()
+	o.readPipe()
 	assert.True(t, o.kept.String() == text, "%d bytes came", o.kept.Len())
-	o.read()
+	o.readPipe()
 	assert.Equal(t, len(text), o.kept.Len(), "there is nothing more")
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crilog writes the log file of a container in the CRI format: a timestamp, the stream, P or F for a
-// part or the full rest of a line, and the content. It does not rotate files; it reopens them.
+// Package crilog writes the log file of a container in the CRI format: a timestamp, the stream, the tag P (partial) or F (full
+// line), and the content. It does not rotate files; it reopens them.
 package crilog
 
 import (
@@ -15,47 +15,47 @@ import (
 	"time"
 )
 
-// MaxLine is how many bytes of a line go into one entry, as in containerd; a longer line becomes several.
+// MaxLine is the maximum number of bytes of a line per entry, as in containerd. Longer lines are split.
 const MaxLine = 16 << 10
 
-// flushAt bounds what is kept in memory of lines that are ready to be written.
+// flushAt is the size in bytes of finished entries at which they are written.
 const flushAt = 32 << 10
 
-// Writer is an open log file. Its methods may be called from many goroutines.
+// Writer is an open log file. All methods may be called concurrently.
 type Writer struct {
 	path string
 
-	mu   sync.Mutex // guards what follows, and keeps entries whole
-	file *os.File
-	torn bool // the last write ended inside an entry
+	mu           sync.Mutex // guards the fields below, and keeps entries whole
+	file         *os.File
+	partialEntry bool // the last write ended inside an entry
 }
 
-// Open opens a log file to append to it, and makes it and its directory where they are missing.
+// Open opens a log file for appending, and creates the file and its directory if missing.
 func Open(path string) (*Writer, error) {
-	file, err := open(path)
+	file, err := openLog(path)
 	if err != nil {
 		return nil, err
 	}
 	return &Writer{path: path, file: file}, nil
 }
 
-func open(path string) (*os.File, error) {
+func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 }
 
-// Reopen goes on in a new file at the same path: the old one has been renamed. When the new file cannot be
-// opened, the old one stays in use. No entry is lost or split between the two.
+// Reopen continues with a new file at the same path, after the old one was renamed. If the new file cannot be opened, the old one
+// stays in use. No entry is lost or split.
 func (w *Writer) Reopen() error {
-	file, err := open(w.path)
+	file, err := openLog(w.path)
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	old := w.file
-	w.file, w.torn = file, false
+	w.file, w.partialEntry = file, false
 	w.mu.Unlock()
 	return old.Close()
 }
@@ -67,21 +67,22 @@ func (w *Writer) Close() error {
 	return w.file.Close()
 }
 
-// write appends whole entries. A full disk must not stop the container, so what cannot be written is dropped.
-func (w *Writer) write(entries []byte) {
+// writeEntries appends whole entries. Entries that cannot be written are dropped, because a full disk must not stop the
+// container.
+func (w *Writer) writeEntries(entries []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.torn {
+	if w.partialEntry {
 		entries = append([]byte{'\n'}, entries...)
 	}
 	n, err := w.file.Write(entries)
 	if n > 0 {
-		w.torn = err != nil && entries[n-1] != '\n'
+		w.partialEntry = err != nil && entries[n-1] != '\n'
 	}
 }
 
-// Copy writes what r yields, as entries of one stream ("stdout" or "stderr"), until r ends. Every entry has the time at
-// which its last byte was read. A last line without a newline becomes an entry tagged P.
+// Copy writes the data of r as entries of one stream ("stdout" or "stderr") until r ends. The time of an entry is when its last
+// byte was read. A last line without a newline is tagged P.
 func (w *Writer) Copy(stream string, r io.Reader) error {
 	e := encoder{stream: stream}
 	chunk := make([]byte, MaxLine)
@@ -90,17 +91,17 @@ func (w *Writer) Copy(stream string, r io.Reader) error {
 		e.now = time.Now().UTC()
 		for rest := chunk[:n]; len(rest) > 0; {
 			line, after, newline := bytes.Cut(rest, []byte{'\n'})
-			e.add(line, newline)
+			e.addPiece(line, newline)
 			rest = after
 			if len(e.out) >= flushAt {
-				w.write(e.take())
+				w.writeEntries(e.takeEntries())
 			}
 		}
 		if err != nil {
-			e.end()
+			e.flushLine()
 		}
 		if len(e.out) > 0 {
-			w.write(e.take())
+			w.writeEntries(e.takeEntries())
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -111,37 +112,37 @@ func (w *Writer) Copy(stream string, r io.Reader) error {
 	}
 }
 
-// encoder turns pieces of lines into entries.
+// encoder converts pieces of lines to entries.
 type encoder struct {
 	stream string
 	now    time.Time
-	line   []byte // what is known of a line that has not ended, at most MaxLine
-	out    []byte // entries that are ready to be written
+	line   []byte // unfinished line, at most MaxLine bytes
+	out    []byte // finished entries
 }
 
-// add takes a piece of a line; newline says that the line ends with it.
-func (e *encoder) add(piece []byte, newline bool) {
+// addPiece adds a piece of a line; newline means that the line ends with it.
+func (e *encoder) addPiece(piece []byte, newline bool) {
 	for len(e.line)+len(piece) > MaxLine {
 		n := MaxLine - len(e.line)
-		e.entry('P', piece[:n])
+		e.appendEntry('P', piece[:n])
 		piece = piece[n:]
 	}
 	if newline {
-		e.entry('F', piece)
+		e.appendEntry('F', piece)
 		return
 	}
 	e.line = append(e.line, piece...)
 }
 
-// end writes the rest of a line that never ended.
-func (e *encoder) end() {
+// flushLine finishes a line without a newline.
+func (e *encoder) flushLine() {
 	if len(e.line) > 0 {
-		e.entry('P', nil)
+		e.appendEntry('P', nil)
 	}
 }
 
-// entry makes an entry of the kept line and its last piece.
-func (e *encoder) entry(tag byte, piece []byte) {
+// appendEntry appends an entry with the unfinished line and its last piece.
+func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.out = e.now.AppendFormat(e.out, time.RFC3339Nano)
 	e.out = append(e.out, ' ')
 	e.out = append(e.out, e.stream...)
@@ -152,8 +153,8 @@ func (e *encoder) entry(tag byte, piece []byte) {
 	e.line = e.line[:0]
 }
 
-// take returns the ready entries; they are valid until the next add.
-func (e *encoder) take() []byte {
+// takeEntries returns the finished entries. They are valid until the next addPiece.
+func (e *encoder) takeEntries() []byte {
 	out := e.out
 	e.out = e.out[:0]
 	return out

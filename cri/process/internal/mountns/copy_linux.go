@@ -13,26 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of a copied directory. Each entry is a mount, and what the container adds is in memory.
+// Limits of a replaced directory. Each entry is a mount, and additions of the container are in memory.
 const (
 	maxEntries = 1000
 	copySize   = "64m"
 )
 
-// device is the file system that a file is on.
+// device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// ownDirectory returns a directory of the host as one that can be written to without touching it: itself, if it is a
-// copy already, else a copy, which is now at its place.
-func (s *space) ownDirectory(dir int) (int, error) {
-	st, err := look(dir)
+// writableCopy returns a descriptor of a directory of the host that can be modified without changing the host: dir itself if it
+// is already a copy, else a tmpfs copy, which it mounts in its place.
+func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
+	st, err := statMount(dir)
 	if err != nil {
 		return -1, err
 	}
 	if s.copies[device{st.Dev_major, st.Dev_minor}] {
 		return unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	entries, err := list(dir)
+	entries, err := cloneEntries(dir)
 	if err != nil {
 		return -1, err
 	}
@@ -41,37 +41,37 @@ func (s *space) ownDirectory(dir int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := s.replace(dir, st, own, entries); err != nil {
+	if err := s.replaceDirectory(dir, st, own, entries); err != nil {
 		return -1, errors.Join(err, unix.Close(own))
 	}
-	if st, err = look(own); err != nil {
+	if st, err = statMount(own); err != nil {
 		return -1, errors.Join(err, unix.Close(own))
 	}
 	s.copies[device{st.Dev_major, st.Dev_minor}] = true
 	return own, nil
 }
 
-// replace puts a tmpfs where a directory is, and the entries of that into it.
-func (s *space) replace(dir int, st unix.Statx_t, own int, entries []entry) error {
+// replaceDirectory mounts a tmpfs over a directory, and the entries of the directory into the tmpfs.
+func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
 		return os.NewSyscallError("statx", err)
 	}
 	isRoot := root.Mnt_id == st.Mnt_id && root.Ino == st.Ino
 	at := dir
-	if isRoot { // over which nothing can be mounted
+	if isRoot { // nothing can be mounted over the root
 		var err error
 		if at, err = unix.Open(s.scratch, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 			return &os.PathError{Op: "open", Path: s.scratch, Err: err}
 		}
 		defer unix.Close(at)
 	}
-	// A file system that is mounted nowhere takes no mounts before Linux 6.15.
+	// Before Linux 6.15, nothing can be mounted on a detached mount.
 	if err := unix.MoveMount(own, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return os.NewSyscallError("move_mount", err)
 	}
 	for i := range entries {
-		if err := entries[i].put(own); err != nil {
+		if err := entries[i].mountInto(own); err != nil {
 			return fmt.Errorf("entry %q: %w", entries[i].name, err)
 		}
 	}
@@ -89,18 +89,18 @@ func changeRoot(root int) error {
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return os.NewSyscallError("pivot_root", err)
 	}
-	// The old root is over the new one now, and the working directory in it.
+	// The old root is now mounted over the new one, and the working directory is in it.
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return os.NewSyscallError("umount2", err)
 	}
 	return os.NewSyscallError("chdir", unix.Chdir("/"))
 }
 
-// newTmpfs returns a file system whose root looks like a directory. It is mounted nowhere.
+// newTmpfs returns a detached tmpfs whose root has the mode and the owner of a directory.
 func newTmpfs(like unix.Statx_t) (int, error) {
 	context, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return -1, lacking("fsopen", err)
+		return -1, wrapUnsupported("fsopen", err)
 	}
 	defer unix.Close(context)
 	for _, option := range [][2]string{
@@ -124,15 +124,15 @@ func newTmpfs(like unix.Statx_t) (int, error) {
 	return fd, nil
 }
 
-// entry is what is in a directory: a symbolic link, or a copy of its mount and those below.
-type entry struct {
+// clonedEntry is an entry of a directory: a symbolic link, or a detached clone with the mounts below it.
+type clonedEntry struct {
 	name string
 	link string
-	tree int // -1: a link
+	tree int // -1: a symbolic link
 	dir  bool
 }
 
-func closeAll(entries []entry) {
+func closeAll(entries []clonedEntry) {
 	for _, e := range entries {
 		if e.tree >= 0 {
 			_ = unix.Close(e.tree)
@@ -140,8 +140,8 @@ func closeAll(entries []entry) {
 	}
 }
 
-// list returns the entries of a directory.
-func list(dir int) ([]entry, error) {
+// cloneEntries clones the entries of a directory.
+func cloneEntries(dir int) ([]clonedEntry, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open its directory: %w", err)
@@ -155,11 +155,11 @@ func list(dir int) ([]entry, error) {
 	if len(names) > maxEntries {
 		return nil, fmt.Errorf("its directory has more than %d entries, make it on the host: %w", maxEntries, errors.ErrUnsupported)
 	}
-	var entries []entry
+	var entries []clonedEntry
 	for _, name := range names {
-		e, err := take(dir, name)
+		e, err := cloneEntry(dir, name)
 		if errors.Is(err, unix.ENOENT) {
-			continue // gone since
+			continue // removed meanwhile
 		}
 		if err != nil {
 			closeAll(entries)
@@ -170,10 +170,10 @@ func list(dir int) ([]entry, error) {
 	return entries, nil
 }
 
-// take copies one entry.
-func take(dir int, name string) (entry, error) {
-	e := entry{name: name, tree: -1}
-	// A file system whose server is gone must not be asked.
+// cloneEntry clones one entry.
+func cloneEntry(dir int, name string) (clonedEntry, error) {
+	e := clonedEntry{name: name, tree: -1}
+	// AT_STATX_DONT_SYNC avoids a hang on a network file system whose server is down.
 	const quietly = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 	var st unix.Statx_t
 	if err := unix.Statx(dir, name, quietly, unix.STATX_TYPE, &st); err != nil {
@@ -187,18 +187,18 @@ func take(dir int, name string) (entry, error) {
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	fd, err := unix.OpenTree(dir, name, flags)
 	if err != nil {
-		return e, lacking("open_tree", err)
+		return e, wrapUnsupported("open_tree", err)
 	}
 	e.tree, e.dir = fd, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	return e, nil
 }
 
-// put puts an entry into a directory.
-func (e *entry) put(dir int) error {
+// mountInto creates the entry in a directory.
+func (e *clonedEntry) mountInto(dir int) error {
 	if e.tree < 0 {
 		return os.NewSyscallError("symlinkat", unix.Symlinkat(e.link, dir, e.name))
 	}
-	at, err := makeElement(dir, e.name, e.dir)
+	at, err := createElement(dir, e.name, e.dir)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter moves the calling thread to a mount namespace with these mounts. A target comes after those above it, whatever
-// the order is. scratch is a directory of the caller, which is only looked at. The working directory is "/" afterwards.
-// After an error the thread is of no more use.
+// Enter moves the calling thread to a new mount namespace with these mounts. It mounts a target after its parents, in any order
+// of mounts. scratch is a directory of the caller, which is not modified. Afterwards the working directory is "/". After an error
+// the thread must not be used any more.
 func Enter(mounts []Mount, scratch string) error {
 	mounts = slices.Clone(mounts)
-	slices.SortStableFunc(mounts, func(a, b Mount) int { return cmp.Compare(depth(a.Target), depth(b.Target)) })
-	// On the host, because a copy of a mount in another namespace is not the host's any more.
-	trees, err := cloneAll(mounts)
+	slices.SortStableFunc(mounts, func(a, b Mount) int { return cmp.Compare(pathDepth(a.Target), pathDepth(b.Target)) })
+	// On the host, because a bind mount from another namespace would be a copy.
+	trees, err := cloneSources(mounts)
 	defer func() {
 		for _, t := range trees {
 			_ = unix.Close(t.fd)
@@ -32,96 +32,96 @@ func Enter(mounts []Mount, scratch string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare mount namespace: %w", err)
 	}
-	// What the host unmounts must go from here too, or it is kept alive.
+	// Unmounts on the host must propagate to here, or the mounts stay in use.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts slaves of the host's: %w", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("leave working directory: %w", err)
 	}
-	s := &space{scratch: scratch, mine: make(map[uint64]*Mount), copies: make(map[device]bool)}
-	// Before anything is mounted: what is copied must hold no mount of the container.
+	s := &namespaceBuilder{scratch: scratch, containerMounts: make(map[uint64]*Mount), copies: make(map[device]bool)}
+	// Before the first mount: a replaced directory must contain no mount of the container.
 	for i := range mounts {
-		if err := s.prepare(mounts, i, trees[i].dir); err != nil {
-			return failed(&mounts[i], err)
+		if err := s.prepareMountPoint(mounts, i, trees[i].dir); err != nil {
+			return wrapMountError(&mounts[i], err)
 		}
 	}
 	for i := range mounts {
-		if err := s.attach(&mounts[i], trees[i]); err != nil {
-			return failed(&mounts[i], err)
+		if err := s.attachMount(&mounts[i], trees[i]); err != nil {
+			return wrapMountError(&mounts[i], err)
 		}
 	}
 	return nil
 }
 
-func depth(path string) int { return strings.Count(path, "/") }
+func pathDepth(path string) int { return strings.Count(path, "/") }
 
-// failed names a mount in an error.
-func failed(m *Mount, err error) error {
+// wrapMountError wraps an error with the source and target of its mount.
+func wrapMountError(m *Mount, err error) error {
 	return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)
 }
 
-// space is the namespace while it is furnished.
-type space struct {
-	scratch string
-	mine    map[uint64]*Mount // mounts of the container by mount ID
-	copies  map[device]bool   // file systems with the copy of a directory
+// namespaceBuilder is the state of a namespace whose mounts are being created.
+type namespaceBuilder struct {
+	scratch         string
+	containerMounts map[uint64]*Mount // mounts of the container, by mount ID
+	copies          map[device]bool   // devices of the tmpfs copies of directories
 }
 
-// prepare makes the mount point of a mount that is in no other one.
-func (s *space) prepare(mounts []Mount, i int, dir bool) error {
+// prepareMountPoint creates the mount point of mount i, unless it is below another mount.
+func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {
 			return nil
 		}
 	}
-	p, err := s.walk(mounts[i].Target)
+	p, err := s.resolvePath(mounts[i].Target)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	return s.make(p, dir)
+	defer p.closeFD()
+	return s.createMissing(p, dir)
 }
 
-// attach mounts a tree.
-func (s *space) attach(m *Mount, t tree) error {
-	p, err := s.walk(m.Target)
+// attachMount mounts a cloned source at its target.
+func (s *namespaceBuilder) attachMount(m *Mount, t clonedTree) error {
+	p, err := s.resolvePath(m.Target)
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.closeFD()
 	if p.inside != nil && p.inside.Propagation == Shared {
 		return fmt.Errorf("it is in the mount at %s, whose propagation would show it to the host: %w", p.inside.Target, errors.ErrUnsupported)
 	}
-	if err := s.make(p, t.dir); err != nil {
+	if err := s.createMissing(p, t.dir); err != nil {
 		return err
 	}
-	st, err := look(p.fd)
+	st, err := statMount(p.fd)
 	if err != nil {
 		return err
 	}
 	if t.dir != (st.Mode&unix.S_IFMT == unix.S_IFDIR) {
-		return fmt.Errorf("mount point is %s, source is %s", kind(!t.dir), kind(t.dir))
+		return fmt.Errorf("mount point is %s, source is %s", fileKind(!t.dir), fileKind(t.dir))
 	}
 	if err := unix.MoveMount(t.fd, "", p.fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move mount: %w", err)
 	}
-	if st, err = look(t.fd); err != nil {
+	if st, err = statMount(t.fd); err != nil {
 		return err
 	}
-	s.mine[st.Mnt_id] = m
+	s.containerMounts[st.Mnt_id] = m
 	return nil
 }
 
-func kind(dir bool) string {
+func fileKind(dir bool) string {
 	if dir {
 		return "a directory"
 	}
 	return "a file"
 }
 
-// look returns type, device and mount of what is open.
-func look(fd int) (st unix.Statx_t, err error) {
+// statMount returns type, owner, device and mount ID of an open file.
+func statMount(fd int) (st unix.Statx_t, err error) {
 	const want = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_UID | unix.STATX_GID | unix.STATX_INO | unix.STATX_MNT_ID
 	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, want, &st)
 	if err != nil {

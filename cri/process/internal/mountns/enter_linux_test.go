@@ -41,7 +41,7 @@ func inside(t *testing.T, mounts []mountns.Mount, f func()) error {
 }
 
 // tree makes files and directories, which have a slash at the end, below a new directory. What is in a file is its name.
-func tree(t *testing.T, names ...string) string {
+func clonedTree(t *testing.T, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range names {
@@ -77,7 +77,7 @@ func assertContent(t *testing.T, want, path string) {
 // What is on the host stays as it is, whatever is mounted where.
 func TestMountPoints(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "etc/hosts", "etc/other", "etc/dir/file", "data/", "vol/a", "vol/sub/", "file", "deep/one/")
+	host := clonedTree(t, "etc/hosts", "etc/other", "etc/dir/file", "data/", "vol/a", "vol/sub/", "file", "deep/one/")
 	require.NoError(t, os.Symlink("etc", filepath.Join(host, "link")))
 	require.NoError(t, os.Symlink("other", filepath.Join(host, "etc/link")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(host, "etc/fifo"), 0o600))
@@ -146,7 +146,7 @@ func TestMountPoints(t *testing.T) {
 // A directory of the host that is copied looks as before, and what is written below its entries is written on the host.
 func TestCopiedDirectory(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "dir/sub/", "dir/file", "src")
+	host := clonedTree(t, "dir/sub/", "dir/file", "src")
 	dir := filepath.Join(host, "dir")
 	require.NoError(t, os.Chmod(dir, os.ModeSticky|0o770))
 	require.NoError(t, os.Chown(dir, 12, 34))
@@ -173,7 +173,7 @@ func TestCopiedDirectory(t *testing.T) {
 // A file system that does not answer, somewhere in a directory that is copied, holds nobody up.
 func TestCopiedDirectoryWithDeadServer(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "dir/dead/", "dir/file", "src")
+	host := clonedTree(t, "dir/dead/", "dir/file", "src")
 	mounttest.DeadFUSE(t, filepath.Join(host, "dir/dead"))
 	mounts := []mountns.Mount{{Source: filepath.Join(host, "src"), Target: filepath.Join(host, "dir/new")}}
 	entered := make(chan error, 1)
@@ -190,7 +190,7 @@ func TestCopiedDirectoryWithDeadServer(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "src/below/", "src/file", "at/")
+	host := clonedTree(t, "src/below/", "src/file", "at/")
 	src, at := filepath.Join(host, "src"), filepath.Join(host, "at")
 	require.NoError(t, unix.Mount("tmpfs", src+"/below", "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(src+"/below", unix.MNT_DETACH) })
@@ -222,7 +222,7 @@ func TestAttributes(t *testing.T) {
 // Mounts of the host come and go in a namespace as well, but nothing comes back unless it shall.
 func TestPropagation(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "src/sub/", "at/", "other/")
+	host := clonedTree(t, "src/sub/", "at/", "other/")
 	src, at, other := filepath.Join(host, "src"), filepath.Join(host, "at"), filepath.Join(host, "other")
 	for _, p := range []mountns.Propagation{mountns.Slave, mountns.Shared} {
 		err := inside(t, []mountns.Mount{{Source: src, Target: at, Propagation: p}}, func() {})
@@ -278,7 +278,7 @@ func TestPropagation(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "dir/", "file", "vol/sub/", "vol/f", "many/", "shared/dir/")
+	host := clonedTree(t, "dir/", "file", "vol/sub/", "vol/f", "many/", "shared/dir/")
 	at := func(path string) string { return filepath.Join(host, path) }
 	require.NoError(t, os.Symlink("/etc", at("vol/link")))
 	require.NoError(t, os.Symlink("loop", at("loop")))
@@ -326,7 +326,7 @@ func TestRefusals(t *testing.T) {
 // A directory is made where a host path is missing, as runtimes do.
 func TestMissingSource(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "at/")
+	host := clonedTree(t, "at/")
 	source := filepath.Join(host, "a/b")
 	require.NoError(t, inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at")}}, func() {
 		assert.NoError(t, os.WriteFile(filepath.Join(host, "at/file"), []byte("file"), 0o600))
@@ -337,7 +337,7 @@ func TestMissingSource(t *testing.T) {
 // What must exist, such as a device, is not made.
 func TestMissingSourceThatMustExist(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "at")
+	host := clonedTree(t, "at")
 	source := filepath.Join(host, "a/b")
 	err := inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at"), MustExist: true}}, func() {})
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -349,7 +349,7 @@ func TestMissingSourceThatMustExist(t *testing.T) {
 // where the link leads.
 func TestMountPointRace(t *testing.T) {
 	mounttest.Need(t)
-	host := tree(t, "vol/real/", "at/", "file", "outside/")
+	host := clonedTree(t, "vol/real/", "at/", "file", "outside/")
 	at := func(path string) string { return filepath.Join(host, path) }
 	stop, done := make(chan bool), make(chan bool)
 	var swaps atomic.Int64

@@ -1,51 +1,49 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mountns gives a thread a mount namespace of its own: that of the host, with the mounts of one container in it.
-// Nothing that is mounted in it is seen on the host, but for what a mount with propagation Shared is told to show.
+// Package mountns moves a thread to a new mount namespace: a copy of the host's, with the mounts of one container. The host does
+// not see these mounts, except below mounts with propagation Shared.
 //
 // # Mount points
 //
-// A mount point that is there is used. One that is missing is made without touching a file of the host:
+// An existing mount point is used. A missing one is created without changing a file of the host:
 //
-//   - Inside another mount of the container it is made in what is mounted there, as container runtimes do.
-//   - On the host's files, the deepest directory that is there is replaced, in the namespace alone, by a tmpfs that has the
-//     same entries: each is the host's own, with what is mounted below it, and symbolic links are copied. The mount point
-//     is made beside them. What the host adds to that very directory later is not seen, and what the container adds to it
-//     ends with the container; below the entries all is as on the host.
+//   - Inside another mount of the container it is created in the mounted directory, as other container runtimes do.
+//   - On the host's files, a tmpfs replaces the deepest existing directory, in the namespace only. It has the same entries: each
+//     is a bind mount of the host's entry, and symbolic links are copied. The mount point is created beside them. Entries
+//     that the host adds to that directory later are not visible, and entries that the container adds are lost at its end.
 //
-// Symbolic links of the host are followed on the way to a mount point, those in a volume are not: their owner is the pod.
+// Symbolic links of the host are followed on the way to a mount point. Links in a volume are not, because the pod controls them.
 //
 // # Concurrency
 //
-// [Enter] changes its thread for good, which must be locked and end with its goroutine. Others are not concerned.
+// [Enter] changes the calling thread permanently. The thread must be locked and end with its goroutine.
 //
 // # Errors
 //
-// An error names source, target and the element that is to blame. Linux 5.12 is needed; an older kernel is
-// [errors.ErrUnsupported].
+// An error names source, target and the failing path element. Kernels before Linux 5.12 return [errors.ErrUnsupported].
 //
 // Test kit: package mounttest.
 package mountns
 
-// Propagation says in which directions mounts that are made later, at the source or below the target, are seen.
+// Propagation determines whether later mounts, at the source or below the target, are visible on the other side.
 type Propagation string
 
-// The propagations. Slave and Shared need a source that is on a shared mount of the host.
+// The propagations. Slave and Shared require a source on a shared mount of the host.
 const (
-	Private Propagation = ""       // neither way
-	Slave   Propagation = "slave"  // those of the host in the container
-	Shared  Propagation = "shared" // both ways
+	Private Propagation = ""       // in neither direction
+	Slave   Propagation = "slave"  // from the host to the container
+	Shared  Propagation = "shared" // in both directions
 )
 
-// Mount puts a file or a directory of the host, with what is mounted below it, at another path.
+// Mount is a bind mount of a file or directory of the host, including the mounts below it.
 type Mount struct {
-	Source    string // a directory is made there if nothing is there; links are followed
-	MustExist bool   // where nothing is at Source is an error, as for a device
-	Target    string // absolute and clean
+	Source    string // created as a directory if missing; links are followed
+	MustExist bool   // a missing Source is an error, as for a device
+	Target    string // absolute and clean path
 	ReadOnly  bool
-	// Recursive makes what is mounted below the source read-only too.
+	// Recursive makes the mounts below the source read-only too.
 	Recursive             bool
-	NoExec, NoDev, NoSuid bool // of the mount itself
+	NoExec, NoDev, NoSuid bool // of the mount itself, not of mounts below it
 	Propagation           Propagation
 }

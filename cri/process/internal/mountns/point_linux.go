@@ -13,34 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symbolic links there may be on the way to a mount point, as in the kernel.
+// maxLinks is the maximum number of symbolic links on the way to a mount point, as in the kernel.
 const maxLinks = 40
 
-// place is how far the way to a mount point leads.
-type place struct {
-	fd      int      // the deepest element that is there
-	missing []string // the elements below it
-	inside  *Mount   // the mount of the container that fd is in; nil: the host's files
+// pathPosition is the position reached on the path to a mount point.
+type pathPosition struct {
+	fd      int      // descriptor of the deepest existing element
+	missing []string // elements below fd that do not exist
+	inside  *Mount   // mount of the container that contains fd; nil: the host's files
 }
 
-func (p *place) close() { _ = unix.Close(p.fd) }
+func (p *pathPosition) closeFD() { _ = unix.Close(p.fd) }
 
-// enter goes on to a descriptor.
-func (p *place) enter(fd int) {
-	p.close()
+// moveTo replaces the current descriptor.
+func (p *pathPosition) moveTo(fd int) {
+	p.closeFD()
 	p.fd = fd
 }
 
 const openElement = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// walk goes to a mount point, one element at a time, so that nobody can put a link in the way.
-func (s *space) walk(target string) (*place, error) {
+// resolvePath resolves the path of a mount point element by element, so that no process can replace an element by a link.
+func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /: %w", err)
 	}
-	p := &place{fd: root}
-	rest := elements(target)
+	p := &pathPosition{fd: root}
+	rest := splitPath(target)
 	for links := 0; len(rest) > 0; {
 		next, err := unix.Openat(p.fd, rest[0], openElement, 0)
 		if errors.Is(err, unix.ENOENT) {
@@ -48,31 +48,31 @@ func (s *space) walk(target string) (*place, error) {
 			break
 		}
 		if err != nil {
-			p.close()
+			p.closeFD()
 			return nil, fmt.Errorf("element %q: %w", rest[0], err)
 		}
-		if rest, err = s.step(p, next, rest, &links); err != nil {
-			p.close()
+		if rest, err = s.resolveElement(p, next, rest, &links); err != nil {
+			p.closeFD()
 			return nil, err
 		}
 	}
 	if slices.Contains(p.missing, "..") {
-		p.close()
+		p.closeFD()
 		return nil, fmt.Errorf("a link leads through %q, which is missing", p.missing[0])
 	}
 	return p, nil
 }
 
-// step takes one element, which is open as next, and returns those that come after it.
-func (s *space) step(p *place, next int, rest []string, links *int) ([]string, error) {
-	st, err := look(next)
+// resolveElement handles one element, opened as next, and returns the remaining elements.
+func (s *namespaceBuilder) resolveElement(p *pathPosition, next int, rest []string, links *int) ([]string, error) {
+	st, err := statMount(next)
 	if err != nil {
 		_ = unix.Close(next)
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		p.enter(next)
-		if m := s.mine[st.Mnt_id]; m != nil {
+		p.moveTo(next)
+		if m := s.containerMounts[st.Mnt_id]; m != nil {
 			p.inside = m
 		}
 		return rest[1:], nil
@@ -93,13 +93,13 @@ func (s *space) step(p *place, next int, rest []string, links *int) ([]string, e
 		if err != nil {
 			return nil, fmt.Errorf("open /: %w", err)
 		}
-		p.enter(root)
+		p.moveTo(root)
 	}
-	return append(elements(to), rest[1:]...), nil
+	return append(splitPath(to), rest[1:]...), nil
 }
 
-// elements splits a path. Elements "." have no effect.
-func elements(path string) []string {
+// splitPath splits a path into its elements, without "." and empty ones.
+func splitPath(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
@@ -112,34 +112,34 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// make makes what is missing of a mount point, and goes there.
-func (s *space) make(p *place, dir bool) error {
+// createMissing creates the missing elements of a mount point, and moves p to it.
+func (s *namespaceBuilder) createMissing(p *pathPosition, dir bool) error {
 	if len(p.missing) == 0 {
 		return nil
 	}
 	if p.inside == nil {
-		fd, err := s.ownDirectory(p.fd)
+		fd, err := s.writableCopy(p.fd)
 		if err != nil {
 			return fmt.Errorf("mount point %q is missing: %w", p.missing[0], err)
 		}
-		p.enter(fd)
+		p.moveTo(fd)
 	}
 	for i, name := range p.missing {
-		fd, err := makeElement(p.fd, name, dir || i < len(p.missing)-1)
+		fd, err := createElement(p.fd, name, dir || i < len(p.missing)-1)
 		if err != nil && p.inside != nil {
 			return fmt.Errorf("mount point %q is missing in the mount at %s: %w", name, p.inside.Target, err)
 		}
 		if err != nil {
 			return fmt.Errorf("mount point %q is missing: %w", name, err)
 		}
-		p.enter(fd)
+		p.moveTo(fd)
 	}
 	p.missing = nil
 	return nil
 }
 
-// makeElement makes a directory or an empty file, or takes one that somebody else has just made, and opens it.
-func makeElement(at int, name string, dir bool) (int, error) {
+// createElement creates and opens a directory or an empty file. It uses an element that another process has just created.
+func createElement(at int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error
 	if dir {

@@ -16,50 +16,50 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// tree is a copy of the source of a mount, which is mounted nowhere yet.
-type tree struct {
+// clonedTree is a detached clone of the source of a mount.
+type clonedTree struct {
 	fd  int
 	dir bool
 }
 
-// cloneAll copies the sources of all mounts. What it returns beside an error has to be closed as well.
-func cloneAll(mounts []Mount) (trees []tree, err error) {
+// cloneSources clones the sources of all mounts. The caller closes the trees, even after an error.
+func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	for i := range mounts {
-		t, err := clone(&mounts[i])
+		t, err := cloneSource(&mounts[i])
 		if err != nil {
-			return trees, failed(&mounts[i], err)
+			return trees, wrapMountError(&mounts[i], err)
 		}
 		trees = append(trees, t)
 	}
 	return trees, nil
 }
 
-// clone copies the source of a mount.
-func clone(m *Mount) (tree, error) {
+// cloneSource clones the source of a mount, with its attributes and propagation.
+func cloneSource(m *Mount) (clonedTree, error) {
 	source, err := openSource(m.Source, m.MustExist)
 	if err != nil {
-		return tree{}, err
+		return clonedTree{}, err
 	}
 	defer unix.Close(source)
-	st, err := look(source)
+	st, err := statMount(source)
 	if err != nil {
-		return tree{}, err
+		return clonedTree{}, err
 	}
-	if err := mayPropagate(m.Propagation, st.Mnt_id); err != nil {
-		return tree{}, err
+	if err := checkPropagation(m.Propagation, st.Mnt_id); err != nil {
+		return clonedTree{}, err
 	}
 	fd, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return tree{}, lacking("open_tree", err)
+		return clonedTree{}, wrapUnsupported("open_tree", err)
 	}
-	if err := m.shape(fd); err != nil {
-		return tree{}, errors.Join(err, unix.Close(fd))
+	if err := m.setAttributes(fd); err != nil {
+		return clonedTree{}, errors.Join(err, unix.Close(fd))
 	}
-	return tree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
+	return clonedTree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// openSource opens what is to be mounted. A directory that is missing is made, as runtimes do for host paths, unless it
-// must exist.
+// openSource opens the source of a mount. Unless it must exist, a missing source is created as a directory, as other runtimes do
+// for host paths.
 func openSource(path string, mustExist bool) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
@@ -74,8 +74,8 @@ func openSource(path string, mustExist bool) (int, error) {
 	return fd, nil
 }
 
-// mayPropagate reports an error where the mount that a source is on tells nobody what is mounted on it.
-func mayPropagate(p Propagation, id uint64) error {
+// checkPropagation returns an error if mount id of the host cannot propagate mounts as p requires.
+func checkPropagation(p Propagation, id uint64) error {
 	if p == Private {
 		return nil
 	}
@@ -94,15 +94,15 @@ func mayPropagate(p Propagation, id uint64) error {
 	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", p, table[i].Point)
 }
 
-// shape gives a copy its propagation and its attributes.
-func (m *Mount) shape(fd int) error {
+// setAttributes sets the propagation and the mount attributes of a clone.
+func (m *Mount) setAttributes(fd int) error {
 	all := unix.MountAttr{}
 	switch m.Propagation {
 	case Private:
 		all.Propagation = unix.MS_PRIVATE
 	case Slave:
 		all.Propagation = unix.MS_SLAVE
-	case Shared: // as its source is
+	case Shared: // the propagation of its source
 	}
 	top := unix.MountAttr{}
 	switch {
@@ -129,11 +129,11 @@ func setAttr(fd int, flags uint, attr *unix.MountAttr) error {
 	if attr.Attr_set == 0 && attr.Propagation == 0 {
 		return nil
 	}
-	return lacking("mount_setattr", unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|flags, attr))
+	return wrapUnsupported("mount_setattr", unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|flags, attr))
 }
 
-// lacking names a system call in its error, and the kernel that has it.
-func lacking(call string, err error) error {
+// wrapUnsupported names the system call in an error, and the required kernel version if the call is missing.
+func wrapUnsupported(call string, err error) error {
 	switch {
 	case err == nil:
 		return nil

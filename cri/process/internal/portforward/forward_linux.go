@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package portforward connects a stream to a TCP port on the loopback of a network namespace. It accepts no connections.
+// Package portforward connects a stream to a TCP port on the loopback interface of a network namespace. It accepts no
+// connections.
 package portforward
 
 import (
@@ -21,47 +22,47 @@ import (
 )
 
 const (
-	// dialTime bounds the attempt to connect to one address. On the loopback a port answers at once, or not at all.
-	dialTime = 5 * time.Second
-	// stallTime is how long the port may take nothing while there is something for it. What waits holds up those who share
-	// its transport, so that it cannot wait for ever.
-	stallTime = 5 * time.Second
-	// lookTime is how often it is looked whether the port takes something.
-	lookTime = 250 * time.Millisecond
-	// closeTime is how long a Read or Write of the stream that is under way is waited for after the stream was closed.
-	closeTime = time.Second
-	// bufferSize is what a connection holds in each direction while it carries something.
+	// dialTimeout limits the connection to one address. On the loopback interface a port responds at once or never.
+	dialTimeout = 5 * time.Second
+	// stallTimeout is how long the port may leave pending data unread. Pending data blocks other streams that share the
+	// transport, so that it must not wait forever.
+	stallTimeout = 5 * time.Second
+	// progressPeriod is the period of checks whether the port reads data.
+	progressPeriod = 250 * time.Millisecond
+	// closeTimeout limits the wait for a Read or Write of the stream in progress after the stream was closed.
+	closeTimeout = time.Second
+	// bufferSize is the maximum buffer size per direction of a connection.
 	bufferSize = 32 << 10
 )
 
-// ErrStalled says that the port took nothing for 5 s.
-var ErrStalled = fmt.Errorf("the port has taken nothing for %v", stallTime)
+// ErrStalled means that the port did not read pending data for 5 s.
+var ErrStalled = fmt.Errorf("the port has taken nothing for %v", stallTimeout)
 
-// Forward connects conn to a port, in the network namespace at a path or else that of this process, and returns when both
-// directions have ended or ctx has. It closes conn.
+// Forward connects conn to a port in the network namespace at path netns, or in that of this process if netns is empty. It
+// returns when both directions are closed or ctx has ended. It closes conn.
 func Forward(ctx context.Context, netns string, port int32, conn io.ReadWriteCloser) error {
 	if port < 1 || port > 65535 {
 		return errors.Join(fmt.Errorf("port %d: must be 1 to 65535", port), conn.Close())
 	}
-	to, err := dial(ctx, netns, port)
+	to, err := dialPort(ctx, netns, port)
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	return join(ctx, to, conn)
+	return copyBoth(ctx, to, conn)
 }
 
-// dial connects to the port at the loopback addresses of IPv4 and IPv6, whichever has it.
-func dial(ctx context.Context, netns string, port int32) (*net.TCPConn, error) {
+// dialPort connects to the port on the loopback address of IPv4 or else of IPv6.
+func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, error) {
 	var to *net.TCPConn
 	var err error
 	done := make(chan struct{})
-	go func() { // so that a thread that does not come back from the namespace can end with it
+	go func() { // so that a thread that cannot leave the namespace ends with it
 		defer close(done)
-		err = within(netns, func() error {
+		err = callInNetns(netns, func() error {
 			var errs []error
 			for _, host := range []string{"127.0.0.1", "::1"} {
-				// The socket is made on this thread: for one address the dialer takes no other.
-				d := net.Dialer{Timeout: dialTime}
+				// The socket is created on this thread: for a single address the dialer uses no other.
+				d := net.Dialer{Timeout: dialTimeout}
 				conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 				if err == nil {
 					to = conn.(*net.TCPConn)
@@ -79,8 +80,8 @@ func dial(ctx context.Context, netns string, port int32) (*net.TCPConn, error) {
 	return to, err
 }
 
-// within calls f on a thread that is in a network namespace. It is called in a goroutine of its own.
-func within(netns string, f func() error) error {
+// callInNetns calls f on a thread in a network namespace. The caller runs it in a goroutine of its own.
+func callInNetns(netns string, f func() error) error {
 	if netns == "" {
 		return f()
 	}
@@ -102,35 +103,35 @@ func within(netns string, f func() error) error {
 	}
 	err = f()
 	if unix.Setns(own, unix.CLONE_NEWNET) == nil {
-		runtime.UnlockOSThread() // else the thread ends with the goroutine
+		runtime.UnlockOSThread() // otherwise the thread ends with the goroutine
 	}
 	return err
 }
 
-// join copies in both directions until both have ended.
-func join(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) error {
+// copyBoth copies in both directions until both have ended.
+func copyBoth(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	closed := sync.OnceValue(conn.Close)
 	stop := context.AfterFunc(ctx, func() {
-		_ = to.SetLinger(0) // a reset: the program must not take this for the end of what was sent
+		_ = to.SetLinger(0) // a reset, so that the program does not mistake this for the end of the data
 		to.Close()
 		_ = closed()
 	})
 	var copies sync.WaitGroup
 	var over atomic.Bool // the stream was closed because the port has ended
 	copies.Go(func() {
-		if err := upload(to, conn); err != nil && !over.Load() {
+		if err := copyToPort(to, conn); err != nil && !over.Load() {
 			cancel(err)
 		}
 	})
 	copies.Go(func() {
-		if err := download(conn, to); err != nil {
+		if err := copyFromPort(conn, to); err != nil {
 			cancel(err)
 			return
 		}
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // it fails where the client has gone
+			_ = half.CloseWrite() // fails if the client has disconnected
 			return
 		}
 		over.Store(true)
@@ -143,29 +144,29 @@ func join(ctx context.Context, to *net.TCPConn, conn io.ReadWriteCloser) error {
 	case <-ctx.Done():
 		select {
 		case <-done:
-		case <-time.After(closeTime):
+		case <-time.After(closeTimeout):
 		}
 	}
 	if !stop() {
 		return context.Cause(ctx)
 	}
 	to.Close()
-	_ = closed() // both directions have ended: what else would it say
+	_ = closed() // both directions have ended, so the error has no meaning
 	return nil
 }
 
-// upload copies from the stream to the port, and ends that direction.
-func upload(to *net.TCPConn, from io.Reader) error {
+// copyToPort copies from the stream to the port, and then closes that direction.
+func copyToPort(to *net.TCPConn, from io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if err := write(to, buf[:n]); err != nil {
+			if err := writeToPort(to, buf[:n]); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			_ = to.CloseWrite() // it fails where the program has gone
+			_ = to.CloseWrite() // fails if the program has exited
 			return nil
 		}
 		if err != nil {
@@ -177,11 +178,11 @@ func upload(to *net.TCPConn, from io.Reader) error {
 	}
 }
 
-// write writes all of b while the port takes some of it now and then.
-func write(to *net.TCPConn, b []byte) error {
+// writeToPort writes all of b. It returns ErrStalled if the port reads nothing for stallTimeout.
+func writeToPort(to *net.TCPConn, b []byte) error {
 	progress := time.Now()
 	for {
-		err := to.SetWriteDeadline(time.Now().Add(lookTime))
+		err := to.SetWriteDeadline(time.Now().Add(progressPeriod))
 		if err != nil {
 			return fmt.Errorf("write to port: %w", err)
 		}
@@ -196,14 +197,14 @@ func write(to *net.TCPConn, b []byte) error {
 		if n > 0 {
 			progress = time.Now()
 		}
-		if time.Since(progress) >= stallTime {
+		if time.Since(progress) >= stallTimeout {
 			return ErrStalled
 		}
 	}
 }
 
-// download copies from the port to the stream.
-func download(to io.Writer, from *net.TCPConn) error {
+// copyFromPort copies from the port to the stream.
+func copyFromPort(to io.Writer, from *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {
 		n, err := from.Read(buf)

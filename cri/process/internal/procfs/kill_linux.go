@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill sends SIGKILL to exactly this process: never to another one that got its PID. One that has ended is
-// success.
+// Kill sends SIGKILL to process p, and never to a later process with the same PID. It succeeds if p has exited.
 func Kill(p Process) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -21,8 +20,8 @@ func Kill(p Process) error {
 		return os.NewSyscallError("pidfd_open", err)
 	}
 	defer unix.Close(fd)
-	// The descriptor now holds on to one process; only after that can the check be trusted.
-	now, err := Read(p.PID)
+	// The pidfd now identifies one process; its identity can be checked only after opening it.
+	now, err := ReadProcess(p.PID)
 	if errors.Is(err, os.ErrNotExist) || err == nil && now.Start != p.Start {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs reads processes from /proc and kills them by identity. It knows nothing of containers.
+// Package procfs reads processes from /proc and kills them safely. It knows nothing of containers.
 package procfs
 
 import (
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// Process is one process at the time it was read. PID and Start together name it for as long as the machine
-// runs: a later process may get the same PID, but not with the same start.
+// Process is the state of one process when it was read. PID and Start together identify it until the next boot, because PIDs are
+// reused.
 type Process struct {
 	PID    int
 	Parent int
 	Start  uint64 // clock ticks after boot
-	Zombie bool   // it has exited and waits for its parent
-	CPU    uint64 // clock ticks of the process and of the children it waited for
-	RSS    uint64 // pages, those shared with others included
+	Zombie bool   // exited, not yet reaped by its parent
+	CPU    uint64 // clock ticks of the process and of its reaped children
+	RSS    uint64 // pages, including shared pages
 }
 
-// Fields of /proc/<pid>/stat counted from the one after the name, see proc_pid_stat(5).
+// Indexes of fields of /proc/<pid>/stat after the name, see proc_pid_stat(5).
 const (
 	fieldState    = 0
 	fieldParent   = 1
@@ -33,9 +33,9 @@ const (
 	fieldRSS      = 21
 )
 
-// ParseStat reads the content of /proc/<pid>/stat.
+// ParseStat parses the content of /proc/<pid>/stat.
 func ParseStat(stat []byte) (Process, error) {
-	// The name is in parentheses and may itself hold spaces, parentheses and newlines: only the last one closes.
+	// The name is in parentheses and may itself contain spaces, parentheses and newlines: the last parenthesis ends it.
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return Process{}, fmt.Errorf("parse stat %.40q: no name in parentheses", stat)
@@ -69,8 +69,8 @@ func ParseStat(stat []byte) (Process, error) {
 	return p, bad
 }
 
-// Read returns a process, or an error wrapping [os.ErrNotExist] when there is none.
-func Read(pid int) (Process, error) {
+// ReadProcess reads a process from /proc. It returns an error wrapping [os.ErrNotExist] if there is none.
+func ReadProcess(pid int) (Process, error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return Process{}, err
@@ -78,8 +78,8 @@ func Read(pid int) (Process, error) {
 	return ParseStat(stat)
 }
 
-// All returns every process. Those that end while it reads are left out.
-func All() ([]Process, error) {
+// ListProcesses reads all processes. It skips processes that exit meanwhile.
+func ListProcesses() ([]Process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -95,17 +95,17 @@ func All() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := Read(pid); err == nil {
+		if p, err := ReadProcess(pid); err == nil {
 			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-// Tree is processes by their parent.
+// Tree contains processes by the PID of their parent.
 type Tree map[int][]Process
 
-// NewTree sorts processes by their parent.
+// NewTree groups processes by their parent.
 func NewTree(all []Process) Tree {
 	t := make(Tree, len(all))
 	for _, p := range all {
@@ -116,7 +116,7 @@ func NewTree(all []Process) Tree {
 
 // Descendants returns the children of a process, their children, and so on.
 func (t Tree) Descendants(pid int) []Process {
-	// A snapshot of /proc is not taken at one instant, so a reused PID could close a circle: each is visited once.
+	// A scan of /proc is not atomic, so that a reused PID could form a cycle: each process is visited once.
 	var found []Process
 	seen := map[int]bool{pid: true}
 	for next := []int{pid}; len(next) > 0; {
@@ -133,9 +133,9 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv reports whether a process was started with an environment entry. It sees no later change, nothing of
-// processes of other users unless it is root, and nothing of a process in the middle of exec, when the kernel shows
-// neither the old environment nor the new one: what must not be missed is asked for twice.
+// HasEnv reports whether a process was started with this environment entry. It does not see later changes, nor processes of other
+// users unless the caller is root. During exec the kernel shows no environment: callers that must not miss a process call it
+// twice.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -149,13 +149,13 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
-// HasArgs reports whether a process shows exactly these arguments, the name of the program first.
+// HasArgs reports whether the command line of a process consists of exactly these arguments, including argv[0].
 func HasArgs(pid int, args ...string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"
 }
 
-// BootID returns what tells this boot of the machine from every other.
+// BootID returns the ID of the current boot of the machine.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

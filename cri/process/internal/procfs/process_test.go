@@ -71,7 +71,7 @@ func TestKill(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	p, err := procfs.Read(cmd.Process.Pid)
+	p, err := procfs.ReadProcess(cmd.Process.Pid)
 	require.NoError(t, err)
 	assert.Equal(t, os.Getpid(), p.Parent)
 
@@ -99,7 +99,7 @@ func TestHasEnv(t *testing.T) {
 	// Start returns in the middle of exec, when the process has no environment yet.
 	require.Eventually(t, func() bool { return procfs.HasEnv(cmd.Process.Pid, "B=2") }, time.Minute, time.Millisecond)
 	assert.False(t, procfs.HasEnv(cmd.Process.Pid, "B="))
-	all, err := procfs.All()
+	all, err := procfs.ListProcesses()
 	require.NoError(t, err)
 	tree := procfs.NewTree(all)
 	var found bool

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pty makes pseudo-terminals. A descriptor of one is closed by whoever it was returned to.
+// Package pty opens pseudo-terminals. The caller owns the returned descriptors.
 package pty
 
 import (
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open makes a pseudo-terminal. The master does not block; the slave does, as a program expects of its terminal, and does
-// not become the terminal of this process. Uid owns the slave; a negative one leaves it to this process.
+// Open opens a pseudo-terminal. The master is non-blocking; the slave blocks, as programs expect, and does not become the
+// controlling terminal of this process. uid becomes the owner of the slave; a negative uid leaves it to this process.
 func Open(uid int) (master, slave int, err error) {
 	master, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func openSlave(master, uid int) (int, error) {
 	return slave, nil
 }
 
-// Resize sets the size of a terminal, in characters, by its master. Programs on it get SIGWINCH.
+// Resize sets the size of a terminal in characters, through its master. Programs on it receive SIGWINCH.
 func Resize(master *os.File, width, height uint16) error {
 	conn, err := master.SyscallConn()
 	if err != nil {

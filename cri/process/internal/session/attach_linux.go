@@ -15,39 +15,38 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// maxBehind is how much output waits for a client of a container, in bytes, where the kernel gives it that much.
-const maxBehind = 1 << 20
+// maxBuffered is the maximum unread output of an attached client in bytes, if the kernel grants a pipe of this size.
+const maxBuffered = 1 << 20
 
-// Container is the other end of an attached session.
+// Container is the container's side of an attached session.
 type Container interface {
-	// Input returns what the container reads from, nil where it reads nothing. The caller closes it.
+	// Input returns the stdin of the container, or nil if it has none. The caller closes it.
 	Input() *os.File
-	// Terminal returns the master of the container's terminal, nil where there is none or nobody asked. It may be the same
-	// file as Input. The caller closes it.
+	// Terminal returns the master of the container's terminal, or nil if there is none or it was not requested. It may be the
+	// same file as Input. The caller closes it.
 	Terminal() *os.File
-	// EndInput says that no more comes from this client.
+	// EndInput signals that this client sends no more input.
 	EndInput()
-	// Outlasts reports whether the client stays attached after the end of its input.
-	Outlasts() bool
-	// Wait returns nil when the container has ended, or why this client was ended before.
+	// StaysAfterInput reports whether the client stays attached after the end of its input.
+	StaysAfterInput() bool
+	// Wait returns nil when the container has exited, or the reason why this client was disconnected earlier.
 	Wait(ctx context.Context) error
-	// Close leaves the container. Wait returns.
+	// Close detaches from the container, so that Wait returns.
 	Close()
 }
 
-// Attach makes the connection to a container, which writes to these descriptors and closes them: stdout and stderr, -1 for one
-// that is not wanted. Attach has closed them when it returns. With input, the container is asked for its input, with
-// sizes for its terminal.
+// Attach connects to a container, which writes to fds, the descriptors of stdout and stderr, or -1. Attach has closed fds when it
+// returns. With input the container's stdin is requested, and with sizes its terminal.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
-// Join connects a session to a container until the container or the input of the client ends, and then until the output has been
+// AttachSession connects a session to a container until the container exits or the client's input ends, and all output is
 // written.
-func Join(ctx context.Context, s cri.Session, attach Attach) error {
+func AttachSession(ctx context.Context, s cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &wires{s: s, cancel: cancel, done: make(chan struct{})}
-	defer w.close()
-	fds, err := w.makeOutputs()
+	w := &sessionStreams{s: s, cancel: cancel, done: make(chan struct{})}
+	defer w.closeFiles()
+	fds, err := w.openOutputs()
 	if err != nil {
 		return err
 	}
@@ -58,31 +57,31 @@ func Join(ctx context.Context, s cri.Session, attach Attach) error {
 	defer c.Close()
 	w.input, w.terminal = c.Input(), c.Terminal()
 	w.endInput = c.EndInput
-	if !c.Outlasts() {
+	if !c.StaysAfterInput() {
 		w.stdinEnded = make(chan struct{})
-		go w.leaveAfterStdin(c)
+		go w.closeAfterStdin(c)
 	}
-	w.start()
+	w.startCopying()
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	ended := c.Wait(ctx)
-	if err := w.wait(ctx); err != nil {
+	if err := w.awaitOutputs(ctx); err != nil {
 		return err
 	}
 	return ended
 }
 
-// answerTime is how long a client stays attached after the end of its input, for the answer of the container.
-const answerTime = time.Second
+// stdinEndWait is how long a client stays attached after the end of its input, to receive remaining output.
+const stdinEndWait = time.Second
 
-// leaveAfterStdin leaves a container some time after the end of Stdin.
-func (w *wires) leaveAfterStdin(c Container) {
+// closeAfterStdin detaches from a container stdinEndWait after the end of Stdin.
+func (w *sessionStreams) closeAfterStdin(c Container) {
 	select {
 	case <-w.stdinEnded:
 	case <-w.done:
 		return
 	}
-	timer := time.NewTimer(answerTime)
+	timer := time.NewTimer(stdinEndWait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -91,23 +90,23 @@ func (w *wires) leaveAfterStdin(c Container) {
 	}
 }
 
-// makeOutputs returns the ends that the container writes to.
-func (w *wires) makeOutputs() (fds [2]int, err error) {
+// openOutputs returns the pipe ends to which the container writes.
+func (w *sessionStreams) openOutputs() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	for i, to := range []io.Writer{w.s.Stdout, w.s.Stderr} {
 		if to == nil {
 			continue
 		}
-		from, end, err := pipe(nonblocking{read: true, write: true})
+		from, end, err := createPipe(nonblocking{read: true, write: true})
 		if err != nil {
 			if i > 0 && fds[0] >= 0 {
 				err = errors.Join(err, unix.Close(fds[0]))
 			}
 			return fds, err
 		}
-		_, _ = unix.FcntlInt(uintptr(end), unix.F_SETPIPE_SZ, maxBehind) // what it has is 64 KiB
+		_, _ = unix.FcntlInt(uintptr(end), unix.F_SETPIPE_SZ, maxBuffered) // on error it keeps its 64 KiB
 		name := []string{"stdout", "stderr"}[i]
-		w.outputs = append(w.outputs, newOutput(os.NewFile(uintptr(from), name), to, name, false))
+		w.outputs = append(w.outputs, newOutputCopier(os.NewFile(uintptr(from), name), to, name, false))
 		fds[i] = end
 	}
 	return fds, nil

@@ -15,35 +15,35 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/pty"
 )
 
-// Run runs a command to its end on descriptors, which it closes as soon as the command has them: stdin, stdout and stderr,
-// or with tty one terminal. When ctx ends it kills the command.
+// Run runs a command until it exits, with fds as stdin, stdout and stderr, or with tty as one terminal. It closes fds as soon as
+// the command has them. When ctx ends, it kills the command.
 type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error)
 
-// Exec runs a command on a session, and returns when the command has ended and its output has been written. What a process
-// that it left behind writes later is waited for as long as [LeftoverTime].
-func Exec(ctx context.Context, s cri.Session, run Run) (int, error) {
+// ExecSession runs a command with the streams of a session, and returns when the command has exited and its output is written. It
+// waits up to [LeftoverTime] for output of background processes of the command.
+func ExecSession(ctx context.Context, s cri.Session, run Run) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &wires{s: s, cancel: cancel, done: make(chan struct{})}
-	defer w.close()
-	fds, err := w.make()
+	w := &sessionStreams{s: s, cancel: cancel, done: make(chan struct{})}
+	defer w.closeFiles()
+	fds, err := w.openCommandFiles()
 	if err != nil {
 		return 0, err
 	}
-	w.start()
+	w.startCopying()
 	code, err := run(ctx, s.TTY, fds)
-	// After an error too: a command that was killed with its container has written something before.
+	// After an error too: a command that was killed with its container may have written output.
 	for _, o := range w.outputs {
-		o.end(time.Now())
+		o.setCommandExited(time.Now())
 	}
-	if cut := w.wait(ctx); cut != nil {
+	if cut := w.awaitOutputs(ctx); cut != nil {
 		return 0, cut
 	}
 	return code, err
 }
 
-// make opens what a command needs and returns its ends.
-func (w *wires) make() (fds []int, err error) {
+// openCommandFiles opens pipes or a terminal, and returns the descriptors for the command.
+func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(fds)
@@ -57,51 +57,51 @@ func (w *wires) make() (fds []int, err error) {
 		}
 		file := os.NewFile(uintptr(master), "terminal")
 		w.terminal, w.input = file, file
-		w.outputs = append(w.outputs, newOutput(file, w.s.Stdout, "stdout", true))
+		w.outputs = append(w.outputs, newOutputCopier(file, w.s.Stdout, "stdout", true))
 		return []int{slave}, nil
 	}
-	in, err := w.makeInput()
+	in, err := w.openInput()
 	if err != nil {
 		return nil, err
 	}
 	fds = append(fds, in)
-	out, err := w.makeOutput(w.s.Stdout, "stdout")
+	out, err := w.openOutput(w.s.Stdout, "stdout")
 	if err != nil {
 		return fds, err
 	}
 	fds = append(fds, out)
-	out, err = w.makeOutput(w.s.Stderr, "stderr")
+	out, err = w.openOutput(w.s.Stderr, "stderr")
 	if err != nil {
 		return fds, err
 	}
 	return append(fds, out), nil
 }
 
-// makeInput returns the end of the command's stdin.
-func (w *wires) makeInput() (int, error) {
+// openInput returns the descriptor of the command's stdin.
+func (w *sessionStreams) openInput() (int, error) {
 	if w.s.Stdin == nil {
-		return null(unix.O_RDONLY)
+		return openNull(unix.O_RDONLY)
 	}
-	from, to, err := pipe(nonblocking{write: true})
+	from, to, err := createPipe(nonblocking{write: true})
 	if err == nil {
 		w.input = os.NewFile(uintptr(to), "stdin")
 	}
 	return from, err
 }
 
-// makeOutput returns the end that the command writes to.
-func (w *wires) makeOutput(to io.Writer, name string) (int, error) {
+// openOutput returns the descriptor to which the command writes.
+func (w *sessionStreams) openOutput(to io.Writer, name string) (int, error) {
 	if to == nil {
-		return null(unix.O_WRONLY)
+		return openNull(unix.O_WRONLY)
 	}
-	from, end, err := pipe(nonblocking{read: true})
+	from, end, err := createPipe(nonblocking{read: true})
 	if err == nil {
-		w.outputs = append(w.outputs, newOutput(os.NewFile(uintptr(from), name), to, name, false))
+		w.outputs = append(w.outputs, newOutputCopier(os.NewFile(uintptr(from), name), to, name, false))
 	}
 	return end, err
 }
 
-func null(mode int) (int, error) {
+func openNull(mode int) (int, error) {
 	fd, err := unix.Open(os.DevNull, mode|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
@@ -109,11 +109,11 @@ func null(mode int) (int, error) {
 	return fd, nil
 }
 
-// nonblocking names the ends of a pipe that do not block. A command expects that its own end does.
+// nonblocking selects the non-blocking ends of a pipe. A command expects a blocking descriptor.
 type nonblocking struct{ read, write bool }
 
-// pipe creates a pipe.
-func pipe(n nonblocking) (from, to int, err error) {
+// createPipe creates a pipe with close-on-exec.
+func createPipe(n nonblocking) (from, to int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return -1, -1, os.NewSyscallError("pipe2", err)

@@ -15,62 +15,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LeftoverTime is how long, after the end of a command, its output is waited for where a process that it left behind holds
-// it open.
+// LeftoverTime limits the wait for output after the exit of a command, if a background process holds the pipe open.
 const LeftoverTime = 200 * time.Millisecond
 
 const (
 	bufferSize = 32 << 10
-	// terminalBuffer is more than a terminal keeps of what was written to it. How much that is cannot be asked.
+	// terminalBuffer is more than a terminal buffers. The amount of buffered output of a terminal cannot be queried.
 	terminalBuffer = 128 << 10
 )
 
-// buffers are shared: an output has one only while it carries something, and most are idle.
+// buffers is a pool: a copier has a buffer only while it copies data, and most are idle.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }} //nolint:gochecknoglobals // a cache
 
-// output copies one stream to a writer.
-type output struct {
+// outputCopier copies one output stream to a writer.
+type outputCopier struct {
 	from     *os.File
 	to       io.Writer
 	name     string
 	terminal bool
 
-	mu      sync.Mutex // guards what follows
-	over    time.Time  // when the command ended; zero: it has not
-	stopped bool
+	mu            sync.Mutex // guards the fields below
+	commandExited time.Time  // when the command exited; zero: it runs
+	stopped       bool
 }
 
-func newOutput(from *os.File, to io.Writer, name string, terminal bool) *output {
-	return &output{from: from, to: discard(to), name: name, terminal: terminal}
+func newOutputCopier(from *os.File, to io.Writer, name string, terminal bool) *outputCopier {
+	return &outputCopier{from: from, to: writerOrDiscard(to), name: name, terminal: terminal}
 }
 
-// end says that the command has ended, so that the rest is what is there.
-func (o *output) end(now time.Time) {
+// setCommandExited records that the command has exited, so that only buffered output is left.
+func (o *outputCopier) setCommandExited(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over.IsZero() {
-		o.over = now
+	if o.commandExited.IsZero() {
+		o.commandExited = now
 		_ = o.from.SetReadDeadline(now)
 	}
 }
 
-// stop ends the copying, whatever is left to read.
-func (o *output) stop() {
+// stopCopying stops the copying, even if output is left.
+func (o *outputCopier) stopCopying() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stopped = true
 	_ = o.from.SetReadDeadline(time.Now())
 }
 
-// copy copies until the stream ends, and for a short time after [output.end]. The error is that of the writer.
-func (o *output) copy() error {
+// copyOutput copies until the end of the stream, and for a short time after [outputCopier.setCommandExited]. It returns errors of
+// the writer.
+func (o *outputCopier) copyOutput() error {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
 		return err
 	}
-	rest := -1 // bytes that are there for sure; negative while the command runs
+	rest := -1 // bytes known to be buffered; negative while the command runs
 	for {
-		buf, n, err := read(conn)
+		buf, n, err := readBuffer(conn)
 		if n > 0 {
 			_, err := o.to.Write(buf[:n])
 			buffers.Put(buf)
@@ -78,7 +78,7 @@ func (o *output) copy() error {
 				return fmt.Errorf("write %s: %w", o.name, err)
 			}
 			if rest >= 0 {
-				if rest = max(0, rest-n); !o.extend(rest) {
+				if rest = max(0, rest-n); !o.extendDeadline(rest) {
 					return nil
 				}
 			}
@@ -87,30 +87,30 @@ func (o *output) copy() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
-		switch there := queued(conn); {
+		switch there := bufferedBytes(conn); {
 		case rest < 0 && o.terminal:
 			rest = terminalBuffer
 		case rest < 0:
 			rest = there
 		case rest == 0 || there == 0:
-			return nil // nothing came in time
+			return nil // no output arrived in time
 		}
-		if !o.extend(rest) {
+		if !o.extendDeadline(rest) {
 			return nil
 		}
 	}
 }
 
-// extend sets the time by which something must come, and reports whether to go on: what the command itself has written is
-// read in any case, what others write only for a while.
-func (o *output) extend(rest int) bool {
+// extendDeadline sets the deadline for the next output, and reports whether to continue. Buffered output of the command itself is
+// always read; output of background processes only for LeftoverTime.
+func (o *outputCopier) extendDeadline(rest int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stopped {
 		return false
 	}
 	now := time.Now()
-	until := o.over.Add(LeftoverTime)
+	until := o.commandExited.Add(LeftoverTime)
 	if rest > 0 {
 		until = now.Add(LeftoverTime)
 	}
@@ -120,16 +120,16 @@ func (o *output) extend(rest int) bool {
 	return o.from.SetReadDeadline(until) == nil
 }
 
-// queued returns how much is there to be read.
-func queued(conn syscall.RawConn) (n int) {
+// bufferedBytes returns the number of readable bytes.
+func bufferedBytes(conn syscall.RawConn) (n int) {
 	_ = conn.Control(func(fd uintptr) {
 		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 	})
 	return n
 }
 
-// read reads something into a buffer of the pool. With n zero there is none, and err says why: [io.EOF], or the deadline.
-func read(conn syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
+// readBuffer reads into a buffer of the pool. If n is zero there is no buffer, and err is [io.EOF] or the deadline error.
+func readBuffer(conn syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 	waited := conn.Read(func(fd uintptr) bool {
 		b := buffers.Get().(*[bufferSize]byte)
 		for {
@@ -150,7 +150,7 @@ func read(conn syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 		return buf, n, nil
 	case waited != nil:
 		return nil, 0, waited
-	case err == nil, errors.Is(err, unix.EIO): // a terminal that nobody has open any more
+	case err == nil, errors.Is(err, unix.EIO): // no process has the terminal open any more
 		return nil, 0, io.EOF
 	}
 	return nil, 0, err

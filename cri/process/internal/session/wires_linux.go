@@ -14,28 +14,28 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/pty"
 )
 
-// writeTime is how long a Write that is under way when ctx ends is waited for.
+// writeTime limits the wait for a Write in progress when ctx ends.
 const writeTime = time.Second
 
-// wires are the ends of one session that this process holds, and what carries between them and the session.
-type wires struct {
+// sessionStreams contains this process's ends of the pipes or terminal of one session, and copies between them and the session.
+type sessionStreams struct {
 	s          cri.Session
 	cancel     context.CancelCauseFunc
 	input      *os.File      // nil: none
-	endInput   func()        // called when no more input is copied; may be nil
-	stdinEnded chan struct{} // closed at the end of Stdin; nil: no use
+	endInput   func()        // called after the last input; may be nil
+	stdinEnded chan struct{} // closed at the end of Stdin; nil: not needed
 	terminal   *os.File      // nil: none
-	outputs    []*output
+	outputs    []*outputCopier
 
-	copies sync.WaitGroup // of the outputs
-	done   chan struct{}  // closed by close
+	copies sync.WaitGroup // goroutines that copy output
+	done   chan struct{}  // closed by closeFiles
 }
 
-// start starts the goroutines.
-func (w *wires) start() {
+// startCopying starts the copying goroutines.
+func (w *sessionStreams) startCopying() {
 	for _, o := range w.outputs {
 		w.copies.Go(func() {
-			if err := o.copy(); err != nil {
+			if err := o.copyOutput(); err != nil {
 				w.cancel(err)
 			}
 		})
@@ -49,14 +49,14 @@ func (w *wires) start() {
 	}
 }
 
-// Sizes of the buffer for stdin: most sessions are idle, and some carry files.
+// Sizes of the stdin buffer: most sessions are idle, and some copy files.
 const (
 	firstBuffer = 1 << 10
 	maxBuffer   = 64 << 10
 )
 
-// copyInput copies stdin until it ends, or nobody takes it any more.
-func (w *wires) copyInput() {
+// copyInput copies Stdin until it ends or the command closes its stdin.
+func (w *sessionStreams) copyInput() {
 	defer func() {
 		if w.terminal == nil {
 			w.input.Close()
@@ -70,7 +70,7 @@ func (w *wires) copyInput() {
 		n, err := w.s.Stdin.Read(buf)
 		if n > 0 {
 			if _, err := w.input.Write(buf[:n]); err != nil {
-				return // closed by the command, or with the session
+				return // closed by the command or by closeFiles
 			}
 		}
 		if err != nil {
@@ -85,8 +85,8 @@ func (w *wires) copyInput() {
 	}
 }
 
-// resizeFirst sets a size that is known already, so that the command starts with it.
-func (w *wires) resizeFirst() {
+// resizeFirst sets the terminal size if one is available already, before the command starts.
+func (w *sessionStreams) resizeFirst() {
 	select {
 	case size, ok := <-w.s.Resize:
 		if ok {
@@ -96,8 +96,8 @@ func (w *wires) resizeFirst() {
 	}
 }
 
-// resize sets sizes until there are no more. One that cannot be set is that of a terminal that has ended.
-func (w *wires) resize() {
+// resize sets terminal sizes until Resize is closed. It ignores errors of a terminal that is closed.
+func (w *sessionStreams) resize() {
 	for {
 		select {
 		case <-w.done:
@@ -111,15 +111,15 @@ func (w *wires) resize() {
 	}
 }
 
-// wait returns when all output is written, or with the cause of ctx.
-func (w *wires) wait(ctx context.Context) error {
+// awaitOutputs returns when all output is written, or with the cause of ctx.
+func (w *sessionStreams) awaitOutputs(ctx context.Context) error {
 	copied := make(chan struct{})
 	go func() { w.copies.Wait(); close(copied) }()
 	select {
 	case <-copied:
 	case <-ctx.Done():
 		for _, o := range w.outputs {
-			o.stop()
+			o.stopCopying()
 		}
 		select {
 		case <-copied:
@@ -132,8 +132,8 @@ func (w *wires) wait(ctx context.Context) error {
 	return nil
 }
 
-// close closes the ends. It is called last.
-func (w *wires) close() {
+// closeFiles closes all files of this process. It is called last.
+func (w *sessionStreams) closeFiles() {
 	close(w.done)
 	for _, o := range w.outputs {
 		o.from.Close()
@@ -146,8 +146,8 @@ func (w *wires) close() {
 	}
 }
 
-// discard is what a nil writer of a session is.
-func discard(w io.Writer) io.Writer {
+// writerOrDiscard returns w, or io.Discard if w is nil.
+func writerOrDiscard(w io.Writer) io.Writer {
 	if w == nil {
 		return io.Discard
 	}

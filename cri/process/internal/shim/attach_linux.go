@@ -21,34 +21,34 @@ import (
 )
 
 const (
-	// maxClients is how many clients may be attached at once.
+	// maxClients is the maximum number of attached clients.
 	maxClients = 100
-	// replyTime is how long a client may take to read an answer.
-	replyTime = 5 * time.Second
-	// inputEnded is what a client writes when it sends no more input.
+	// replyTimeout limits the time that a client takes to read a reply.
+	replyTimeout = 5 * time.Second
+	// inputEnded is the byte that a client sends when it sends no more input.
 	inputEnded = 'e'
-	// resultTaken is what a client writes when it has got the result of its command.
+	// resultTaken is the byte that a client sends after it has received the result of its command.
 	resultTaken = 't'
 )
 
 var errBehind = errors.New("the client does not read what the container writes, and has been left behind")
 
-// hub passes the output of the process on to clients. It never waits for one.
-type hub struct {
-	mu      sync.Mutex // guards what follows
+// outputHub copies the output of the process to the attached clients. It never waits for a client.
+type outputHub struct {
+	mu      sync.Mutex // guards the fields below
 	clients map[*client]bool
 	closed  bool
-	serving sync.WaitGroup // attach requests
+	serving sync.WaitGroup // attach requests in progress
 }
 
-// client is one that is attached.
+// client is an attached client.
 type client struct {
-	fds map[string]int // descriptors that do not block, by stream
-	end chan error     // gets why it is not attached any more, once
+	fds     map[string]int // non-blocking descriptors to write to, by stream
+	dropped chan error     // receives the reason once when the client is dropped
 }
 
-// add attaches a client, and takes its descriptors.
-func (h *hub) add(c *client) error {
+// addClient attaches a client, and takes ownership of its descriptors.
+func (h *outputHub) addClient(c *client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -65,8 +65,8 @@ func (h *hub) add(c *client) error {
 	return nil
 }
 
-// write hands output to every client. One that has no room for all of it is dropped: what it gets has no gap.
-func (h *hub) write(stream string, data []byte) {
+// writeOutput writes output to every client. A client whose pipe is full is dropped, so that its output never has a gap.
+func (h *outputHub) writeOutput(stream string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.clients {
@@ -80,36 +80,36 @@ func (h *hub) write(stream string, data []byte) {
 		}
 		switch {
 		case errors.Is(err, unix.EPIPE):
-			_ = unix.Close(fd) // it does not want this stream any more
+			_ = unix.Close(fd) // the client has closed this stream
 			delete(c.fds, stream)
 		case err != nil || n < len(data):
-			h.drop(c, errBehind)
+			h.dropClient(c, errBehind)
 		}
 	}
 }
 
-// remove drops a client that may have been dropped already.
-func (h *hub) remove(c *client) {
+// removeClient drops a client, unless it was dropped already.
+func (h *outputHub) removeClient(c *client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.clients[c] {
-		h.drop(c, nil)
+		h.dropClient(c, nil)
 	}
 }
 
-// drop ends the streams of a client. The caller holds mu.
-func (h *hub) drop(c *client, why error) {
+// dropClient closes the streams of a client. The caller holds mu.
+func (h *outputHub) dropClient(c *client, why error) {
 	delete(h.clients, c)
 	closeAll(slices.Collect(maps.Values(c.fds)))
-	c.end <- why
+	c.dropped <- why
 }
 
-// close drops all clients, as the process has ended, and waits for them to be told.
-func (h *hub) close(limit time.Duration) {
+// closeClients drops all clients after the process has exited, and waits up to limit until they are notified.
+func (h *outputHub) closeClients(limit time.Duration) {
 	h.mu.Lock()
 	h.closed = true
 	for c := range h.clients {
-		h.drop(c, nil)
+		h.dropClient(c, nil)
 	}
 	h.mu.Unlock()
 	told := make(chan struct{})
@@ -120,26 +120,26 @@ func (h *hub) close(limit time.Duration) {
 	}
 }
 
-// attach passes output on to a client until it leaves, is dropped, or the process has ended.
-func (k *keeper) attach(conn *net.UnixConn, r request, fds *[]int) error {
+// attachClient copies output to a client until it disconnects, is dropped, or the process has exited.
+func (k *shimServer) attachClient(conn *net.UnixConn, r request, fds *[]int) error {
 	c, err := newClient(r, *fds)
 	if err != nil {
 		return err
 	}
-	if err := k.hub.add(c); err != nil {
+	if err := k.hub.addClient(c); err != nil {
 		return err
 	}
 	*fds = nil
-	_ = conn.SetWriteDeadline(time.Now().Add(replyTime))
+	_ = conn.SetWriteDeadline(time.Now().Add(replyTimeout))
 	answer := reply{Version: protocol, Input: r.Stdin && k.spec.Stdin, TTY: k.spec.TTY, Once: k.spec.StdinOnce}
 	if answer.Input || r.Terminal && k.spec.TTY {
-		err = k.input.share(func(fds []int) error { return writeWith(conn, answer, fds) })
+		err = k.input.lendFD(func(fds []int) error { return writeMessage(conn, answer, fds) })
 	} else {
-		err = writeWith(conn, answer, nil)
+		err = writeMessage(conn, answer, nil)
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	if err != nil {
-		k.hub.remove(c)
+		k.hub.removeClient(c)
 		k.hub.serving.Done()
 		return err
 	}
@@ -148,29 +148,29 @@ func (k *keeper) attach(conn *net.UnixConn, r request, fds *[]int) error {
 		for {
 			_, err := conn.Read(event)
 			if r.Stdin && (err != nil || event[0] == inputEnded) {
-				k.input.left()
+				k.input.closeAfterFirst()
 			}
 			if err != nil {
-				k.hub.remove(c)
+				k.hub.removeClient(c)
 				return
 			}
 		}
 	}()
-	err = <-c.end
-	// Here, because the shim may end as soon as its clients are told.
+	err = <-c.dropped
+	// Sent here, because the shim may exit as soon as its clients are notified.
 	answer = reply{Version: protocol}
 	if err != nil {
 		answer.Error = err.Error()
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(replyTime))
-	_ = writeWith(conn, answer, nil)
+	_ = conn.SetWriteDeadline(time.Now().Add(replyTimeout))
+	_ = writeMessage(conn, answer, nil)
 	k.hub.serving.Done()
 	return err
 }
 
-// newClient makes a client of the descriptors that came with its request.
+// newClient creates a client with the descriptors that were sent with its request.
 func newClient(r request, fds []int) (*client, error) {
-	c := &client{fds: make(map[string]int), end: make(chan error, 1)}
+	c := &client{fds: make(map[string]int), dropped: make(chan error, 1)}
 	var wanted []string
 	if r.Stdout {
 		wanted = append(wanted, stdout)
@@ -190,8 +190,9 @@ func newClient(r request, fds []int) (*client, error) {
 	return c, nil
 }
 
-// run runs a command on the descriptors of a client, and kills it with all that it has started when the client leaves.
-func (k *keeper) run(conn net.Conn, r request, fds *[]int) (int, error) {
+// runSessionCommand runs a command with the descriptors of a client. If the client disconnects, it kills the command and its
+// child processes.
+func (k *shimServer) runSessionCommand(conn net.Conn, r request, fds *[]int) (int, error) {
 	want := 3
 	if r.TTY {
 		want = 1
@@ -217,32 +218,32 @@ func (k *keeper) run(conn net.Conn, r request, fds *[]int) (int, error) {
 		return 0, err
 	}
 	kill := func() { k.killMarked(pid, mark) }
-	code, err := k.await(conn, status, fds, kill)
-	if err == nil && !taken(conn, code) {
-		kill() // it ended because its client did, by a SIGHUP or SIGPIPE
+	code, err := k.awaitCommand(conn, status, fds, kill)
+	if err == nil && !sendResult(conn, code) {
+		kill() // its client caused the exit, by SIGHUP or SIGPIPE
 	}
 	return code, err
 }
 
-// taken tells a client how its command ended, and reports whether it took notice. A client that has gone does not.
-func taken(conn net.Conn, code int) bool {
-	_ = conn.SetDeadline(time.Now().Add(replyTime))
+// sendResult sends the exit code of a command to its client, and reports whether the client received it.
+func sendResult(conn net.Conn, code int) bool {
+	_ = conn.SetDeadline(time.Now().Add(replyTimeout))
 	if json.NewEncoder(conn).Encode(reply{Version: protocol, Code: code}) != nil {
 		return false
 	}
 	_, err := conn.Read(make([]byte, 1))
-	return err == nil || errors.Is(err, os.ErrDeadlineExceeded) // that one is slow, or stopped
+	return err == nil || errors.Is(err, os.ErrDeadlineExceeded) // the client is slow or stopped
 }
 
 func isTerm(entry string) bool { return strings.HasPrefix(entry, "TERM=") }
 
-// killMarked kills a command and all that it has started, until there is nothing left. What has dropped the mark from its
-// environment and left the command's tree belongs to the container.
-func (k *keeper) killMarked(pid int, mark string) {
+// killMarked kills a command and its child processes until none is left. A process that has removed the mark from its environment
+// and left the process tree of the command belongs to the container.
+func (k *shimServer) killMarked(pid int, mark string) {
 	k.killExec(pid)
 	clean := 0
-	for deadline := time.Now().Add(leftoverTime); clean < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		all, err := procfs.All()
+	for deadline := time.Now().Add(killTimeout); clean < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		all, err := procfs.ListProcesses()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "kill session:", err)
 			continue

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// joinCgroups moves the calling thread to those directories that are of cgroup v1, and opens the one of v2: there a thread
-// cannot be apart from its process, and a child is forked into the cgroup instead. It is -1 where there is none.
+// joinCgroups moves the calling thread to the cgroups of v1 among dirs, and returns a descriptor of the cgroup of v2, or -1. In
+// v2 a thread cannot be in another cgroup than its process, so that children are forked into the cgroup instead.
 func joinCgroups(dirs []string) (v2 int, err error) {
 	v2 = -1
 	for _, dir := range dirs {
@@ -31,15 +31,15 @@ func joinCgroups(dirs []string) (v2 int, err error) {
 			}
 			continue
 		}
-		if err := writeTo(filepath.Join(dir, "tasks"), "0"); err != nil { // the thread that writes
+		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil { // "0" is the writing thread
 			return v2, fmt.Errorf("join cgroup: %w", err)
 		}
 	}
 	return v2, nil
 }
 
-// writeTo writes to a file that is there. It opens none that could be waited for.
-func writeTo(path, text string) error {
+// writeFile writes to an existing file. It does not block on opening a named pipe.
+func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
@@ -51,10 +51,10 @@ func writeTo(path, text string) error {
 	return nil
 }
 
-// oomKilled reports whether the kernel killed a process of cgroups for want of memory.
-func oomKilled(dirs []string) bool {
+// wasOOMKilled reports whether the OOM killer killed a process of the cgroups.
+func wasOOMKilled(dirs []string) bool {
 	for _, dir := range dirs {
-		for _, file := range []string{"memory.events", "memory.oom_control"} { // of v2 and of v1
+		for _, file := range []string{"memory.events", "memory.oom_control"} { // of cgroup v2 and v1
 			text, err := readRegular(filepath.Join(dir, file))
 			if err != nil {
 				continue
@@ -67,23 +67,23 @@ func oomKilled(dirs []string) bool {
 	return false
 }
 
-// Bounds of the end of cgroups.
+// Limits of the removal of cgroups.
 const (
-	cgroupTime  = 5 * time.Second        // for what is in them to go
-	outcomeTime = 500 * time.Millisecond // the same where somebody waits for the state of a container
-	maxCgroups  = 32                     // levels below that of the container
-	maxChildren = 1000                   // files and directories of each that are looked at in one attempt
+	cgroupTimeout  = 5 * time.Second        // time for the processes in the cgroups to exit
+	outcomeTimeout = 500 * time.Millisecond // the same while a caller waits for the state of a container
+	maxCgroupDepth = 32                     // maximum depth below the container's cgroup
+	maxChildren    = 1000                   // maximum number of entries per directory and attempt
 )
 
-// endCgroups kills what is left in cgroups and removes them, with those that the container has made below. What cannot be
-// removed in time is left to whoever removes the container.
-func endCgroups(dirs []string, limit time.Duration) error {
+// killAndRemoveCgroups kills the remaining processes in cgroups, and removes the cgroups with their descendants. If this exceeds
+// limit, the removal of the container repeats it.
+func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	var errs []error
 	for _, dir := range dirs {
 		again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
 		for pause := again.First; ; pause = again.Next(pause) {
-			err := endCgroup(dir, maxCgroups, deadline)
+			err := tryRemoveCgroup(dir, maxCgroupDepth, deadline)
 			if err == nil {
 				break
 			}
@@ -97,9 +97,9 @@ func endCgroups(dirs []string, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// endCgroup is one attempt to remove a cgroup, those below it first.
-func endCgroup(dir string, levels int, deadline time.Time) error {
-	err := removeCgroup(dir)
+// tryRemoveCgroup tries once to remove a cgroup and its descendants.
+func tryRemoveCgroup(dir string, levels int, deadline time.Time) error {
+	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {
 		return err
 	}
@@ -107,28 +107,28 @@ func endCgroup(dir string, levels int, deadline time.Time) error {
 	if levels == 0 {
 		return err
 	}
-	for _, name := range children(dir) {
-		_ = endCgroup(filepath.Join(dir, name), levels-1, deadline) // then this one is not empty either
+	for _, name := range listSubdirs(dir) {
+		_ = tryRemoveCgroup(filepath.Join(dir, name), levels-1, deadline) // on error this cgroup is not empty either
 	}
-	return removeCgroup(dir)
+	return rmdirCgroup(dir)
 }
 
-// removeCgroup removes one cgroup. One that is not there is success.
-func removeCgroup(dir string) error {
+// rmdirCgroup removes an empty cgroup. It succeeds for a missing cgroup.
+func rmdirCgroup(dir string) error {
 	if err := unix.Rmdir(dir); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return nil
 }
 
-// children returns names of directories in a directory, which may not be all.
-func children(dir string) (names []string) {
+// listSubdirs returns names of subdirectories, at most maxChildren.
+func listSubdirs(dir string) (names []string) {
 	file, err := os.Open(dir)
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	entries, _ := file.ReadDir(maxChildren) // what could not be read is for the next attempt
+	entries, _ := file.ReadDir(maxChildren) // the next attempt reads the rest
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
@@ -137,9 +137,9 @@ func children(dir string) (names []string) {
 	return names
 }
 
-// killCgroup kills what is in a cgroup: of v2 with all below it, of v1 without.
+// killCgroup kills the processes of a cgroup: in v2 with its descendants, in v1 without.
 func killCgroup(dir string) {
-	if writeTo(filepath.Join(dir, "cgroup.kill"), "1") == nil {
+	if writeFile(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return
 	}
 	text, err := readRegular(filepath.Join(dir, "cgroup.procs"))

@@ -27,17 +27,17 @@ func TestEndCgroupsRemovesThoseBelow(t *testing.T) {
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(dirs[0], "x/y/z"), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(dirs[0], "x/other"), 0o700))
-	require.NoError(t, os.MkdirAll(filepath.Join(dirs[1], strings.Repeat("d/", maxCgroups-1)), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dirs[1], strings.Repeat("d/", maxCgroupDepth-1)), 0o700))
 	begin := time.Now()
-	require.NoError(t, endCgroups(dirs, 2*time.Minute))
+	require.NoError(t, killAndRemoveCgroups(dirs, 2*time.Minute))
 	assert.Less(t, time.Since(begin), time.Minute)
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	assert.Empty(t, entries)
 
 	deep := filepath.Join(root, "deep")
-	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxCgroups+1)), 0o700))
-	require.ErrorIs(t, endCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "it is left to whoever removes the container")
+	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxCgroupDepth+1)), 0o700))
+	require.ErrorIs(t, killAndRemoveCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "it is left to whoever removes the container")
 }
 
 // What cannot be removed does not hold up whoever asks how a container ended.
@@ -47,10 +47,10 @@ func TestOutcomeDoesNotWaitForCgroups(t *testing.T) {
 	boot, err := procfs.BootID()
 	require.NoError(t, err)
 	require.NoError(t, WriteSpec(dir, Spec{Cgroups: []string{stuck}}))
-	require.NoError(t, Write(filepath.Join(dir, runFile), Run{Boot: boot, PID: math.MaxInt32, Start: math.MaxInt64}))
+	require.NoError(t, WriteRecord(filepath.Join(dir, runFile), Run{Boot: boot, PID: math.MaxInt32, Start: math.MaxInt64}))
 	begin := time.Now()
-	exit, err := Outcome(dir, "MARK=x")
+	exit, err := ReadOutcome(dir, "MARK=x")
 	require.NoError(t, err)
 	assert.Equal(t, ReasonUnknown, exit.Reason)
-	assert.Less(t, time.Since(begin), cgroupTime)
+	assert.Less(t, time.Since(begin), cgroupTimeout)
 }

@@ -18,63 +18,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protocol is the version of the requests that this shim takes, and that this agent makes. A shim takes those of all earlier
-// versions; one of version 1 says none in its answers.
+// protocol is the version of the requests of this shim and this agent. A shim accepts requests of all earlier versions. A shim of
+// version 1 sends no version in its replies.
 const protocol = 2
 
-// The requests that a shim takes, one on a connection.
+// The requests of a shim, one per connection.
 const (
-	opSignal = "signal" // to the process group
-	opKill   = "kill"   // SIGKILL to the process and all its descendants
-	opReopen = "reopen" // the log file
+	opSignal = "signal" // send a signal to the process group
+	opKill   = "kill"   // send SIGKILL to the process and all its descendants
+	opReopen = "reopen" // reopen the log file
 	opExec   = "exec"   // run a command; closing the connection kills it
-	opRun    = "run"    // since 2: the same with stdin, or on a terminal, and with all that it has started
-	opAttach = "attach" // since 2: pass output on until the connection is closed or the container has ended
+	opRun    = "run"    // since version 2: like exec, with stdin or on a terminal; also kills child processes
+	opAttach = "attach" // since version 2: copy output until the connection is closed or the container has exited
 )
 
+// request is a request to a shim, sent as JSON with file descriptors.
 type request struct {
 	Op      string
-	Version int      // that it takes to understand it; 0 is 1
-	Signal  int      // of opSignal
-	Argv    []string // of opExec, which comes with descriptors for stdout and stderr, and of opRun
-	// TTY is of opRun: it comes with a descriptor of a terminal, otherwise with three for stdin, stdout and stderr.
+	Version int      // protocol version that the request requires; 0 means 1
+	Signal  int      // for opSignal
+	Argv    []string // for opExec, sent with descriptors of stdout and stderr, and for opRun
+	// For opRun: with TTY one descriptor, of a terminal, is sent; without it three, of stdin, stdout and stderr.
 	TTY bool
-	// Of opAttach, which comes with descriptors for those of stdout and stderr that are wanted.
+	// For opAttach: the requested streams. Descriptors of the requested stdout and stderr are sent.
 	Stdin, Stdout, Stderr bool
-	Terminal              bool // of opAttach: the terminal is wanted where there is one, to set its size
+	Terminal              bool // for opAttach: request the terminal, if there is one, to set its size
 }
 
-// reply is the answer to a request. An attach has two: that it is attached, with a descriptor of the input where there is
-// one that was asked for, and the end.
+// reply is the reply to a request. An attach request has two replies: one when it is attached, with the requested input
+// descriptor, and one at the end.
 type reply struct {
 	Version int
 	Error   string
-	Code    int  // of opExec and opRun
-	Input   bool // of opAttach: the descriptor that comes is the input
-	TTY     bool // of opAttach: the descriptor that comes is the terminal, which may be the input too
-	Once    bool // of opAttach: the input of the process ends with that of its first client
+	Code    int  // exit code, for opExec and opRun
+	Input   bool // for opAttach: the sent descriptor is the input
+	TTY     bool // for opAttach: the sent descriptor is the terminal, which may also be the input
+	Once    bool // for opAttach: the input of the process ends with that of its first client
 }
 
-// callTimeout bounds requests that a shim answers at once.
+// callTimeout limits requests that a shim handles at once.
 const callTimeout = 10 * time.Second
 
-// ErrEnded says that the process has ended and its shim takes no requests any more.
+// ErrEnded means that the process has exited and its shim accepts no more requests.
 var ErrEnded = errors.New("the container has exited")
 
-// ErrOldShim says that a shim was started by an agent that knew fewer requests.
+// ErrOldShim means that an agent with an earlier protocol started the shim.
 var ErrOldShim = fmt.Errorf("the shim of this container was started by an older agent and cannot do that until the container is restarted: %w",
 	errors.ErrUnsupported)
 
-// Signal sends a signal to the process group. A process that has ended is success. A shim that does not answer is waited
-// for until ctx ends: it takes the signal when it comes round, and must not find it twice.
+// Signal sends a signal to the process group. It succeeds if the process has exited. If the shim does not respond, Signal waits
+// until ctx ends and does not retry, so that the shim receives the signal only once.
 func (h *Handle) Signal(ctx context.Context, sig int) error {
-	_, err := h.call(ctx, request{Op: opSignal, Signal: sig})
+	_, err := h.sendRequest(ctx, request{Op: opSignal, Signal: sig})
 	return endedIsSuccess(err)
 }
 
-// Kill kills the process and all its descendants; it does not wait for their end.
+// Kill kills the process and all its descendants. It does not wait for their exit.
 func (h *Handle) Kill(ctx context.Context) error {
-	return endedIsSuccess(h.order(ctx, request{Op: opKill}))
+	return endedIsSuccess(h.callWithTimeout(ctx, request{Op: opKill}))
 }
 
 func endedIsSuccess(err error) error {
@@ -85,37 +86,39 @@ func endedIsSuccess(err error) error {
 }
 
 // ReopenLog returns when the shim writes to a new log file.
-func (h *Handle) ReopenLog(ctx context.Context) error { return h.order(ctx, request{Op: opReopen}) }
+func (h *Handle) ReopenLog(ctx context.Context) error {
+	return h.callWithTimeout(ctx, request{Op: opReopen})
+}
 
-func (h *Handle) order(ctx context.Context, r request) error {
+func (h *Handle) callWithTimeout(ctx context.Context, r request) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := h.call(ctx, r)
+	_, err := h.sendRequest(ctx, r)
 	return err
 }
 
 // Exec runs a command beside the process and returns its exit code. When ctx ends, the command is killed.
 func (h *Handle) Exec(ctx context.Context, argv []string, stdout, stderr *os.File) (int, error) {
-	answer, err := h.call(ctx, request{Op: opExec, Argv: argv}, int(stdout.Fd()), int(stderr.Fd()))
+	answer, err := h.sendRequest(ctx, request{Op: opExec, Argv: argv}, int(stdout.Fd()), int(stderr.Fd()))
 	return answer.Code, err
 }
 
-func (h *Handle) call(ctx context.Context, r request, fds ...int) (reply, error) {
-	answer, err := h.exchange(ctx, r, fds)
+func (h *Handle) sendRequest(ctx context.Context, r request, fds ...int) (reply, error) {
+	answer, err := h.exchangeMessages(ctx, r, fds)
 	if err != nil {
-		return reply{}, h.explain(ctx, r, err)
+		return reply{}, h.explainError(ctx, r, err)
 	}
-	return answer, answer.err(r)
+	return answer, answer.replyError(r)
 }
 
-// explain returns what an error of the connection means.
-func (h *Handle) explain(ctx context.Context, r request, err error) error {
+// explainError maps an error of the connection to the cause of ctx, to ErrEnded, or to an error that names the request.
+func (h *Handle) explainError(ctx context.Context, r request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if !scarce(err) {
-		// A shim closes its socket only by ending.
-		ending, cancel := context.WithTimeout(ctx, endTime)
+	if !isResourceShortage(err) {
+		// A shim closes its socket only when it exits.
+		ending, cancel := context.WithTimeout(ctx, killWait)
 		defer cancel()
 		if h.Wait(ending) == nil {
 			return ErrEnded
@@ -124,8 +127,8 @@ func (h *Handle) explain(ctx context.Context, r request, err error) error {
 	return fmt.Errorf("%s through shim: %w", r.Op, err)
 }
 
-// err returns the error that an answer tells.
-func (a reply) err(r request) error {
+// replyError returns the error that a reply to r contains, or nil.
+func (a reply) replyError(r request) error {
 	switch {
 	case a.Error == "":
 		return nil
@@ -137,8 +140,8 @@ func (a reply) err(r request) error {
 	return errors.New(a.Error)
 }
 
-func (h *Handle) exchange(ctx context.Context, r request, fds []int) (reply, error) {
-	conn, err := h.send(ctx, r, fds)
+func (h *Handle) exchangeMessages(ctx context.Context, r request, fds []int) (reply, error) {
+	conn, err := h.openRequest(ctx, r, fds)
 	if err != nil {
 		return reply{}, err
 	}
@@ -149,8 +152,8 @@ func (h *Handle) exchange(ctx context.Context, r request, fds []int) (reply, err
 	return answer, json.NewDecoder(conn).Decode(&answer)
 }
 
-// send connects to the shim and makes a request.
-func (h *Handle) send(ctx context.Context, r request, fds []int) (*net.UnixConn, error) {
+// openRequest connects to the shim and sends a request.
+func (h *Handle) openRequest(ctx context.Context, r request, fds []int) (*net.UnixConn, error) {
 	path, done, err := socketPath(h.dir)
 	if err != nil {
 		return nil, err
@@ -164,20 +167,20 @@ func (h *Handle) send(ctx context.Context, r request, fds []int) (*net.UnixConn,
 	conn := dialed.(*net.UnixConn)
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
 	defer stop()
-	if err := writeWith(conn, r, fds); err != nil {
+	if err := writeMessage(conn, r, fds); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// writeWith writes a message with descriptors.
-func writeWith(conn *net.UnixConn, message any, fds []int) error {
+// writeMessage writes a message as JSON, with descriptors.
+func writeMessage(conn *net.UnixConn, message any, fds []int) error {
 	data, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	// Descriptors travel with the first byte: a longer message may be split, and they would come twice.
+	// Descriptors are sent with the first byte: a longer message may be split, and they would be sent twice.
 	if _, _, err := conn.WriteMsgUnix(data[:1], unix.UnixRights(fds...), nil); err != nil {
 		return err
 	}
@@ -186,13 +189,13 @@ func writeWith(conn *net.UnixConn, message any, fds []int) error {
 }
 
 const (
-	maxDescriptors = 3        // that come with a message
-	maxMessage     = 16 << 20 // bytes of a message; the kernel takes no command that is nearly as long
+	maxDescriptors = 3        // maximum number of descriptors per message
+	maxMessage     = 16 << 20 // maximum size of a message in bytes; longer than any command that the kernel accepts
 )
 
-// readWith reads a message and the descriptors that come with it, which the caller closes, after an error too. More of the
-// connection may have been read than the message: the decoder has it.
-func readWith(conn *net.UnixConn, message any) (fds []int, rest *json.Decoder, err error) {
+// readMessage reads a message and the descriptors sent with it. The caller closes fds, even after an error. rest may have
+// buffered more input than the message.
+func readMessage(conn *net.UnixConn, message any) (fds []int, rest *json.Decoder, err error) {
 	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(maxDescriptors*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(first, oob)
 	if err != nil {
@@ -222,8 +225,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// socketPath returns a path of the socket that is short enough for any directory: the address of a unix socket
-// has room for 107 bytes. It is valid until done is called.
+// socketPath returns a path of the socket in dir that fits into the 107 bytes of a unix socket address. The path is valid until
+// done is called.
 func socketPath(dir string) (path string, done func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

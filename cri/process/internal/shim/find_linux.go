@@ -16,11 +16,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// Find returns the shim of a directory, or nil when none lives. A shim that is about to start its process is
-// waited for until the deadline.
-func Find(dir string, deadline time.Time) (*Handle, error) {
+// FindShim returns the running shim of a container directory, or nil if none runs. It waits until the deadline for a shim that
+// has not yet started its process.
+func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	for {
-		handle, err := look(dir)
+		handle, err := tryFind(dir)
 		if handle != nil || err == nil {
 			return handle, err
 		}
@@ -31,9 +31,9 @@ func Find(dir string, deadline time.Time) (*Handle, error) {
 	}
 }
 
-// look is Find without a wait.
-func look(dir string) (*Handle, error) {
-	if lives, err := locked(dir); err != nil || !lives {
+// tryFind is FindShim without waiting.
+func tryFind(dir string) (*Handle, error) {
+	if lives, err := isLocked(dir); err != nil || !lives {
 		return nil, err
 	}
 	run, err := ReadRun(dir)
@@ -43,17 +43,17 @@ func look(dir string) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(dir, run.Shim)
+	return openHandle(dir, run.Shim)
 }
 
-// open returns a handle on the process that is the shim of a directory. A lock that is still held says that the shim
-// lives, so the descriptor is not that of a later process.
-func open(dir string, pid int) (*Handle, error) {
+// openHandle returns a handle of the shim process pid. It checks the lock after opening the pidfd: a locked directory proves that
+// the shim is alive and that pid was not reused.
+func openHandle(dir string, pid int) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
-	lives, err := locked(dir)
+	lives, err := isLocked(dir)
 	if err == nil && lives {
 		return newHandle(dir, pid, fd), nil
 	}
@@ -64,17 +64,17 @@ func open(dir string, pid int) (*Handle, error) {
 	return nil, err
 }
 
-// Search returns the shim of a directory by the arguments that it was started with, among all processes of the machine.
-// It finds one that has not said which process it is, as when it hangs before that.
-func Search(dir string) (*Handle, error) {
-	lives, err := locked(dir)
+// SearchShim finds the shim of a container directory among all processes, by its arguments. It also finds a shim that hangs
+// before it has recorded its process ID.
+func SearchShim(dir string) (*Handle, error) {
+	lives, err := isLocked(dir)
 	if err == nil && !lives {
 		err = errors.New("none lives")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("search shim of %s: %w", dir, err)
 	}
-	all, err := procfs.All()
+	all, err := procfs.ListProcesses()
 	if err != nil {
 		return nil, fmt.Errorf("search shim of %s: %w", dir, err)
 	}
@@ -82,8 +82,8 @@ func Search(dir string) (*Handle, error) {
 		if p.Zombie || !procfs.HasArgs(p.PID, Name, dir) {
 			continue
 		}
-		handle, err := open(dir, p.PID)
-		// The arguments are read again: only now is it certain whose they are.
+		handle, err := openHandle(dir, p.PID)
+		// The arguments are read again: the pidfd now guarantees whose they are.
 		if err == nil && procfs.HasArgs(p.PID, Name, dir) {
 			return handle, nil
 		}
@@ -94,8 +94,9 @@ func Search(dir string) (*Handle, error) {
 	return nil, fmt.Errorf("search shim of %s: it lives, but no process has its name", dir)
 }
 
-// locked reports whether a shim lives. Its lock is a regular file in a directory.
-func locked(dir string) (bool, error) {
+// isLocked reports whether a shim holds the lock file of dir, that is, whether it is alive. Other file types than regular files
+// do not count.
+func isLocked(dir string) (bool, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return false, nil

@@ -16,11 +16,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// endTime bounds the wait for a shim to end after SIGKILL.
-const endTime = 5 * time.Second
+// killWait limits the wait for the exit of a shim after SIGKILL.
+const killWait = 5 * time.Second
 
-// Handle is the agent's hold on a shim: a pidfd, which stays that of this shim whatever happens to the pid. Its
-// methods may be called from many goroutines.
+// Handle is the agent's handle of a shim. It holds a pidfd, which identifies the process even if its PID is reused. All methods
+// may be called concurrently.
 type Handle struct {
 	dir string
 	pid int
@@ -33,19 +33,19 @@ func newHandle(dir string, pid, pidfd int) *Handle {
 	return &Handle{dir: dir, pid: pid, pidfd: pidfd}
 }
 
-// PID returns the process ID of the shim, valid until Exited is true.
+// PID returns the process ID of the shim. It is valid until Exited returns true.
 func (h *Handle) PID() int { return h.pid }
 
-// Exited reports whether the shim has ended, and so whether [Outcome] knows how the process ended. A closed handle is
-// that of a shim that has ended.
+// Exited reports whether the shim has exited, so that [ReadOutcome] returns the outcome of the process. It returns true for a
+// closed handle.
 func (h *Handle) Exited() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.pidfd < 0 || readable(uintptr(h.pidfd))
+	return h.pidfd < 0 || isReadable(uintptr(h.pidfd))
 }
 
-// readable reports whether a descriptor has something to read; a pidfd has when its process ended.
-func readable(fd uintptr) bool {
+// isReadable reports whether a descriptor is readable; a pidfd is after its process has exited.
+func isReadable(fd uintptr) bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		if !errors.Is(err, unix.EINTR) {
@@ -54,11 +54,11 @@ func readable(fd uintptr) bool {
 	}
 }
 
-// Wait returns when the shim has ended, or with the cause of ctx.
+// Wait waits until the shim has exited, or returns the cause of ctx.
 func (h *Handle) Wait(ctx context.Context) error {
-	file, err := h.pollable()
-	if scarce(err) {
-		return h.poll(ctx)
+	file, err := h.pollableFile()
+	if isResourceShortage(err) {
+		return h.pollExited(ctx)
 	}
 	if file == nil || err != nil {
 		return err
@@ -70,18 +70,18 @@ func (h *Handle) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = conn.Read(readable)
+	err = conn.Read(isReadable)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// pollPeriod is how often a shim is looked at while there is no descriptor to wait on.
+// pollPeriod is the polling period of Wait when no file descriptor is free.
 const pollPeriod = 20 * time.Millisecond
 
-// poll is Wait without a descriptor of its own.
-func (h *Handle) poll(ctx context.Context) error {
+// pollExited is Wait without a descriptor of its own.
+func (h *Handle) pollExited(ctx context.Context) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
 	for !h.Exited() {
@@ -94,15 +94,14 @@ func (h *Handle) poll(ctx context.Context) error {
 	return nil
 }
 
-// scarce reports whether an error says that this process or the machine is short of something, which it may have again
-// soon.
-func scarce(err error) bool {
+// isResourceShortage reports whether err means that the process or the machine lacks descriptors or memory, possibly temporarily.
+func isResourceShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// pollable returns the pidfd as a file of its own that the Go scheduler polls: no thread waits, and each waiter
-// has its own deadline. It is nil when the handle is closed.
-func (h *Handle) pollable() (*os.File, error) {
+// pollableFile returns a duplicate of the pidfd that the Go runtime polls, so that no thread blocks and each waiter has its own
+// deadline. It returns nil if the handle is closed.
+func (h *Handle) pollableFile() (*os.File, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if h.pidfd < 0 {
@@ -119,7 +118,7 @@ func (h *Handle) pollable() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// KillShim sends SIGKILL to the shim, and so to its process. It does not wait for their end.
+// KillShim sends SIGKILL to the shim, which also kills its process. It does not wait for their exit.
 func (h *Handle) KillShim() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -132,11 +131,11 @@ func (h *Handle) KillShim() error {
 	return nil
 }
 
-// End kills the shim, waits for its end and closes the handle.
-func (h *Handle) End() error {
+// KillAndClose kills the shim, waits for its exit and closes the handle.
+func (h *Handle) KillAndClose() error {
 	defer h.Close()
 	err := h.KillShim()
-	for deadline := time.Now().Add(endTime); err == nil && !h.Exited(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(killWait); err == nil && !h.Exited(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			err = errors.New("shim survives SIGKILL")
 		}
@@ -144,8 +143,7 @@ func (h *Handle) End() error {
 	return err
 }
 
-// Close reaps the shim if it has ended and is a child of this process, and gives the descriptor back. A living
-// shim lives on.
+// Close closes the pidfd, and reaps the shim if it has exited and is a child of this process. A running shim continues.
 func (h *Handle) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,12 +155,13 @@ func (h *Handle) Close() {
 	h.pidfd = -1
 }
 
-// Outcome returns how the process of a directory ended; its shim must be gone. When the shim ended without a
-// record, Outcome kills what it left and makes one; mark is an entry of the environment that no other container has.
-// The error wraps [os.ErrNotExist] when the process never started. After one that [IsTrouble] knows it may be asked again.
-func Outcome(dir, mark string) (Exit, error) {
-	exit, err := Read[Exit](filepath.Join(dir, exitFile))
-	if err == nil || IsTrouble(err) {
+// ReadOutcome returns the exit record of the process of a container directory; its shim must have exited. If the shim left no
+// record, ReadOutcome kills remaining processes and writes a record. mark is an environment entry that only this container has.
+// The error wraps [os.ErrNotExist] if the process was never started. After an error that matches [IsReadFailure] it may be called
+// again.
+func ReadOutcome(dir, mark string) (Exit, error) {
+	exit, err := ReadRecord[Exit](filepath.Join(dir, exitFile))
+	if err == nil || IsReadFailure(err) {
 		return exit, err
 	}
 	run, err := ReadRun(dir)
@@ -178,7 +177,7 @@ func Outcome(dir, mark string) (Exit, error) {
 		exit.Message = "its shim was killed, and the container with it"
 		killLeftovers(run, mark)
 		if spec, err := ReadSpec(dir); err == nil {
-			_ = endCgroups(spec.Cgroups, outcomeTime) // what is left is told when the container is removed
+			_ = killAndRemoveCgroups(spec.Cgroups, outcomeTimeout) // removal of the container reports remaining cgroups
 		}
 	} else {
 		exit.Message = "the machine was started anew"
@@ -186,15 +185,14 @@ func Outcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills what a killed shim left: its process, which the kernel has killed already unless it changed its
-// credentials, and everything that has the container's mark in its environment. A process that hides the mark
-// escapes, unless a cgroup holds it. One round that finds nothing is not enough: a process may be in the middle of
-// exec, or may have forked and ended while the list was read.
+// killLeftovers kills the processes that a killed shim left. The kernel has killed the container's process, unless that changed
+// its credentials. All processes with the mark in their environment are killed too. A process without the mark escapes, unless it
+// is in a cgroup. Two scans without a find are required, because a process may be in exec or may have forked during the scan.
 func killLeftovers(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
 	clean := 0
-	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		all, err := procfs.All()
+	for deadline := time.Now().Add(killWait); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		all, err := procfs.ListProcesses()
 		if err != nil {
 			return
 		}

@@ -30,73 +30,72 @@ import (
 )
 
 const (
-	leftoverTime = 10 * time.Second // for what the process leaves behind to die of SIGKILL
-	drainTime    = 5 * time.Second  // for the last output when something unkillable still holds the pipes
-	farewellTime = 5 * time.Second  // for clients to be told
+	killTimeout    = 10 * time.Second // time for remaining processes to exit after SIGKILL
+	drainTimeout   = 5 * time.Second  // time for the last output if an unkillable process still holds the pipes
+	goodbyeTimeout = 5 * time.Second  // time to notify attached clients
 )
 
-// keeper is the shim at work.
-type keeper struct {
-	dir    string
+// shimServer is the state of a running shim.
+type shimServer struct {
+	dir    string // nil: output is discarded
 	spec   Spec
 	log    *crilog.Writer // nil: output is dropped
 	output sync.WaitGroup
-	hub    hub    // passes output on to clients
-	input  *input // of the process; nil: it has none
+	hub    outputHub     // copies output to attached clients
+	input  *processInput // stdin of the process; nil: it has none
 
-	sessions atomic.Int64  // that were begun
-	thread   *thread       // forks
-	oom      *oomScore     // of what is forked
-	group    int           // descriptor of the cgroup of v2 to fork into, -1 without
-	ended    chan struct{} // closed when the process has ended
-	gone     chan struct{} // closed when no child is left
+	sessions       atomic.Int64  // number of session commands started
+	thread         *forkThread   // forks processes
+	oom            *oomScore     // OOM score adjustment of forked processes
+	cgroupFD       int           // descriptor of the v2 cgroup to fork into; -1: none
+	processExited  chan struct{} // closed when the process has exited
+	childrenReaped chan struct{} // closed when no child is left
 
-	mu     sync.Mutex // held while children are forked and reaped, so that a pid means what it says
-	main   int        // pid of the process, until over
-	over   bool
-	status syscall.WaitStatus // of the process, when over
-	at     time.Time          // when it ended
-	execs  map[int]chan syscall.WaitStatus
+	mu       sync.Mutex // held while children are forked and reaped, so that PIDs are not reused
+	pid      int        // PID of the process, valid until exited is true
+	exited   bool
+	status   syscall.WaitStatus // of the process, after its exit
+	exitTime time.Time          // when the process exited
+	execs    map[int]chan syscall.WaitStatus
 }
 
-// Main is the life of a shim. It returns the exit code of the program.
+// Main runs a shim for a container directory. It returns the exit code of the program.
 func Main(dir string) int {
 	unix.Umask(0o022)
 	closeOnExec(readyFD)
-	// Whoever stops the agent with all its processes means the containers, which get the signal as well; the shim
-	// stays to record their end. Ignoring the signals would make the containers ignore them too.
+	// Signals to the agent's process group also reach the containers. The shim stays to record their exit. It handles the signals
+	// rather than ignoring them, because the containers would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 
-	k := &keeper{
-		dir:    dir,
-		thread: newThread(),
-		group:  -1,
-		ended:  make(chan struct{}),
-		gone:   make(chan struct{}),
-		execs:  make(map[int]chan syscall.WaitStatus),
+	k := &shimServer{
+		dir:            dir,
+		thread:         newThread(),
+		cgroupFD:       -1,
+		processExited:  make(chan struct{}),
+		childrenReaped: make(chan struct{}),
+		execs:          make(map[int]chan syscall.WaitStatus),
 	}
 	ready := os.NewFile(readyFD, "ready")
-	run, err := k.begin()
+	run, err := k.startContainer()
 	if err != nil {
-		k.thread.end()
-		_ = endCgroups(k.spec.Cgroups, cgroupTime)
-		_, _ = StartFailed(dir, err)
-		_ = json.NewEncoder(ready).Encode(started{Error: err.Error()})
+		k.thread.stopThread()
+		_ = killAndRemoveCgroups(k.spec.Cgroups, cgroupTimeout)
+		_, _ = RecordStartFailure(dir, err)
+		_ = json.NewEncoder(ready).Encode(startReport{Error: err.Error()})
 		return 1
 	}
-	_ = json.NewEncoder(ready).Encode(started{Run: run}) // an agent that died meanwhile finds the record
+	_ = json.NewEncoder(ready).Encode(startReport{Run: run}) // an agent that died meanwhile finds the record
 	ready.Close()
-	go debug.FreeOSMemory() // what the packages of the embedding program allocated before main
-	<-k.ended
-	if err := k.finish(run); err != nil {
+	go debug.FreeOSMemory() // memory that packages of the embedding program allocated before main
+	<-k.processExited
+	if err := k.recordExit(run); err != nil {
 		fmt.Fprintln(os.Stderr, "record exit:", err)
 		return 1
 	}
 	return 0
 }
 
-// closeOnExec keeps descriptors from first on to the shim itself: its own, and what the agent was started with and
-// did not mean to hand down.
+// closeOnExec sets close-on-exec on all descriptors from first on, including descriptors that the agent inherited by accident.
 func closeOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -112,9 +111,9 @@ func closeOnExec(first int) {
 	}
 }
 
-// begin starts the process and what serves it.
-func (k *keeper) begin() (run Run, err error) {
-	if k.spec, err = Read[Spec](filepath.Join(k.dir, specFile)); err != nil {
+// startContainer starts the process, the reaper and the request server.
+func (k *shimServer) startContainer() (run Run, err error) {
+	if k.spec, err = ReadRecord[Spec](filepath.Join(k.dir, specFile)); err != nil {
 		return run, err
 	}
 	if run.Boot, err = procfs.BootID(); err != nil {
@@ -128,32 +127,32 @@ func (k *keeper) begin() (run Run, err error) {
 			return run, fmt.Errorf("open log: %w", err)
 		}
 	}
-	listener, err := listen(k.dir)
+	listener, err := listenRequests(k.dir)
 	if err != nil {
 		return run, err
 	}
-	if k.thread.do(func() { err = k.enter() }); err != nil {
+	if k.thread.runOnThread(func() { err = k.enterEnvironment() }); err != nil {
 		return run, err
 	}
-	if err := k.start(); err != nil {
+	if err := k.forkProcess(); err != nil {
 		return run, err
 	}
-	run.Shim, run.PID, run.At = os.Getpid(), k.main, time.Now()
-	process, err := procfs.Read(k.main) // at least a zombie: it is not reaped before
+	run.Shim, run.PID, run.At = os.Getpid(), k.pid, time.Now()
+	process, err := procfs.ReadProcess(k.pid) // not yet reaped, so that it is at least a zombie
 	if err != nil {
 		return run, err
 	}
 	run.Start = process.Start
-	go k.reap()
-	go k.serve(listener)
-	if err := Write(filepath.Join(k.dir, runFile), run); err != nil {
+	go k.reapChildren()
+	go k.acceptRequests(listener)
+	if err := WriteRecord(filepath.Join(k.dir, runFile), run); err != nil {
 		return run, err
 	}
 	return run, nil
 }
 
-func listen(dir string) (*net.UnixListener, error) {
-	path, _, err := socketPath(dir) // held to the end of the shim
+func listenRequests(dir string) (*net.UnixListener, error) {
+	path, _, err := socketPath(dir) // kept open until the shim exits
 	if err != nil {
 		return nil, err
 	}
@@ -161,33 +160,33 @@ func listen(dir string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
-// start forks the process.
-func (k *keeper) start() error {
-	files, err := k.files()
+// forkProcess forks the process of the container.
+func (k *shimServer) forkProcess() error {
+	files, err := k.openStdio()
 	if err == nil {
-		k.main, err = k.fork(k.spec.Argv, files, nil)
+		k.pid, err = k.forkOnThread(k.spec.Argv, files, nil)
 	}
 	files.close()
 	return err
 }
 
-// fork starts a program as the leader of a session, where the container is.
-func (k *keeper) fork(argv []string, files stdio, env []string) (pid int, err error) {
-	k.thread.do(func() {
-		k.oom.during(func() { pid, err = k.forkHere(argv, files, env) })
+// forkOnThread starts a program as a session leader in the namespaces and cgroups of the container.
+func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid int, err error) {
+	k.thread.runOnThread(func() {
+		k.oom.callAdjusted(func() { pid, err = k.forkHere(argv, files, env) })
 	})
 	return pid, err
 }
 
-// forkHere is fork on the thread for it.
-func (k *keeper) forkHere(argv []string, files stdio, env []string) (int, error) {
+// forkHere is forkOnThread for a caller on the fork thread.
+func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, error) {
 	path, err := k.lookPath(argv[0])
 	if err != nil {
 		return 0, err
 	}
 	sys := &syscall.SysProcAttr{
 		Setsid: true, Setctty: files.tty, Pdeathsig: syscall.SIGKILL,
-		UseCgroupFD: k.group >= 0, CgroupFD: k.group,
+		UseCgroupFD: k.cgroupFD >= 0, CgroupFD: k.cgroupFD,
 	}
 	if u := k.spec.User; u != nil {
 		sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
@@ -204,7 +203,7 @@ func (k *keeper) forkHere(argv []string, files stdio, env []string) (int, error)
 }
 
 // lookPath finds a program in the PATH of the container.
-func (k *keeper) lookPath(name string) (string, error) {
+func (k *shimServer) lookPath(name string) (string, error) {
 	for _, entry := range k.spec.Env {
 		if path, ok := strings.CutPrefix(entry, "PATH="); ok {
 			if err := os.Setenv("PATH", path); err != nil {
@@ -215,26 +214,26 @@ func (k *keeper) lookPath(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// reap waits for children: the process, commands run beside it, and what they orphaned.
-func (k *keeper) reap() {
-	defer close(k.gone)
+// reapChildren waits for children: the process, commands, and their orphaned descendants.
+func (k *shimServer) reapChildren() {
+	defer close(k.childrenReaped)
 	for {
-		// The child stays a zombie, and its pid taken, until the lock is held.
+		// The child stays a zombie, and its PID reserved, until the lock is held.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return // no child is left, so the process has ended and nothing is forked any more
+			return // no child is left: the process has exited and nothing is forked any more
 		}
 		k.mu.Lock()
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		switch exec := k.execs[pid]; {
 		case err != nil || pid <= 0:
-		case pid == k.main && !k.over:
-			k.over, k.status, k.at = true, status, time.Now()
-			close(k.ended)
+		case pid == k.pid && !k.exited:
+			k.exited, k.status, k.exitTime = true, status, time.Now()
+			close(k.processExited)
 		case exec != nil:
 			exec <- status
 			delete(k.execs, pid)
@@ -243,51 +242,50 @@ func (k *keeper) reap() {
 	}
 }
 
-// finish kills what the process left behind, completes the log and records the end.
-func (k *keeper) finish(run Run) error {
-	exit := Exit{Code: code(k.status), Reason: ReasonCompleted, Started: run.At, At: k.at}
+// recordExit kills remaining processes, completes the log and writes the exit record.
+func (k *shimServer) recordExit(run Run) error {
+	exit := Exit{Code: exitCode(k.status), Reason: ReasonCompleted, Started: run.At, At: k.exitTime}
 	if exit.Code != 0 {
 		exit.Reason = ReasonError
 	}
-	if !k.killUntil(k.gone, leftoverTime) {
+	if !k.killUntil(k.childrenReaped, killTimeout) {
 		exit.Message = "some processes of the container could not be killed"
 	}
 	drained := make(chan struct{})
 	go func() { k.output.Wait(); close(drained) }()
 	select {
 	case <-drained:
-	case <-time.After(drainTime):
+	case <-time.After(drainTimeout):
 	}
-	k.hub.close(farewellTime)
-	k.thread.end()
-	if oomKilled(k.spec.Cgroups) {
+	k.hub.closeClients(goodbyeTimeout)
+	k.thread.stopThread()
+	if wasOOMKilled(k.spec.Cgroups) {
 		exit.Reason = ReasonOOMKilled
 	}
-	if err := endCgroups(k.spec.Cgroups, cgroupTime); err != nil {
+	if err := killAndRemoveCgroups(k.spec.Cgroups, cgroupTimeout); err != nil {
 		fmt.Fprintln(os.Stderr, "end cgroups:", err)
 	}
 	return writeExit(k.dir, exit)
 }
 
-// killUntil kills the process and its descendants, again and again, until done is closed. It returns false when
-// the time is up.
-func (k *keeper) killUntil(done <-chan struct{}, limit time.Duration) bool {
+// killUntil kills the descendants of the shim repeatedly until done is closed. It returns false after limit.
+func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
 	for pause := again.First; time.Now().Before(deadline); pause = again.Next(pause) {
 		select {
 		case <-done:
 			return true
-		case <-time.After(pause): // most processes leave nothing: look only when something is still there
+		case <-time.After(pause): // usually no process remains: scan only after a pause
 		}
-		k.kill()
+		k.killDescendants()
 	}
 	return false
 }
 
-// kill kills every descendant of the shim once. What they fork meanwhile is for the next time.
-func (k *keeper) kill() {
-	all, err := procfs.All()
+// killDescendants kills every current descendant of the shim once.
+func (k *shimServer) killDescendants() {
+	all, err := procfs.ListProcesses()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kill:", err)
 		return
@@ -299,8 +297,8 @@ func (k *keeper) kill() {
 	}
 }
 
-// code returns an exit code as shells have it.
-func code(s syscall.WaitStatus) int32 {
+// exitCode returns an exit code as shells report it: 128+n for signal n.
+func exitCode(s syscall.WaitStatus) int32 {
 	if s.Signaled() {
 		return 128 + int32(s.Signal())
 	}

@@ -23,7 +23,7 @@ import (
 func serveAs(t *testing.T, handle func(conn *net.UnixConn)) *Handle {
 	t.Helper()
 	dir := t.TempDir()
-	listener, err := listen(dir)
+	listener, err := listenRequests(dir)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func TestOldShim(t *testing.T) {
 	require.ErrorContains(t, err, "older agent")
 	require.ErrorContains(t, err, "(protocol 1; run takes 2)")
 	fds := nulls(t, 2)
-	_, err = h.Attach(t.Context(), AttachOptions{Input: true, Sizes: true}, [2]int(fds))
+	_, err = h.Attach(t.Context(), AttachOptions{Input: true, Terminal: true}, [2]int(fds))
 	require.ErrorIs(t, err, ErrOldShim)
 	for _, fd := range fds {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
@@ -148,7 +148,7 @@ func TestShimHangs(t *testing.T) {
 func TestShimHasGoneAfterTheResult(t *testing.T) {
 	h := serveAs(t, func(conn *net.UnixConn) {
 		var r request
-		fds, _, err := readWith(conn, &r)
+		fds, _, err := readMessage(conn, &r)
 		assert.NoError(t, err)
 		closeAll(fds)
 		assert.NoError(t, json.NewEncoder(conn).Encode(reply{Version: protocol, Code: 7}))
@@ -161,7 +161,7 @@ func TestShimHasGoneAfterTheResult(t *testing.T) {
 }
 
 // ask makes a request of a keeper over a connection and returns its answer.
-func ask(t testing.TB, k *keeper, message []byte, fds []int) reply {
+func ask(t testing.TB, k *shimServer, message []byte, fds []int) reply {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -179,7 +179,7 @@ func ask(t testing.TB, k *keeper, message []byte, fds []int) reply {
 	go func() {
 		defer close(done)
 		defer conns[1].Close()
-		code, err := k.handle(conns[1])
+		code, err := k.handleRequest(conns[1])
 		answer.Code = code
 		if err != nil {
 			answer.Error = err.Error()
@@ -200,8 +200,8 @@ func ask(t testing.TB, k *keeper, message []byte, fds []int) reply {
 }
 
 // ended is a keeper whose process has ended, so that no request has an effect.
-func ended() *keeper {
-	k := &keeper{over: true, group: -1}
+func ended() *shimServer {
+	k := &shimServer{exited: true, cgroupFD: -1}
 	k.hub.closed = true
 	return k
 }
@@ -289,7 +289,7 @@ func FuzzAnswer(f *testing.F) {
 			conns[1].Close()
 		}()
 		h := newHandle("", 0, -1) // of a shim that has ended
-		a, err := h.attached(t.Context(), request{Op: opAttach, Version: protocol}, conns[0])
+		a, err := h.readAttached(t.Context(), request{Op: opAttach, Version: protocol}, conns[0])
 		if err != nil {
 			conns[0].Close()
 			return

@@ -1,19 +1,21 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shim keeps one container's process: a small process of its own, the embedding program executed anew,
-// that outlives the agent. It starts the process, writes its log, reaps what it leaves behind and records its
-// end. The agent's side of it, starting and finding shims and talking to them, is here too. What a container or
-// a sandbox is, the package does not know: it knows a directory.
+// Package shim runs and supervises the process of one container in a small process of its own, the shim, which outlives the
+// agent. The package knows only a container directory, not the container or its sandbox. A shim is the embedding program executed
+// again.
+//
+// The shim starts the process, writes its log, reaps its descendants and records its exit. The agent's side is also here: it
+// starts and finds shims and sends them requests.
 //
 // # The directory
 //
-//	spec.json   what to run; the agent writes it before it starts a shim
-//	lock        locked (flock) for as long as the shim lives; the kernel unlocks it whatever ends the shim
+//	spec.json   program and environment to run; written by the agent before it starts a shim
+//	lock        locked (flock) while the shim is alive; the kernel releases it at any exit of the shim
 //	run.json    the process has started; written by the shim
-//	exit.json   the process has ended; written by the shim or, when the shim was killed, by the agent
-//	shim.sock   takes requests: signal, kill, reopen the log, exec, and since protocol 2 run and attach
-//	shim.log    what the shim itself prints, empty unless it crashes
+//	exit.json   the process has exited; written by the shim or, if the shim was killed, by the agent
+//	shim.sock   socket for requests: signal, kill, reopen, exec, and since protocol 2 run and attach
+//	shim.log    output of the shim itself, empty unless it crashes
 package shim
 
 import (
@@ -39,89 +41,89 @@ const (
 	logFile  = "shim.log"
 )
 
-// Spec says what to run.
+// Spec is the program to run, and its environment.
 type Spec struct {
 	Argv       []string
-	Env        []string // all of it: nothing is inherited
+	Env        []string // complete: nothing is inherited
 	Dir        string
-	Log        string // absolute path of the log file; empty: output is dropped
-	Stdin      bool   // stdin stays open and yields what clients send; otherwise it is empty
-	StdinOnce  bool   // stdin ends with the first client that has sent to it
-	TTY        bool   // a terminal is stdin, stdout and stderr
-	User       *User  // nil: the agent's
+	Log        string // absolute path of the log file; empty: output is discarded
+	Stdin      bool   // keep stdin open for input of clients; otherwise stdin is empty
+	StdinOnce  bool   // close stdin when the first client that sent input disconnects
+	TTY        bool   // use one terminal as stdin, stdout and stderr
+	User       *User  // nil: the agent's user
 	NoNewPrivs bool
 
 	Netns    string            // path of the network namespace; empty: the host's
-	Sysctls  map[string]string // of that namespace, such as net.ipv4.ip_forward
-	Hostname string            // in a UTS namespace of its own; empty: the host's
+	Sysctls  map[string]string // sysctls of the network namespace, such as net.ipv4.ip_forward
+	Hostname string            // host name in a new UTS namespace; empty: the host's namespace
 
-	MountNamespace bool // there is one, with Mounts in it
+	MountNamespace bool // create a mount namespace with Mounts
 	Mounts         []mountns.Mount
 
-	Cgroups     []string // directories, one in each hierarchy, that are there when it starts and go with it
-	OOMScoreAdj *int     // nil: the shim's
+	Cgroups     []string // directories of existing cgroups, one per hierarchy; removed after the exit
+	OOMScoreAdj *int     // nil: that of the shim
 }
 
-// User is who the process runs as.
+// User contains the user and group IDs of the process.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Run is the record of a process that was started.
+// Run is the record of a started process.
 type Run struct {
-	Boot  string // ID of the boot it was started in
-	Shim  int    // pid of the shim
-	PID   int    // of the process, which leads a session and a process group of this number
-	Start uint64 // its start in clock ticks after boot
+	Boot  string // boot ID of the machine at the start
+	Shim  int    // PID of the shim
+	PID   int    // PID of the process, which leads a session and a process group
+	Start uint64 // start of the process in clock ticks after boot
 	At    time.Time
 }
 
-// Exit is the record of a process that ended or could not be started.
+// Exit is the record of a process that exited or could not be started.
 type Exit struct {
-	Code    int32 // 128+n where signal n ended it
+	Code    int32 // 128+n if signal n killed the process
 	Reason  string
 	Message string
-	Started time.Time // zero when it never ran
+	Started time.Time // zero if it never ran
 	At      time.Time
 }
 
-// The reasons in an [Exit]; those of containerd.
+// The reasons in an [Exit], with containerd's names.
 const (
 	ReasonCompleted  = "Completed"
 	ReasonError      = "Error"
 	ReasonStartError = "StartError"
-	ReasonOOMKilled  = "OOMKilled" // some process of it was, whatever the code is
-	ReasonUnknown    = "Unknown"   // the shim ended before it could say
+	ReasonOOMKilled  = "OOMKilled" // the OOM killer killed one of its processes, whatever the exit code
+	ReasonUnknown    = "Unknown"   // the shim exited before it wrote a record
 )
 
-// Codes of an [Exit] that no process returned.
+// Exit codes of an [Exit] that no process returned.
 const (
 	codeStartError = 128
 	codeLost       = 137 // 128+SIGKILL
 )
 
-// WriteSpec puts a spec into a directory.
-func WriteSpec(dir string, s Spec) error { return Write(filepath.Join(dir, specFile), s) }
+// WriteSpec writes the spec file of a container directory.
+func WriteSpec(dir string, s Spec) error { return WriteRecord(filepath.Join(dir, specFile), s) }
 
-// ReadSpec returns the spec of a directory.
-func ReadSpec(dir string) (Spec, error) { return Read[Spec](filepath.Join(dir, specFile)) }
+// ReadSpec reads the spec file of a container directory.
+func ReadSpec(dir string) (Spec, error) { return ReadRecord[Spec](filepath.Join(dir, specFile)) }
 
-// ReadRun returns the record that the process was started.
-func ReadRun(dir string) (Run, error) { return Read[Run](filepath.Join(dir, runFile)) }
+// ReadRun reads the start record of a container directory.
+func ReadRun(dir string) (Run, error) { return ReadRecord[Run](filepath.Join(dir, runFile)) }
 
-// StartFailed records that the process could not be started.
-func StartFailed(dir string, cause error) (Exit, error) {
+// RecordStartFailure writes an exit record for a process that could not be started, and returns it.
+func RecordStartFailure(dir string, cause error) (Exit, error) {
 	e := Exit{Code: codeStartError, Reason: ReasonStartError, Message: cause.Error(), At: time.Now()}
 	return e, writeExit(dir, e)
 }
 
-// maxRecord is the most that a record may hold, in bytes: four times what a request of the CRI may.
+// maxRecord is the maximum size of a record in bytes: four times the maximum of a CRI request.
 const maxRecord = 64 << 20
 
-// Read reads a JSON file. An error that [IsTrouble] knows says nothing of its content; another one, that the file is
-// damaged or none of ours.
-func Read[T any](path string) (T, error) {
+// ReadRecord reads a JSON file. If the error matches [IsReadFailure], the content is unknown. Any other error means that the file
+// is missing, damaged, or not a record of this package.
+func ReadRecord[T any](path string) (T, error) {
 	var v T
 	data, err := readRegular(path)
 	if err != nil {
@@ -133,8 +135,7 @@ func Read[T any](path string) (T, error) {
 	return v, nil
 }
 
-// readRegular reads a file of a bounded size. What a program has put in its place, such as a FIFO without a writer,
-// must not hold the agent up.
+// readRegular reads a file of at most maxRecord bytes. It does not block on a named pipe that a program put in place of the file.
 func readRegular(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -153,9 +154,9 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxRecord))
 }
 
-// IsTrouble reports whether an error is that of a machine which cannot read now, as one without free descriptors. It
-// is no reason to forget what runs, nor to believe that it has ended.
-func IsTrouble(err error) bool {
+// IsReadFailure reports whether err means that the machine cannot read the file now, for example without a free descriptor. The
+// caller then must not assume that the process has exited.
+func IsReadFailure(err error) bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -164,18 +165,16 @@ func IsTrouble(err error) bool {
 	return path || call
 }
 
-// Write replaces a JSON file in one step. After a power cut the file may be broken, and its directory is then of no
-// account.
-func Write(path string, v any) error { return write(path, v, nil) }
+// WriteRecord replaces a JSON file atomically. After a power failure the file may be damaged; its directory is then discarded.
+func WriteRecord(path string, v any) error { return writeRecord(path, v, nil) }
 
-// writeExit keeps the record of an end even through a power cut: a finished job must not run again.
-func writeExit(dir string, e Exit) error { return keepExit(dir, e, (*os.File).Sync) }
+// writeExit writes the exit record and syncs it to disk: a completed job must not run again after a power failure.
+func writeExit(dir string, e Exit) error { return writeExitSynced(dir, e, (*os.File).Sync) }
 
-// keepExit writes the record of an end and brings everything to the disk that it takes to find it there again, by sync:
-// its content before its name, the records beside it, which nobody has brought there so far, the names of all of them,
-// and the name of the directory.
-func keepExit(dir string, e Exit, sync func(*os.File) error) error {
-	if err := write(filepath.Join(dir, exitFile), e, sync); err != nil {
+// writeExitSynced writes the exit record and syncs all that is needed to find it after a power failure: its content before the
+// rename, the other records, which were not synced so far, the directory and its parent.
+func writeExitSynced(dir string, e Exit, sync func(*os.File) error) error {
+	if err := writeRecord(filepath.Join(dir, exitFile), e, sync); err != nil {
 		return err
 	}
 	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -191,8 +190,7 @@ func keepExit(dir string, e Exit, sync func(*os.File) error) error {
 	return errors.Join(errs...)
 }
 
-// syncPath brings a file or a directory to the disk. A file system that has no such call for directories does so by
-// itself.
+// syncPath syncs a file or directory to disk. It ignores file systems that do not support sync of directories.
 func syncPath(path string, sync func(*os.File) error) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -205,8 +203,8 @@ func syncPath(path string, sync func(*os.File) error) error {
 	return nil
 }
 
-// write replaces a JSON file, after sync where there is one.
-func write(path string, v any, sync func(*os.File) error) error {
+// writeRecord replaces a JSON file atomically. If sync is not nil, it is called before the rename.
+func writeRecord(path string, v any, sync func(*os.File) error) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -23,12 +23,12 @@ func TestExitSurvivesPowerLoss(t *testing.T) {
 	containers := t.TempDir()
 	dir := filepath.Join(containers, "id")
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	require.NoError(t, Write(filepath.Join(dir, "record.json"), "a container"))
-	require.NoError(t, Write(filepath.Join(dir, runFile), Run{PID: 7}))
+	require.NoError(t, WriteRecord(filepath.Join(dir, "record.json"), "a container"))
+	require.NoError(t, WriteRecord(filepath.Join(dir, runFile), Run{PID: 7}))
 
 	var synced []string
 	named := false // the exit record had its name when the directory came to the disk
-	require.NoError(t, keepExit(dir, Exit{Code: 3}, func(f *os.File) error {
+	require.NoError(t, writeExitSynced(dir, Exit{Code: 3}, func(f *os.File) error {
 		synced = append(synced, f.Name())
 		if f.Name() == dir {
 			_, err := os.Stat(filepath.Join(dir, exitFile))
@@ -43,7 +43,7 @@ func TestExitSurvivesPowerLoss(t *testing.T) {
 	assert.True(t, named)
 
 	broken := errors.New("the disk is broken")
-	err := keepExit(dir, Exit{Code: 3}, func(f *os.File) error {
+	err := writeExitSynced(dir, Exit{Code: 3}, func(f *os.File) error {
 		if f.Name() == dir {
 			return broken
 		}
@@ -58,7 +58,7 @@ func TestReadHostileFiles(t *testing.T) {
 	read := func() error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := Read[Exit](path)
+			_, err := ReadRecord[Exit](path)
 			done <- err
 		}()
 		select {
@@ -80,7 +80,7 @@ func TestReadHostileFiles(t *testing.T) {
 		require.NoError(t, put(), name)
 		err := read()
 		assert.ErrorContains(t, err, path, name)
-		assert.False(t, IsTrouble(err), "%s: %v", name, err)
+		assert.False(t, IsReadFailure(err), "%s: %v", name, err)
 		require.NoError(t, os.RemoveAll(path))
 	}
 	assert.ErrorIs(t, read(), os.ErrNotExist)
@@ -89,23 +89,23 @@ func TestReadHostileFiles(t *testing.T) {
 // While a record cannot be read, as without free descriptors, nobody knows how a container ended, and it must not be recorded as killed.
 func TestOutcomeWithoutDescriptors(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, Write(filepath.Join(dir, runFile), Run{Boot: "an earlier boot"}))
+	require.NoError(t, WriteRecord(filepath.Join(dir, runFile), Run{Boot: "an earlier boot"}))
 	require.NoError(t, writeExit(dir, Exit{Code: 3}))
 	good := filepath.Join(dir, exitFile)
 	require.NoError(t, os.Rename(good, good+".good"))
 	require.NoError(t, os.Symlink(exitFile, good)) // a link to itself: this record alone cannot be read
-	_, err := Outcome(dir, "MARK=x")
+	_, err := ReadOutcome(dir, "MARK=x")
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.NoError(t, os.Rename(good+".good", good))
 
 	var before unix.Rlimit
 	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limitMax(t)}, &before))
-	_, err = Outcome(dir, "MARK=x")
+	_, err = ReadOutcome(dir, "MARK=x")
 	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &before, nil))
 	require.ErrorIs(t, err, unix.EMFILE)
-	assert.True(t, IsTrouble(err))
+	assert.True(t, IsReadFailure(err))
 
-	exit, err := Outcome(dir, "MARK=x")
+	exit, err := ReadOutcome(dir, "MARK=x")
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, exit.Code)
 }

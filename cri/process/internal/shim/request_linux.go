@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// acceptPause is the wait after a request that could not be accepted, as without a free descriptor.
+	// acceptPause is the pause after a failed accept, for example without a free descriptor.
 	acceptPause = 100 * time.Millisecond
-	// requestTime is how long a client may take to say what it wants.
-	requestTime = 10 * time.Second
+	// requestTimeout limits the time that a client takes to send its request.
+	requestTimeout = 10 * time.Second
 )
 
-// serve takes requests until the shim ends. What keeps it from one is no reason to refuse the next: without requests
-// there is no stop signal.
-func (k *keeper) serve(listener *net.UnixListener) {
+// acceptRequests serves requests until the shim exits. It continues after every accept error, because stop signals arrive as
+// requests.
+func (k *shimServer) acceptRequests(listener *net.UnixListener) {
 	for failing := false; ; {
 		conn, err := listener.AcceptUnix()
 		if err != nil {
@@ -41,21 +41,21 @@ func (k *keeper) serve(listener *net.UnixListener) {
 		go func() {
 			defer conn.Close()
 			answer := reply{Version: protocol}
-			if code, err := k.handle(conn); err != nil {
+			if code, err := k.handleRequest(conn); err != nil {
 				answer.Error = err.Error()
 			} else {
 				answer.Code = code
 			}
-			_ = json.NewEncoder(conn).Encode(answer) // a client that left wants no answer
+			_ = json.NewEncoder(conn).Encode(answer) // a disconnected client needs no reply
 		}()
 	}
 }
 
-// handle does what one client asks for.
-func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
-	_ = conn.SetReadDeadline(time.Now().Add(requestTime))
+// handleRequest reads and executes the request of one client.
+func (k *shimServer) handleRequest(conn *net.UnixConn) (code int, err error) {
+	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	var r request
-	fds, _, err := readWith(conn, &r)
+	fds, _, err := readMessage(conn, &r)
 	_ = conn.SetReadDeadline(time.Time{})
 	defer func() { closeAll(fds) }()
 	if err != nil {
@@ -66,13 +66,13 @@ func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
 	}
 	switch r.Op {
 	case opSignal:
-		return 0, k.signal(unix.Signal(r.Signal))
+		return 0, k.signalGroup(unix.Signal(r.Signal))
 	case opKill:
-		// Most containers are one group: killing it first spares a look at every process of the machine.
-		if err := k.signal(unix.SIGKILL); err != nil {
+		// Most containers consist of one process group: killing it first avoids a scan of all processes.
+		if err := k.signalGroup(unix.SIGKILL); err != nil {
 			return 0, err
 		}
-		go k.killUntil(k.ended, leftoverTime)
+		go k.killUntil(k.processExited, killTimeout)
 		return 0, nil
 	case opReopen:
 		if k.log == nil {
@@ -83,30 +83,31 @@ func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
 		if len(fds) != 2 || len(r.Argv) == 0 {
 			return 0, errors.New("exec wants a command and two descriptors")
 		}
-		return k.exec(conn, r.Argv, &fds)
+		return k.execCommand(conn, r.Argv, &fds)
 	case opRun:
-		return k.run(conn, r, &fds)
+		return k.runSessionCommand(conn, r, &fds)
 	case opAttach:
-		return 0, k.attach(conn, r, &fds)
+		return 0, k.attachClient(conn, r, &fds)
 	}
 	return 0, fmt.Errorf("unknown request %q", r.Op)
 }
 
-// signal sends a signal to the process group of the process.
-func (k *keeper) signal(s unix.Signal) error {
+// signalGroup sends a signal to the process group of the process.
+func (k *shimServer) signalGroup(s unix.Signal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.exited {
 		return nil
 	}
-	if err := unix.Kill(-k.main, s); err != nil {
+	if err := unix.Kill(-k.pid, s); err != nil {
 		return os.NewSyscallError("kill", err)
 	}
 	return nil
 }
 
-// exec runs a command until it ends, or kills it when the client leaves. It takes the descriptors for stdout and stderr.
-func (k *keeper) exec(conn net.Conn, argv []string, fds *[]int) (int, error) {
+// execCommand runs a command until it exits, and kills it if the client disconnects. It takes ownership of the descriptors of
+// stdout and stderr.
+func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int, error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -116,39 +117,39 @@ func (k *keeper) exec(conn net.Conn, argv []string, fds *[]int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return k.await(conn, status, fds, func() { k.killExec(pid) })
+	return k.awaitCommand(conn, status, fds, func() { k.killExec(pid) })
 }
 
-// await waits for a command, which alone has its descriptors from now on, so that the client sees their end with it. It kills
-// the command when the client leaves.
-func (k *keeper) await(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
+// awaitCommand waits for the exit of a command. It closes the shim's copies of the command's descriptors, so that the client sees
+// end of file when the command exits. It calls kill when the client disconnects.
+func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
 	closeAll(*fds)
 	*fds = nil
 	left := make(chan struct{})
 	go func() {
-		_, _ = conn.Read(make([]byte, 1)) // the client sends nothing more before the command has ended
+		_, _ = conn.Read(make([]byte, 1)) // the client sends nothing before the command has exited
 		close(left)
 	}()
 	select {
 	case s := <-status:
 		_ = conn.SetReadDeadline(time.Now())
-		<-left // so that nobody else reads
+		<-left // so that no other goroutine reads
 		_ = conn.SetReadDeadline(time.Time{})
-		return int(code(s)), nil
+		return int(exitCode(s)), nil
 	case <-left:
 		kill()
 		return 0, errors.New("killed: the client left")
 	}
 }
 
-// forkExec forks a command and registers it with the reaper. env is added to that of the container.
-func (k *keeper) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
+// forkExec forks a command and registers it with the reaper. env is appended to the container's environment.
+func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.exited {
 		return 0, nil, ErrEnded
 	}
-	if pid, err = k.fork(argv, files, env); err != nil {
+	if pid, err = k.forkOnThread(argv, files, env); err != nil {
 		return 0, nil, err
 	}
 	status = make(chan syscall.WaitStatus, 1)
@@ -156,14 +157,14 @@ func (k *keeper) forkExec(argv []string, files stdio, env []string) (pid int, st
 	return pid, status, nil
 }
 
-// killExec kills a command that still runs, its process group, and its other descendants.
-func (k *keeper) killExec(pid int) {
+// killExec kills a running command, its process group, and its other descendants.
+func (k *shimServer) killExec(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.execs[pid] == nil {
 		return
 	}
-	all, err := procfs.All()
+	all, err := procfs.ListProcesses()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kill command:", err)
 	}

@@ -17,14 +17,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
 )
 
-// enter puts the thread where its container shall be. It runs on the thread.
-func (k *keeper) enter() (err error) {
+// enterEnvironment moves the calling thread to the cgroups, namespaces and directory of the container. It runs on the fork
+// thread.
+func (k *shimServer) enterEnvironment() (err error) {
 	if k.spec.NoNewPrivs {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return os.NewSyscallError("prctl", err)
 		}
 	}
-	if k.group, err = joinCgroups(k.spec.Cgroups); err != nil {
+	if k.cgroupFD, err = joinCgroups(k.spec.Cgroups); err != nil {
 		return err
 	}
 	if k.oom, err = newOOMScore(k.spec.OOMScoreAdj); err != nil {
@@ -98,6 +99,7 @@ func isOwnNetwork(fd int) (bool, error) {
 	return own.Dev == other.Dev && own.Ino == other.Ino, nil
 }
 
+// enterUTS moves the thread to a new UTS namespace with this host name.
 func enterUTS(hostname string) error {
 	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 		return os.NewSyscallError("unshare", err)
@@ -105,14 +107,14 @@ func enterUTS(hostname string) error {
 	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(hostname)))
 }
 
-// oomScore sets the OOM score adjustment that what is forked inherits: it may fork in turn before anybody could set its own.
+// oomScore sets the OOM score adjustment that forked processes inherit. Setting it after the fork would miss their own children.
 type oomScore struct {
-	file *os.File // that of the shim
+	file *os.File // oom_score_adj of the shim
 	own  string
 	adj  string
 }
 
-// newOOMScore returns nil where nothing is to be set.
+// newOOMScore opens the shim's oom_score_adj. It returns nil if adj is nil.
 func newOOMScore(adj *int) (*oomScore, error) {
 	if adj == nil {
 		return nil, nil
@@ -129,8 +131,8 @@ func newOOMScore(adj *int) (*oomScore, error) {
 	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
 }
 
-// during calls f with the score set. Who may not lower it leaves it.
-func (o *oomScore) during(f func()) {
+// callAdjusted calls f while the adjustment is set. A shim without permission to lower it leaves it unchanged.
+func (o *oomScore) callAdjusted(f func()) {
 	if o == nil {
 		f()
 		return

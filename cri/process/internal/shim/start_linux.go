@@ -18,35 +18,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the argv[0] that makes the program a shim. Nothing inherits it, and nobody types it by accident.
+// Name is the argv[0] that makes the program run as a shim.
 const Name = "nodeagent-shim"
 
-// What a shim inherits from the agent: descriptors after stdin, stdout and stderr.
+// Descriptors that a shim inherits after stdin, stdout and stderr.
 const (
-	readyFD = 3 // a pipe: one started value, then its end; the lock follows it
+	readyFD = 3 // pipe for one startReport; the lock follows as descriptor 4
 )
 
-// started is what a shim reports once.
-type started struct {
+// startReport is the report that a shim sends once when its process has started or failed to start.
+type startReport struct {
 	Run   Run
 	Error string
 }
 
-// marker is in the environment of a shim, and of nothing else: a program that has changed its arguments is known by it.
-const marker = "NODEAGENT_SHIM"
+// shimEnv is an environment variable of shims only. It identifies a shim even if the program has changed its arguments.
+const shimEnv = "NODEAGENT_SHIM"
 
-// Marked reports whether this program was started as a shim, whatever its arguments are now.
-func Marked() bool { return os.Getenv(marker) != "" }
+// IsShimProcess reports whether this program was started as a shim, whatever its arguments are now.
+func IsShimProcess() bool { return os.Getenv(shimEnv) != "" }
 
-// environment returns that of a shim; the container's is in its spec. It keeps the Go runtime small, and where the
-// program was built with the race detector, that from waiting a second at the end.
-func environment() []string {
-	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", marker + "=1"}
+// shimEnviron returns the environment of a shim. It keeps the Go runtime small, and avoids the exit delay of a second with the
+// race detector.
+func shimEnviron() []string {
+	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", shimEnv + "=1"}
 }
 
-// Start starts a shim for a directory, and returns when the process in it runs. When ctx ends before, the shim is
-// killed and what it started with it.
-func Start(ctx context.Context, dir string) (*Handle, Run, error) {
+// StartShim starts a shim for a container directory, and returns when its process runs. If ctx ends first, it kills the shim and
+// its process.
+func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, Run{}, err
@@ -60,26 +60,26 @@ func Start(ctx context.Context, dir string) (*Handle, Run, error) {
 		return nil, Run{}, err
 	}
 	defer ready.Close()
-	h, err := spawn(dir, report, lock)
+	h, err := startProcess(dir, report, lock)
 	report.Close()
 	if err != nil {
 		return nil, Run{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Now()) })
 	defer stop()
-	run, err := h.await(ready)
+	run, err := h.awaitStarted(ready)
 	if err == nil {
 		return h, run, nil
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	// The lock must be free, and the shim reaped, before another attempt or the removal of the directory.
-	return nil, Run{}, errors.Join(err, h.End())
+	// The lock must be free, and the shim reaped, before another start or the removal of the directory.
+	return nil, Run{}, errors.Join(err, h.KillAndClose())
 }
 
-// spawn executes the program anew as a shim.
-func spawn(dir string, report, lock *os.File) (*Handle, error) {
+// startProcess executes the program again as a shim.
+func startProcess(dir string, report, lock *os.File) (*Handle, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func spawn(dir string, report, lock *os.File) (*Handle, error) {
 	fd := -1
 	process, err := os.StartProcess("/proc/self/exe", []string{Name, dir}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   environment(),
+		Env:   shimEnviron(),
 		Files: []*os.File{null, output, output, report, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &fd},
 	})
@@ -109,13 +109,13 @@ func spawn(dir string, report, lock *os.File) (*Handle, error) {
 	return h, process.Release()
 }
 
-// await reads what a new shim reports.
-func (h *Handle) await(ready io.Reader) (Run, error) {
+// awaitStarted reads the report of a new shim.
+func (h *Handle) awaitStarted(ready io.Reader) (Run, error) {
 	data, err := io.ReadAll(ready)
 	if err != nil {
 		return Run{}, fmt.Errorf("wait for shim: %w", err)
 	}
-	var s started
+	var s startReport
 	if err := json.Unmarshal(data, &s); err != nil {
 		output, _ := readRegular(filepath.Join(h.dir, logFile))
 		return Run{}, fmt.Errorf("shim ended without a report (call process.Main first in main, and in TestMain of tests): %.512s",

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/pty"
 )
 
-// stdio is what a program has as stdin, stdout and stderr. On a terminal they are one descriptor.
+// stdio contains the descriptors of a program's stdin, stdout and stderr. With a terminal all three are the same.
 type stdio struct {
 	in, out, err int
 	tty          bool
@@ -24,7 +24,7 @@ type stdio struct {
 // noFiles is a stdio without descriptors.
 var noFiles = stdio{in: -1, out: -1, err: -1} //nolint:gochecknoglobals // a constant
 
-// close closes what is open.
+// close closes all open descriptors.
 func (s stdio) close() {
 	for i, fd := range []int{s.in, s.out, s.err} {
 		if fd >= 0 && (i == 0 || !s.tty) {
@@ -33,24 +33,24 @@ func (s stdio) close() {
 	}
 }
 
-// files returns the descriptors for the process, and copies from their other ends. After an error they are to be closed too.
-func (k *keeper) files() (files stdio, err error) {
+// openStdio opens the descriptors for the process and starts to copy its output. The caller closes files, even after an error.
+func (k *shimServer) openStdio() (openStdio stdio, err error) {
 	if k.spec.TTY {
-		return k.terminal()
+		return k.openTerminal()
 	}
-	files = noFiles
-	if files.in, err = k.stdin(); err != nil {
-		return files, err
+	openStdio = noFiles
+	if openStdio.in, err = k.openStdin(); err != nil {
+		return openStdio, err
 	}
-	if files.out, err = k.pipe("stdout"); err != nil {
-		return files, err
+	if openStdio.out, err = k.openPipe("stdout"); err != nil {
+		return openStdio, err
 	}
-	files.err, err = k.pipe("stderr")
-	return files, err
+	openStdio.err, err = k.openPipe("stderr")
+	return openStdio, err
 }
 
-// terminal makes the terminal of the process.
-func (k *keeper) terminal() (stdio, error) {
+// openTerminal opens the terminal of the process.
+func (k *shimServer) openTerminal() (stdio, error) {
 	uid := -1
 	if u := k.spec.User; u != nil {
 		uid = int(u.UID)
@@ -64,13 +64,13 @@ func (k *keeper) terminal() (stdio, error) {
 		closeAll([]int{master, slave})
 		return noFiles, os.NewSyscallError("fcntl", err)
 	}
-	k.input = &input{fd: shared, tty: true}
+	k.input = &processInput{fd: shared, tty: true}
 	k.copyOutput(master, stdout)
 	return stdio{in: slave, out: slave, err: slave, tty: true}, nil
 }
 
-// stdin returns a descriptor that yields what clients send, or nothing.
-func (k *keeper) stdin() (int, error) {
+// openStdin returns a descriptor that yields the input of clients, or /dev/null.
+func (k *shimServer) openStdin() (int, error) {
 	if !k.spec.Stdin {
 		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
@@ -78,22 +78,22 @@ func (k *keeper) stdin() (int, error) {
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return -1, os.NewSyscallError("pipe2", err)
 	}
-	// Only the end that clients get.
+	// Only the end for clients is non-blocking.
 	if err := unix.SetNonblock(ends[1], true); err != nil {
 		closeAll(ends[:])
 		return -1, os.NewSyscallError("fcntl", err)
 	}
-	k.input = &input{fd: ends[1], once: k.spec.StdinOnce}
+	k.input = &processInput{fd: ends[1], once: k.spec.StdinOnce}
 	return ends[0], nil
 }
 
-// pipe returns the end that the process writes to, and copies from the other one into the log.
-func (k *keeper) pipe(stream string) (int, error) {
+// openPipe returns the end of a pipe for the process to write to, and starts to copy the output.
+func (k *shimServer) openPipe(stream string) (int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return -1, os.NewSyscallError("pipe2", err)
 	}
-	// Only this end: the process expects descriptors that block.
+	// Only the reading end is non-blocking: the process expects a blocking descriptor.
 	if err := unix.SetNonblock(ends[0], true); err != nil {
 		closeAll(ends[:])
 		return -1, os.NewSyscallError("fcntl", err)
@@ -102,18 +102,18 @@ func (k *keeper) pipe(stream string) (int, error) {
 	return ends[1], nil
 }
 
-// The streams of a process, as the log names them.
+// The names of the streams in the log.
 const (
 	stdout = "stdout"
 	stderr = "stderr"
 )
 
-// copyOutput copies what comes from a descriptor into the log, and to the clients that are attached.
-func (k *keeper) copyOutput(fd int, stream string) {
+// copyOutput copies output from a descriptor to the log and to the attached clients.
+func (k *shimServer) copyOutput(fd int, stream string) {
 	from := os.NewFile(uintptr(fd), stream)
 	k.output.Go(func() {
 		defer from.Close()
-		tee := &tee{from: from, hub: &k.hub, stream: stream}
+		tee := &hubReader{from: from, hub: &k.hub, stream: stream}
 		var err error
 		if k.log == nil {
 			_, err = io.Copy(io.Discard, tee)
@@ -126,35 +126,35 @@ func (k *keeper) copyOutput(fd int, stream string) {
 	})
 }
 
-// tee passes on to clients what is read through it.
-type tee struct {
+// hubReader is a reader that also copies its data to the attached clients.
+type hubReader struct {
 	from   io.Reader
-	hub    *hub
+	hub    *outputHub
 	stream string
 }
 
-func (t *tee) Read(p []byte) (int, error) {
+func (t *hubReader) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	if n > 0 {
-		t.hub.write(t.stream, p[:n])
+		t.hub.writeOutput(t.stream, p[:n])
 	}
 	if errors.Is(err, unix.EIO) {
-		err = io.EOF // of a terminal that nobody has open any more
+		err = io.EOF // no process has the terminal open any more
 	}
 	return n, err
 }
 
-// input is what the process reads from: the end of a pipe that clients write to, or the master of a terminal.
-type input struct {
-	once bool // it ends with the first client
+// processInput is the shim's end of the stdin of the process: a pipe, or the master of a terminal.
+type processInput struct {
+	once bool // close it after the first client
 	tty  bool
 
 	mu sync.Mutex
-	fd int // -1: it has ended
+	fd int // -1: closed
 }
 
-// share calls f with the descriptor; without input, or when it has ended, f gets none.
-func (i *input) share(f func(fds []int) error) error {
+// lendFD calls f with the descriptor, or without one if there is no input or it is closed.
+func (i *processInput) lendFD(f func(fds []int) error) error {
 	if i == nil {
 		return f(nil)
 	}
@@ -166,8 +166,8 @@ func (i *input) share(f func(fds []int) error) error {
 	return f([]int{i.fd})
 }
 
-// left says that a client sends no more.
-func (i *input) left() {
+// closeAfterFirst is called when a client sends no more input. It closes the input if it was meant for one client.
+func (i *processInput) closeAfterFirst() {
 	if i == nil || !i.once {
 		return
 	}

@@ -10,29 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is the one thread of the shim that forks what the container runs. It is in the namespaces and, with cgroup v1, in
-// the cgroups of the container; the others are on the host, where the records and the log are. The kernel kills what it
-// forked when it ends, which it does only with the shim.
-type thread struct {
+// forkThread is the OS thread of the shim that forks the container's processes. It is in the namespaces and, with cgroup v1, in
+// the cgroups of the container. The other threads stay on the host with the records and the log. The thread runs until the shim
+// exits, because the kernel kills its children when it exits (PR_SET_PDEATHSIG).
+type forkThread struct {
 	calls chan func()
 	quit  chan struct{}
 	tid   int
 }
 
-// newThread starts the thread. It is not the first of the process, which the kernel takes for the process as a whole: the
-// memory of the shim must not count for the container.
-func newThread() *thread {
-	t := &thread{calls: make(chan func()), quit: make(chan struct{})}
+// newThread starts the thread. It must not be the main thread, whose cgroup the kernel charges for the memory of the whole shim.
+func newThread() *forkThread {
+	t := &forkThread{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan struct{})
-	go t.run(ready)
+	go t.runCalls(ready)
 	<-ready
 	return t
 }
 
-func (t *thread) run(ready chan struct{}) {
-	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+func (t *forkThread) runCalls(ready chan struct{}) {
+	runtime.LockOSThread() // never unlocked: the thread exits with this goroutine
 	if unix.Gettid() == os.Getpid() {
-		go t.run(ready) // cannot be here
+		go t.runCalls(ready) // the main thread cannot be used
 		<-t.quit
 		return
 	}
@@ -48,8 +47,8 @@ func (t *thread) run(ready chan struct{}) {
 	}
 }
 
-// do calls a function on the thread and waits for it. It is not called after end.
-func (t *thread) do(call func()) {
+// runOnThread calls a function on the thread and waits for it. It must not be called after stopThread.
+func (t *forkThread) runOnThread(call func()) {
 	done := make(chan struct{})
 	t.calls <- func() {
 		defer close(done)
@@ -58,5 +57,5 @@ func (t *thread) do(call func()) {
 	<-done
 }
 
-// end ends the thread, and what it forked that still runs. It does not wait.
-func (t *thread) end() { close(t.quit) }
+// stopThread ends the thread and kills its remaining children. It does not wait.
+func (t *forkThread) stopThread() { close(t.quit) }

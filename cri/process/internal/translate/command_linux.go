@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// defaultPath is the PATH of a container whose config has none.
+// defaultPath is the PATH of a container whose config sets none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Command returns what a shim has to run, on the host and without limits. mark is an entry of its environment.
-func Command(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
+// ShimSpec returns the spec of a container without namespaces, mounts and cgroups. mark is added to its environment.
+func ShimSpec(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 	s := shim.Spec{
 		Argv:       slices.Concat(c.Command, c.Args),
 		Dir:        c.WorkingDir,
@@ -42,7 +42,7 @@ func Command(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 		return s, err
 	}
 	var err error
-	if s.Env, err = environ(c.Env, mark); err != nil {
+	if s.Env, err = buildEnviron(c.Env, mark); err != nil {
 		return s, err
 	}
 	if c.TTY && !slices.ContainsFunc(s.Env, func(entry string) bool { return strings.HasPrefix(entry, "TERM=") }) {
@@ -54,12 +54,12 @@ func Command(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 		}
 		s.Log = filepath.Join(logDir, c.LogPath)
 	}
-	s.User, err = userOf(c.Security)
+	s.User, err = resolveUser(c.Security)
 	return s, err
 }
 
-// environ returns the whole environment of a container. Of a name that comes twice the later value counts.
-func environ(vars []cri.EnvVar, mark string) ([]string, error) {
+// buildEnviron returns the complete environment of a container. If a name occurs twice, the later value applies.
+func buildEnviron(vars []cri.EnvVar, mark string) ([]string, error) {
 	env := []string{"PATH=" + defaultPath}
 	index := map[string]int{"PATH": 0}
 	for i, v := range vars {

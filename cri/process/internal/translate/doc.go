@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translate turns parts of a CRI config into what a shim and the kernel take, and names what they cannot take. It
-// changes nothing on the host, and asks it for its users only.
+// Package translate converts parts of a CRI config to arguments for a shim and the kernel, and returns errors for values that
+// they do not accept. It changes nothing on the host, and reads only the host's user database.
 //
-// Test kit: none; all is a function of its arguments.
+// Test kit: none is needed; the results depend only on the arguments.
 package translate

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Limits returns the resources of a container in the form of package cgroups. What is zero is not set. They
-// share nothing with r.
+// Limits converts the resources of a container to those of package cgroups. Zero fields are not set. The result shares no memory
+// with r.
 func Limits(r *cri.Resources) (cgroups.Resources, error) {
 	if r == nil {
 		return cgroups.Resources{}, nil
@@ -27,7 +27,7 @@ func Limits(r *cri.Resources) (cgroups.Resources, error) {
 		Unified:    maps.Clone(r.Unified),
 	}
 	if l.CPUQuota == 0 {
-		l.CPUPeriod = 0 // of nothing
+		l.CPUPeriod = 0 // a period without a quota has no meaning
 	}
 	if r.MemoryLimit != 0 {
 		l.MemoryMax = new(r.MemoryLimit)
@@ -36,7 +36,7 @@ func Limits(r *cri.Resources) (cgroups.Resources, error) {
 	case r.SwapLimit < 0:
 		l.SwapMax = new(int64(cgroups.Unlimited))
 	case r.SwapLimit > 0 && r.MemoryLimit > 0:
-		// In the CRI it is memory and swap together.
+		// The limit in the CRI includes memory.
 		l.SwapMax = new(max(0, r.SwapLimit-r.MemoryLimit))
 	}
 	for _, h := range r.HugepageLimits {

@@ -10,8 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ResolvConf returns the DNS settings of a pod in the form of resolv.conf(5). A value that would be more than one there is
-// an error.
+// ResolvConf returns the DNS settings of a pod as the content of resolv.conf(5). An empty value, or one with blanks, is an error.
 func ResolvConf(c *cri.DNSConfig) (string, error) {
 	var text strings.Builder
 	for _, list := range []struct {

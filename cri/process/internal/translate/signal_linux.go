@@ -13,13 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// The real-time signals as glibc numbers them; it keeps two for itself.
+// The real-time signals as glibc numbers them; it reserves the first two.
 const (
 	sigRTMin = 34
 	sigRTMax = 64
 )
 
-// Signal returns the number of a signal such as "SIGTERM" or "SIGRTMIN+3"; empty is SIGTERM.
+// Signal returns the number of a signal such as "SIGTERM" or "SIGRTMIN+3". Empty means SIGTERM.
 func Signal(s cri.Signal) (unix.Signal, error) {
 	if s == "" {
 		return unix.SIGTERM, nil

@@ -13,15 +13,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// userOf returns who the container runs as, nil for the agent's own user. A user without a group gets the one that
-// the host's user database gives it, and where that does not know the user, the group of the same number: never
-// the agent's, which may be root.
-func userOf(s cri.ContainerSecurity) (*shim.User, error) {
+// resolveUser returns the user and groups of a container, or nil for the agent's own. A user without a group gets the group from
+// the host's user database, or the group with its own number: never the agent's group, which may be root.
+func resolveUser(s cri.ContainerSecurity) (*shim.User, error) {
 	if s.RunAsUser == nil && s.RunAsUsername == "" && s.RunAsGroup == nil && len(s.SupplementalGroups) == 0 {
 		return nil, nil
 	}
 	if os.Geteuid() != 0 {
-		return nil, nil // what was asked for is what the agent is, or is ignored
+		return nil, nil // the request is for the agent's own user, or is ignored
 	}
 	ids := []int64{int64(os.Geteuid()), int64(os.Getegid())}
 	var known *user.User
@@ -59,8 +58,8 @@ func userOf(s cri.ContainerSecurity) (*shim.User, error) {
 	return u, nil
 }
 
-// User returns who a container runs as, as a list of containers has it.
-func User(u *shim.User) *cri.ContainerUser {
+// ContainerUser converts the user of a shim to the form of cri.Container.
+func ContainerUser(u *shim.User) *cri.ContainerUser {
 	c := &cri.ContainerUser{UID: int64(u.UID), GID: int64(u.GID)}
 	for _, g := range u.Groups {
 		c.SupplementalGroups = append(c.SupplementalGroups, int64(g))
