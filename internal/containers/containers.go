@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containers finds the containers of a pod's spec by kind and by name. What their fields can say is known to package
-// podfield.
+// Package containers finds containers of a pod spec by list and by name. Package podfield describes their fields.
 package containers
 
 import (
@@ -11,27 +10,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind is which of a pod's three lists a container stands in.
+// Kind is the list of a pod spec that contains a container.
 type Kind int
 
-// The three lists of containers.
+// The three lists of containers in a pod spec.
 const (
 	Init Kind = iota
 	Regular
 	Ephemeral
 )
 
-// Container is a container of a pod with where it stands.
+// Container is a container of a pod spec, and its position.
 type Container struct {
 	*corev1.Container
 	Kind  Kind
-	Index int // in the list of its kind
+	Index int // index in the list of its kind
 }
 
-// IsSidecar reports whether a container is an init container that keeps running beside those that follow it (KEP-753).
+// IsSidecar reports whether the container is a sidecar: an init container that keeps running beside later containers (KEP-753).
 func (c Container) IsSidecar() bool { return c.Kind == Init && IsSidecar(c.Container) }
 
-// All yields all containers of a pod: init containers, regular ones, ephemeral ones.
+// All yields all containers of a pod: init containers, then regular, then ephemeral ones.
 func All(pod *corev1.PodSpec) iter.Seq[Container] {
 	return func(yield func(Container) bool) {
 		for i := range pod.InitContainers {
@@ -45,7 +44,7 @@ func All(pod *corev1.PodSpec) iter.Seq[Container] {
 			}
 		}
 		for i := range pod.EphemeralContainers {
-			// The two types have the same fields, so that one can stand for the other.
+			// Both types have the same fields, so that the pointer can be converted.
 			c := (*corev1.Container)(&pod.EphemeralContainers[i].EphemeralContainerCommon)
 			if !yield(Container{c, Ephemeral, i}) {
 				return
@@ -54,7 +53,7 @@ func All(pod *corev1.PodSpec) iter.Seq[Container] {
 	}
 }
 
-// NotEphemeral yields the init and the regular containers of a pod, which are those that have resources.
+// NotEphemeral yields the init and regular containers of a pod: those that can have resources.
 func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c := range All(pod) {
@@ -65,8 +64,7 @@ func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// Find returns the container of a name, whose Container is nil if the pod has none. All containers of a pod have names of
-// their own.
+// Find returns the container with this name. If there is none, its Container field is nil. Names are unique within a pod.
 func Find(pod *corev1.PodSpec, name string) Container {
 	for c := range All(pod) {
 		if c.Name == name {
@@ -76,17 +74,17 @@ func Find(pod *corev1.PodSpec, name string) Container {
 	return Container{}
 }
 
-// Named returns the container of a name, of whatever kind, or nil.
+// Named returns the container with this name of any kind, or nil.
 func Named(pod *corev1.PodSpec, name string) *corev1.Container { return Find(pod, name).Container }
 
-// IsInit reports whether an init container of the pod has the name of c.
+// IsInit reports whether the pod has an init container with the name of c.
 func IsInit(pod *corev1.PodSpec, c *corev1.Container) bool {
 	found := Find(pod, c.Name)
 	return found.Container != nil && found.Kind == Init
 }
 
-// IsSidecar reports whether an init container runs along with the regular ones instead of terminating before them. It must
-// not be asked about regular containers, which may have the same restart policy. Source: KEP-753.
+// IsSidecar reports whether an init container is a sidecar, which runs beside the regular containers instead of exiting before
+// them (KEP-753). It must not be called for regular containers, which may have the same restart policy.
 func IsSidecar(init *corev1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeContainerConfig returns the config of a container. The error is that of an unknown stop signal.
+// EncodeContainerConfig encodes the config of a container. It returns an error for an unknown stop signal.
 func EncodeContainerConfig(c *cri.ContainerConfig) (*v1.ContainerConfig, error) {
 	signal, err := EncodeSignal(c.StopSignal)
 	if err != nil {
@@ -21,10 +21,10 @@ func EncodeContainerConfig(c *cri.ContainerConfig) (*v1.ContainerConfig, error) 
 		Command:     c.Command,
 		Args:        c.Args,
 		WorkingDir:  c.WorkingDir,
-		Envs:        eachPtr(c.Env, encodeEnv),
-		Mounts:      eachPtr(c.Mounts, encodeMount),
-		Devices:     eachPtr(c.Devices, encodeDevice),
-		CDIDevices:  each(c.CDIDevices, func(name string) *v1.CDIDevice { return &v1.CDIDevice{Name: name} }),
+		Envs:        mapSlicePtr(c.Env, encodeEnv),
+		Mounts:      mapSlicePtr(c.Mounts, encodeMount),
+		Devices:     mapSlicePtr(c.Devices, encodeDevice),
+		CDIDevices:  mapSlice(c.CDIDevices, func(name string) *v1.CDIDevice { return &v1.CDIDevice{Name: name} }),
 		Labels:      c.Labels,
 		Annotations: c.Annotations,
 		LogPath:     c.LogPath,
@@ -39,7 +39,7 @@ func EncodeContainerConfig(c *cri.ContainerConfig) (*v1.ContainerConfig, error) 
 	}, nil
 }
 
-// DecodeContainerConfig reads the config of a container, or nil from nil.
+// DecodeContainerConfig decodes the config of a container. nil stays nil.
 func DecodeContainerConfig(p *v1.ContainerConfig) *cri.ContainerConfig {
 	if p == nil {
 		return nil
@@ -51,10 +51,10 @@ func DecodeContainerConfig(p *v1.ContainerConfig) *cri.ContainerConfig {
 		Command:     p.GetCommand(),
 		Args:        p.GetArgs(),
 		WorkingDir:  p.GetWorkingDir(),
-		Env:         each(p.GetEnvs(), decodeEnv),
-		Mounts:      each(p.GetMounts(), decodeMount),
-		Devices:     each(p.GetDevices(), decodeDevice),
-		CDIDevices:  each(p.GetCDIDevices(), (*v1.CDIDevice).GetName),
+		Env:         mapSlice(p.GetEnvs(), decodeEnv),
+		Mounts:      mapSlice(p.GetMounts(), decodeMount),
+		Devices:     mapSlice(p.GetDevices(), decodeDevice),
+		CDIDevices:  mapSlice(p.GetCDIDevices(), (*v1.CDIDevice).GetName),
 		Labels:      p.GetLabels(),
 		Annotations: p.GetAnnotations(),
 		LogPath:     p.GetLogPath(),
@@ -67,7 +67,7 @@ func DecodeContainerConfig(p *v1.ContainerConfig) *cri.ContainerConfig {
 	}
 }
 
-// EncodeContainer returns a container as lists have it.
+// EncodeContainer encodes a container as in lists, without details.
 func EncodeContainer(c *cri.Container) *v1.Container {
 	return &v1.Container{
 		Id:           c.ID,
@@ -83,7 +83,7 @@ func EncodeContainer(c *cri.Container) *v1.Container {
 	}
 }
 
-// DecodeContainer reads a container as lists have it. PodUID is that of its label.
+// DecodeContainer decodes a container as in lists, without details. PodUID comes from the pod UID label.
 func DecodeContainer(p *v1.Container) cri.Container {
 	return cri.Container{
 		ID:          p.GetId(),
@@ -101,8 +101,8 @@ func DecodeContainer(p *v1.Container) cri.Container {
 	}
 }
 
-// EncodeContainerStatus returns a container with its details. A stop signal that the protocol does not know
-// reads as the runtime's default there: one odd field must not hide the whole status.
+// EncodeContainerStatus encodes a container with details. A stop signal unknown to the protocol becomes the runtime's default, so
+// that one field does not hide the whole status.
 func EncodeContainerStatus(c *cri.Container) *v1.ContainerStatus {
 	signal, err := EncodeSignal(c.StopSignal)
 	if err != nil {
@@ -123,7 +123,7 @@ func EncodeContainerStatus(c *cri.Container) *v1.ContainerStatus {
 		Message:     c.Message,
 		Labels:      c.Labels,
 		Annotations: c.Annotations,
-		Mounts:      eachPtr(c.Mounts, encodeMount),
+		Mounts:      mapSlicePtr(c.Mounts, encodeMount),
 		LogPath:     c.LogPath,
 		StopSignal:  signal,
 	}
@@ -138,8 +138,8 @@ func EncodeContainerStatus(c *cri.Container) *v1.ContainerStatus {
 	return s
 }
 
-// DecodeContainerStatus reads a container with its details. PodUID is that of its label; SandboxID is empty,
-// since the message does not have it.
+// DecodeContainerStatus decodes a container with details. PodUID comes from the pod UID label. SandboxID is empty, because the
+// message does not contain it.
 func DecodeContainerStatus(p *v1.ContainerStatus) cri.Container {
 	c := cri.Container{
 		ID:          p.GetId(),
@@ -158,7 +158,7 @@ func DecodeContainerStatus(p *v1.ContainerStatus) cri.Container {
 		Message:     p.GetMessage(),
 		Labels:      p.GetLabels(),
 		Annotations: p.GetAnnotations(),
-		Mounts:      each(p.GetMounts(), decodeMount),
+		Mounts:      mapSlice(p.GetMounts(), decodeMount),
 		LogPath:     p.GetLogPath(),
 		Resources:   DecodeResources(p.GetResources().GetLinux()),
 		StopSignal:  DecodeSignal(p.GetStopSignal()),

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cripb translates between the structs of package cri and the protobuf messages of the CRI
-// (k8s.io/cri-api, runtime/v1). It is pure: it calls nobody and checks nothing but the names of signals.
+// Package cripb converts the structs of package cri to and from the protobuf messages of the CRI (k8s.io/cri-api, runtime/v1). It
+// makes no calls, and validates nothing except the names of signals.
 //
-// EncodeX makes the message of an X, DecodeX reads it. Both share maps and slices of plain values with what they
-// were given. A nil message decodes to the zero value.
+// EncodeX returns the message for an X, and DecodeX the X for a message. Results share maps and slices of plain values with their
+// arguments. A nil message decodes to the zero value.
 //
-// Two meanings differ between the sides and are translated. A time that is not set is zero nanoseconds in a
-// message and the zero [time.Time] in a struct. No user namespace is nil in a struct and mode NODE in a message,
-// since nil in a message means "mode POD" to the letter of the protocol.
+// Two values have different forms. A time that is not set is zero nanoseconds in a message and the zero [time.Time] in a struct.
+// The host's user namespace is mode NODE in a message and nil in a struct, because nil in a message means mode POD according to
+// the protocol.
 package cripb

@@ -11,14 +11,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeEvent returns an event. A message holds one sandbox: that of the event, or else the pod's first; a pod
-// without any is a sandbox without an ID.
+// EncodeEvent encodes an event. A message has exactly one sandbox: that of the event, or else the pod's first. For a pod without
+// sandboxes it is a sandbox without an ID.
 func EncodeEvent(e *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
 		ContainerId:        e.ID,
 		ContainerEventType: v1.ContainerEventType(e.Type),
 		CreatedAt:          encodeTime(e.Time),
-		ContainersStatuses: eachPtr(e.Pod.Containers, EncodeContainerStatus),
+		ContainersStatuses: mapSlicePtr(e.Pod.Containers, EncodeContainerStatus),
 	}
 	id := e.ID
 	if i := slices.IndexFunc(e.Pod.Containers, func(c cri.Container) bool { return c.ID == id }); i >= 0 {
@@ -34,16 +34,16 @@ func EncodeEvent(e *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent reads an event. The pod is that of the sandbox, or else of the first container's labels.
+// DecodeEvent decodes an event. The pod is that of the sandbox, or else of the labels of the first container.
 func DecodeEvent(p *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
-		Type: enum[cri.EventType](p.GetContainerEventType()),
+		Type: decodeEnum[cri.EventType](p.GetContainerEventType()),
 		ID:   p.GetContainerId(),
 		Time: decodeTime(p.GetCreatedAt()),
 		Pod: cri.Pod{
 			PodIdentity: decodeIdentity(p.GetPodSandboxStatus().GetMetadata()),
 			Time:        decodeTime(p.GetCreatedAt()),
-			Containers:  each(p.GetContainersStatuses(), DecodeContainerStatus),
+			Containers:  mapSlice(p.GetContainersStatuses(), DecodeContainerStatus),
 		},
 	}
 	sandbox := p.GetPodSandboxStatus()

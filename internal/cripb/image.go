@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeImageSpec returns the name of an image.
+// EncodeImageSpec encodes the reference of an image.
 func EncodeImageSpec(s *cri.ImageSpec) *v1.ImageSpec {
 	return &v1.ImageSpec{
 		Image:              s.Image,
@@ -20,7 +20,7 @@ func EncodeImageSpec(s *cri.ImageSpec) *v1.ImageSpec {
 	}
 }
 
-// DecodeImageSpec reads the name of an image.
+// DecodeImageSpec decodes the reference of an image.
 func DecodeImageSpec(p *v1.ImageSpec) cri.ImageSpec {
 	return cri.ImageSpec{
 		Image:              p.GetImage(),
@@ -31,7 +31,7 @@ func DecodeImageSpec(p *v1.ImageSpec) cri.ImageSpec {
 	}
 }
 
-// EncodeImage returns an image.
+// EncodeImage encodes an image.
 func EncodeImage(i *cri.Image) *v1.Image {
 	return &v1.Image{
 		Id:          i.ID,
@@ -45,7 +45,7 @@ func EncodeImage(i *cri.Image) *v1.Image {
 	}
 }
 
-// DecodeImage reads an image.
+// DecodeImage decodes an image.
 func DecodeImage(p *v1.Image) cri.Image {
 	return cri.Image{
 		ID:          p.GetId(),
@@ -59,7 +59,7 @@ func DecodeImage(p *v1.Image) cri.Image {
 	}
 }
 
-// EncodeAuth returns a credential, or nil for nil.
+// EncodeAuth encodes a registry credential. nil stays nil.
 func EncodeAuth(a *cri.Auth) *v1.AuthConfig {
 	if a == nil {
 		return nil
@@ -74,7 +74,7 @@ func EncodeAuth(a *cri.Auth) *v1.AuthConfig {
 	}
 }
 
-// DecodeAuth reads a credential, or nil from nil.
+// DecodeAuth decodes a registry credential. nil stays nil.
 func DecodeAuth(p *v1.AuthConfig) *cri.Auth {
 	if p == nil {
 		return nil
@@ -89,19 +89,19 @@ func DecodeAuth(p *v1.AuthConfig) *cri.Auth {
 	}
 }
 
-// EncodeImageUsage returns the usage of the runtime's file systems.
+// EncodeImageUsage encodes the usage of the runtime's image file systems.
 func EncodeImageUsage(u *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	return &v1.ImageFsInfoResponse{
-		ImageFilesystems:     eachPtr(u.Images, encodeFilesystem),
-		ContainerFilesystems: eachPtr(u.Containers, encodeFilesystem),
+		ImageFilesystems:     mapSlicePtr(u.Images, encodeFilesystem),
+		ContainerFilesystems: mapSlicePtr(u.Containers, encodeFilesystem),
 	}
 }
 
-// DecodeImageUsage reads the usage of the runtime's file systems.
+// DecodeImageUsage decodes the usage of the runtime's image file systems.
 func DecodeImageUsage(p *v1.ImageFsInfoResponse) cri.ImageUsage {
 	return cri.ImageUsage{
-		Images:     each(p.GetImageFilesystems(), decodeFilesystem),
-		Containers: each(p.GetContainerFilesystems(), decodeFilesystem),
+		Images:     mapSlice(p.GetImageFilesystems(), decodeFilesystem),
+		Containers: mapSlice(p.GetContainerFilesystems(), decodeFilesystem),
 	}
 }
 

@@ -9,34 +9,34 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeMetricDescriptor returns the description of a metric.
+// EncodeMetricDescriptor encodes the descriptor of a metric.
 func EncodeMetricDescriptor(d *cri.MetricDescriptor) *v1.MetricDescriptor {
 	return &v1.MetricDescriptor{Name: d.Name, Help: d.Help, LabelKeys: d.LabelKeys}
 }
 
-// DecodeMetricDescriptor reads the description of a metric.
+// DecodeMetricDescriptor decodes the descriptor of a metric.
 func DecodeMetricDescriptor(p *v1.MetricDescriptor) cri.MetricDescriptor {
 	return cri.MetricDescriptor{Name: p.GetName(), Help: p.GetHelp(), LabelKeys: p.GetLabelKeys()}
 }
 
-// EncodeSandboxMetrics returns the metrics of a sandbox.
+// EncodeSandboxMetrics encodes the metrics of a sandbox and its containers.
 func EncodeSandboxMetrics(s *cri.SandboxMetrics) *v1.PodSandboxMetrics {
 	return &v1.PodSandboxMetrics{
 		PodSandboxId: s.ID,
-		Metrics:      eachPtr(s.Metrics, encodeMetric),
-		ContainerMetrics: eachPtr(s.Containers, func(c *cri.ContainerMetrics) *v1.ContainerMetrics {
-			return &v1.ContainerMetrics{ContainerId: c.ID, Metrics: eachPtr(c.Metrics, encodeMetric)}
+		Metrics:      mapSlicePtr(s.Metrics, encodeMetric),
+		ContainerMetrics: mapSlicePtr(s.Containers, func(c *cri.ContainerMetrics) *v1.ContainerMetrics {
+			return &v1.ContainerMetrics{ContainerId: c.ID, Metrics: mapSlicePtr(c.Metrics, encodeMetric)}
 		}),
 	}
 }
 
-// DecodeSandboxMetrics reads the metrics of a sandbox.
+// DecodeSandboxMetrics decodes the metrics of a sandbox and its containers.
 func DecodeSandboxMetrics(p *v1.PodSandboxMetrics) cri.SandboxMetrics {
 	return cri.SandboxMetrics{
 		ID:      p.GetPodSandboxId(),
-		Metrics: each(p.GetMetrics(), decodeMetric),
-		Containers: each(p.GetContainerMetrics(), func(p *v1.ContainerMetrics) cri.ContainerMetrics {
-			return cri.ContainerMetrics{ID: p.GetContainerId(), Metrics: each(p.GetMetrics(), decodeMetric)}
+		Metrics: mapSlice(p.GetMetrics(), decodeMetric),
+		Containers: mapSlice(p.GetContainerMetrics(), func(p *v1.ContainerMetrics) cri.ContainerMetrics {
+			return cri.ContainerMetrics{ID: p.GetContainerId(), Metrics: mapSlice(p.GetMetrics(), decodeMetric)}
 		}),
 	}
 }
@@ -55,7 +55,7 @@ func decodeMetric(p *v1.Metric) cri.Metric {
 	return cri.Metric{
 		Name:        p.GetName(),
 		Time:        decodeTime(p.GetTimestamp()),
-		Type:        enum[cri.MetricType](p.GetMetricType()),
+		Type:        decodeEnum[cri.MetricType](p.GetMetricType()),
 		LabelValues: p.GetLabelValues(),
 		Value:       decodeUint64(p.GetValue()),
 	}

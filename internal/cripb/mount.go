@@ -17,8 +17,8 @@ func encodeMount(m *cri.Mount) *v1.Mount {
 		RecursiveReadOnly: m.RecursiveReadOnly,
 		SelinuxRelabel:    m.SELinuxRelabel,
 		Propagation:       v1.MountPropagation(m.Propagation),
-		UidMappings:       eachPtr(m.UIDMappings, encodeIDMapping),
-		GidMappings:       eachPtr(m.GIDMappings, encodeIDMapping),
+		UidMappings:       mapSlicePtr(m.UIDMappings, encodeIDMapping),
+		GidMappings:       mapSlicePtr(m.GIDMappings, encodeIDMapping),
 		ImageSubPath:      m.ImageSubPath,
 		MountOptions:      m.Options,
 	}
@@ -35,9 +35,9 @@ func decodeMount(p *v1.Mount) cri.Mount {
 		ReadOnly:          p.GetReadonly(),
 		RecursiveReadOnly: p.GetRecursiveReadOnly(),
 		SELinuxRelabel:    p.GetSelinuxRelabel(),
-		Propagation:       enum[cri.Propagation](p.GetPropagation()),
-		UIDMappings:       each(p.GetUidMappings(), decodeIDMapping),
-		GIDMappings:       each(p.GetGidMappings(), decodeIDMapping),
+		Propagation:       decodeEnum[cri.Propagation](p.GetPropagation()),
+		UIDMappings:       mapSlice(p.GetUidMappings(), decodeIDMapping),
+		GIDMappings:       mapSlice(p.GetGidMappings(), decodeIDMapping),
 		ImageSubPath:      p.GetImageSubPath(),
 		Options:           p.GetMountOptions(),
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeResources returns the resources of a container or pod, or nil for nil.
+// EncodeResources encodes the resources of a container or pod. nil stays nil.
 func EncodeResources(r *cri.Resources) *v1.LinuxContainerResources {
 	if r == nil {
 		return nil
@@ -23,14 +23,14 @@ func EncodeResources(r *cri.Resources) *v1.LinuxContainerResources {
 		OomScoreAdj:            r.OOMScoreAdj,
 		CpusetCpus:             r.CpusetCPUs,
 		CpusetMems:             r.CpusetMems,
-		HugepageLimits: each(r.HugepageLimits, func(h cri.HugepageLimit) *v1.HugepageLimit {
+		HugepageLimits: mapSlice(r.HugepageLimits, func(h cri.HugepageLimit) *v1.HugepageLimit {
 			return &v1.HugepageLimit{PageSize: h.PageSize, Limit: h.Limit}
 		}),
 		Unified: r.Unified,
 	}
 }
 
-// DecodeResources reads the resources of a container or pod, or nil from nil.
+// DecodeResources decodes the resources of a container or pod. nil stays nil.
 func DecodeResources(p *v1.LinuxContainerResources) *cri.Resources {
 	if p == nil {
 		return nil
@@ -44,7 +44,7 @@ func DecodeResources(p *v1.LinuxContainerResources) *cri.Resources {
 		OOMScoreAdj: p.GetOomScoreAdj(),
 		CpusetCPUs:  p.GetCpusetCpus(),
 		CpusetMems:  p.GetCpusetMems(),
-		HugepageLimits: each(p.GetHugepageLimits(), func(h *v1.HugepageLimit) cri.HugepageLimit {
+		HugepageLimits: mapSlice(p.GetHugepageLimits(), func(h *v1.HugepageLimit) cri.HugepageLimit {
 			return cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()}
 		}),
 		Unified: p.GetUnified(),

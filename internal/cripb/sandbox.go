@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeSandboxConfig returns the config of a sandbox, or nil for nil. The runtime handler is not part of it.
+// EncodeSandboxConfig encodes the config of a sandbox, except RuntimeHandler, which a request contains separately. nil stays nil.
 func EncodeSandboxConfig(c *cri.SandboxConfig) *v1.PodSandboxConfig {
 	if c == nil {
 		return nil
@@ -19,7 +19,7 @@ func EncodeSandboxConfig(c *cri.SandboxConfig) *v1.PodSandboxConfig {
 		Hostname:     c.Hostname,
 		LogDirectory: c.LogDirectory,
 		DnsConfig:    encodeDNS(c.DNS),
-		PortMappings: eachPtr(c.Ports, encodePort),
+		PortMappings: mapSlicePtr(c.Ports, encodePort),
 		Labels:       c.Labels,
 		Annotations:  c.Annotations,
 		Linux: &v1.LinuxPodSandboxConfig{
@@ -32,7 +32,7 @@ func EncodeSandboxConfig(c *cri.SandboxConfig) *v1.PodSandboxConfig {
 	}
 }
 
-// DecodeSandboxConfig returns the config that a message and the runtime handler beside it make, or nil for nil.
+// DecodeSandboxConfig decodes the config of a sandbox and sets its runtime handler. nil stays nil.
 func DecodeSandboxConfig(p *v1.PodSandboxConfig, runtimeHandler string) *cri.SandboxConfig {
 	if p == nil {
 		return nil
@@ -45,7 +45,7 @@ func DecodeSandboxConfig(p *v1.PodSandboxConfig, runtimeHandler string) *cri.San
 		Hostname:       p.GetHostname(),
 		LogDirectory:   p.GetLogDirectory(),
 		DNS:            decodeDNS(p.GetDnsConfig()),
-		Ports:          each(p.GetPortMappings(), decodePort),
+		Ports:          mapSlice(p.GetPortMappings(), decodePort),
 		Labels:         p.GetLabels(),
 		Annotations:    p.GetAnnotations(),
 		CgroupParent:   linux.GetCgroupParent(),
@@ -56,7 +56,7 @@ func DecodeSandboxConfig(p *v1.PodSandboxConfig, runtimeHandler string) *cri.San
 	}
 }
 
-// EncodeSandbox returns a sandbox as lists have it.
+// EncodeSandbox encodes a sandbox as in lists, without details.
 func EncodeSandbox(s *cri.Sandbox) *v1.PodSandbox {
 	return &v1.PodSandbox{
 		Id:             s.ID,
@@ -69,7 +69,7 @@ func EncodeSandbox(s *cri.Sandbox) *v1.PodSandbox {
 	}
 }
 
-// DecodeSandbox reads a sandbox as lists have it.
+// DecodeSandbox decodes a sandbox as in lists, without details.
 func DecodeSandbox(p *v1.PodSandbox) cri.Sandbox {
 	return cri.Sandbox{
 		ID:             p.GetId(),
@@ -83,7 +83,7 @@ func DecodeSandbox(p *v1.PodSandbox) cri.Sandbox {
 	}
 }
 
-// EncodeSandboxStatus returns a sandbox with its details.
+// EncodeSandboxStatus encodes a sandbox with details.
 func EncodeSandboxStatus(s *cri.Sandbox) *v1.PodSandboxStatus {
 	network := &v1.PodSandboxNetworkStatus{}
 	for i, ip := range s.IPs {
@@ -108,7 +108,7 @@ func EncodeSandboxStatus(s *cri.Sandbox) *v1.PodSandboxStatus {
 	}
 }
 
-// DecodeSandboxStatus reads a sandbox with its details.
+// DecodeSandboxStatus decodes a sandbox with details.
 func DecodeSandboxStatus(p *v1.PodSandboxStatus) cri.Sandbox {
 	s := cri.Sandbox{
 		ID:             p.GetId(),
@@ -138,7 +138,7 @@ func decodeIdentity(m *v1.PodSandboxMetadata) cri.PodIdentity {
 	return cri.PodIdentity{UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace()}
 }
 
-// decodeSandboxState takes a state it does not know for one that holds no running containers.
+// decodeSandboxState decodes a sandbox state. Unknown states become SandboxNotReady.
 func decodeSandboxState(s v1.PodSandboxState) cri.SandboxState {
 	if s == v1.PodSandboxState_SANDBOX_READY {
 		return cri.SandboxReady
@@ -171,7 +171,7 @@ func encodePort(m *cri.PortMapping) *v1.PortMapping {
 
 func decodePort(p *v1.PortMapping) cri.PortMapping {
 	return cri.PortMapping{
-		Protocol:      enum[cri.Protocol](p.GetProtocol()),
+		Protocol:      decodeEnum[cri.Protocol](p.GetProtocol()),
 		ContainerPort: p.GetContainerPort(),
 		HostPort:      p.GetHostPort(),
 		HostIP:        p.GetHostIp(),

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// each translates a slice. Nil stays nil.
-func each[A, B any](in []A, f func(A) B) []B {
+// mapSlice applies f to each element of a slice. nil stays nil.
+func mapSlice[A, B any](in []A, f func(A) B) []B {
 	if in == nil {
 		return nil
 	}
@@ -22,8 +22,8 @@ func each[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// eachPtr is each for a function that reads its argument in place.
-func eachPtr[A, B any](in []A, f func(*A) B) []B {
+// mapSlicePtr is mapSlice for a function with a pointer parameter.
+func mapSlicePtr[A, B any](in []A, f func(*A) B) []B {
 	if in == nil {
 		return nil
 	}
@@ -34,9 +34,9 @@ func eachPtr[A, B any](in []A, f func(*A) B) []B {
 	return out
 }
 
-// enum reads an enumeration whose numbers are the same on both sides. A number that has no name stays a number
-// without a name, so that no unknown value turns into a known one.
-func enum[T ~uint8, P ~int32](p P) T {
+// decodeEnum decodes an enumeration with the same numbers in message and struct. Unknown numbers are kept, so that they do not
+// become a known value.
+func decodeEnum[T ~uint8, P ~int32](p P) T {
 	if p < 0 || p > math.MaxUint8 {
 		return T(math.MaxUint8)
 	}
@@ -50,7 +50,8 @@ func encodeTime(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// decodeTime reads anything before 1970 as not set: it is what time.Time{}.UnixNano() looks like on the wire.
+// decodeTime decodes nanoseconds since 1970. Zero and negative values become the zero time, because some runtimes send
+// time.Time{}.UnixNano().
 func decodeTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

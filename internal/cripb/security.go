@@ -34,7 +34,7 @@ func decodeSandboxSecurity(p *v1.LinuxSandboxSecurityContext) cri.SandboxSecurit
 		RunAsGroup:               decodeInt64(p.GetRunAsGroup()),
 		ReadonlyRootfs:           p.GetReadonlyRootfs(),
 		SupplementalGroups:       p.GetSupplementalGroups(),
-		SupplementalGroupsPolicy: enum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
+		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
 		Privileged:               p.GetPrivileged(),
 		Seccomp:                  decodeProfile(p.GetSeccomp()),
 		AppArmor:                 decodeProfile(p.GetApparmor()),
@@ -77,7 +77,7 @@ func decodeContainerSecurity(p *v1.LinuxContainerSecurityContext) cri.ContainerS
 		RunAsUsername:            p.GetRunAsUsername(),
 		ReadonlyRootfs:           p.GetReadonlyRootfs(),
 		SupplementalGroups:       p.GetSupplementalGroups(),
-		SupplementalGroupsPolicy: enum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
+		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
 		NoNewPrivs:               p.GetNoNewPrivs(),
 		MaskedPaths:              p.GetMaskedPaths(),
 		ReadonlyPaths:            p.GetReadonlyPaths(),
@@ -97,14 +97,15 @@ func decodeContainerSecurity(p *v1.LinuxContainerSecurityContext) cri.ContainerS
 	return s
 }
 
-// encodeNamespaces always names a user namespace, as the kubelet does (package kubelet/kuberuntime/util).
+// encodeNamespaces encodes namespace options. It always sets a user namespace, as the kubelet does (package
+// kubelet/kuberuntime/util).
 func encodeNamespaces(n *cri.NamespaceOptions) *v1.NamespaceOption {
 	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
 	if u := n.User; u != nil {
 		user = &v1.UserNamespace{
 			Mode: v1.NamespaceMode(u.Mode),
-			Uids: eachPtr(u.UIDs, encodeIDMapping),
-			Gids: eachPtr(u.GIDs, encodeIDMapping),
+			Uids: mapSlicePtr(u.UIDs, encodeIDMapping),
+			Gids: mapSlicePtr(u.GIDs, encodeIDMapping),
 		}
 	}
 	return &v1.NamespaceOption{
@@ -116,20 +117,20 @@ func encodeNamespaces(n *cri.NamespaceOptions) *v1.NamespaceOption {
 	}
 }
 
-// decodeNamespaces takes a message without a user namespace for one with the host's, as containerd and CRI-O do.
+// decodeNamespaces decodes namespace options. A message without a user namespace means the host's, as for containerd and CRI-O.
 func decodeNamespaces(p *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{
-		Network:  enum[cri.NamespaceMode](p.GetNetwork()),
-		PID:      enum[cri.NamespaceMode](p.GetPid()),
-		IPC:      enum[cri.NamespaceMode](p.GetIpc()),
+		Network:  decodeEnum[cri.NamespaceMode](p.GetNetwork()),
+		PID:      decodeEnum[cri.NamespaceMode](p.GetPid()),
+		IPC:      decodeEnum[cri.NamespaceMode](p.GetIpc()),
 		TargetID: p.GetTargetId(),
 	}
 	u := p.GetUsernsOptions()
 	if u != nil && (u.GetMode() != v1.NamespaceMode_NODE || len(u.GetUids())+len(u.GetGids()) > 0) {
 		n.User = &cri.UserNamespace{
-			Mode: enum[cri.NamespaceMode](u.GetMode()),
-			UIDs: each(u.GetUids(), decodeIDMapping),
-			GIDs: each(u.GetGids(), decodeIDMapping),
+			Mode: decodeEnum[cri.NamespaceMode](u.GetMode()),
+			UIDs: mapSlice(u.GetUids(), decodeIDMapping),
+			GIDs: mapSlice(u.GetGids(), decodeIDMapping),
 		}
 	}
 	return n
@@ -160,10 +161,10 @@ func decodeProfile(p *v1.SecurityProfile) *cri.SecurityProfile {
 	if p == nil {
 		return nil
 	}
-	return &cri.SecurityProfile{Type: enum[cri.ProfileType](p.GetProfileType()), LocalhostRef: p.GetLocalhostRef()}
+	return &cri.SecurityProfile{Type: decodeEnum[cri.ProfileType](p.GetProfileType()), LocalhostRef: p.GetLocalhostRef()}
 }
 
-// The deprecated form of an AppArmor profile. The kubelet still sends it beside the new one, for older runtimes
+// The deprecated string form of an AppArmor profile. The kubelet still sends it in addition, for older runtimes
 // (kubelet/kuberuntime/helpers.go).
 const (
 	appArmorRuntimeDefault = "runtime/default"

@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// signalPrefix is what the protocol puts before the name of a signal.
+// signalPrefix is the prefix of signal names in the protocol.
 const signalPrefix = "SIGNAL_"
 
-// EncodeSignal returns the number that the protocol gives a signal. A name that it does not know is an error.
+// EncodeSignal returns the number of a signal in the protocol. An unknown name is an error.
 func EncodeSignal(s cri.Signal) (v1.Signal, error) {
 	if s == "" {
 		return v1.Signal_SIGNAL_RUNTIME_DEFAULT, nil
@@ -33,8 +33,7 @@ func EncodeSignal(s cri.Signal) (v1.Signal, error) {
 	return v1.Signal(n), nil
 }
 
-// DecodeSignal returns the name of a signal, or an empty one for the runtime's default and for a number without
-// a name.
+// DecodeSignal returns the name of a signal. It is empty for the runtime's default and for unknown numbers.
 func DecodeSignal(n v1.Signal) cri.Signal {
 	name, ok := v1.Signal_name[int32(n)]
 	if !ok || n == v1.Signal_SIGNAL_RUNTIME_DEFAULT {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeContainerStats returns the usage of a container.
+// EncodeContainerStats encodes the usage of a container.
 func EncodeContainerStats(s *cri.ContainerStats) *v1.ContainerStats {
 	p := &v1.ContainerStats{
 		Attributes: &v1.ContainerAttributes{
@@ -37,7 +37,7 @@ func EncodeContainerStats(s *cri.ContainerStats) *v1.ContainerStats {
 	return p
 }
 
-// DecodeContainerStats reads the usage of a container.
+// DecodeContainerStats decodes the usage of a container.
 func DecodeContainerStats(p *v1.ContainerStats) cri.ContainerStats {
 	a := p.GetAttributes()
 	s := cri.ContainerStats{
@@ -64,7 +64,7 @@ func DecodeContainerStats(p *v1.ContainerStats) cri.ContainerStats {
 	return s
 }
 
-// EncodeSandboxStats returns the usage of a sandbox.
+// EncodeSandboxStats encodes the usage of a sandbox.
 func EncodeSandboxStats(s *cri.SandboxStats) *v1.PodSandboxStats {
 	p := &v1.PodSandboxStats{
 		Attributes: &v1.PodSandboxAttributes{
@@ -78,7 +78,7 @@ func EncodeSandboxStats(s *cri.SandboxStats) *v1.PodSandboxStats {
 			Memory:     encodeMemory(s.Memory),
 			Network:    encodeNetwork(s.Network),
 			Io:         encodeIO(s.IO),
-			Containers: eachPtr(s.Containers, EncodeContainerStats),
+			Containers: mapSlicePtr(s.Containers, EncodeContainerStats),
 		},
 	}
 	if s.Processes != nil {
@@ -87,7 +87,7 @@ func EncodeSandboxStats(s *cri.SandboxStats) *v1.PodSandboxStats {
 	return p
 }
 
-// DecodeSandboxStats reads the usage of a sandbox.
+// DecodeSandboxStats decodes the usage of a sandbox.
 func DecodeSandboxStats(p *v1.PodSandboxStats) cri.SandboxStats {
 	a, linux := p.GetAttributes(), p.GetLinux()
 	return cri.SandboxStats{
@@ -101,7 +101,7 @@ func DecodeSandboxStats(p *v1.PodSandboxStats) cri.SandboxStats {
 		Network:     decodeNetwork(linux.GetNetwork()),
 		IO:          decodeIO(linux.GetIo()),
 		Processes:   decodeUint64(linux.GetProcess().GetProcessCount()),
-		Containers:  each(linux.GetContainers(), DecodeContainerStats),
+		Containers:  mapSlice(linux.GetContainers(), DecodeContainerStats),
 	}
 }
 
@@ -206,7 +206,7 @@ func encodeNetwork(u *cri.NetworkUsage) *v1.NetworkUsage {
 	if u == nil {
 		return nil
 	}
-	p := &v1.NetworkUsage{Timestamp: encodeTime(u.Time), Interfaces: eachPtr(u.Interfaces, encodeInterface)}
+	p := &v1.NetworkUsage{Timestamp: encodeTime(u.Time), Interfaces: mapSlicePtr(u.Interfaces, encodeInterface)}
 	if u.Default != nil {
 		p.DefaultInterface = encodeInterface(u.Default)
 	}
@@ -217,7 +217,7 @@ func decodeNetwork(p *v1.NetworkUsage) *cri.NetworkUsage {
 	if p == nil {
 		return nil
 	}
-	u := &cri.NetworkUsage{Time: decodeTime(p.GetTimestamp()), Interfaces: each(p.GetInterfaces(), decodeInterface)}
+	u := &cri.NetworkUsage{Time: decodeTime(p.GetTimestamp()), Interfaces: mapSlice(p.GetInterfaces(), decodeInterface)}
 	if p.GetDefaultInterface() != nil {
 		i := decodeInterface(p.GetDefaultInterface())
 		u.Default = &i

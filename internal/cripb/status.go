@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeVersion returns who a runtime is.
+// EncodeVersion encodes the versions of a runtime.
 func EncodeVersion(v cri.Version) *v1.VersionResponse {
 	return &v1.VersionResponse{
 		Version:           v.Version,
@@ -19,7 +19,7 @@ func EncodeVersion(v cri.Version) *v1.VersionResponse {
 	}
 }
 
-// DecodeVersion reads who a runtime is.
+// DecodeVersion decodes the versions of a runtime.
 func DecodeVersion(p *v1.VersionResponse) cri.Version {
 	return cri.Version{
 		Version:           p.GetVersion(),
@@ -29,15 +29,15 @@ func DecodeVersion(p *v1.VersionResponse) cri.Version {
 	}
 }
 
-// EncodeStatus returns how a runtime is.
+// EncodeStatus encodes the status of a runtime.
 func EncodeStatus(s cri.Status) *v1.StatusResponse {
 	return &v1.StatusResponse{
 		Status: &v1.RuntimeStatus{
-			Conditions: each(s.Conditions, func(c cri.Condition) *v1.RuntimeCondition {
+			Conditions: mapSlice(s.Conditions, func(c cri.Condition) *v1.RuntimeCondition {
 				return &v1.RuntimeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 			}),
 		},
-		RuntimeHandlers: each(s.Handlers, func(h cri.RuntimeHandler) *v1.RuntimeHandler {
+		RuntimeHandlers: mapSlice(s.Handlers, func(h cri.RuntimeHandler) *v1.RuntimeHandler {
 			return &v1.RuntimeHandler{Name: h.Name, Features: &v1.RuntimeHandlerFeatures{
 				RecursiveReadOnlyMounts: h.RecursiveReadOnlyMounts,
 				UserNamespaces:          h.UserNamespaces,
@@ -51,16 +51,16 @@ func EncodeStatus(s cri.Status) *v1.StatusResponse {
 	}
 }
 
-// DecodeStatus reads how a runtime is.
+// DecodeStatus decodes the status of a runtime.
 func DecodeStatus(p *v1.StatusResponse) cri.Status {
 	f := p.GetFeatures()
 	return cri.Status{
-		Conditions: each(p.GetStatus().GetConditions(), func(c *v1.RuntimeCondition) cri.Condition {
+		Conditions: mapSlice(p.GetStatus().GetConditions(), func(c *v1.RuntimeCondition) cri.Condition {
 			return cri.Condition{
 				Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage(),
 			}
 		}),
-		Handlers: each(p.GetRuntimeHandlers(), func(h *v1.RuntimeHandler) cri.RuntimeHandler {
+		Handlers: mapSlice(p.GetRuntimeHandlers(), func(h *v1.RuntimeHandler) cri.RuntimeHandler {
 			return cri.RuntimeHandler{
 				Name:                    h.GetName(),
 				RecursiveReadOnlyMounts: h.GetFeatures().GetRecursiveReadOnlyMounts(),
@@ -75,12 +75,12 @@ func DecodeStatus(p *v1.StatusResponse) cri.Status {
 	}
 }
 
-// EncodeCgroupDriver returns the driver that a runtime wants pod cgroups named for.
+// EncodeCgroupDriver encodes the cgroup driver of a runtime.
 func EncodeCgroupDriver(d cri.CgroupDriver) *v1.RuntimeConfigResponse {
 	return &v1.RuntimeConfigResponse{Linux: &v1.LinuxRuntimeConfiguration{CgroupDriver: v1.CgroupDriver(d)}}
 }
 
-// DecodeCgroupDriver reads the driver that a runtime wants pod cgroups named for.
+// DecodeCgroupDriver decodes the cgroup driver of a runtime.
 func DecodeCgroupDriver(p *v1.RuntimeConfigResponse) cri.CgroupDriver {
-	return enum[cri.CgroupDriver](p.GetLinux().GetCgroupDriver())
+	return decodeEnum[cri.CgroupDriver](p.GetLinux().GetCgroupDriver())
 }
