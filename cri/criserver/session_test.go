@@ -71,7 +71,7 @@ func streamer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *strea
 // out for containers that run only.
 func TestSessionsByURL(t *testing.T) {
 	rt := sessions()
-	client, _, _ := start(t, rt, criserver.Options{Streamer: streamer(t, rt, streaming.URLOptions{MaxOutstanding: 2})})
+	client, _, _ := start(t, rt, criserver.Options{Streamer: streamer(t, rt, streaming.URLOptions{MaxUnusedURLs: 2})})
 	ctx := t.Context()
 	var out bytes.Buffer
 	run := func(url string, err error) string {
@@ -156,7 +156,7 @@ func TestExecSyncOfMuch(t *testing.T) {
 	got, err := client.ExecSync(ctx, "c1", []string{"flood=" + "15000000", "err=end"}, 0)
 	require.NoError(t, err)
 	want := make([]byte, 15000000)
-	streamtest.Pattern(0, want)
+	streamtest.FillPattern(0, want)
 	require.True(t, bytes.Equal(want, got.Stdout))
 	require.Equal(t, "end", string(got.Stderr))
 	_, err = client.ExecSync(ctx, "c1", []string{"flood=40000000", "exit=0"}, 0)

@@ -205,7 +205,7 @@ func (v viaURL) RunPortForward(ctx context.Context, id string, port int32, conn 
 	if _, err := io.Copy(conn, c); err != nil {
 		return err
 	}
-	fault, err := c.Fault()
+	fault, err := c.ReadError()
 	if err == nil && fault != "" {
 		err = errors.New(fault)
 	}

@@ -18,35 +18,35 @@ import (
 )
 
 // buffer is how many bytes from the client a stream holds that nobody has read.
-const buffer = 64 << 10
+const streamBuffer = 64 << 10
 
 // errOver is what the readers of a client's streams get once its session is over.
-var errOver = errors.New("session is over")
+var errSessionOver = errors.New("session is over")
 
 // client is the client's end of an exec or attach, in whatever protocol.
 type client struct {
 	cri.Session
 
-	conn   *conn
-	gone   chan struct{}  // closed when nothing can be read from the client any more
-	tasks  sync.WaitGroup // what reads from the client
-	inputs []*pipe.Pipe   // that tasks write to, or wait for
-	report func(status)   // tells how the session has ended, and that it has
+	conn       *conn
+	closed     chan struct{}  // closed when nothing can be read from the client any more
+	tasks      sync.WaitGroup // what reads from the client
+	inputs     []*pipe.Pipe   // that tasks write to, or wait for
+	sendStatus func(status)   // tells how the session has ended, and that it has
 }
 
 // open answers a request for exec or attach with an upgrade. An error of type *upgrade.Refusal, and any other before the connection
 // is taken over, is to be answered.
-func (s *session) open(w http.ResponseWriter, r *http.Request, o cri.StreamOptions) (c *client, taken bool, err error) {
+func (s *session) openClient(w http.ResponseWriter, r *http.Request, o cri.StreamOptions) (c *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
-		protocol, no := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
-		if no != nil {
-			return nil, false, no
+		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
+		if refusal != nil {
+			return nil, false, refusal
 		}
 		return s.openWebSocket(w, r, o, protocol)
 	}
-	protocol, no := upgrade.NegotiateSPDY(r, []string{upgrade.ChannelV4, upgrade.ChannelV3, upgrade.ChannelV2, upgrade.ChannelV1})
-	if no != nil {
-		return nil, false, no
+	protocol, refusal := upgrade.NegotiateSPDY(r, []string{upgrade.ChannelV4, upgrade.ChannelV3, upgrade.ChannelV2, upgrade.ChannelV1})
+	if refusal != nil {
+		return nil, false, refusal
 	}
 	return s.openSPDY(w, o, protocol)
 }
@@ -61,19 +61,19 @@ func commandWebSockets(r *http.Request) []string {
 }
 
 // abort makes what reads from the client return.
-func (c *client) abort() {
+func (c *client) abortInputs() {
 	for _, in := range c.inputs {
-		in.Abort(errOver)
+		in.Abort(errSessionOver)
 	}
 }
 
 // close tells the client how the session has ended, lets it read that, and closes its connection.
-func (c *client) close(how *status) {
-	c.abort()
-	if how != nil {
-		c.report(*how)
+func (c *client) closeWithStatus(result *status) {
+	c.abortInputs()
+	if result != nil {
+		c.sendStatus(*result)
 	}
-	c.conn.linger(c.gone)
+	c.conn.closeGracefully(c.closed)
 	c.tasks.Wait()
 }
 
@@ -81,7 +81,7 @@ func (c *client) close(how *status) {
 const maxSize = 4 << 10
 
 // sizes decodes terminal sizes until there are no more. Who receives them gets the newest.
-func sizes(r io.Reader, to chan cri.TerminalSize) {
+func decodeSizes(r io.Reader, to chan cri.TerminalSize) {
 	defer close(to)
 	limited := &io.LimitedReader{R: r}
 	decoder := json.NewDecoder(limited)
@@ -101,17 +101,17 @@ func sizes(r io.Reader, to chan cri.TerminalSize) {
 }
 
 // await waits until the client has opened its streams.
-func (c *client) await(s *session, ready <-chan struct{}) error {
-	t := time.NewTimer(s.server.opts.Create)
+func (c *client) awaitStreams(s *session, ready <-chan struct{}) error {
+	t := time.NewTimer(s.server.opts.CreationTimeout)
 	defer t.Stop()
 	select {
 	case <-ready:
 		return nil
 	case <-t.C:
-		return fmt.Errorf("timed out waiting %v for client to create streams", s.server.opts.Create)
-	case <-c.gone:
+		return fmt.Errorf("timed out waiting %v for client to create streams", s.server.opts.CreationTimeout)
+	case <-c.closed:
 		return errClientGone
 	case <-s.ctx.Done():
-		return s.why()
+		return s.endReason()
 	}
 }

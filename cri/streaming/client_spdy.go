@@ -41,46 +41,46 @@ type spdyClient struct {
 }
 
 // switchTo answers with the upgrade to SPDY.
-func (c *conn) switchTo(protocol string) error {
+func (c *conn) writeSPDYUpgrade(protocol string) error {
 	_, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade.SPDY31+"\r\n"+
 		upgrade.HeaderProtocol+": "+protocol+"\r\n\r\n")
 	return err
 }
 
 func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol string) (*client, bool, error) {
-	conn, err := s.hijack(w)
+	conn, err := s.hijackConn(w)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := conn.switchTo(protocol); err != nil {
+	if err := conn.writeSPDYUpgrade(protocol); err != nil {
 		return nil, true, err
 	}
 	c := &spdyClient{
-		client: &client{conn: conn, gone: make(chan struct{})}, protocol: protocol, tty: o.TTY, ready: make(chan struct{}),
+		client: &client{conn: conn, closed: make(chan struct{})}, protocol: protocol, tty: o.TTY, ready: make(chan struct{}),
 		wanted: wantedStreams(o, protocol), streams: map[string]*spdy.Stream{},
 	}
-	mux, err := spdy.New(conn.reader(), conn, spdy.Options{Accept: c.accept, Buffer: buffer, MaxStreams: 8})
+	mux, err := spdy.New(conn.newReader(), conn, spdy.Options{Accept: c.acceptStream, Buffer: streamBuffer, MaxStreams: 8})
 	if err != nil {
 		return nil, true, err
 	}
-	c.client.report = func(how status) {
-		c.finish(how)
+	c.client.sendStatus = func(result status) {
+		c.closeStreams(result)
 		_ = mux.GoAway()
 	}
 	c.client.tasks.Go(func() {
-		defer close(c.client.gone)
+		defer close(c.client.closed)
 		_ = mux.Serve()
 	})
-	err = c.client.await(s, c.ready)
+	err = c.client.awaitStreams(s, c.ready)
 	if err == nil {
-		err = c.answered(s.ctx)
+		err = c.awaitReplies(s.ctx)
 	}
 	if err != nil {
-		how := failed(err)
-		c.client.close(&how)
+		result := errorStatus(err)
+		c.client.closeWithStatus(&result)
 		return nil, true, err
 	}
-	c.use(o)
+	c.attachStreams(o)
 	return c.client, true, nil
 }
 
@@ -92,16 +92,16 @@ func wantedStreams(o cri.StreamOptions, protocol string) map[string]bool {
 	}
 }
 
-func (c *spdyClient) accept(one *spdy.Stream) error {
+func (c *spdyClient) acceptStream(stream *spdy.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind := one.Header().Get(streamType)
+	kind := stream.Header().Get(streamType)
 	if spare := kind == typeStderr && c.tty; c.streams[kind] != nil || !c.wanted[kind] && !spare {
 		return fmt.Errorf("stream type %q is not expected", kind)
 	}
-	c.streams[kind] = one
+	c.streams[kind] = stream
 	if !c.complete {
-		if c.complete = c.enough(); c.complete {
+		if c.complete = c.hasAllStreams(); c.complete {
 			close(c.ready)
 		}
 	}
@@ -110,12 +110,12 @@ func (c *spdyClient) accept(one *spdy.Stream) error {
 
 // answered waits until the client has been told of each stream: what is written to one before would hold up the answer to another, for a
 // client that reads when it has all of them.
-func (c *spdyClient) answered(ctx context.Context) error {
+func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
-	for _, one := range streams {
-		if err := one.Accepted(ctx); err != nil {
+	for _, stream := range streams {
+		if err := stream.AwaitReply(ctx); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (c *spdyClient) answered(ctx context.Context) error {
 
 // enough reports whether no stream is missing. Who attaches without a terminal to a container that has one opens a stream for stderr,
 // on which nothing will come, in place of the one for sizes. The caller holds mu.
-func (c *spdyClient) enough() bool {
+func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
 		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {
 			return false
@@ -134,50 +134,50 @@ func (c *spdyClient) enough() bool {
 }
 
 // use puts the streams into the session. Those that are wanted are there; one for stderr that is not may still come.
-func (c *spdyClient) use(o cri.StreamOptions) {
+func (c *spdyClient) attachStreams(o cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.client.TTY = o.TTY
-	if one := c.streams[typeStdin]; one != nil {
-		c.client.Stdin = one
-		c.client.inputs = append(c.client.inputs, one.Input())
+	if stream := c.streams[typeStdin]; stream != nil {
+		c.client.Stdin = stream
+		c.client.inputs = append(c.client.inputs, stream.Input())
 	}
-	if one := c.streams[typeStdout]; one != nil {
-		c.client.Stdout = one
+	if stream := c.streams[typeStdout]; stream != nil {
+		c.client.Stdout = stream
 	}
-	if one := c.streams[typeStderr]; one != nil && !c.tty {
-		c.client.Stderr = one
+	if stream := c.streams[typeStderr]; stream != nil && !c.tty {
+		c.client.Stderr = stream
 	}
-	if one := c.streams[typeSize]; one != nil {
-		c.client.resize(one, one.Input())
+	if stream := c.streams[typeSize]; stream != nil {
+		c.client.startResize(stream, stream.Input())
 	}
 	if c.protocol == upgrade.ChannelV1 { // whose clients are used to that
 		_ = c.streams[typeError].Reset()
-		if one := c.streams[typeStdin]; one != nil {
-			_ = one.CloseWrite()
+		if stream := c.streams[typeStdin]; stream != nil {
+			_ = stream.CloseWrite()
 		}
 	}
 }
 
 // resize passes on the sizes of the terminal.
-func (c *client) resize(r io.Reader, in *pipe.Pipe) {
+func (c *client) startResize(r io.Reader, in *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
 	c.Resize, c.inputs = to, append(c.inputs, in)
-	c.tasks.Go(func() { sizes(r, to) })
+	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 
 // finish writes the status and closes the streams, in the order in which clients wait for them.
-func (c *spdyClient) finish(how status) {
+func (c *spdyClient) closeStreams(result status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := c.streams[typeError]; one != nil && c.protocol != upgrade.ChannelV1 {
-		if b := how.text(c.protocol == upgrade.ChannelV4); len(b) > 0 {
-			_, _ = one.Write(b)
+	if stream := c.streams[typeError]; stream != nil && c.protocol != upgrade.ChannelV1 {
+		if b := result.encode(c.protocol == upgrade.ChannelV4); len(b) > 0 {
+			_, _ = stream.Write(b)
 		}
 	}
 	for _, kind := range []string{typeStdout, typeStderr, typeStdin, typeSize, typeError} {
-		if one := c.streams[kind]; one != nil {
-			_ = one.Close()
+		if stream := c.streams[kind]; stream != nil {
+			_ = stream.Close()
 		}
 	}
 }

@@ -28,26 +28,26 @@ const (
 
 // webSocket is a WebSocket whose messages begin with the number of a channel.
 type webSocket struct {
-	frames   *websocket.Conn
-	base64   bool
-	closable bool
-	inputs   map[byte]*pipe.Pipe // what the client may write to; the rest is dropped
-	deliver  func(*pipe.Pipe, []byte)
+	frames     *websocket.Conn
+	base64     bool
+	closable   bool
+	inputs     map[byte]*pipe.Pipe // what the client may write to; the rest is dropped
+	writeInput func(*pipe.Pipe, []byte)
 }
 
 // upgradeWebSocket takes over the connection of a request and answers with the upgrade.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
-	c, err := s.hijack(w)
+	c, err := s.hijackConn(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
-		websocket.Accept(r.Header.Get("Sec-Websocket-Key")) + "\r\n"
+		websocket.AcceptKey(r.Header.Get("Sec-Websocket-Key")) + "\r\n"
 	if protocol != "" {
 		head += "Sec-WebSocket-Protocol: " + protocol + "\r\n"
 	}
 	_, err = io.WriteString(c, head+"\r\n")
-	return c, websocket.New(c.reader(), c, false), err
+	return c, websocket.New(c.newReader(), c, false), err
 }
 
 func (s *session) openWebSocket(
@@ -59,46 +59,46 @@ func (s *session) openWebSocket(
 	}
 	ws := &webSocket{
 		frames: frames, base64: protocol == upgrade.Base64V1 || protocol == upgrade.Base64V4, closable: protocol == upgrade.ChannelV5,
-		inputs: map[byte]*pipe.Pipe{channelSize: pipe.New(buffer)},
+		inputs: map[byte]*pipe.Pipe{channelSize: pipe.New(streamBuffer)},
 	}
-	c := &client{conn: conn, gone: make(chan struct{})}
+	c := &client{conn: conn, closed: make(chan struct{})}
 	c.TTY = o.TTY
 	first := byte(channelError) // an empty message on it tells that the session has begun
 	if o.Stderr {
-		c.Stderr, first = ws.channel(channelStderr), channelStderr
+		c.Stderr, first = ws.newChannelWriter(channelStderr), channelStderr
 	}
 	if o.Stdout {
-		c.Stdout, first = ws.channel(channelStdout), channelStdout
+		c.Stdout, first = ws.newChannelWriter(channelStdout), channelStdout
 	}
 	if o.Stdin {
-		in := pipe.New(buffer)
+		in := pipe.New(streamBuffer)
 		ws.inputs[channelStdin], c.Stdin, c.inputs = in, in, append(c.inputs, in)
 	}
-	c.resize(ws.inputs[channelSize], ws.inputs[channelSize])
+	c.startResize(ws.inputs[channelSize], ws.inputs[channelSize])
 	asJSON := protocol == upgrade.ChannelV4 || protocol == upgrade.Base64V4 || protocol == upgrade.ChannelV5
-	c.report = func(how status) {
-		if b := how.text(asJSON); len(b) > 0 {
-			_, _ = ws.channel(channelError).Write(b)
+	c.sendStatus = func(result status) {
+		if b := result.encode(asJSON); len(b) > 0 {
+			_, _ = ws.newChannelWriter(channelError).Write(b)
 		}
 		_ = ws.frames.WriteClose(websocket.Normal, "")
 	}
 	c.tasks.Go(func() {
-		defer close(c.gone)
-		defer ws.end()
-		ws.receive()
+		defer close(c.closed)
+		defer ws.closeInputs()
+		ws.readMessages()
 	})
-	_, err = ws.channel(first).Write(nil)
+	_, err = ws.newChannelWriter(first).Write(nil)
 	if err != nil {
-		c.close(nil)
+		c.closeWithStatus(nil)
 	}
 	return c, true, err
 }
 
 // receive passes messages on to their channels until the client closes or breaks the rules.
-func (ws *webSocket) receive() {
+func (ws *webSocket) readMessages() {
 	buf := make([]byte, 4<<10)
 	for {
-		if err := ws.frames.Next(); err != nil {
+		if err := ws.frames.NextMessage(); err != nil {
 			return
 		}
 		var number [1]byte
@@ -119,26 +119,26 @@ func (ws *webSocket) receive() {
 			number[0] -= '0'
 		}
 		in := ws.inputs[number[0]]
-		if in == nil || in.Ended() {
+		if in == nil || in.IsClosed() {
 			continue
 		}
-		if len(buf) < buffer/2 && ws.frames.Long(len(buf)) {
-			buf = make([]byte, buffer/2)
+		if len(buf) < streamBuffer/2 && ws.frames.HasMoreThan(len(buf)) {
+			buf = make([]byte, streamBuffer/2)
 		}
-		ws.pass(in, buf)
+		ws.copyMessage(in, buf)
 	}
 }
 
 // pass copies a message to its channel. One that is not base64, where it should be, ends where it is not.
-func (ws *webSocket) pass(in *pipe.Pipe, buf []byte) {
+func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {
 		r = base64.NewDecoder(base64.StdEncoding, ws.frames)
 	}
 	for {
 		n, err := r.Read(buf)
-		if ws.deliver != nil {
-			ws.deliver(in, buf[:n])
+		if ws.writeInput != nil {
+			ws.writeInput(in, buf[:n])
 		} else if _, err := in.Write(buf[:n]); err != nil {
 			return // Next drops the rest
 		}
@@ -164,14 +164,14 @@ func (ws *webSocket) closeChannel() error {
 }
 
 // end tells the readers of all channels that no more comes.
-func (ws *webSocket) end() {
+func (ws *webSocket) closeInputs() {
 	for _, in := range ws.inputs {
 		in.CloseWrite()
 	}
 }
 
 // channel returns the writer of a channel.
-func (ws *webSocket) channel(number byte) io.Writer { return channelWriter{ws, number} }
+func (ws *webSocket) newChannelWriter(number byte) io.Writer { return channelWriter{ws, number} }
 
 type channelWriter struct {
 	ws     *webSocket

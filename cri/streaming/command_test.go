@@ -132,7 +132,7 @@ func TestAttach(t *testing.T) {
 func TestAttachWithoutTerminal(t *testing.T) {
 	for _, protocol := range streamtest.Protocols() {
 		t.Run(protocol, func(t *testing.T) {
-			r := newRig(t, "runner", streaming.Options{Create: 20 * time.Second})
+			r := newRig(t, "runner", streaming.Options{CreationTimeout: 20 * time.Second})
 			r.runtime.Main = []string{"out=a", "err=b"}
 			if strings.HasPrefix(protocol, "SPDY") { // the oldest do not wait for stderr; stdin ends when it is there
 				r.runtime.Main = []string{"cat", "out=a", "err=b"}
@@ -158,7 +158,7 @@ func TestFlood(t *testing.T) {
 		got := r.exec(t, protocol, streamtest.Command{}, "flood=3000001", "err=end")
 		require.NoError(t, got.err)
 		want := make([]byte, 3000001)
-		streamtest.Pattern(0, want)
+		streamtest.FillPattern(0, want)
 		assert.Equal(t, want, got.stdout.Bytes())
 		assert.Equal(t, "end", got.stderr.String())
 	})

@@ -18,15 +18,15 @@ import (
 type conn struct {
 	net.Conn
 
-	session *session
-	client  bool         // its bytes tell that the session is not idle
-	early   []byte       // what was read together with the headers
-	writing atomic.Int64 // since when a Write waits, in nanoseconds since 1970; zero: none does
+	session    *session
+	client     bool         // its bytes tell that the session is not idle
+	early      []byte       // what was read together with the headers
+	writeStart atomic.Int64 // since when a Write waits, in nanoseconds since 1970; zero: none does
 }
 
-func (s *session) wrap(c net.Conn, client bool, early []byte) *conn {
+func (s *session) newConn(c net.Conn, client bool, early []byte) *conn {
 	one := &conn{Conn: c, session: s, client: client, early: early}
-	s.add(one)
+	s.addConn(one)
 	return one
 }
 
@@ -41,18 +41,18 @@ func (c *conn) Read(b []byte) (n int, err error) {
 		n, err = c.Conn.Read(b)
 	}
 	if n > 0 && c.client {
-		c.session.moved.Store(time.Now().UnixNano())
+		c.session.lastTransfer.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
 
 // Write writes.
 func (c *conn) Write(b []byte) (int, error) {
-	c.writing.Store(time.Now().UnixNano())
+	c.writeStart.Store(time.Now().UnixNano())
 	n, err := c.Conn.Write(b)
-	c.writing.Store(0)
+	c.writeStart.Store(0)
 	if n > 0 && c.client {
-		c.session.moved.Store(time.Now().UnixNano())
+		c.session.lastTransfer.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
@@ -80,10 +80,10 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 }
 
 // reader returns a buffered reader of the connection.
-func (c *conn) reader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
+func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
 // hijack takes over the connection of a request.
-func (s *session) hijack(w http.ResponseWriter) (*conn, error) {
+func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("request connection cannot be hijacked: %T", w)
@@ -96,17 +96,17 @@ func (s *session) hijack(w http.ResponseWriter) (*conn, error) {
 		b, _ := rw.Peek(rw.Reader.Buffered())
 		early = append(early, b...)
 	}
-	return s.wrap(c, true, early), nil
+	return s.newConn(c, true, early), nil
 }
 
 // linger lets the client read what was written to it: an answer that a peer has not read is lost when its connection is
 // closed with something unread in it. What comes from the client until it closes is read by whoever closes gone.
-func (c *conn) linger(gone <-chan struct{}) {
+func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	_ = c.CloseWrite()
 	t := time.NewTimer(c.session.server.opts.Linger)
 	defer t.Stop()
 	select {
-	case <-gone:
+	case <-clientClosed:
 	case <-t.C:
 	}
 	_ = c.Close()

@@ -189,7 +189,7 @@ func forwardToHost(t *testing.T, r *rig, sandbox string, tunnel bool) {
 		assert.ErrorContains(t, err, "reset by the peer")
 		return
 	}
-	fault, err := bad.Fault()
+	fault, err := bad.ReadError()
 	require.NoError(t, err)
 	assert.Contains(t, fault, "connection refused")
 }

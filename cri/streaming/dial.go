@@ -28,7 +28,7 @@ const (
 )
 
 // backend is the runtime's end of a session.
-type backend struct {
+type runtimeConn struct {
 	conn     *conn
 	response *http.Response
 	head     []byte // of the response, as it came
@@ -74,7 +74,7 @@ func isLoopback(host string) bool {
 
 // request returns the bytes of the request for an upgrade. Of the client's headers only those of the upgrade are in it: none
 // of its credentials, and none that says where the request ends.
-func (e endpoint) request(method string, headers http.Header) []byte {
+func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
@@ -93,7 +93,7 @@ func (e endpoint) request(method string, headers http.Header) []byte {
 }
 
 // passed returns the headers of an upgrade that the runtime has to see.
-func passed(r *http.Request) http.Header {
+func forwardedHeaders(r *http.Request) http.Header {
 	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": r.Header["Upgrade"]}
 	for _, name := range []string{
 		upgrade.HeaderProtocol, "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions", "User-Agent",
@@ -109,13 +109,13 @@ func passed(r *http.Request) http.Header {
 }
 
 // dial requests an upgrade from the runtime and returns its response, which may refuse it.
-func (s *session) dial(ctx context.Context, location, method string, headers http.Header) (*backend, error) {
+func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
-	e, err := parseURL(location, o.AnyHost)
+	e, err := parseURL(location, o.AllowAnyHost)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Create)
+	ctx, cancel := context.WithTimeout(ctx, o.CreationTimeout)
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", e.address)
 	if err != nil {
@@ -124,9 +124,9 @@ func (s *session) dial(ctx context.Context, location, method string, headers htt
 	if e.tls {
 		raw = tls.Client(raw, tlsConfig(o.TLS, e.host))
 	}
-	c := s.wrap(raw, false, nil)
+	c := s.newConn(raw, false, nil)
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	if _, err := c.Write(e.request(method, headers)); err != nil {
+	if _, err := c.Write(e.buildRequest(method, headers)); err != nil {
 		return nil, fmt.Errorf("error sending request: %w", err)
 	}
 	response, head, err := readHead(c)
@@ -136,7 +136,7 @@ func (s *session) dial(ctx context.Context, location, method string, headers htt
 	if !stop() {
 		return nil, fmt.Errorf("error reading the answer of the runtime: %w", context.Cause(ctx))
 	}
-	return &backend{conn: c, response: response, head: head}, nil
+	return &runtimeConn{conn: c, response: response, head: head}, nil
 }
 
 func tlsConfig(c *tls.Config, host string) *tls.Config {
@@ -169,7 +169,7 @@ func readHead(c *conn) (*http.Response, []byte, error) {
 }
 
 // refused returns the response for the client if the runtime refused the upgrade, otherwise nil.
-func (b *backend) refused() *upgrade.Refusal {
+func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {
 	case code == http.StatusSwitchingProtocols:
@@ -179,7 +179,7 @@ func (b *backend) refused() *upgrade.Refusal {
 			Code: http.StatusInternalServerError, Text: fmt.Sprintf("invalid upgrade response: status code %d", code),
 		}
 	}
-	_ = b.conn.SetReadDeadline(time.Now().Add(late))
+	_ = b.conn.SetReadDeadline(time.Now().Add(runnerTimeout))
 	// The body was begun to be read from a reader that is gone: read the answer anew, from what came with the headers.
 	response, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(b.head), b.conn)), nil)
 	if err != nil {
@@ -187,9 +187,9 @@ func (b *backend) refused() *upgrade.Refusal {
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what is there
-	r := &upgrade.Refusal{Code: code, Text: string(body), Header: http.Header{}, Whole: true}
+	r := &upgrade.Refusal{Code: code, Text: string(body), Header: http.Header{}, FromRuntime: true}
 	for name, values := range response.Header {
-		if !hopByHop(name) {
+		if !isHopByHop(name) {
 			r.Header[name] = values
 		}
 	}
@@ -197,7 +197,7 @@ func (b *backend) refused() *upgrade.Refusal {
 }
 
 // hopByHop reports whether a header is about a connection, not about what is sent through it.
-func hopByHop(name string) bool {
+func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 		"Content-Length":

@@ -32,7 +32,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		assert.True(t, isLoopback(e.host))
-		wire := bufio.NewReader(bytes.NewReader(e.request(r.Method, passed(r))))
+		wire := bufio.NewReader(bytes.NewReader(e.buildRequest(r.Method, forwardedHeaders(r))))
 		got, err := http.ReadRequest(wire)
 		require.NoError(t, err)
 		assert.Zero(t, got.ContentLength)
@@ -57,19 +57,19 @@ func TestCheck(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	tests := []struct {
 		name           string
-		l              limits
+		l              idleLimits
 		moved, waiting time.Time
 		next           time.Duration
 		why            error
 	}{
-		{"no limits", limits{-1, -1}, ago(time.Hour), ago(time.Hour), 0, nil},
-		{"fresh", limits{10 * time.Second, 20 * time.Second}, now, time.Time{}, 10 * time.Second, nil},
-		{"quiet for a while", limits{10 * time.Second, 20 * time.Second}, ago(4 * time.Second), time.Time{}, 6 * time.Second, nil},
-		{"idle", limits{10 * time.Second, 20 * time.Second}, ago(10 * time.Second), time.Time{}, 0, ErrIdle},
-		{"a write waits", limits{time.Hour, 20 * time.Second}, now, ago(5 * time.Second), 15 * time.Second, nil},
-		{"a write waits too long", limits{time.Hour, 20 * time.Second}, now, ago(20 * time.Second), 0, ErrStalled},
-		{"no write waits", limits{-1, 20 * time.Second}, ago(time.Hour), time.Time{}, 20 * time.Second, nil},
-		{"idle alone", limits{10 * time.Second, -1}, ago(time.Second), ago(time.Hour), 9 * time.Second, nil},
+		{"no limits", idleLimits{-1, -1}, ago(time.Hour), ago(time.Hour), 0, nil},
+		{"fresh", idleLimits{10 * time.Second, 20 * time.Second}, now, time.Time{}, 10 * time.Second, nil},
+		{"quiet for a while", idleLimits{10 * time.Second, 20 * time.Second}, ago(4 * time.Second), time.Time{}, 6 * time.Second, nil},
+		{"idle", idleLimits{10 * time.Second, 20 * time.Second}, ago(10 * time.Second), time.Time{}, 0, ErrIdleTimeout},
+		{"a write waits", idleLimits{time.Hour, 20 * time.Second}, now, ago(5 * time.Second), 15 * time.Second, nil},
+		{"a write waits too long", idleLimits{time.Hour, 20 * time.Second}, now, ago(20 * time.Second), 0, ErrStallTimeout},
+		{"no write waits", idleLimits{-1, 20 * time.Second}, ago(time.Hour), time.Time{}, 20 * time.Second, nil},
+		{"idle alone", idleLimits{10 * time.Second, -1}, ago(time.Second), ago(time.Hour), 9 * time.Second, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 func ExampleServer() {
 	server, err := streaming.New(streaming.Options{
 		Runner: &streamtest.Runtime{}, // or Streamer, a *remote.Client
-		Hooks:  streaming.Hooks{Ended: func(s streaming.Stream, err error) { fmt.Printf("%s of %s: %s\n", s.Kind, s.Target.ID, outcome(err)) }},
+		Hooks:  streaming.Hooks{SessionFinished: func(s streaming.Session, err error) { fmt.Printf("%s of %s: %s\n", s.Kind, s.Target.ID, outcome(err)) }},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -65,9 +65,9 @@ func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "completed"
-	case errors.Is(err, streaming.ErrIdle), errors.Is(err, streaming.ErrStalled):
+	case errors.Is(err, streaming.ErrIdleTimeout), errors.Is(err, streaming.ErrStallTimeout):
 		return "timed out"
-	case errors.Is(err, streaming.ErrEnded), errors.Is(err, streaming.ErrShutdown):
+	case errors.Is(err, streaming.ErrSessionClosed), errors.Is(err, streaming.ErrShutdown):
 		return "ended by the node"
 	case errors.Is(err, streaming.ErrLimit):
 		return "refused"

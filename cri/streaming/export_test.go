@@ -4,4 +4,4 @@
 package streaming
 
 // Streams returns the sessions that have not ended.
-func (s *Server) Streams() []Stream { return s.streams() }
+func (s *Server) Streams() []Session { return s.listSessions() }

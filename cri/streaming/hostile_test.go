@@ -85,7 +85,7 @@ func TestSlowReader(t *testing.T) {
 					_, _ = c.Run(ctx)
 				}()
 				<-first
-				relay.Slow(time.Second)
+				relay.SetDelay(time.Second)
 				for until := time.Now().Add(soak(20*time.Second, 0)); ; {
 					for range 5 {
 						got := r.exec(t, protocol, streamtest.Command{}, "flood=2000000")
@@ -176,29 +176,29 @@ func TestPeerVanishes(t *testing.T) {
 		var all []vanishing
 		for _, protocol := range hostile {
 			all = append(all,
-				vanishing{"exec that writes/" + protocol, vanishingCommand("exec", protocol, "flood=1000000000000"), streaming.ErrStalled},
-				vanishing{"exec that waits/" + protocol, vanishingCommand("exec", protocol, "out=x", "hang"), streaming.ErrIdle},
-				vanishing{"attach that writes/" + protocol, vanishingCommand("attach", protocol, "flood=1000000000000"), streaming.ErrStalled},
-				vanishing{"attach that waits/" + protocol, vanishingCommand("attach", protocol, "out=x", "cat"), streaming.ErrIdle},
+				vanishing{"exec that writes/" + protocol, vanishingCommand("exec", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
+				vanishing{"exec that waits/" + protocol, vanishingCommand("exec", protocol, "out=x", "hang"), streaming.ErrIdleTimeout},
+				vanishing{"attach that writes/" + protocol, vanishingCommand("attach", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
+				vanishing{"attach that waits/" + protocol, vanishingCommand("attach", protocol, "out=x", "cat"), streaming.ErrIdleTimeout},
 			)
 		}
 		for _, tunnel := range []bool{false, true} {
 			all = append(all,
-				vanishing{fmt.Sprintf("forward that writes/tunnel=%t", tunnel), vanishingForward(tunnel, true), streaming.ErrStalled},
-				vanishing{fmt.Sprintf("forward that waits/tunnel=%t", tunnel), vanishingForward(tunnel, false), streaming.ErrIdle},
+				vanishing{fmt.Sprintf("forward that writes/tunnel=%t", tunnel), vanishingForward(tunnel, true), streaming.ErrStallTimeout},
+				vanishing{fmt.Sprintf("forward that waits/tunnel=%t", tunnel), vanishingForward(tunnel, false), streaming.ErrIdleTimeout},
 			)
 		}
 		t.Run(mode, func(t *testing.T) {
 			rigs := make([]*rig, len(all))
 			for i, one := range all {
-				o := streaming.Options{Idle: 5 * time.Second, Stall: 2 * time.Minute}
-				if errors.Is(one.why, streaming.ErrStalled) {
-					o.Idle, o.Stall = o.Stall, o.Idle
+				o := streaming.Options{IdleTimeout: 5 * time.Second, StallTimeout: 2 * time.Minute}
+				if errors.Is(one.why, streaming.ErrStallTimeout) {
+					o.IdleTimeout, o.StallTimeout = o.StallTimeout, o.IdleTimeout
 				}
 				rigs[i] = newRig(t, mode, o)
 				relay := rigs[i].relay(t)
 				one.open(t, rigs[i], relay)
-				relay.Vanish()
+				relay.DropPackets()
 			}
 			for i, one := range all {
 				if assert.True(t, soon(func() bool { return len(rigs[i].errs()) == 1 }), "%s goes on", one.name) {
@@ -233,7 +233,7 @@ func TestHalfOpenClient(t *testing.T) {
 		} {
 			t.Run(mode+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, mode, streaming.Options{Create: 3 * time.Second, Idle: 4 * time.Second})
+				r := newRig(t, mode, streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
 				u, err := streamtest.Upgrade(t.Context(), one.method, r.http.URL+one.path, one.header)
 				require.NoError(t, err)
 				defer u.Close()
@@ -271,8 +271,8 @@ func TestHalfOpenRuntime(t *testing.T) {
 		for _, protocol := range hostile {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, "streamer", streaming.Options{Create: 3 * time.Second, Idle: 4 * time.Second})
-				r.streamer.Answer = answer
+				r := newRig(t, "streamer", streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
+				r.streamer.Override = answer
 				var out bytes.Buffer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()

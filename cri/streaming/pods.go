@@ -20,18 +20,18 @@ type Pods interface {
 }
 
 // follow ends the sessions of containers and sandboxes that have stopped.
-func (s *Server) follow(pods Pods) {
+func (s *Server) watchPods(pods Pods) {
 	pods.Notify(func(uids ...string) {
-		for _, one := range s.streams() {
-			if slices.Contains(uids, one.Target.PodUID) && !isUp(pods, one.Target) {
-				s.End(one.Target.ID, "the container or the pod has ended")
+		for _, session := range s.listSessions() {
+			if slices.Contains(uids, session.Target.PodUID) && !isRunning(pods, session.Target) {
+				s.CloseSessions(session.Target.ID, "the container or the pod has ended")
 			}
 		}
 	})
 }
 
 // isUp reports whether a container runs or a sandbox is ready. A pod that is not known may be up.
-func isUp(pods Pods, t Target) bool {
+func isRunning(pods Pods, t Target) bool {
 	pod, err := pods.Get(t.PodUID)
 	return err != nil ||
 		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.ID == t.ID && c.State == cri.ContainerRunning }) ||
@@ -39,7 +39,7 @@ func isUp(pods Pods, t Target) bool {
 }
 
 // uidOf returns the UID of the pod of a container or a sandbox, or nothing.
-func uidOf(pods Pods, id string) string {
+func findPodUID(pods Pods, id string) string {
 	all, _ := pods.Pods()
 	for _, pod := range all {
 		if slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.ID == id }) ||

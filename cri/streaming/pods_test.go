@@ -99,7 +99,7 @@ func TestSessionWithPodsEndsWhenItsContainerStops(t *testing.T) {
 				b.cancel()
 			}
 			settled(t, r)
-			require.Equal(t, test.ends, errors.Is(r.errs()[0], streaming.ErrEnded))
+			require.Equal(t, test.ends, errors.Is(r.errs()[0], streaming.ErrSessionClosed))
 		})
 	}
 }

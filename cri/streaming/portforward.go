@@ -27,55 +27,55 @@ const (
 // ServePortForward forwards ports of a sandbox, as a request asks that was authorized and whose sandbox was found. The ports
 // are those of [ParsePorts]. It answers whatever comes of it, and returns when the session is over.
 func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32) {
-	if no := upgrade.Check(r); no != nil {
-		answer(w, no)
+	if refusal := upgrade.Check(r); refusal != nil {
+		writeRefusal(w, refusal)
 		return
 	}
-	session, err := s.begin(r.Context(), PortForward, s.target(sandboxID))
+	session, err := s.startSession(r.Context(), PortForward, s.newTarget(sandboxID))
 	if err != nil {
-		answer(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	if upgrade.IsTunnel(r) {
-		s.count(PortForward)
+		s.reportWebSocket(PortForward)
 	}
 	locate := func(ctx context.Context) (string, error) { return s.opts.Streamer.PortForward(ctx, sandboxID, ports) }
 	switch {
 	case s.opts.Streamer == nil:
-		session.finish(session.forward(w, r, ports))
+		session.finishSession(session.servePortForward(w, r, ports))
 	case upgrade.IsTunnel(r):
-		session.tunnel(w, r, locate)
+		session.serveTunnelSession(w, r, locate)
 	default:
-		session.proxy(w, r, locate)
+		session.proxyUpgrade(w, r, locate)
 	}
 }
 
 // forward speaks the protocols of a port-forward.
-func (s *session) forward(w http.ResponseWriter, r *http.Request, ports []int32) error {
+func (s *session) servePortForward(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	switch {
 	case upgrade.IsTunnel(r):
 		c, carried, err := s.upgradeTunnel(w, r, upgrade.PortForward)
 		if err != nil {
 			return err
 		}
-		return s.forwardSPDY(c, bufio.NewReaderSize(carried, 16<<10), carried, carried.finish)
+		return s.forwardSPDY(c, bufio.NewReaderSize(carried, 16<<10), carried, carried.closeWrite)
 	case upgrade.IsWebSocket(r):
 		return s.forwardWebSocket(w, r, ports)
 	}
-	protocol, no := upgrade.NegotiateSPDY(r, []string{upgrade.PortForward})
-	if no != nil {
-		answer(w, no)
-		return no
+	protocol, refusal := upgrade.NegotiateSPDY(r, []string{upgrade.PortForward})
+	if refusal != nil {
+		writeRefusal(w, refusal)
+		return refusal
 	}
-	c, err := s.hijack(w)
+	c, err := s.hijackConn(w)
 	if err != nil {
-		answer(w, err)
+		writeRefusal(w, err)
 		return err
 	}
-	if err := c.switchTo(protocol); err != nil {
+	if err := c.writeSPDYUpgrade(protocol); err != nil {
 		return err
 	}
-	return s.forwardSPDY(c, c.reader(), c, func() {})
+	return s.forwardSPDY(c, c.newReader(), c, func() {})
 }
 
 // forwarder forwards the connections of one session.
@@ -84,40 +84,40 @@ type forwarder struct {
 	tasks   sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
-	pairs map[string]*pair
+	pairs map[string]*streamPair
 }
 
 // pair is the two streams of a connection, of which one may be missing yet.
-type pair struct {
-	port        int32
-	data, fault *spdy.Stream
-	expiry      *time.Timer
+type streamPair struct {
+	port         int32
+	data, errors *spdy.Stream
+	expiry       *time.Timer
 }
 
 // forwardSPDY serves a client by SPDY until it has gone.
 func (s *session) forwardSPDY(c *conn, r *bufio.Reader, w io.Writer, finish func()) error {
-	f := &forwarder{session: s, pairs: map[string]*pair{}}
+	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
-		Accept: f.accept, Buffer: 4 * buffer, Stall: s.server.opts.Unread, MaxStreams: 2 * s.server.opts.MaxForwards,
+		Accept: f.acceptStream, Buffer: 4 * streamBuffer, UnreadTimeout: s.server.opts.BlockedForwardTimeout, MaxStreams: 2 * s.server.opts.MaxForwardedConns,
 	})
 	if err != nil {
 		return err
 	}
-	gone := make(chan struct{})
+	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {
-		defer close(gone)
+		defer close(clientClosed)
 		_ = mux.Serve()
 	})
 	select {
-	case <-gone:
+	case <-clientClosed:
 		s.cancel(errClientGone)
 	case <-s.ctx.Done():
 	}
-	f.end()
-	waitFor(&f.tasks, late)
+	f.closePairs()
+	waitFor(&f.tasks, runnerTimeout)
 	_ = mux.GoAway()
 	finish()
-	c.linger(gone)
+	c.closeGracefully(clientClosed)
 	return nil
 }
 
@@ -137,8 +137,8 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 }
 
 // accept takes a stream, and starts the connection when it has both.
-func (f *forwarder) accept(one *spdy.Stream) error {
-	kind, h := one.Header().Get(streamType), one.Header().Get(headerPort)
+func (f *forwarder) acceptStream(stream *spdy.Stream) error {
+	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
 		return fmt.Errorf("%q header is required", headerPort)
 	}
@@ -149,9 +149,9 @@ func (f *forwarder) accept(one *spdy.Stream) error {
 	if kind != typeError && kind != typeData {
 		return fmt.Errorf("invalid stream type %q", kind)
 	}
-	id := one.Header().Get(headerPair)
+	id := stream.Header().Get(headerPair)
 	if id == "" { // an old client, whose error stream is the one before
-		n := one.ID()
+		n := stream.ID()
 		if kind == typeData {
 			n -= 2
 		}
@@ -160,54 +160,54 @@ func (f *forwarder) accept(one *spdy.Stream) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pairs == nil {
-		return errOver
+		return errSessionOver
 	}
 	p := f.pairs[id]
 	if p == nil {
-		p = &pair{port: port}
-		p.expiry = time.AfterFunc(f.session.server.opts.Create, func() { f.expire(id, p) })
+		p = &streamPair{port: port}
+		p.expiry = time.AfterFunc(f.session.server.opts.CreationTimeout, func() { f.expirePair(id, p) })
 		f.pairs[id] = p
 	}
-	return f.add(id, p, kind, one)
+	return f.addStream(id, p, kind, stream)
 }
 
 // add puts a stream into its pair. The caller holds mu.
-func (f *forwarder) add(id string, p *pair, kind string, one *spdy.Stream) error {
-	one.Companions = 1
+func (f *forwarder) addStream(id string, p *streamPair, kind string, stream *spdy.Stream) error {
+	stream.RelatedStreams = 1
 	slot := &p.data
 	if kind == typeError {
-		slot = &p.fault
+		slot = &p.errors
 	}
 	if *slot != nil {
 		return fmt.Errorf("%s stream already assigned", kind)
 	}
-	*slot = one
+	*slot = stream
 	if kind == typeData {
-		p.port, _ = parsePort(one.Header().Get(headerPort), "")
+		p.port, _ = parsePort(stream.Header().Get(headerPort), "")
 	}
-	if p.data == nil || p.fault == nil {
+	if p.data == nil || p.errors == nil {
 		return nil
 	}
 	p.expiry.Stop()
 	delete(f.pairs, id)
-	f.tasks.Go(func() { f.run(p) })
+	f.tasks.Go(func() { f.runPair(p) })
 	return nil
 }
 
 // expire gives up a pair whose second stream has not come.
-func (f *forwarder) expire(id string, p *pair) {
+func (f *forwarder) expirePair(id string, p *streamPair) {
 	f.mu.Lock()
-	mine := f.pairs[id] == p
-	if mine {
+	pending := f.pairs[id] == p
+	if pending {
 		delete(f.pairs, id)
 	}
 	f.mu.Unlock()
-	if !mine {
+	if !pending {
 		return
 	}
-	if p.fault != nil {
-		_, _ = fmt.Fprintf(p.fault, "request %s timed out waiting for streams", id)
-		_ = p.fault.Close()
+	if p.errors != nil {
+		_, _ = fmt.Fprintf(p.errors, "request %s timed out waiting for streams", id)
+		_ = p.errors.Close()
 	}
 	if p.data != nil {
 		_ = p.data.Reset()
@@ -215,7 +215,7 @@ func (f *forwarder) expire(id string, p *pair) {
 }
 
 // end takes no more streams, and gives up what is not complete.
-func (f *forwarder) end() {
+func (f *forwarder) closePairs() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.pairs {
@@ -225,20 +225,20 @@ func (f *forwarder) end() {
 }
 
 // run forwards one connection.
-func (f *forwarder) run(p *pair) {
-	err := f.session.forwardPort(p.port, p.data)
+func (f *forwarder) runPair(p *streamPair) {
+	err := f.session.runForward(p.port, p.data)
 	if err != nil {
-		_, _ = io.WriteString(p.fault, err.Error())
+		_, _ = io.WriteString(p.errors, err.Error())
 		_ = p.data.Reset()
 	}
 	_ = p.data.Close()
-	_ = p.fault.Close()
+	_ = p.errors.Close()
 }
 
 // forwardPort runs one connection. The error is what its client is told.
-func (s *session) forwardPort(port int32, stream io.ReadWriteCloser) error {
+func (s *session) runForward(port int32, stream io.ReadWriteCloser) error {
 	err := s.server.opts.Runner.RunPortForward(s.ctx, s.Target.ID, port, stream)
-	if why := s.why(); why != nil {
+	if why := s.endReason(); why != nil {
 		err = why
 	}
 	if err == nil || errors.Is(err, errClientGone) {

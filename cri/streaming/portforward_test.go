@@ -65,7 +65,7 @@ func TestForward(t *testing.T) {
 			got, err := io.ReadAll(c)
 			require.NoError(t, err)
 			assert.Equal(t, fmt.Sprintf("hello %d", port), string(got))
-			fault, err := c.Fault()
+			fault, err := c.ReadError()
 			require.NoError(t, err)
 			assert.Empty(t, fault)
 		}
@@ -80,7 +80,7 @@ func TestForwardError(t *testing.T) {
 		}
 		f := r.forward(t, tunnel)
 		bad, good := connect(t, f, 81), connect(t, f, 80)
-		fault, err := bad.Fault()
+		fault, err := bad.ReadError()
 		require.NoError(t, err)
 		assert.Contains(t, fault, "error forwarding port 81 to pod uid, uid ")
 		assert.Contains(t, fault, io.ErrNoProgress.Error())
@@ -95,7 +95,7 @@ func TestForwardError(t *testing.T) {
 
 // A connection that its port does not read holds up the others for a moment, and is then reset.
 func TestForwardUnread(t *testing.T) {
-	tunnels(t, streaming.Options{Unread: 200 * time.Millisecond}, func(t *testing.T, r *rig, tunnel bool) {
+	tunnels(t, streaming.Options{BlockedForwardTimeout: 200 * time.Millisecond}, func(t *testing.T, r *rig, tunnel bool) {
 		stuck := make(chan struct{})
 		defer close(stuck)
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
@@ -140,7 +140,7 @@ func TestForwardMuch(t *testing.T) {
 		tasks.Go(func() {
 			b := make([]byte, 64<<10)
 			for at := int64(0); at < size; at += int64(len(b)) {
-				streamtest.Pattern(at, b)
+				streamtest.FillPattern(at, b)
 				sent.Write(b)
 				if _, err := c.Write(b); !assert.NoError(t, err) {
 					break

@@ -18,68 +18,68 @@ import (
 // forwardWebSocket serves a client by WebSocket, which has two channels for each port: its data, and its errors.
 func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	if len(ports) == 0 {
-		no := &upgrade.Refusal{Code: http.StatusBadRequest, Text: `query parameter "port" is required`}
-		answer(w, no)
-		return no
+		refusal := &upgrade.Refusal{Code: http.StatusBadRequest, Text: `query parameter "port" is required`}
+		writeRefusal(w, refusal)
+		return refusal
 	}
-	protocol, no := upgrade.NegotiateWebSocket(r, []string{"", upgrade.ChannelV4, upgrade.Base64V4})
-	if no != nil {
-		answer(w, no)
-		return no
+	protocol, refusal := upgrade.NegotiateWebSocket(r, []string{"", upgrade.ChannelV4, upgrade.Base64V4})
+	if refusal != nil {
+		writeRefusal(w, refusal)
+		return refusal
 	}
 	c, frames, err := s.upgradeWebSocket(w, r, protocol)
 	if c == nil {
-		answer(w, err)
+		writeRefusal(w, err)
 	}
 	if err != nil {
 		return err
 	}
 	ws := &webSocket{frames: frames, base64: protocol == upgrade.Base64V4, inputs: map[byte]*pipe.Pipe{}}
-	ws.deliver = func(in *pipe.Pipe, b []byte) { s.deliver(in, b, len(ports) > 1) }
+	ws.writeInput = func(in *pipe.Pipe, b []byte) { s.writeChannel(in, b, len(ports) > 1) }
 	channels := make([]*portChannel, len(ports))
 	for i, port := range ports {
-		in := pipe.New(4 * buffer)
+		in := pipe.New(4 * streamBuffer)
 		ws.inputs[byte(2*i)] = in
-		channels[i] = &portChannel{ws: ws, in: in, data: ws.channel(byte(2 * i)), fault: ws.channel(byte(2*i + 1)), port: port}
+		channels[i] = &portChannel{ws: ws, in: in, data: ws.newChannelWriter(byte(2 * i)), errors: ws.newChannelWriter(byte(2*i + 1)), port: port}
 	}
 	return s.forwardChannels(c, ws, channels)
 }
 
 // deliver waits until a channel has space, unless others wait for that too long.
-func (s *session) deliver(in *pipe.Pipe, b []byte, others bool) {
-	limit := s.server.opts.Unread
+func (s *session) writeChannel(in *pipe.Pipe, b []byte, others bool) {
+	limit := s.server.opts.BlockedForwardTimeout
 	if !others {
 		limit = 0
 	}
-	if _, err := in.WriteWithin(b, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
+	if _, err := in.WriteWithTimeout(b, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
 		in.Abort(fmt.Errorf("channel was reset: %w, and others wait", err))
 	}
 }
 
 // forwardChannels runs the connections of all ports to their ends.
 func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChannel) error {
-	gone := make(chan struct{})
+	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {
-		defer close(gone)
-		defer ws.end()
-		ws.receive()
+		defer close(clientClosed)
+		defer ws.closeInputs()
+		ws.readMessages()
 		s.cancel(errClientGone)
 	})
 	var tasks sync.WaitGroup
-	for _, one := range channels {
-		number := binary.LittleEndian.AppendUint16(nil, uint16(one.port))
-		for _, to := range []io.Writer{one.data, one.fault} {
+	for _, channel := range channels {
+		number := binary.LittleEndian.AppendUint16(nil, uint16(channel.port))
+		for _, to := range []io.Writer{channel.data, channel.errors} {
 			if _, err := to.Write(number); err != nil {
 				s.cancel(errClientGone)
 			}
 		}
 	}
-	for _, one := range channels {
+	for _, channel := range channels {
 		tasks.Go(func() {
-			if err := s.forwardPort(one.port, one); err != nil {
-				_, _ = io.WriteString(one.fault, err.Error())
+			if err := s.runForward(channel.port, channel); err != nil {
+				_, _ = io.WriteString(channel.errors, err.Error())
 			}
-			one.in.Abort(errOver)
+			channel.in.Abort(errSessionOver)
 		})
 	}
 	ended := make(chan struct{})
@@ -90,22 +90,22 @@ func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChanne
 	select {
 	case <-ended:
 	case <-s.ctx.Done():
-		for _, one := range channels {
-			one.in.Abort(s.why())
+		for _, channel := range channels {
+			channel.in.Abort(s.endReason())
 		}
-		waitFor(&tasks, late)
+		waitFor(&tasks, runnerTimeout)
 	}
 	_ = ws.frames.WriteClose(websocket.Normal, "")
-	c.linger(gone)
+	c.closeGracefully(clientClosed)
 	return nil
 }
 
 // portChannel is the data of one port.
 type portChannel struct {
-	ws          *webSocket
-	in          *pipe.Pipe
-	data, fault io.Writer
-	port        int32
+	ws           *webSocket
+	in           *pipe.Pipe
+	data, errors io.Writer
+	port         int32
 }
 
 // Read reads what the client has sent.

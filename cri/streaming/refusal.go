@@ -18,13 +18,13 @@ import (
 const retryAfter = 60
 
 // answer refuses a request that is not upgraded yet.
-func answer(w http.ResponseWriter, err error) {
+func writeRefusal(w http.ResponseWriter, err error) {
 	var r *upgrade.Refusal
 	if !errors.As(err, &r) {
-		r = refuse(err)
+		r = newRefusal(err)
 	}
 	maps.Copy(w.Header(), r.Header)
-	if !r.Whole {
+	if !r.FromRuntime {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 	}
@@ -33,7 +33,7 @@ func answer(w http.ResponseWriter, err error) {
 }
 
 // refuse says with which status an error is answered: that of the kubelet for errors of the runtime.
-func refuse(err error) *upgrade.Refusal {
+func newRefusal(err error) *upgrade.Refusal {
 	r := &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
 	switch {
 	case errors.Is(err, cri.ErrNotFound):

@@ -143,7 +143,7 @@ func TestAnswersOfTheRuntime(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "streamer", streaming.Options{})
-			r.streamer.Answer = test.answer
+			r.streamer.Override = test.answer
 			got := r.exec(t, protocol, streamtest.Command{}, "out=x")
 			var no *streamtest.Refused
 			require.ErrorAs(t, got.err, &no)
@@ -161,8 +161,8 @@ func TestAnswersOfTheRuntime(t *testing.T) {
 
 // A runtime that accepts the connection and says nothing is waited for as long as the options say.
 func TestSilentRuntime(t *testing.T) {
-	r := newRig(t, "streamer", streaming.Options{Create: 200 * time.Millisecond})
-	r.streamer.Answer = func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
+	r := newRig(t, "streamer", streaming.Options{CreationTimeout: 200 * time.Millisecond})
+	r.streamer.Override = func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
 	got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 	var no *streamtest.Refused
 	require.ErrorAs(t, got.err, &no, "it does not hang as the runtime does")
@@ -186,7 +186,7 @@ func TestHostOfTheRuntime(t *testing.T) {
 		})
 	}
 	t.Run("AnyHost", func(t *testing.T) {
-		r := newRig(t, "streamer", streaming.Options{AnyHost: true, Create: 100 * time.Millisecond})
+		r := newRig(t, "streamer", streaming.Options{AllowAnyHost: true, CreationTimeout: 100 * time.Millisecond})
 		r.streamer.URL = func(string) string { return "http://192.0.2.1:80/x" }
 		got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 		var no *streamtest.Refused
@@ -237,7 +237,7 @@ func TestAbsent(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, no.Code)
 	assert.Equal(t, "Exec absent: not found", no.Body)
 	r.send(t, "POST /exec/uid/c?output=1 HTTP/1.1\nHost: node\n\n")
-	assert.Zero(t, r.streamer.Outstanding(), "a request without an upgrade uses up no URL")
+	assert.Zero(t, r.streamer.UnusedURLs(), "a request without an upgrade uses up no URL")
 }
 
 // What a client sends right behind its request is not lost.
@@ -262,7 +262,7 @@ func TestEarlyBytes(t *testing.T) {
 
 // Half-open upgrades: a client that opens no streams is told and closed, and costs nothing until then.
 func TestNoStreams(t *testing.T) {
-	r := newRig(t, "runner", streaming.Options{Create: 100 * time.Millisecond, Linger: time.Second})
+	r := newRig(t, "runner", streaming.Options{CreationTimeout: 100 * time.Millisecond, Linger: time.Second})
 	goroutines, descriptors := settled(t, r)
 	for range 50 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(r.http.URL, "http://"))

@@ -67,7 +67,7 @@ func newRig(t testing.TB, mode string, o streaming.Options) *rig {
 	t.Helper()
 	r := &rig{runtime: &streamtest.Runtime{}}
 	if mode == "streamer" {
-		inner, err := streaming.New(streaming.Options{Runner: r.runtime, Unread: o.Unread})
+		inner, err := streaming.New(streaming.Options{Runner: r.runtime, BlockedForwardTimeout: o.BlockedForwardTimeout})
 		require.NoError(t, err)
 		r.streamer = streamtest.Serve(handler{inner})
 		t.Cleanup(func() {
@@ -81,8 +81,8 @@ func newRig(t testing.TB, mode string, o streaming.Options) *rig {
 	if o.Pods == nil {
 		o.PodOf = podOf
 	}
-	ended := o.Hooks.Ended
-	o.Hooks.Ended = func(s streaming.Stream, err error) {
+	ended := o.Hooks.SessionFinished
+	o.Hooks.SessionFinished = func(s streaming.Session, err error) {
 		r.mu.Lock()
 		r.ended = append(r.ended, err)
 		r.mu.Unlock()

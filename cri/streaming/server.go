@@ -28,19 +28,19 @@ type Target struct {
 }
 
 // Stream is a session.
-type Stream struct {
-	Kind   Kind
-	Target Target
-	Began  time.Time
+type Session struct {
+	Kind    Kind
+	Target  Target
+	Started time.Time
 }
 
 // Errors that sessions end with or are refused with.
 var (
-	ErrIdle     = errors.New("session was idle for too long")
-	ErrStalled  = errors.New("session made no progress for too long")
-	ErrShutdown = errors.New("the node agent is shutting down")
-	ErrLimit    = errors.New("too many streaming sessions")
-	ErrEnded    = errors.New("session was ended") // by [Server.End]
+	ErrIdleTimeout   = errors.New("session was idle for too long")
+	ErrStallTimeout  = errors.New("session made no progress for too long")
+	ErrShutdown      = errors.New("the node agent is shutting down")
+	ErrLimit         = errors.New("too many streaming sessions")
+	ErrSessionClosed = errors.New("session was ended") // by [Server.End]
 )
 
 // Server serves streaming sessions. Use [New].
@@ -51,7 +51,7 @@ type Server struct {
 	sessions map[*session]struct{}
 	pods     map[string]int // sessions by pod
 	closed   bool           // no session begins
-	none     chan struct{}  // closed when the last session has ended; nil: nobody waits
+	drained  chan struct{}  // closed when the last session has ended; nil: nobody waits
 }
 
 // New returns a server. The error names the option that is invalid.
@@ -61,22 +61,22 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	if o.Pods != nil && o.PodOf == nil {
-		o.PodOf = func(id string) string { return uidOf(o.Pods, id) }
+		o.PodOf = func(id string) string { return findPodUID(o.Pods, id) }
 	}
 	s := &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}
 	if o.Pods != nil {
-		s.follow(o.Pods)
+		s.watchPods(o.Pods)
 	}
 	return s, nil
 }
 
 // streams returns the sessions that have not ended, in no order.
-func (s *Server) streams() []Stream {
+func (s *Server) listSessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]Stream, 0, len(s.sessions))
-	for one := range s.sessions {
-		all = append(all, one.Stream)
+	all := make([]Session, 0, len(s.sessions))
+	for session := range s.sessions {
+		all = append(all, session.Session)
 	}
 	return all
 }
@@ -85,23 +85,23 @@ func (s *Server) streams() []Stream {
 // wait. A session has half a second to end by itself, as it does when its container has ended; then its command is killed,
 // and its client is told the reason where the node speaks the protocol. A proxied session that still moves output goes on
 // until it has, for Options.Linger at most.
-func (s *Server) End(id, reason string) int {
-	return s.endAll(fmt.Errorf("%w: %s", ErrEnded, reason), func(t Target) bool {
+func (s *Server) CloseSessions(id, reason string) int {
+	return s.endSessions(fmt.Errorf("%w: %s", ErrSessionClosed, reason), func(t Target) bool {
 		return id != "" && (t.ID == id || t.PodUID == id)
 	})
 }
 
-func (s *Server) endAll(why error, which func(Target) bool) int {
+func (s *Server) endSessions(reason error, matches func(Target) bool) int {
 	s.mu.Lock()
 	var found []*session
-	for one := range s.sessions {
-		if which(one.Target) {
-			found = append(found, one)
+	for session := range s.sessions {
+		if matches(session.Target) {
+			found = append(found, session)
 		}
 	}
 	s.mu.Unlock()
-	for _, one := range found {
-		one.end(why)
+	for _, session := range found {
+		session.endSoon(reason)
 	}
 	return len(found)
 }
@@ -109,70 +109,70 @@ func (s *Server) endAll(why error, which func(Target) bool) int {
 // Shutdown refuses new sessions with 503 and waits until the others have ended. When ctx ends it ends them, as [Server.End]
 // does, and waits until nothing of them is left. It may be called more than once.
 func (s *Server) Shutdown(ctx context.Context) {
-	none := s.refuse()
+	none := s.stopAdmission()
 	select {
 	case <-none:
 		return
 	case <-ctx.Done():
 	}
-	s.endAll(ErrShutdown, func(Target) bool { return true })
+	s.endSessions(ErrShutdown, func(Target) bool { return true })
 	<-none
 }
 
 // Close ends all sessions, refuses new ones, and waits until nothing of them is left: about a second, and as long as a
 // Runner takes to return.
 func (s *Server) Close() {
-	none := s.refuse()
-	s.endAll(ErrShutdown, func(Target) bool { return true })
+	none := s.stopAdmission()
+	s.endSessions(ErrShutdown, func(Target) bool { return true })
 	<-none
 }
 
 // refuse lets no session begin, and returns what is closed when there is none any more.
-func (s *Server) refuse() <-chan struct{} {
+func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	if s.none == nil {
-		s.none = make(chan struct{})
+	if s.drained == nil {
+		s.drained = make(chan struct{})
 		if len(s.sessions) == 0 {
-			close(s.none)
+			close(s.drained)
 		}
 	}
-	return s.none
+	return s.drained
 }
 
 // begin admits a session, or says why not.
-func (s *Server) begin(ctx context.Context, kind Kind, target Target) (*session, error) {
-	one := newSession(ctx, s, Stream{Kind: kind, Target: target, Began: time.Now()})
-	if err := s.admit(one); err != nil {
-		one.cancel(err)
-		if f := s.opts.Hooks.Refused; f != nil {
-			f(one.Stream, err)
+func (s *Server) startSession(ctx context.Context, kind Kind, target Target) (*session, error) {
+	session := newSession(ctx, s, Session{Kind: kind, Target: target, Started: time.Now()})
+	if err := s.admitSession(session); err != nil {
+		session.cancel(err)
+		if f := s.opts.Hooks.SessionRefused; f != nil {
+			f(session.Session, err)
 		}
 		return nil, err
 	}
-	if f := s.opts.Hooks.Began; f != nil {
-		f(one.Stream)
+	if f := s.opts.Hooks.SessionStarted; f != nil {
+		f(session.Session)
 	}
-	one.watch()
-	return one, nil
+	session.checkLimits()
+	return session, nil
 }
 
-func (s *Server) admit(one *session) error {
+func (s *Server) admitSession(session *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	uid := one.Target.PodUID
+	uid := session.Target.PodUID
 	switch {
 	case s.closed:
 		return ErrShutdown
-	case s.opts.MaxStreams >= 0 && len(s.sessions) >= s.opts.MaxStreams:
+	case s.opts.MaxSessions >= 0 && len(s.sessions) >= s.opts.MaxSessions:
 		return fmt.Errorf("%w: the node has %d", ErrLimit, len(s.sessions))
 	case s.opts.MaxPerPod >= 0 && uid != "" && s.pods[uid] >= s.opts.MaxPerPod:
 		return fmt.Errorf("%w: pod %s has %d", ErrLimit, uid, s.pods[uid])
-	case s.opts.MaxStreams >= 0 && uid != "" && len(s.sessions) >= s.opts.MaxStreams-s.opts.MaxStreams/4 && s.pods[uid] >= max(1, s.opts.MaxStreams/100):
+	case s.opts.MaxSessions >= 0 && uid != "" && len(s.sessions) >= s.opts.MaxSessions-s.opts.MaxSessions/4 && s.pods[uid] >= max(1, s.opts.MaxSessions/100):
 		return fmt.Errorf("%w: the node has %d, and the last quarter is for pods with fewer than the %d of pod %s", ErrLimit, len(s.sessions), s.pods[uid], uid)
 	}
-	s.sessions[one] = struct{}{}
+	s.sessions[session] = struct{}{}
 	if uid != "" {
 		s.pods[uid]++
 	}
@@ -180,19 +180,19 @@ func (s *Server) admit(one *session) error {
 }
 
 // forget removes a session of which nothing is left.
-func (s *Server) forget(one *session, err error) {
-	if f := s.opts.Hooks.Ended; f != nil {
-		f(one.Stream, err)
+func (s *Server) removeSession(session *session, err error) {
+	if f := s.opts.Hooks.SessionFinished; f != nil {
+		f(session.Session, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sessions, one)
-	if uid := one.Target.PodUID; uid != "" {
+	delete(s.sessions, session)
+	if uid := session.Target.PodUID; uid != "" {
 		if s.pods[uid]--; s.pods[uid] == 0 {
 			delete(s.pods, uid)
 		}
 	}
-	if s.none != nil && len(s.sessions) == 0 {
-		close(s.none)
+	if s.drained != nil && len(s.sessions) == 0 {
+		close(s.drained)
 	}
 }

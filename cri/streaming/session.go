@@ -13,8 +13,8 @@ import (
 
 // How long sessions that are ended have.
 const (
-	endGrace = 500 * time.Millisecond // to end by themselves, because their container has
-	sayWhy   = 3 * time.Second        // to tell the client why, before its connection is closed
+	exitGrace     = 500 * time.Millisecond // to end by themselves, because their container has
+	reasonTimeout = 3 * time.Second        // to tell the client why, before its connection is closed
 )
 
 // errClientGone is why a session ends whose client has closed, or whose connection broke.
@@ -22,72 +22,72 @@ var errClientGone = errors.New("the client has gone")
 
 // session is one session, from its admission until nothing of it is left.
 type session struct {
-	Stream
+	Session
 
-	server *Server
-	tasks  sync.WaitGroup  // goroutines that end once the connections are closed
-	ctx    context.Context // ends when the session has to
-	cancel context.CancelCauseFunc
-	moved  atomic.Int64 // when a byte moved last, in nanoseconds since 1970
+	server       *Server
+	tasks        sync.WaitGroup  // goroutines that end once the connections are closed
+	ctx          context.Context // ends when the session has to
+	cancel       context.CancelCauseFunc
+	lastTransfer atomic.Int64 // when a byte moved last, in nanoseconds since 1970
 
-	mu      sync.Mutex // guards what follows
-	conns   []*conn
-	cut     bool        // all connections are closed, also those to come
-	closing *time.Timer // of cutting
-	ending  *time.Timer // of ending
-	watcher *time.Timer
-	over    bool
+	mu          sync.Mutex // guards what follows
+	conns       []*conn
+	connsClosed bool        // all connections are closed, also those to come
+	closeTimer  *time.Timer // of cutting
+	endTimer    *time.Timer // of ending
+	limitTimer  *time.Timer
+	finished    bool
 }
 
-func newSession(ctx context.Context, s *Server, what Stream) *session {
-	one := &session{Stream: what, server: s}
-	one.ctx, one.cancel = context.WithCancelCause(ctx)
-	one.moved.Store(what.Began.UnixNano())
-	return one
+func newSession(ctx context.Context, s *Server, info Session) *session {
+	session := &session{Session: info, server: s}
+	session.ctx, session.cancel = context.WithCancelCause(ctx)
+	session.lastTransfer.Store(info.Started.UnixNano())
+	return session
 }
 
 // add takes charge of a connection: it is closed when the session is over, or before.
-func (s *session) add(c *conn) {
+func (s *session) addConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
-	if s.cut {
+	if s.connsClosed {
 		_ = c.Close()
 	}
 }
 
 // end ends the session soon, unless it ends by itself. The first reason counts.
-func (s *session) end(why error) {
+func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending == nil && !s.over {
+	if s.endTimer == nil && !s.finished {
 		last := time.Now().Add(s.server.opts.Linger)
-		s.ending = time.AfterFunc(endGrace, func() { s.endQuiet(why, last) })
+		s.endTimer = time.AfterFunc(exitGrace, func() { s.endWhenDrained(reason, last) })
 	}
 }
 
 // endQuiet ends the session once its client has read what there was, or it is late.
-func (s *session) endQuiet(why error, last time.Time) {
+func (s *session) endWhenDrained(reason error, last time.Time) {
 	s.mu.Lock()
 	now := time.Now()
-	since := s.waiting()
-	slow := !since.IsZero() && now.Sub(since) >= endGrace/5 && now.Before(last)
-	if slow && !s.over {
-		s.ending.Reset(endGrace / 5)
+	since := s.oldestWrite()
+	slow := !since.IsZero() && now.Sub(since) >= exitGrace/5 && now.Before(last)
+	if slow && !s.finished {
+		s.endTimer.Reset(exitGrace / 5)
 	}
 	s.mu.Unlock()
 	if !slow {
-		s.kill(why)
+		s.cancelSession(reason)
 	}
 }
 
 // kill ends the session now, and closes its connections once the client could be told why.
-func (s *session) kill(why error) {
-	s.cancel(why)
+func (s *session) cancelSession(reason error) {
+	s.cancel(reason)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing == nil && !s.over {
-		s.closing = time.AfterFunc(sayWhy, s.closeConns)
+	if s.closeTimer == nil && !s.finished {
+		s.closeTimer = time.AfterFunc(reasonTimeout, s.closeConns)
 	}
 }
 
@@ -95,60 +95,60 @@ func (s *session) kill(why error) {
 func (s *session) closeConns() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cut = true
+	s.connsClosed = true
 	for _, c := range s.conns {
 		_ = c.Close()
 	}
 }
 
 // finish gives back everything, and says how the session went.
-func (s *session) finish(err error) {
+func (s *session) finishSession(err error) {
 	s.closeConns()
 	s.tasks.Wait()
 	s.mu.Lock()
-	s.over = true
-	for _, t := range []*time.Timer{s.closing, s.ending, s.watcher} {
+	s.finished = true
+	for _, t := range []*time.Timer{s.closeTimer, s.endTimer, s.limitTimer} {
 		if t != nil {
 			t.Stop()
 		}
 	}
 	s.mu.Unlock()
-	switch why := s.why(); {
-	case errors.Is(why, errClientGone), errors.Is(err, errClientGone):
+	switch reason := s.endReason(); {
+	case errors.Is(reason, errClientGone), errors.Is(err, errClientGone):
 		err = nil
-	case why != nil && !errors.Is(why, context.Canceled):
-		err = why
+	case reason != nil && !errors.Is(reason, context.Canceled):
+		err = reason
 	}
 	s.cancel(nil)
-	s.server.forget(s, err)
+	s.server.removeSession(s, err)
 }
 
 // watch ends the session when it is idle or stalled for too long, and looks again when it could be.
-func (s *session) watch() {
-	if why := s.look(time.Now()); why != nil {
-		s.kill(why)
+func (s *session) checkLimits() {
+	if reason := s.checkLimitsAt(time.Now()); reason != nil {
+		s.cancelSession(reason)
 		s.closeConns() // nobody reads why
 	}
 }
 
-func (s *session) look(now time.Time) error {
+func (s *session) checkLimitsAt(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.finished {
 		return nil
 	}
-	l := limits{idle: s.server.opts.Idle, stall: s.server.opts.Stall}
-	next, why := l.check(now, time.Unix(0, s.moved.Load()), s.waiting())
-	if why == nil && !next.IsZero() {
-		s.watcher = time.AfterFunc(next.Sub(now), s.watch)
+	l := idleLimits{idle: s.server.opts.IdleTimeout, stall: s.server.opts.StallTimeout}
+	next, reason := l.check(now, time.Unix(0, s.lastTransfer.Load()), s.oldestWrite())
+	if reason == nil && !next.IsZero() {
+		s.limitTimer = time.AfterFunc(next.Sub(now), s.checkLimits)
 	}
-	return why
+	return reason
 }
 
 // waiting returns since when the oldest write waits for its peer, or the zero time. The caller holds mu.
-func (s *session) waiting() (since time.Time) {
+func (s *session) oldestWrite() (since time.Time) {
 	for _, c := range s.conns {
-		if at := c.writing.Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
+		if at := c.writeStart.Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
 			since = time.Unix(0, at)
 		}
 	}
@@ -156,24 +156,24 @@ func (s *session) waiting() (since time.Time) {
 }
 
 // limits are how long a session may stand still.
-type limits struct{ idle, stall time.Duration }
+type idleLimits struct{ idle, stall time.Duration }
 
 // check says why a session has to end, or when it is to be checked next; the zero time means never. A session stands still
 // since moved, and waiting is since when a write waits, or zero.
-func (l limits) check(now, moved, waiting time.Time) (next time.Time, why error) {
+func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := waiting
 		if since.IsZero() {
 			since = now
 		}
 		if next = since.Add(l.stall); !next.After(now) {
-			return time.Time{}, ErrStalled
+			return time.Time{}, ErrStallTimeout
 		}
 	}
 	if l.idle > 0 {
 		at := moved.Add(l.idle)
 		if !at.After(now) {
-			return time.Time{}, ErrIdle
+			return time.Time{}, ErrIdleTimeout
 		}
 		if next.IsZero() || at.Before(next) {
 			next = at

@@ -36,13 +36,13 @@ func (r *rig) start(t testing.TB, protocol, id string, cmd ...string) *backgroun
 	b := &background{cancel: cancel, done: make(chan struct{})}
 	c := streamtest.Command{Protocol: protocol, Stdout: &b.stdout}
 	c.URL = r.url("exec", id, c, cmd...)
-	before := r.runtime.Begun.Load() // of those that run, another may end meanwhile, and this one before it is seen
+	before := r.runtime.Started.Load() // of those that run, another may end meanwhile, and this one before it is seen
 	go func() {
 		defer close(b.done)
 		b.fault, b.err = c.Run(ctx)
 	}()
 	t.Cleanup(cancel)
-	require.Eventually(t, func() bool { return r.runtime.Begun.Load() > before }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return r.runtime.Started.Load() > before }, timeout, time.Millisecond)
 	return b
 }
 
@@ -81,7 +81,7 @@ func TestEnd(t *testing.T) {
 				other := r.start(t, protocol, "uid2/c", "hang")
 				b := r.start(t, protocol, "uid/c", "hang")
 				began := time.Now()
-				assert.Equal(t, 1, r.End(id, "the container has exited"))
+				assert.Equal(t, 1, r.CloseSessions(id, "the container has exited"))
 				b.wait(t)
 				took := time.Since(began)
 				mu.Lock()
@@ -92,7 +92,7 @@ func TestEnd(t *testing.T) {
 				require.Eventually(t, func() bool { return len(r.Streams()) == 1 }, timeout, time.Millisecond)
 				other.cancel()
 				settled(t, r)
-				assert.ErrorIs(t, r.errs()[0], streaming.ErrEnded)
+				assert.ErrorIs(t, r.errs()[0], streaming.ErrSessionClosed)
 			})
 		}
 	}
@@ -104,7 +104,7 @@ func TestEndOfProxied(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			r := newRig(t, "streamer", streaming.Options{})
 			b := r.start(t, protocol, "uid/c", "hang")
-			assert.Equal(t, 1, r.End("uid/c", "the container has exited"))
+			assert.Equal(t, 1, r.CloseSessions("uid/c", "the container has exited"))
 			b.wait(t)
 			if strings.Contains(protocol, "v5") {
 				assert.Contains(t, b.fault, "session was ended: the container has exited")
@@ -122,11 +122,11 @@ func TestEndOfWhatEnds(t *testing.T) {
 		var last error
 		for range 20 { // a machine may give it too little of the half second that it has
 			b = r.start(t, protocol, "uid/c", "sleep=100ms", "flood=200000", "exit=3")
-			r.End("uid", "the pod was deleted")
+			r.CloseSessions("uid", "the pod was deleted")
 			b.wait(t)
 			settled(t, r)
 			ended := r.errs()
-			if last = ended[len(ended)-1]; !errors.Is(last, streaming.ErrEnded) {
+			if last = ended[len(ended)-1]; !errors.Is(last, streaming.ErrSessionClosed) {
 				break
 			}
 		}
@@ -142,7 +142,7 @@ func TestEndOfWhatEnds(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{MaxStreams: 3, MaxPerPod: 2})
+			r := newRig(t, mode, streaming.Options{MaxSessions: 3, MaxPerPod: 2})
 			const protocol = "SPDY v4.channel.k8s.io"
 			refused := func(id, text string) {
 				t.Helper()
@@ -169,7 +169,7 @@ func TestLimits(t *testing.T) {
 
 // A few pods do not use up the sessions of the node: its last quarter is for pods with few.
 func TestLimitsHaveAShareForEachPod(t *testing.T) {
-	r := newRig(t, modes[0], streaming.Options{MaxStreams: 8, MaxPerPod: 8})
+	r := newRig(t, modes[0], streaming.Options{MaxSessions: 8, MaxPerPod: 8})
 	const protocol = "SPDY v4.channel.k8s.io"
 	for i := range 6 {
 		r.start(t, protocol, fmt.Sprint("a/", i), "hang")
@@ -220,16 +220,16 @@ func TestShutdown(t *testing.T) {
 func TestStandingStill(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode+"/idle", func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{Idle: 150 * time.Millisecond})
+			r := newRig(t, mode, streaming.Options{IdleTimeout: 150 * time.Millisecond})
 			c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
 			c.URL = r.url("exec", "uid/c", c, "hang")
 			_, _ = c.Run(t.Context())
 			require.True(t, soon(func() bool { return len(r.errs()) == 1 }))
 			settled(t, r)
-			assert.ErrorIs(t, r.errs()[0], streaming.ErrIdle)
+			assert.ErrorIs(t, r.errs()[0], streaming.ErrIdleTimeout)
 		})
 		t.Run(mode+"/stalled", func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{Stall: 150 * time.Millisecond})
+			r := newRig(t, mode, streaming.Options{StallTimeout: 150 * time.Millisecond})
 			stuck := make(chan struct{})
 			defer close(stuck)
 			c := streamtest.Command{Protocol: "WebSocket v4.channel.k8s.io", Stdout: writerFunc(func([]byte) (int, error) {
@@ -239,7 +239,7 @@ func TestStandingStill(t *testing.T) {
 			c.URL = r.url("exec", "uid/c", c, "flood=100000000")
 			go func() { _, _ = c.Run(t.Context()) }()
 			require.Eventually(t, func() bool { return len(r.errs()) == 1 }, timeout, 5*time.Millisecond)
-			assert.ErrorIs(t, r.errs()[0], streaming.ErrStalled)
+			assert.ErrorIs(t, r.errs()[0], streaming.ErrStallTimeout)
 		})
 	}
 }
@@ -293,7 +293,7 @@ func TestDeafRuntime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "runner", streaming.Options{})
 	b := r.start(t, "SPDY v4.channel.k8s.io", "uid/c", "deaf")
-	r.End("uid", "over")
+	r.CloseSessions("uid", "over")
 	time.Sleep(200 * time.Millisecond)
 	assert.Len(t, r.Streams(), 1)
 	b.wait(t) // its connection is closed without an answer of the runtime
@@ -320,7 +320,7 @@ func TestMany(t *testing.T) {
 							return
 						}
 						want := make([]byte, size)
-						streamtest.Pattern(0, want)
+						streamtest.FillPattern(0, want)
 						assert.Equal(t, want, got.stdout.Bytes())
 						if i%100 != 0 {
 							assert.Contains(t, got.fault, fmt.Sprintf(`"message":"%d"`, i%100))

@@ -32,7 +32,7 @@ type cause struct {
 const success, failure = "Success", "Failure"
 
 // exited returns the status of a command that has ended.
-func exited(cmd []string, code int) status {
+func exitStatus(cmd []string, code int) status {
 	if code == 0 {
 		return status{Status: success}
 	}
@@ -44,7 +44,7 @@ func exited(cmd []string, code int) status {
 }
 
 // failed returns the status of a session that an error ended.
-func failed(err error) status {
+func errorStatus(err error) status {
 	return status{
 		Status: failure, Reason: "InternalError", Code: http.StatusInternalServerError,
 		Message: "Internal error occurred: " + err.Error(),
@@ -52,7 +52,7 @@ func failed(err error) status {
 }
 
 // err returns what the hooks are told.
-func (s status) err() error {
+func (s status) hookError() error {
 	if s.Status == success || s.Reason == "NonZeroExitCode" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s status) err() error {
 }
 
 // text returns what the error stream of a protocol carries: JSON since version 4, before that the message of a failure.
-func (s status) text(asJSON bool) []byte {
+func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {
 			return nil

@@ -10,32 +10,32 @@ import (
 )
 
 // tokens has the sessions that were asked for and that no client has come for, by the paths of their URLs.
-type tokens struct {
-	life    time.Duration
-	limit   int
-	waiting map[string]waiting
+type urlTokens struct {
+	lifetime time.Duration
+	limit    int
+	pending  map[string]pendingSession
 }
 
 // waiting is a session before its client has come.
-type waiting struct {
+type pendingSession struct {
 	serve   http.HandlerFunc
 	expires time.Time
 }
 
 // add remembers a session, and reports whether there was room for it.
-func (t *tokens) add(now time.Time, path string, serve http.HandlerFunc) bool {
-	t.expire(now)
-	if len(t.waiting) >= t.limit {
+func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
+	t.removeExpired(now)
+	if len(t.pending) >= t.limit {
 		return false
 	}
-	t.waiting[path] = waiting{serve, now.Add(t.life)}
+	t.pending[path] = pendingSession{serve, now.Add(t.lifetime)}
 	return true
 }
 
 // take returns the session at a path, for the one who asks first and in time, or nil.
-func (t *tokens) take(now time.Time, path string) http.HandlerFunc {
-	w, found := t.waiting[path]
-	delete(t.waiting, path)
+func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
+	w, found := t.pending[path]
+	delete(t.pending, path)
 	if !found || !w.expires.After(now) {
 		return nil
 	}
@@ -43,6 +43,6 @@ func (t *tokens) take(now time.Time, path string) http.HandlerFunc {
 }
 
 // expire forgets the sessions whose time is over.
-func (t *tokens) expire(now time.Time) {
-	maps.DeleteFunc(t.waiting, func(_ string, w waiting) bool { return !w.expires.After(now) })
+func (t *urlTokens) removeExpired(now time.Time) {
+	maps.DeleteFunc(t.pending, func(_ string, w pendingSession) bool { return !w.expires.After(now) })
 }

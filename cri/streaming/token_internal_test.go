@@ -18,32 +18,32 @@ func TestTokens(t *testing.T) {
 	session := func(name string) http.HandlerFunc {
 		return func(http.ResponseWriter, *http.Request) { served = name }
 	}
-	set := tokens{life: time.Minute, limit: 2, waiting: map[string]waiting{}}
-	require.True(t, set.add(now, "/exec/a", session("a")))
-	require.True(t, set.add(now.Add(time.Second), "/exec/b", session("b")))
-	require.False(t, set.add(now.Add(59*time.Second), "/exec/c", session("c")), "there is no room")
-	require.True(t, set.add(now.Add(time.Minute), "/exec/c", session("c")), "the first has expired")
-	require.Nil(t, set.take(now, "/exec/a"))
-	require.Nil(t, set.take(now, "/attach/b"), "a token is one of its kind")
+	set := urlTokens{lifetime: time.Minute, limit: 2, pending: map[string]pendingSession{}}
+	require.True(t, set.addSession(now, "/exec/a", session("a")))
+	require.True(t, set.addSession(now.Add(time.Second), "/exec/b", session("b")))
+	require.False(t, set.addSession(now.Add(59*time.Second), "/exec/c", session("c")), "there is no room")
+	require.True(t, set.addSession(now.Add(time.Minute), "/exec/c", session("c")), "the first has expired")
+	require.Nil(t, set.takeSession(now, "/exec/a"))
+	require.Nil(t, set.takeSession(now, "/attach/b"), "a token is one of its kind")
 
-	set.take(now.Add(61*time.Second-1), "/exec/b")(nil, nil)
+	set.takeSession(now.Add(61*time.Second-1), "/exec/b")(nil, nil)
 	require.Equal(t, "b", served)
-	require.Nil(t, set.take(now, "/exec/b"), "a token is used once")
-	require.Nil(t, set.take(now.Add(2*time.Minute), "/exec/c"), "its time is over to the nanosecond")
-	require.Empty(t, set.waiting)
+	require.Nil(t, set.takeSession(now, "/exec/b"), "a token is used once")
+	require.Nil(t, set.takeSession(now.Add(2*time.Minute), "/exec/c"), "its time is over to the nanosecond")
+	require.Empty(t, set.pending)
 }
 
 // A table holds no more than its limit, whatever is asked for, and gives back the room of what is taken or expires.
 func TestTokensLimit(t *testing.T) {
-	set := tokens{life: time.Minute, limit: 10, waiting: map[string]waiting{}}
+	set := urlTokens{lifetime: time.Minute, limit: 10, pending: map[string]pendingSession{}}
 	for i := range 1000 {
 		now := time.Unix(int64(i), 0)
-		set.add(now, fmt.Sprint(i), func(http.ResponseWriter, *http.Request) {})
+		set.addSession(now, fmt.Sprint(i), func(http.ResponseWriter, *http.Request) {})
 		if i%3 == 0 {
-			set.take(now, fmt.Sprint(i))
+			set.takeSession(now, fmt.Sprint(i))
 		}
-		require.LessOrEqual(t, len(set.waiting), 10)
+		require.LessOrEqual(t, len(set.pending), 10)
 	}
-	set.expire(time.Unix(2000, 0))
-	require.Empty(t, set.waiting)
+	set.removeExpired(time.Unix(2000, 0))
+	require.Empty(t, set.pending)
 }

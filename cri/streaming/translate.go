@@ -27,32 +27,32 @@ const pingPeriod = time.Minute
 const maxStatus = 64 << 10
 
 // translate serves a client by WebSocket whose runtime gets SPDY.
-func (s *session) translate(w http.ResponseWriter, r *http.Request, c command) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.Create)
+func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, c command) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.CreationTimeout)
 	location, err := c.url(ctx, c.options)
 	cancel()
 	if err != nil {
-		answer(w, err)
-		s.finish(err)
+		writeRefusal(w, err)
+		s.finishSession(err)
 		return
 	}
-	s.command(w, r, c.options, func(ctx context.Context, streams cri.Session) status {
-		how, err := s.remote(ctx, location, streams)
+	s.runCommand(w, r, c.options, func(ctx context.Context, streams cri.Session) status {
+		result, err := s.runOnRuntime(ctx, location, streams)
 		if err != nil {
-			return failed(err)
+			return errorStatus(err)
 		}
-		return how
+		return result
 	})
 }
 
 // remote runs a session at the runtime by SPDY.
-func (s *session) remote(ctx context.Context, location string, streams cri.Session) (status, error) {
+func (s *session) runOnRuntime(ctx context.Context, location string, streams cri.Session) (status, error) {
 	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
-	b, err := s.reach(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
+	b, err := s.openRuntime(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
 	if err != nil {
 		return status{}, fmt.Errorf("unable to upgrade connection: %w", err)
 	}
-	mux, err := spdy.New(b.conn.reader(), b.conn, spdy.Options{Client: true, Buffer: buffer})
+	mux, err := spdy.New(b.conn.newReader(), b.conn, spdy.Options{IsClient: true, Buffer: streamBuffer})
 	if err != nil {
 		return status{}, err
 	}
@@ -63,16 +63,16 @@ func (s *session) remote(ctx context.Context, location string, streams cri.Sessi
 	s.tasks.Go(func() { _ = mux.Serve() })
 	over := make(chan struct{})
 	defer close(over)
-	s.tasks.Go(func() { pings(mux, over) })
+	s.tasks.Go(func() { sendPings(mux, over) })
 	opened, err := openStreams(mux, streams)
 	if err != nil {
 		return status{}, err
 	}
-	return s.connect(ctx, mux, b, opened, streams)
+	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
 // pings sends pings until the session is over.
-func pings(mux *spdy.Conn, over <-chan struct{}) {
+func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
 	for {
@@ -111,11 +111,11 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 }
 
 // accepted waits until the runtime has the streams.
-func accepted(ctx context.Context, opened map[string]*spdy.Stream, within time.Duration) error {
+func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()
 	for kind, stream := range opened {
-		if err := stream.Accepted(ctx); err != nil {
+		if err := stream.AwaitReply(ctx); err != nil {
 			return fmt.Errorf("opening stream %s: %w", kind, err)
 		}
 	}
@@ -124,8 +124,8 @@ func accepted(ctx context.Context, opened map[string]*spdy.Stream, within time.D
 
 // connect copies between a client's streams and the runtime's until the runtime says how it went. Output may come on one stream before
 // the runtime has accepted another.
-func (s *session) connect(
-	ctx context.Context, mux *spdy.Conn, b *backend, opened map[string]*spdy.Stream, streams cri.Session,
+func (s *session) copyStreams(
+	ctx context.Context, mux *spdy.Conn, b *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {
 	if in := opened[typeStdin]; in != nil {
 		s.tasks.Go(func() { // it ends with the client's stream, after the session has
@@ -154,7 +154,7 @@ func (s *session) connect(
 		}
 	}
 	var text []byte
-	err := accepted(ctx, opened, s.server.opts.Create)
+	err := awaitAccepted(ctx, opened, s.server.opts.CreationTimeout)
 	if err == nil {
 		text, err = io.ReadAll(io.LimitReader(opened[typeError], maxStatus))
 	} else {

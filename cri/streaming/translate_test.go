@@ -37,7 +37,7 @@ func hasty(accept error) http.HandlerFunc {
 			_, _ = streams["stdout"].Write(make([]byte, 1<<20))
 			if accept == nil {
 				go func() {
-					if one.Accepted(context.Background()) == nil {
+					if one.AwaitReply(context.Background()) == nil {
 						_, _ = io.WriteString(streams["error"], `{"metadata":{},"status":"Success"}`)
 						for _, kind := range []string{"stdout", "stderr", "error"} {
 							_ = streams[kind].Close()
@@ -60,7 +60,7 @@ func TestOutputBeforeTheLastStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "streamer", streaming.Options{})
-			r.streamer.Answer = hasty(accept)
+			r.streamer.Override = hasty(accept)
 			var out, errs bytes.Buffer
 			c := streamtest.Command{Protocol: "WebSocket v5.channel.k8s.io", Stdout: &out, Stderr: &errs}
 			c.URL = r.url("exec", "uid/c", c, "x")

@@ -27,7 +27,7 @@ func (t tunnelConn) Read(b []byte) (int, error) {
 		if !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		if err := t.frames.Next(); err != nil {
+		if err := t.frames.NextMessage(); err != nil {
 			if errors.Is(err, io.EOF) {
 				return 0, io.EOF
 			}
@@ -40,40 +40,40 @@ func (t tunnelConn) Read(b []byte) (int, error) {
 func (t tunnelConn) Write(b []byte) (int, error) { return t.frames.WriteBinary(nil, b) }
 
 // finish says that no more comes.
-func (t tunnelConn) finish() { _ = t.frames.WriteClose(websocket.Normal, "") }
+func (t tunnelConn) closeWrite() { _ = t.frames.WriteClose(websocket.Normal, "") }
 
 // upgradeTunnel answers with the upgrade to a WebSocket that carries SPDY.
 func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {
-	protocol, no := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
-	if no != nil {
-		answer(w, no)
-		return nil, tunnelConn{}, no
+	protocol, refusal := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
+	if refusal != nil {
+		writeRefusal(w, refusal)
+		return nil, tunnelConn{}, refusal
 	}
 	c, ws, err := s.upgradeWebSocket(w, r, protocol)
 	if c == nil {
-		answer(w, err)
+		writeRefusal(w, err)
 	}
 	return c, tunnelConn{ws}, err
 }
 
 // tunnel connects a WebSocket that carries SPDY with a runtime that speaks it.
-func (s *session) tunnel(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
-	s.finish(s.serveTunnel(w, r, locate))
+func (s *session) serveTunnelSession(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
+	s.finishSession(s.serveTunnel(w, r, locate))
 }
 
 func (s *session) serveTunnel(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) error {
-	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: upgrade.Tunnelled(r)}
-	b, err := s.reach(http.MethodPost, headers, locate)
+	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: upgrade.TunnelledProtocols(r)}
+	b, err := s.openRuntime(http.MethodPost, headers, locate)
 	if err == nil && !strings.Contains(strings.ToUpper(b.response.Header.Get("Upgrade")), upgrade.SPDY31) {
 		err = errors.New("unable to upgrade: missing upgrade headers in response")
 	}
 	if err != nil {
-		answer(w, err)
+		writeRefusal(w, err)
 		return err
 	}
 	client, carried, err := s.upgradeTunnel(w, r, strings.TrimSpace(b.response.Header.Get(upgrade.HeaderProtocol)))
 	if err != nil {
 		return err
 	}
-	return s.join(client, carried, carried, b)
+	return s.copyBoth(client, carried, carried, b)
 }

@@ -20,7 +20,7 @@ var _ cri.Streamer = (*URLServer)(nil)
 // Exec returns the URL of a session that runs cmd. The runtime is asked when a client comes.
 func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o cri.StreamOptions) (string, error) {
 	cmd = slices.Clone(cmd)
-	url, err := s.add("/exec/", func(w http.ResponseWriter, r *http.Request) {
+	url, err := s.addURL("/exec/", func(w http.ResponseWriter, r *http.Request) {
 		s.sessions.ServeExec(w, r, containerID, cmd, o)
 	})
 	return url, urlError("Exec", containerID, err)
@@ -28,7 +28,7 @@ func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o 
 
 // Attach returns the URL of a session with the container's own process. TTY is as the container has it.
 func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOptions) (string, error) {
-	url, err := s.add("/attach/", func(w http.ResponseWriter, r *http.Request) {
+	url, err := s.addURL("/attach/", func(w http.ResponseWriter, r *http.Request) {
 		s.sessions.ServeAttach(w, r, containerID, o)
 	})
 	return url, urlError("Attach", containerID, err)
@@ -37,14 +37,14 @@ func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOp
 // PortForward returns the URL of a session that forwards to ports inside the sandbox. A client by SPDY names its ports itself.
 func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
 	ports = slices.Clone(ports)
-	url, err := s.add("/portforward/", func(w http.ResponseWriter, r *http.Request) {
+	url, err := s.addURL("/portforward/", func(w http.ResponseWriter, r *http.Request) {
 		s.sessions.ServePortForward(w, r, sandboxID, ports)
 	})
 	return url, urlError("PortForward", sandboxID, err)
 }
 
 // add makes a URL for a session.
-func (s *URLServer) add(kind string, serve http.HandlerFunc) (string, error) {
+func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *URLServer) add(kind string, serve http.HandlerFunc) (string, error) {
 		return "", fmt.Errorf("%w: streaming: call Serve first", cri.ErrUnavailable)
 	case s.closed:
 		return "", fmt.Errorf("%w: streaming: Serve has ended", cri.ErrUnavailable)
-	case !s.tokens.add(time.Now(), path, serve):
+	case !s.tokens.addSession(time.Now(), path, serve):
 		return "", fmt.Errorf("%w: %d sessions wait for their clients", cri.ErrTooMany, s.tokens.limit)
 	}
 	return s.base + path, nil

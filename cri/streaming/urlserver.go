@@ -20,10 +20,10 @@ import (
 
 // URLOptions are the settings of a [URLServer]. The zero value is right for production.
 type URLOptions struct {
-	Life           time.Duration // how long a URL holds; zero: a minute
-	MaxOutstanding int           // URLs that nobody has used yet, at once; zero: 1,000
-	MaxConns       int           // connections at once that are no session yet; zero: 1,000
-	Logger         *slog.Logger  // nil discards
+	Lifetime      time.Duration // how long a URL holds; zero: a minute
+	MaxUnusedURLs int           // URLs that nobody has used yet, at once; zero: 1,000
+	MaxConns      int           // connections at once that are no session yet; zero: 1,000
+	Logger        *slog.Logger  // nil discards
 }
 
 // Limits of a connection before it is a session.
@@ -40,7 +40,7 @@ type URLServer struct {
 	handlers sync.WaitGroup // none begins once closed is set
 
 	mu     sync.Mutex // guards what follows
-	tokens tokens
+	tokens urlTokens
 	base   string // of URLs; empty: Serve has not been called
 	closed bool
 	conns  int // that are no session yet
@@ -53,8 +53,8 @@ func NewURLServer(sessions *Server, o URLOptions) *URLServer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &URLServer{sessions: sessions, opts: o, tokens: tokens{
-		life: cmp.Or(max(o.Life, 0), time.Minute), limit: cmp.Or(max(o.MaxOutstanding, 0), 1000), waiting: map[string]waiting{},
+	return &URLServer{sessions: sessions, opts: o, tokens: urlTokens{
+		lifetime: cmp.Or(max(o.Lifetime, 0), time.Minute), limit: cmp.Or(max(o.MaxUnusedURLs, 0), 1000), pending: map[string]pendingSession{},
 	}}
 }
 
@@ -73,10 +73,10 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 	s.mu.Unlock()
 
 	server := &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
+		Handler:           http.HandlerFunc(s.serveURL),
 		ReadHeaderTimeout: headerTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         s.count,
+		ConnState:         s.countConn,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	server.SetKeepAlivesEnabled(false) // a URL is for one request
@@ -90,7 +90,7 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 			failure = fmt.Errorf("streaming: serve at %s: %w", l.Addr(), err)
 		}
 	})
-	s.forget(ctx)
+	s.expireURLs(ctx)
 	s.sessions.Close()
 	_ = server.Close()
 	serving.Wait()
@@ -99,26 +99,26 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // forget drops what has expired, and all when ctx ends.
-func (s *URLServer) forget(ctx context.Context) {
-	t := time.NewTicker(s.tokens.life)
+func (s *URLServer) expireURLs(ctx context.Context) {
+	t := time.NewTicker(s.tokens.lifetime)
 	defer t.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case now := <-t.C:
 			s.mu.Lock()
-			s.tokens.expire(now)
+			s.tokens.removeExpired(now)
 			s.mu.Unlock()
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	clear(s.tokens.waiting)
+	clear(s.tokens.pending)
 }
 
 // count closes connections that are too many.
-func (s *URLServer) count(c net.Conn, state http.ConnState) {
+func (s *URLServer) countConn(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch state {
@@ -132,8 +132,8 @@ func (s *URLServer) count(c net.Conn, state http.ConnState) {
 }
 
 // serve serves the session that a URL was made for.
-func (s *URLServer) serve(w http.ResponseWriter, r *http.Request) {
-	session, late := s.take(r)
+func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
+	session, late := s.takeSession(r)
 	if late {
 		http.Error(w, ErrShutdown.Error(), http.StatusServiceUnavailable)
 		return
@@ -151,7 +151,7 @@ func (s *URLServer) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // take begins a handler, unless it is too late for one, and returns the session that a request is for, or nil.
-func (s *URLServer) take(r *http.Request) (session http.HandlerFunc, late bool) {
+func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -159,7 +159,7 @@ func (s *URLServer) take(r *http.Request) (session http.HandlerFunc, late bool) 
 	}
 	s.handlers.Add(1)
 	if r.Method == http.MethodGet || r.Method == http.MethodPost { // no other uses up a URL
-		session = s.tokens.take(time.Now(), r.URL.Path)
+		session = s.tokens.takeSession(time.Now(), r.URL.Path)
 	}
 	return session, false
 }

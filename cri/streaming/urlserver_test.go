@@ -136,7 +136,7 @@ func TestURLs(t *testing.T) {
 }
 
 func TestURLsExpire(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Life: time.Millisecond, MaxOutstanding: 1})
+	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Millisecond, MaxUnusedURLs: 1})
 	url, err := urls.Exec(t.Context(), "c", []string{"out=x"}, cri.StreamOptions{Stdout: true})
 	require.NoError(t, err)
 	time.Sleep(2 * time.Millisecond)
@@ -144,7 +144,7 @@ func TestURLsExpire(t *testing.T) {
 }
 
 func TestTooManyURLs(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Life: time.Hour, MaxOutstanding: 3})
+	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Hour, MaxUnusedURLs: 3})
 	ctx, o := t.Context(), cri.StreamOptions{Stdout: true}
 	var last string
 	for range 3 {

@@ -12,30 +12,30 @@ import (
 )
 
 // size is how many bytes a copy holds while something comes.
-const size = 64 << 10
+const bufferSize = 64 << 10
 
 // fewReads is after how many reads that were short a copy that cannot see whether more comes gives its large buffer back. Runtimes and
 // clients write the two words in front of a frame of SPDY each by itself.
-const fewReads = 4
+const shrinkAfter = 4
 
 // buffers are shared by all sessions: most hold none.
-var buffers = sync.Pool{New: func() any { return new([size]byte) }} //nolint:gochecknoglobals // a pool has no state to be seen
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }} //nolint:gochecknoglobals // a pool has no state to be seen
 
 // Socket is a reader that may have a socket.
-type Socket interface {
+type RawSource interface {
 	// Raw returns the socket, to be read from there after what was read early; nil where there is none.
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
 // Copy copies until the end, or an error. It holds a large buffer only while much comes.
 func Copy(to io.Writer, from io.Reader) error {
-	if c, ok := from.(Socket); ok && canGather {
+	if c, ok := from.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {
-			return copyGathered(to, early, raw)
+			return copyFromSocket(to, early, raw)
 		}
 	}
 	small := make([]byte, 2<<10)
-	var large *[size]byte
+	var large *[bufferSize]byte
 	defer func() {
 		if large != nil {
 			buffers.Put(large)
@@ -54,28 +54,28 @@ func Copy(to io.Writer, from io.Reader) error {
 		}
 		switch {
 		case n == len(small) && large == nil:
-			large = buffers.Get().(*[size]byte)
+			large = buffers.Get().(*[bufferSize]byte)
 			buf = large[:]
-		case short >= fewReads && large != nil:
+		case short >= shrinkAfter && large != nil:
 			buffers.Put(large)
 			buf, large = small, nil
 		}
 		if err != nil {
-			return unlessEOF(err)
+			return ignoreEOF(err)
 		}
 	}
 }
 
 // copyGathered copies what comes from a socket, where it holds no buffer while it waits, and takes all that is there at once: one write to
 // a client is one record of TLS and one wake-up, however many writes of the runtime it was.
-func copyGathered(to io.Writer, early []byte, raw syscall.RawConn) error {
+func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
 	if len(early) > 0 {
 		if _, err := to.Write(early); err != nil {
 			return err
 		}
 	}
 	for {
-		buf, n, err := gather(raw)
+		buf, n, err := readSocket(raw)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				buffers.Put(buf)
@@ -86,12 +86,12 @@ func copyGathered(to io.Writer, early []byte, raw syscall.RawConn) error {
 			buffers.Put(buf)
 		}
 		if err != nil {
-			return unlessEOF(err)
+			return ignoreEOF(err)
 		}
 	}
 }
 
-func unlessEOF(err error) error {
+func ignoreEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

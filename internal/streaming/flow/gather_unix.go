@@ -13,13 +13,13 @@ import (
 )
 
 // canGather reports whether gather works here.
-const canGather = true
+const canReadSocket = true
 
 // gather waits until something comes, and reads what is there until half of a buffer is full. There may be bytes beside an error. The
 // buffer, which is nil beside an error alone, goes back to buffers.
-func gather(raw syscall.RawConn) (buf *[size]byte, n int, err error) {
+func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
-		buf = buffers.Get().(*[size]byte)
+		buf = buffers.Get().(*[bufferSize]byte)
 		n, err = readAvailable(int(fd), buf[:])
 		if n > 0 {
 			return true

@@ -48,7 +48,7 @@ func TestWriteWithin(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		n, err := p.WriteWithin(make([]byte, 100), 2*time.Second)
+		n, err := p.WriteWithTimeout(make([]byte, 100), 2*time.Second)
 		require.ErrorIs(t, err, pipe.ErrFull)
 		assert.Equal(t, 9, n)
 		assert.Equal(t, 7*time.Second, time.Since(began))
@@ -70,7 +70,7 @@ func TestAbort(t *testing.T) {
 		require.ErrorIs(t, <-ends, why)
 		_, err := p.Read(make([]byte, 1))
 		require.ErrorIs(t, err, why, "what was in it is dropped")
-		assert.True(t, p.Ended())
+		assert.True(t, p.IsClosed())
 
 		p = pipe.New(4)
 		go func() {

@@ -30,22 +30,22 @@ const (
 )
 
 // chunk is how many bytes a data frame has that is written, at most.
-const chunk = 32 << 10
+const maxFrameData = 32 << 10
 
 // Errors of streams and connections.
 var (
-	ErrReset   = errors.New("stream was reset by the peer")
-	ErrStalled = errors.New("stream was reset: nobody reads it, and others wait")
-	ErrClosed  = errors.New("connection is closed")
+	ErrReset         = errors.New("stream was reset by the peer")
+	ErrUnreadTimeout = errors.New("stream was reset: nobody reads it, and others wait")
+	ErrClosed        = errors.New("connection is closed")
 )
 
 // Options configure a [Conn].
 type Options struct {
-	Client     bool // it is the end that opens streams
+	IsClient   bool // it is the end that opens streams
 	MaxStreams int  // open at once; zero means 16
 	Buffer     int  // bytes of a stream that nobody has read yet; zero means 64 KiB
 	// Stall is how long a stream with a full buffer may hold up other streams. Zero: for ever.
-	Stall time.Duration
+	UnreadTimeout time.Duration
 	// Accept is called by Serve with each stream that the peer opens, and must not block: nil accepts it, an error refuses it.
 	Accept func(*Stream) error
 }
@@ -63,9 +63,9 @@ type Conn struct {
 	next    uint32 // the next stream of this end
 	err     error  // no stream is added any more
 
-	wmu    sync.Mutex // guards what follows, and keeps frames whole
-	out    []byte
-	opened bool // the header compression has begun
+	wmu         sync.Mutex // guards what follows, and keeps frames whole
+	out         []byte
+	headersSent bool // the header compression has begun
 }
 
 // New returns one end of a connection, of which r has what was read already.
@@ -81,19 +81,19 @@ func New(r *bufio.Reader, w io.Writer, o Options) (*Conn, error) {
 
 // Serve reads until the connection ends, and then ends its streams. It returns nil when the peer said so before.
 func (c *Conn) Serve() error {
-	err := c.serve()
+	err := c.readFrames()
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)
 	streams := c.streams
 	c.streams = nil
 	c.mu.Unlock()
 	for _, s := range streams {
-		s.peerGone()
+		s.closeByConn()
 	}
 	return err
 }
 
-func (c *Conn) serve() error {
+func (c *Conn) readFrames() error {
 	for {
 		h, err := c.r.Peek(8)
 		if err != nil {
@@ -103,9 +103,9 @@ func (c *Conn) serve() error {
 			return err
 		}
 		if h[0]&0x80 == 0 {
-			err = c.data(h)
+			err = c.readData(h)
 		} else {
-			err = c.control(h)
+			err = c.handleControl(h)
 		}
 		if errors.Is(err, errGoAway) {
 			return nil
@@ -117,13 +117,13 @@ func (c *Conn) serve() error {
 }
 
 // data passes a data frame on to its stream, piece by piece.
-func (c *Conn) data(h []byte) error {
+func (c *Conn) readData(h []byte) error {
 	id := binary.BigEndian.Uint32(h)
 	fin, left := h[4]&1 != 0, int64(binary.BigEndian.Uint32(h[4:])&0xffffff)
 	if _, err := c.r.Discard(8); err != nil {
 		return err
 	}
-	s := c.stream(id)
+	s := c.getStream(id)
 	for left > 0 {
 		if _, err := c.r.Peek(1); err != nil { // waits until something is there
 			return err
@@ -132,8 +132,8 @@ func (c *Conn) data(h []byte) error {
 		if err != nil {
 			return err
 		}
-		if s != nil && !s.in.Ended() {
-			c.deliver(s, b)
+		if s != nil && !s.in.IsClosed() {
+			c.writeToStream(s, b)
 		}
 		left -= int64(len(b))
 		if _, err := c.r.Discard(len(b)); err != nil {
@@ -142,23 +142,23 @@ func (c *Conn) data(h []byte) error {
 	}
 	if fin && s != nil {
 		s.in.CloseWrite()
-		c.half(s, false)
+		c.closeHalf(s, false)
 	}
 	return nil
 }
 
 // deliver waits until a stream has space, unless others wait for that too long.
-func (c *Conn) deliver(s *Stream, b []byte) {
+func (c *Conn) writeToStream(s *Stream, b []byte) {
 	for {
-		n, err := s.in.WriteWithin(b, c.opts.Stall)
-		if b = b[n:]; len(b) == 0 || err == nil || s.in.Ended() {
+		n, err := s.in.WriteWithTimeout(b, c.opts.UnreadTimeout)
+		if b = b[n:]; len(b) == 0 || err == nil || s.in.IsClosed() {
 			return
 		}
 		c.mu.Lock()
-		alone := len(c.streams) <= s.Companions+1
+		alone := len(c.streams) <= s.RelatedStreams+1
 		c.mu.Unlock()
 		if !alone {
-			s.in.Abort(ErrStalled)
+			s.in.Abort(ErrUnreadTimeout)
 			_ = s.Reset()
 			return
 		}
@@ -168,9 +168,9 @@ func (c *Conn) deliver(s *Stream, b []byte) {
 var errGoAway = errors.New("the peer goes away")
 
 // control handles a control frame.
-func (c *Conn) control(h []byte) error {
+func (c *Conn) handleControl(h []byte) error {
 	kind, size := binary.BigEndian.Uint16(h[2:]), binary.BigEndian.Uint32(h[4:])&0xffffff
-	if least, ok := shortest[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
+	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
 		return fmt.Errorf("invalid SPDY frame: type %d with %d bytes", kind, size)
 	}
 	f, err := c.framer.ReadFrame()
@@ -179,20 +179,20 @@ func (c *Conn) control(h []byte) error {
 	}
 	switch f := f.(type) {
 	case *frames.SynStreamFrame:
-		return c.synStream(f)
+		return c.handleSynStream(f)
 	case *frames.SynReplyFrame:
-		if s := c.stream(uint32(f.StreamId)); s != nil && c.opts.Client {
-			s.reply(nil)
+		if s := c.getStream(uint32(f.StreamId)); s != nil && c.opts.IsClient {
+			s.setReply(nil)
 		}
 	case *frames.RstStreamFrame:
-		if s := c.stream(uint32(f.StreamId)); s != nil {
-			s.reply(ErrReset)
-			s.peerReset()
-			c.remove(s)
+		if s := c.getStream(uint32(f.StreamId)); s != nil {
+			s.setReply(ErrReset)
+			s.closeByReset()
+			c.removeStream(s)
 		}
 	case *frames.PingFrame:
-		if f.Id%2 == 1 != c.opts.Client {
-			return c.write(controlFrame(frames.TypePing, 0, f.Id), nil)
+		if f.Id%2 == 1 != c.opts.IsClient {
+			return c.writeFrame(newControlFrame(frames.TypePing, 0, f.Id), nil)
 		}
 	case *frames.GoAwayFrame:
 		return errGoAway
@@ -201,17 +201,17 @@ func (c *Conn) control(h []byte) error {
 }
 
 // shortest is how many bytes a control frame has at least.
-var shortest = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals // only read
+var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals // only read
 	frames.TypeSynStream: 10, frames.TypeSynReply: 4, frames.TypeRstStream: 8, frames.TypeSettings: 4,
 	frames.TypePing: 4, frames.TypeGoAway: 8, frames.TypeHeaders: 4, frames.TypeWindowUpdate: 8,
 }
 
 // synStream takes a stream that the peer opens.
-func (c *Conn) synStream(f *frames.SynStreamFrame) error {
+func (c *Conn) handleSynStream(f *frames.SynStreamFrame) error {
 	id := uint32(f.StreamId)
 	s := newStream(c, id, f.Headers)
 	c.mu.Lock()
-	valid := !c.opts.Client && id%2 == 1 && id > c.last
+	valid := !c.opts.IsClient && id%2 == 1 && id > c.last
 	full := len(c.streams) >= c.opts.MaxStreams
 	if valid {
 		c.last = id
@@ -224,44 +224,44 @@ func (c *Conn) synStream(f *frames.SynStreamFrame) error {
 		return fmt.Errorf("invalid SPDY frame: stream %d may not be opened", id)
 	}
 	if full {
-		return c.write(controlFrame(frames.TypeRstStream, 0, id, uint32(frames.RefusedStream)), nil)
+		return c.writeFrame(newControlFrame(frames.TypeRstStream, 0, id, uint32(frames.RefusedStream)), nil)
 	}
 	if f.CFHeader.Flags&frames.ControlFlagFin != 0 {
 		s.in.CloseWrite()
-		s.remoteEnded = true
+		s.remoteClosed = true
 	}
 	if err := c.opts.Accept(s); err != nil {
-		s.reply(err)
+		s.setReply(err)
 		s.in.Abort(err)
 		return s.Reset()
 	}
-	err := c.write(c.synReply(id), nil)
-	s.reply(err) // only now it is written to
+	err := c.writeFrame(c.buildSynReply(id), nil)
+	s.setReply(err) // only now it is written to
 	return err
 }
 
-func (c *Conn) stream(id uint32) *Stream {
+func (c *Conn) getStream(id uint32) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.streams[id]
 }
 
-func (c *Conn) remove(s *Stream) {
+func (c *Conn) removeStream(s *Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.streams, s.id)
 }
 
 // half notes that one direction of a stream has ended.
-func (c *Conn) half(s *Stream, local bool) {
+func (c *Conn) closeHalf(s *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if local {
-		s.localEnded = true
+		s.localClosed = true
 	} else {
-		s.remoteEnded = true
+		s.remoteClosed = true
 	}
-	if s.localEnded && s.remoteEnded {
+	if s.localClosed && s.remoteClosed {
 		delete(c.streams, s.id)
 	}
 }
@@ -279,14 +279,14 @@ func (c *Conn) Open(h http.Header) (*Stream, error) {
 	c.next += 2
 	c.streams[s.id] = s
 	c.mu.Unlock()
-	block := c.headerBlock(h)
-	f := append(controlFrame(frames.TypeSynStream, len(block), s.id, 0), 0, 0)
+	block := c.buildHeaderBlock(h)
+	f := append(newControlFrame(frames.TypeSynStream, len(block), s.id, 0), 0, 0)
 	f[7] += 2 // priority and slot
 	return s, c.writeLocked(append(f, block...), nil)
 }
 
 // Ping sends a ping, which keeps a connection from being taken for idle.
-func (c *Conn) Ping() error { return c.write(controlFrame(frames.TypePing, 0, 1), nil) }
+func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
 // Abort drops what the peer has sent and nobody has read, and all that it still sends: Serve, which may wait for a reader, goes on to the
 // end of the connection.
@@ -306,5 +306,5 @@ func (c *Conn) GoAway() error {
 	last := c.last
 	c.err = cmp.Or(c.err, ErrClosed)
 	c.mu.Unlock()
-	return c.write(controlFrame(frames.TypeGoAway, 0, last, uint32(frames.GoAwayOK)), nil)
+	return c.writeFrame(newControlFrame(frames.TypeGoAway, 0, last, uint32(frames.GoAwayOK)), nil)
 }

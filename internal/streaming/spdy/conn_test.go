@@ -24,7 +24,7 @@ import (
 func pair(t testing.TB, o spdy.Options) (client, server *spdy.Conn) {
 	t.Helper()
 	a, b := net.Pipe()
-	client, err := spdy.New(bufio.NewReader(a), a, spdy.Options{Client: true})
+	client, err := spdy.New(bufio.NewReader(a), a, spdy.Options{IsClient: true})
 	require.NoError(t, err)
 	server, err = spdy.New(bufio.NewReader(b), b, o)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestStreams(t *testing.T) {
 	for i := range 3 {
 		s, err := client.Open(http.Header{"streamType": {"data"}, "port": {"80"}})
 		require.NoError(t, err)
-		require.NoError(t, s.Accepted(t.Context()))
+		require.NoError(t, s.AwaitReply(t.Context()))
 		got := <-accepted
 		assert.Equal(t, uint32(2*i+1), got.ID())
 		assert.Equal(t, "80", got.Header().Get("port"))
@@ -67,17 +67,17 @@ func TestStreams(t *testing.T) {
 	}
 	bad, err := client.Open(http.Header{"streamType": {"bad"}})
 	require.NoError(t, err)
-	require.ErrorIs(t, bad.Accepted(t.Context()), spdy.ErrReset)
+	require.ErrorIs(t, bad.AwaitReply(t.Context()), spdy.ErrReset)
 }
 
 func TestTooManyStreams(t *testing.T) {
 	client, _ := pair(t, spdy.Options{MaxStreams: 1, Accept: func(*spdy.Stream) error { return nil }})
 	first, err := client.Open(nil)
 	require.NoError(t, err)
-	require.NoError(t, first.Accepted(t.Context()))
+	require.NoError(t, first.AwaitReply(t.Context()))
 	second, err := client.Open(nil)
 	require.NoError(t, err)
-	require.ErrorIs(t, second.Accepted(t.Context()), spdy.ErrReset)
+	require.ErrorIs(t, second.AwaitReply(t.Context()), spdy.ErrReset)
 }
 
 // The framer of others reads what is written here, and the other way round, over many frames.
@@ -109,7 +109,7 @@ func TestOthersFramer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint32(3), got.(*frames.PingFrame).Id)
 
-	client, err := spdy.New(nil, b, spdy.Options{Client: true})
+	client, err := spdy.New(nil, b, spdy.Options{IsClient: true})
 	require.NoError(t, err)
 	f, err = frames.NewFramer(io.Discard, a)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestOthersFramer(t *testing.T) {
 func served(t testing.TB, wire []byte, client bool) error {
 	var c *spdy.Conn
 	c, err := spdy.New(bufio.NewReader(bytes.NewReader(wire)), io.Discard, spdy.Options{
-		Client: client, MaxStreams: 4, Buffer: 1 << 10, Stall: time.Millisecond,
+		IsClient: client, MaxStreams: 4, Buffer: 1 << 10, UnreadTimeout: time.Millisecond,
 		Accept: func(s *spdy.Stream) error {
 			if s.ID() == 5 {
 				return errors.New("refused")

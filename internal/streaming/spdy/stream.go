@@ -17,7 +17,7 @@ import (
 // Stream is one stream of a connection. One goroutine may read while others write.
 type Stream struct {
 	// Companions is how many other streams belong to the same matter: they do not count as waiting for this one.
-	Companions int
+	RelatedStreams int
 
 	conn    *Conn
 	id      uint32
@@ -28,11 +28,11 @@ type Stream struct {
 	refused error // valid once replied is closed
 
 	// conn.mu guards both.
-	localEnded, remoteEnded bool
+	localClosed, remoteClosed bool
 
-	mu     sync.Mutex // guards what follows
-	ended  bool       // this end writes no more
-	broken error      // the error of a write
+	mu          sync.Mutex // guards what follows
+	writeClosed bool       // this end writes no more
+	writeErr    error      // the error of a write
 }
 
 func newStream(c *Conn, id uint32, h http.Header) *Stream {
@@ -46,7 +46,7 @@ func (s *Stream) ID() uint32 { return s.id }
 func (s *Stream) Header() http.Header { return s.header }
 
 // Accepted waits until the peer has accepted or refused a stream.
-func (s *Stream) Accepted(ctx context.Context) error {
+func (s *Stream) AwaitReply(ctx context.Context) error {
 	select {
 	case <-s.replied:
 		return s.refused
@@ -55,7 +55,7 @@ func (s *Stream) Accepted(ctx context.Context) error {
 	}
 }
 
-func (s *Stream) reply(err error) {
+func (s *Stream) setReply(err error) {
 	s.once.Do(func() {
 		s.refused = err
 		close(s.replied)
@@ -68,8 +68,8 @@ func (s *Stream) Read(b []byte) (int, error) { return s.in.Read(b) }
 // Write sends all of b, in frames of 32 KiB at most.
 func (s *Stream) Write(b []byte) (n int, err error) {
 	for {
-		part := b[n:min(len(b), n+chunk)]
-		if err := s.send(part, false); err != nil {
+		part := b[n:min(len(b), n+maxFrameData)]
+		if err := s.sendData(part, false); err != nil {
 			return n, err
 		}
 		if n += len(part); n == len(b) {
@@ -78,13 +78,13 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 	}
 }
 
-func (s *Stream) send(b []byte, fin bool) error {
+func (s *Stream) sendData(b []byte, fin bool) error {
 	if <-s.replied; s.refused != nil {
 		return s.refused
 	}
 	s.mu.Lock()
-	err, ended := s.broken, s.ended
-	s.ended = ended || fin
+	err, ended := s.writeErr, s.writeClosed
+	s.writeClosed = ended || fin
 	s.mu.Unlock()
 	switch {
 	case err != nil:
@@ -102,13 +102,13 @@ func (s *Stream) send(b []byte, fin bool) error {
 	if fin {
 		h[4] = byte(frames.DataFlagFin)
 	}
-	return s.conn.write(h[:], b)
+	return s.conn.writeFrame(h[:], b)
 }
 
 // CloseWrite tells the peer that no more comes; reading goes on.
 func (s *Stream) CloseWrite() error {
-	err := s.send(nil, true)
-	s.conn.half(s, true)
+	err := s.sendData(nil, true)
+	s.conn.closeHalf(s, true)
 	return err
 }
 
@@ -122,31 +122,31 @@ func (s *Stream) Close() error {
 // Reset ends both directions at once. What was written before arrives nevertheless.
 func (s *Stream) Reset() error {
 	s.mu.Lock()
-	ended := s.ended
-	s.ended = true
+	ended := s.writeClosed
+	s.writeClosed = true
 	s.mu.Unlock()
 	s.in.Abort(io.ErrClosedPipe)
-	s.conn.remove(s)
+	s.conn.removeStream(s)
 	if ended {
 		return nil
 	}
-	return s.conn.write(controlFrame(frames.TypeRstStream, 0, s.id, uint32(frames.Cancel)), nil)
+	return s.conn.writeFrame(newControlFrame(frames.TypeRstStream, 0, s.id, uint32(frames.Cancel)), nil)
 }
 
 // peerReset ends both directions, because the peer has done so. What came before can be read.
-func (s *Stream) peerReset() {
+func (s *Stream) closeByReset() {
 	s.mu.Lock()
-	s.broken = ErrReset
+	s.writeErr = ErrReset
 	s.mu.Unlock()
 	s.in.CloseWrite()
 }
 
 // peerGone ends both directions, because the connection has ended.
-func (s *Stream) peerGone() {
-	s.reply(ErrClosed)
+func (s *Stream) closeByConn() {
+	s.setReply(ErrClosed)
 	s.mu.Lock()
-	if s.broken == nil {
-		s.broken = ErrClosed
+	if s.writeErr == nil {
+		s.writeErr = ErrClosed
 	}
 	s.mu.Unlock()
 	s.in.CloseWrite()

@@ -12,7 +12,7 @@ import (
 )
 
 // write writes a frame in one piece.
-func (c *Conn) write(frame, payload []byte) error {
+func (c *Conn) writeFrame(frame, payload []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	return c.writeLocked(frame, payload)
@@ -21,14 +21,14 @@ func (c *Conn) write(frame, payload []byte) error {
 func (c *Conn) writeLocked(frame, payload []byte) error {
 	c.out = append(append(c.out[:0], frame...), payload...)
 	_, err := c.w.Write(c.out)
-	if cap(c.out) > chunk/8 && len(c.out) < chunk/8 {
+	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 {
 		c.out = nil // an idle connection holds no buffer
 	}
 	return err
 }
 
 // controlFrame returns a frame of numbers, which says that more bytes follow them.
-func controlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []byte {
+func newControlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []byte {
 	b := make([]byte, 0, 16)
 	b = binary.BigEndian.AppendUint16(b, 0x8000|frames.Version)
 	b = binary.BigEndian.AppendUint16(b, uint16(kind))
@@ -39,11 +39,11 @@ func controlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []b
 	return b
 }
 
-func (c *Conn) synReply(id uint32) []byte {
+func (c *Conn) buildSynReply(id uint32) []byte {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	block := c.headerBlock(nil)
-	return append(controlFrame(frames.TypeSynReply, len(block), id), block...)
+	block := c.buildHeaderBlock(nil)
+	return append(newControlFrame(frames.TypeSynReply, len(block), id), block...)
 }
 
 // zlibStart begins a zlib stream whose dictionary is that of SPDY/3, which it names by its checksum.
@@ -54,7 +54,7 @@ const zlibFlush = "\x00\x00\x00\xff\xff"
 
 // headerBlock returns headers as a part of the connection's one zlib stream, in a block that is not compressed: there is
 // next to nothing in them, and a compressor takes most of a megabyte. The caller holds wmu until the block is written.
-func (c *Conn) headerBlock(h http.Header) []byte {
+func (c *Conn) buildHeaderBlock(h http.Header) []byte {
 	text := binary.BigEndian.AppendUint32(nil, uint32(len(h)))
 	for name, values := range h {
 		name, value := strings.ToLower(name), strings.Join(values, "\x00")
@@ -62,8 +62,8 @@ func (c *Conn) headerBlock(h http.Header) []byte {
 		text = append(binary.BigEndian.AppendUint32(text, uint32(len(value))), value...)
 	}
 	var block []byte
-	if !c.opened {
-		c.opened = true
+	if !c.headersSent {
+		c.headersSent = true
 		block = append(block, zlibStart...)
 	}
 	size := uint16(len(text)) // Open is called with a few short fields

@@ -47,12 +47,12 @@ type Command struct {
 func (c Command) Run(ctx context.Context) (string, error) {
 	kind, protocol, _ := strings.Cut(c.Protocol, " ")
 	if kind == "SPDY" {
-		return c.spdy(ctx, protocol)
+		return c.runSPDY(ctx, protocol)
 	}
-	return c.webSocket(ctx, protocol)
+	return c.runWebSocket(ctx, protocol)
 }
 
-func (c Command) header(more http.Header) http.Header {
+func (c Command) mergeHeaders(more http.Header) http.Header {
 	h := c.Header.Clone()
 	if h == nil {
 		h = http.Header{}
@@ -61,20 +61,20 @@ func (c Command) header(more http.Header) http.Header {
 	return h
 }
 
-func (c Command) spdy(ctx context.Context, protocol string) (string, error) {
-	u, err := Upgrade(ctx, http.MethodPost, c.URL, c.header(http.Header{
+func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
+	u, err := Upgrade(ctx, http.MethodPost, c.URL, c.mergeHeaders(http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {protocol},
 	}))
 	if err != nil {
 		return "", err
 	}
-	if err := u.check(); err != nil {
+	if err := u.checkSwitched(); err != nil {
 		return "", err
 	}
 	defer u.Close()
 	stop := context.AfterFunc(ctx, func() { _ = u.Close() })
 	defer stop()
-	mux, err := spdy.New(u.Reader, u, spdy.Options{Client: true})
+	mux, err := spdy.New(u.Reader, u, spdy.Options{IsClient: true})
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func (c Command) spdy(ctx context.Context, protocol string) (string, error) {
 			return nil
 		}
 		if s, err = mux.Open(http.Header{"streamType": {kind}}); err == nil {
-			err = s.Accepted(ctx)
+			err = s.AwaitReply(ctx)
 		}
 		return s
 	}
@@ -144,20 +144,20 @@ func DialWebSocket(ctx context.Context, url, protocol string, h http.Header) (*U
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := u.check(); err != nil {
+	if err := u.checkSwitched(); err != nil {
 		return nil, nil, err
 	}
-	if got := u.Response.Header.Get("Sec-Websocket-Accept"); got != websocket.Accept(Key) {
-		return nil, nil, closing(u, fmt.Errorf("server accepts with %q", got))
+	if got := u.Response.Header.Get("Sec-Websocket-Accept"); got != websocket.AcceptKey(Key) {
+		return nil, nil, closeWithError(u, fmt.Errorf("server accepts with %q", got))
 	}
 	if got := u.Response.Header.Get("Sec-Websocket-Protocol"); got != protocol && !strings.Contains(protocol, ",") {
-		return nil, nil, closing(u, fmt.Errorf("server chooses protocol %q of %q", got, protocol))
+		return nil, nil, closeWithError(u, fmt.Errorf("server chooses protocol %q of %q", got, protocol))
 	}
 	return u, websocket.New(u.Reader, u, true), nil
 }
 
-func (c Command) webSocket(ctx context.Context, protocol string) (string, error) {
-	u, ws, err := DialWebSocket(ctx, c.URL, protocol, c.header(nil))
+func (c Command) runWebSocket(ctx context.Context, protocol string) (string, error) {
+	u, ws, err := DialWebSocket(ctx, c.URL, protocol, c.mergeHeaders(nil))
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +170,7 @@ func (c Command) webSocket(ctx context.Context, protocol string) (string, error)
 		if err != nil {
 			return "", err
 		}
-		if err := w.send(4, b); err != nil {
+		if err := w.sendMessage(4, b); err != nil {
 			return "", err
 		}
 	}
@@ -182,14 +182,14 @@ func (c Command) webSocket(ctx context.Context, protocol string) (string, error)
 			}
 		}()
 	}
-	return c.receive(ws, w.base64)
+	return c.readMessages(ws, w.base64)
 }
 
 // receive passes on what the server sends until it closes.
-func (c Command) receive(ws *websocket.Conn, inBase64 bool) (string, error) {
+func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error) {
 	var fault bytes.Buffer
 	for {
-		if err := ws.Next(); err != nil {
+		if err := ws.NextMessage(); err != nil {
 			var closed *websocket.CloseError
 			if errors.As(err, &closed) && closed.Code == websocket.Normal {
 				err = nil
@@ -221,7 +221,7 @@ type sender struct {
 	base64 bool
 }
 
-func (s sender) send(number byte, b []byte) error {
+func (s sender) sendMessage(number byte, b []byte) error {
 	if s.base64 {
 		_, err := s.ws.WriteText([]byte{'0' + number}, base64.StdEncoding.AppendEncode(nil, b))
 		return err
@@ -241,7 +241,7 @@ type channel struct {
 func (c channel) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		part := b[n:min(len(b), n+16<<10)]
-		if err := c.send(c.number, part); err != nil {
+		if err := c.sendMessage(c.number, part); err != nil {
 			return n, err
 		}
 		n += len(part)
@@ -249,4 +249,4 @@ func (c channel) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func decode(b []byte) ([]byte, error) { return base64.StdEncoding.AppendDecode(nil, b) }
+func decodeBase64(b []byte) ([]byte, error) { return base64.StdEncoding.AppendDecode(nil, b) }

@@ -29,7 +29,7 @@ func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgra
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(ctx, u)
+	c, err := dialURL(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -39,31 +39,31 @@ func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgra
 	}
 	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(c, head); err != nil {
-		return nil, closing(c, err)
+		return nil, closeWithError(c, err)
 	}
 	if err := h.Write(c); err != nil {
-		return nil, closing(c, err)
+		return nil, closeWithError(c, err)
 	}
 	if _, err := io.WriteString(c, "\r\n"); err != nil {
-		return nil, closing(c, err)
+		return nil, closeWithError(c, err)
 	}
 	r := bufio.NewReader(c)
 	response, err := http.ReadResponse(r, nil)
 	if err != nil {
-		return nil, closing(c, err)
+		return nil, closeWithError(c, err)
 	}
 	_ = c.SetDeadline(time.Time{})
 	return &Upgraded{Conn: c, Response: response, Reader: r}, nil
 }
 
-func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+func dialURL(ctx context.Context, u *url.URL) (net.Conn, error) {
 	if u.Scheme == "https" {
 		return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", u.Host)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", u.Host)
 }
 
-func closing(c net.Conn, err error) error {
+func closeWithError(c net.Conn, err error) error {
 	_ = c.Close()
 	return err
 }
@@ -79,7 +79,7 @@ type Refused struct {
 func (e *Refused) Error() string { return fmt.Sprintf("refused with %d: %s", e.Code, e.Body) }
 
 // check returns a *Refused unless the server has upgraded.
-func (u *Upgraded) check() error {
+func (u *Upgraded) checkSwitched() error {
 	if u.Response.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}

@@ -37,7 +37,7 @@ func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 			return nil, err
 		}
 		f.conn = u
-		c := carried{ws}
+		c := tunnelConn{ws}
 		r, w = bufio.NewReader(c), c
 	} else {
 		u, err := Upgrade(ctx, http.MethodPost, url, http.Header{
@@ -46,42 +46,42 @@ func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := u.check(); err != nil {
+		if err := u.checkSwitched(); err != nil {
 			return nil, err
 		}
 		f.conn, r, w = u, u.Reader, u
 	}
 	var err error
-	f.mux, err = spdy.New(r, w, spdy.Options{Client: true, MaxStreams: 1 << 16, Buffer: 256 << 10})
+	f.mux, err = spdy.New(r, w, spdy.Options{IsClient: true, MaxStreams: 1 << 16, Buffer: 256 << 10})
 	if err != nil {
-		return nil, closing(f.conn, err)
+		return nil, closeWithError(f.conn, err)
 	}
 	f.tasks.Go(func() { _ = f.mux.Serve() })
 	return f, nil
 }
 
 // carried is a WebSocket as a connection.
-type carried struct{ *websocket.Conn }
+type tunnelConn struct{ *websocket.Conn }
 
-func (c carried) Read(b []byte) (int, error) {
+func (c tunnelConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		if n > 0 || !errors.Is(err, io.EOF) {
 			return n, err
 		}
-		if err := c.Next(); err != nil {
+		if err := c.NextMessage(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (c carried) Write(b []byte) (int, error) { return c.WriteBinary(nil, b) }
+func (c tunnelConn) Write(b []byte) (int, error) { return c.WriteBinary(nil, b) }
 
 // Connection is one forwarded connection.
 type Connection struct {
 	*spdy.Stream // its data
 
-	fault *spdy.Stream
+	errors *spdy.Stream
 }
 
 // Connect opens a connection to a port.
@@ -95,20 +95,20 @@ func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) 
 	for _, one := range []struct {
 		kind   string
 		stream **spdy.Stream
-	}{{"error", &c.fault}, {"data", &c.Stream}} {
+	}{{"error", &c.errors}, {"data", &c.Stream}} {
 		if *one.stream, err = f.mux.Open(h(one.kind)); err != nil {
 			return nil, err
 		}
-		if err := (*one.stream).Accepted(ctx); err != nil {
+		if err := (*one.stream).AwaitReply(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return c, c.fault.CloseWrite()
+	return c, c.errors.CloseWrite()
 }
 
 // Fault returns what the error stream says, at its end.
-func (c *Connection) Fault() (string, error) {
-	b, err := io.ReadAll(c.fault)
+func (c *Connection) ReadError() (string, error) {
+	b, err := io.ReadAll(c.errors)
 	return string(b), err
 }
 
@@ -143,7 +143,7 @@ func (p *PortSocket) Send(number byte, b []byte) error {
 // Receive passes messages to f until f returns false or the server closes.
 func (p *PortSocket) Receive(f func(number byte, b []byte) bool) error {
 	for {
-		if err := p.ws.Next(); err != nil {
+		if err := p.ws.NextMessage(); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -156,7 +156,7 @@ func (p *PortSocket) Receive(f func(number byte, b []byte) bool) error {
 		number, b := b[0], b[1:]
 		if p.base64 {
 			number -= '0'
-			if b, err = decode(b); err != nil {
+			if b, err = decodeBase64(b); err != nil {
 				return err
 			}
 		}

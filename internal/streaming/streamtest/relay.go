@@ -19,9 +19,9 @@ type Relay struct {
 	end      context.CancelFunc
 	tasks    sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	every time.Duration
-	lost  bool
+	mu      sync.Mutex // guards what follows
+	delay   time.Duration
+	dropped bool
 }
 
 // StartRelay listens on the loopback for clients of a server, which target names by host and port. Close, or the end of ctx, ends it.
@@ -32,7 +32,7 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 	}
 	r := &Relay{listener: l, target: target}
 	r.ctx, r.end = context.WithCancel(ctx)
-	r.tasks.Go(r.accept)
+	r.tasks.Go(r.acceptConns)
 	return r, nil
 }
 
@@ -40,17 +40,17 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
 // Slow passes on one byte of the server in so much time. What it has not passed on it has not read.
-func (r *Relay) Slow(every time.Duration) {
+func (r *Relay) SetDelay(every time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.every = every
+	r.delay = every
 }
 
 // Vanish passes nothing on any more, also no end, and reads nothing but what it was waiting for.
-func (r *Relay) Vanish() {
+func (r *Relay) DropPackets() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lost = true
+	r.dropped = true
 }
 
 // Close closes all connections.
@@ -60,23 +60,23 @@ func (r *Relay) Close() {
 	r.tasks.Wait()
 }
 
-func (r *Relay) state() (every time.Duration, lost bool) {
+func (r *Relay) readState() (every time.Duration, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.every, r.lost
+	return r.delay, r.dropped
 }
 
-func (r *Relay) accept() {
+func (r *Relay) acceptConns() {
 	for {
 		client, err := r.listener.Accept()
 		if err != nil {
 			return
 		}
-		r.tasks.Go(func() { r.connect(client) })
+		r.tasks.Go(func() { r.relayConn(client) })
 	}
 }
 
-func (r *Relay) connect(client net.Conn) {
+func (r *Relay) relayConn(client net.Conn) {
 	defer client.Close()
 	server, err := new(net.Dialer).DialContext(r.ctx, "tcp", r.target)
 	if err != nil {
@@ -92,16 +92,16 @@ func (r *Relay) connect(client net.Conn) {
 		_ = c.SetReadBuffer(4 << 10) // so that a server that is not read notices it soon
 	}
 	var tasks sync.WaitGroup
-	tasks.Go(func() { r.copy(client, server, true) })
-	tasks.Go(func() { r.copy(server, client, false) })
+	tasks.Go(func() { r.copyBytes(client, server, true) })
+	tasks.Go(func() { r.copyBytes(server, client, false) })
 	tasks.Wait()
 }
 
 // copy passes on what comes, and its end.
-func (r *Relay) copy(to, from net.Conn, slow bool) {
+func (r *Relay) copyBytes(to, from net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {
-		every, _ := r.state()
+		every, _ := r.readState()
 		b := buf
 		if slow && every > 0 {
 			b = buf[:1]
@@ -113,7 +113,7 @@ func (r *Relay) copy(to, from net.Conn, slow bool) {
 			}
 		}
 		n, err := from.Read(b)
-		if _, lost := r.state(); lost {
+		if _, lost := r.readState(); lost {
 			<-r.ctx.Done()
 			return
 		}

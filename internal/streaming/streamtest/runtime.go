@@ -37,7 +37,7 @@ type Runtime struct {
 	Ports map[int32]func(io.ReadWriteCloser) error // nil: a port that echoes
 
 	// Begun counts the sessions, Running those that have not returned, and Killed those whose context ended.
-	Begun, Running, Killed atomic.Int64
+	Started, Running, Killed atomic.Int64
 
 	once    sync.Once
 	release chan struct{}
@@ -57,13 +57,13 @@ func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) })
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
-	r.Begun.Add(1)
+	r.Started.Add(1)
 	defer r.Running.Add(-1)
 	if containerID == "" || containerID == "absent" {
 		return 0, &cri.Error{Op: "RunExec", ID: containerID, Err: cri.ErrNotFound}
 	}
 	for _, step := range cmd {
-		code, over, err := r.step(ctx, step, s)
+		code, over, err := r.runStep(ctx, step, s)
 		if context.Cause(ctx) != nil {
 			r.Killed.Add(1)
 			return 0, context.Cause(ctx)
@@ -76,7 +76,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 }
 
 // step runs one step, and returns whether it was the last.
-func (r *Runtime) step(ctx context.Context, step string, s cri.Session) (code int, over bool, err error) {
+func (r *Runtime) runStep(ctx context.Context, step string, s cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
 		name, value = string(before), string(after)
@@ -91,11 +91,11 @@ func (r *Runtime) step(ctx context.Context, step string, s cri.Session) (code in
 	case "err":
 		_, err = io.WriteString(errs, value)
 	case "flood":
-		err = flood(out, value)
+		err = writeFlood(out, value)
 	case "cat":
-		err = interruptible(ctx, func() error { return copyStdin(out, s.Stdin) })
+		err = runUntilDone(ctx, func() error { return copyStdin(out, s.Stdin) })
 	case "count":
-		err = interruptible(ctx, func() error { return count(out, s.Stdin) })
+		err = runUntilDone(ctx, func() error { return countStdin(out, s.Stdin) })
 	case "size":
 		select {
 		case size := <-s.Resize:
@@ -103,7 +103,7 @@ func (r *Runtime) step(ctx context.Context, step string, s cri.Session) (code in
 		case <-ctx.Done():
 		}
 	case "sleep", "hang", "deaf":
-		return 0, false, r.wait(ctx, name, value)
+		return 0, false, r.waitStep(ctx, name, value)
 	case "fail":
 		return 0, true, errors.New(value)
 	case "exit":
@@ -115,7 +115,7 @@ func (r *Runtime) step(ctx context.Context, step string, s cri.Session) (code in
 	return 0, false, err
 }
 
-func (r *Runtime) wait(ctx context.Context, name, value string) error {
+func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	switch name {
 	case "deaf":
 		<-r.release
@@ -137,7 +137,7 @@ func (r *Runtime) wait(ctx context.Context, name, value string) error {
 }
 
 // interruptible runs f until it returns or ctx ends: then whoever owns what f waits for makes it return.
-func interruptible(ctx context.Context, f func() error) error {
+func runUntilDone(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	select {
@@ -163,7 +163,7 @@ func copyStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-func count(out io.Writer, in io.Reader) error {
+func countStdin(out io.Writer, in io.Reader) error {
 	n, err := int64(0), error(nil)
 	if in != nil {
 		n, err = io.Copy(io.Discard, in)
@@ -175,14 +175,14 @@ func count(out io.Writer, in io.Reader) error {
 }
 
 // Pattern is what flood repeats: whoever gets it can tell what is missing.
-func Pattern(from int64, b []byte) {
+func FillPattern(from int64, b []byte) {
 	for i := range b {
 		at := from + int64(i)
 		b[i] = byte(at ^ at>>8 ^ at>>16)
 	}
 }
 
-func flood(out io.Writer, value string) error {
+func writeFlood(out io.Writer, value string) error {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func flood(out io.Writer, value string) error {
 	buf := make([]byte, 32<<10)
 	for at := int64(0); at < n; {
 		b := buf[:min(int64(len(buf)), n-at)]
-		Pattern(at, b)
+		FillPattern(at, b)
 		if _, err := out.Write(b); err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Sessi
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)
-	r.Begun.Add(1)
+	r.Started.Add(1)
 	defer r.Running.Add(-1)
 	defer conn.Close()
 	if sandboxID == "absent" {
@@ -222,7 +222,7 @@ func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int
 			return err
 		}
 	}
-	err := interruptible(ctx, func() error { return f(conn) })
+	err := runUntilDone(ctx, func() error { return f(conn) })
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
 		_ = half.CloseWrite()
 	}

@@ -26,7 +26,7 @@ type Handler interface {
 // Streamer is a runtime that serves sessions at URLs, each of which holds for one use.
 type Streamer struct {
 	// Answer takes the place of the sessions where it is set.
-	Answer http.HandlerFunc
+	Override http.HandlerFunc
 	// URL changes the URLs that are returned. Nil: they are as they are.
 	URL func(string) string
 
@@ -44,7 +44,7 @@ var _ cri.Streamer = (*Streamer)(nil)
 // Serve starts the server of a runtime. Close ends it.
 func Serve(h Handler) *Streamer {
 	s := &Streamer{handler: h, sessions: map[string]http.HandlerFunc{}}
-	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.server = httptest.NewServer(http.HandlerFunc(s.serveURL))
 	return s
 }
 
@@ -62,21 +62,21 @@ func (s *Streamer) Requests() []*http.Request {
 }
 
 // Outstanding returns how many URLs have not been used.
-func (s *Streamer) Outstanding() int {
+func (s *Streamer) UnusedURLs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sessions)
 }
 
-func (s *Streamer) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Streamer) serveURL(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Clone(context.WithoutCancel(r.Context())))
 	f := s.sessions[r.URL.Path]
 	delete(s.sessions, r.URL.Path)
 	s.mu.Unlock()
 	switch {
-	case s.Answer != nil:
-		s.Answer(w, r)
+	case s.Override != nil:
+		s.Override(w, r)
 	case f == nil:
 		http.NotFound(w, r)
 	default:
@@ -84,7 +84,7 @@ func (s *Streamer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Streamer) add(id string, f http.HandlerFunc) (string, error) {
+func (s *Streamer) addURL(id string, f http.HandlerFunc) (string, error) {
 	if id == "absent" {
 		return "", &cri.Error{Op: "Exec", ID: id, Err: cri.ErrNotFound}
 	}
@@ -101,15 +101,15 @@ func (s *Streamer) add(id string, f http.HandlerFunc) (string, error) {
 
 // Exec returns the URL of a command.
 func (s *Streamer) Exec(_ context.Context, id string, cmd []string, o cri.StreamOptions) (string, error) {
-	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, o) })
+	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, o) })
 }
 
 // Attach returns the URL of an attach.
 func (s *Streamer) Attach(_ context.Context, id string, o cri.StreamOptions) (string, error) {
-	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, o) })
+	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, o) })
 }
 
 // PortForward returns the URL of a port-forward.
 func (s *Streamer) PortForward(_ context.Context, id string, ports []int32) (string, error) {
-	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.PortForward(w, r, id, ports) })
+	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.PortForward(w, r, id, ports) })
 }

@@ -56,11 +56,11 @@ func IsClosable(r *http.Request) bool {
 
 // IsTunnel reports whether a request is a WebSocket that carries SPDY.
 func IsTunnel(r *http.Request) bool {
-	return IsWebSocket(r) && len(Tunnelled(r)) > 0
+	return IsWebSocket(r) && len(TunnelledProtocols(r)) > 0
 }
 
 // Tunnelled returns the SPDY protocols that a WebSocket may carry.
-func Tunnelled(r *http.Request) (protocols []string) {
+func TunnelledProtocols(r *http.Request) (protocols []string) {
 	for _, p := range Subprotocols(r) {
 		if inner, ok := strings.CutPrefix(p, SPDY31+"+"); ok && strings.HasSuffix(inner, ".k8s.io") {
 			protocols = append(protocols, inner)
@@ -71,11 +71,11 @@ func Tunnelled(r *http.Request) (protocols []string) {
 
 // Subprotocols returns the WebSocket protocols that a request offers. A bearer token that is among them is left out.
 func Subprotocols(r *http.Request) []string {
-	return slices.DeleteFunc(list(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
+	return slices.DeleteFunc(splitList(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
 }
 
 // list returns the parts of a header whose values are lists.
-func list(values []string) (parts []string) {
+func splitList(values []string) (parts []string) {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {
 			if part = strings.TrimSpace(part); part != "" {
@@ -88,10 +88,10 @@ func list(values []string) (parts []string) {
 
 // Refusal is an answer to a request that is not upgraded.
 type Refusal struct {
-	Code   int
-	Text   string
-	Header http.Header // beside those of a text
-	Whole  bool        // it is the runtime's: its headers are those of Header alone
+	Code        int
+	Text        string
+	Header      http.Header // beside those of a text
+	FromRuntime bool        // it is the runtime's: its headers are those of Header alone
 }
 
 // Error returns the text.
@@ -114,7 +114,7 @@ func Check(r *http.Request) *Refusal {
 // NegotiateSPDY chooses the protocol of a SPDY connection: the first of the client's that the server has.
 func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	values, ok := r.Header[HeaderProtocol]
-	client := list(values)
+	client := splitList(values)
 	switch {
 	case !ok:
 		return "", &Refusal{Code: http.StatusBadRequest, Text: fmt.Sprintf(

@@ -36,8 +36,8 @@ const (
 )
 
 const (
-	maxControl = 125      // bytes in the payload of a control frame
-	chunk      = 32 << 10 // bytes in a data frame that is written
+	maxControl   = 125      // bytes in the payload of a control frame
+	maxFrameData = 32 << 10 // bytes in a data frame that is written
 )
 
 // CloseError is what reading returns once the peer has closed.
@@ -61,7 +61,7 @@ type FrameError struct{ Text string }
 func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
 
 // Accept returns the Sec-WebSocket-Accept for a Sec-WebSocket-Key.
-func Accept(key string) string {
+func AcceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
@@ -73,14 +73,14 @@ type Conn struct {
 	client bool // it is the client's end: what it writes is masked
 
 	// Of the message that is read.
-	opcode byte   // of the frame; zero with more: it continues
-	left   uint64 // bytes of the frame that are to come
-	final  bool   // the frame is the last of its message
-	open   bool   // a message has begun and not ended
-	masked bool
-	mask   [4]byte
-	at     int   // the position in mask
-	end    error // nothing is read any more
+	opcode    byte   // of the frame; zero with more: it continues
+	left      uint64 // bytes of the frame that are to come
+	final     bool   // the frame is the last of its message
+	inMessage bool   // a message has begun and not ended
+	masked    bool
+	mask      [4]byte
+	maskPos   int   // the position in mask
+	readErr   error // nothing is read any more
 
 	mu     sync.Mutex // guards what follows, and keeps frames whole
 	out    []byte     // a frame, built in one piece
@@ -93,19 +93,19 @@ func New(r *bufio.Reader, w io.Writer, client bool) *Conn {
 }
 
 // Next finds the next message, after what is left of the one before, and answers what pings there are.
-func (c *Conn) Next() error {
-	for c.open && c.end == nil {
+func (c *Conn) NextMessage() error {
+	for c.inMessage && c.readErr == nil {
 		if _, err := io.Copy(io.Discard, onlyReader{c}); err != nil {
 			return err
 		}
 	}
-	if c.end != nil {
-		return c.end
+	if c.readErr != nil {
+		return c.readErr
 	}
-	if err := c.header(false); err != nil {
-		return c.fail(err)
+	if err := c.readHeader(false); err != nil {
+		return c.failRead(err)
 	}
-	c.open = true
+	c.inMessage = true
 	return nil
 }
 
@@ -114,19 +114,19 @@ type onlyReader struct{ io.Reader }
 
 // Read reads the message that Next has found, and returns io.EOF at its end.
 func (c *Conn) Read(b []byte) (int, error) {
-	if c.end != nil {
-		return 0, c.end
+	if c.readErr != nil {
+		return 0, c.readErr
 	}
-	for c.open && c.left == 0 {
+	for c.inMessage && c.left == 0 {
 		if c.final {
-			c.open = false
+			c.inMessage = false
 			break
 		}
-		if err := c.header(true); err != nil {
-			return 0, c.fail(unexpected(err))
+		if err := c.readHeader(true); err != nil {
+			return 0, c.failRead(eofToUnexpected(err))
 		}
 	}
-	if !c.open {
+	if !c.inMessage {
 		return 0, io.EOF
 	}
 	if uint64(len(b)) > c.left {
@@ -134,28 +134,28 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.r.Read(b)
 	if c.masked {
-		c.at = unmask(b[:n], c.mask, c.at)
+		c.maskPos = applyMask(b[:n], c.mask, c.maskPos)
 	}
 	c.left -= uint64(n)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		c.end = err
+		c.readErr = err
 	}
 	return n, err
 }
 
 // header reads the header of the next data frame; continued: one that continues a message.
-func (c *Conn) header(continued bool) error {
+func (c *Conn) readHeader(continued bool) error {
 	for {
-		op, err := c.frame()
+		op, err := c.readFrameHeader()
 		if err != nil {
 			return err
 		}
 		switch {
 		case op >= closeFrame:
-			if err := c.control(op); err != nil {
+			if err := c.handleControl(op); err != nil {
 				return err
 			}
 		case (op == continuation) != continued:
@@ -167,7 +167,7 @@ func (c *Conn) header(continued bool) error {
 }
 
 // frame reads the header of a frame, and checks it.
-func (c *Conn) frame() (op byte, err error) {
+func (c *Conn) readFrameHeader() (op byte, err error) {
 	var h [8]byte
 	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
 		return 0, err
@@ -198,39 +198,39 @@ func (c *Conn) frame() (op byte, err error) {
 	if err == nil && c.masked {
 		_, err = io.ReadFull(c.r, c.mask[:])
 	}
-	c.left, c.at = size, 0
+	c.left, c.maskPos = size, 0
 	if op < closeFrame {
 		c.final = final
 		if op != continuation {
 			c.opcode = op
 		}
 	}
-	return op, unexpected(err)
+	return op, eofToUnexpected(err)
 }
 
 // control handles a ping, a pong or a close.
-func (c *Conn) control(op byte) error {
+func (c *Conn) handleControl(op byte) error {
 	var buf [maxControl]byte
 	b := buf[:c.left]
 	if _, err := io.ReadFull(c.r, b); err != nil {
-		return unexpected(err)
+		return eofToUnexpected(err)
 	}
 	if c.masked {
-		unmask(b, c.mask, 0)
+		applyMask(b, c.mask, 0)
 	}
 	c.left = 0
 	switch op {
 	case ping:
-		return c.write(pong, b, nil)
+		return c.writeFrame(pong, b, nil)
 	case closeFrame:
-		return c.peerClosed(b)
+		return c.handleClose(b)
 	default:
 		return nil
 	}
 }
 
 // peerClosed answers a close frame, and returns it as an error.
-func (c *Conn) peerClosed(b []byte) error {
+func (c *Conn) handleClose(b []byte) error {
 	e := &CloseError{Code: 1005}
 	switch {
 	case len(b) == 1 || len(b) > 2 && !utf8.Valid(b[2:]):
@@ -245,8 +245,8 @@ func (c *Conn) peerClosed(b []byte) error {
 }
 
 // fail ends reading, and tells the peer of a frame that is invalid.
-func (c *Conn) fail(err error) error {
-	c.end = err
+func (c *Conn) failRead(err error) error {
+	c.readErr = err
 	if e, ok := err.(*FrameError); ok { //nolint:errorlint // frame and control return it bare
 		_ = c.WriteClose(ProtocolError, e.Text)
 	}
@@ -254,7 +254,7 @@ func (c *Conn) fail(err error) error {
 }
 
 // Text reports whether the message that Next has found is one of text.
-func (c *Conn) Text() bool { return c.opcode == text }
+func (c *Conn) IsText() bool { return c.opcode == text }
 
 // WriteBinary writes a prefix and a payload as binary messages of at most 32 KiB, each with the prefix.
 func (c *Conn) WriteBinary(prefix, b []byte) (int, error) { return c.writeAll(binaryFrame, prefix, b) }
@@ -264,8 +264,8 @@ func (c *Conn) WriteText(prefix, b []byte) (int, error) { return c.writeAll(text
 
 func (c *Conn) writeAll(op byte, prefix, b []byte) (n int, err error) {
 	for {
-		part := b[n:min(len(b), n+chunk)]
-		if err := c.write(op, prefix, part); err != nil {
+		part := b[n:min(len(b), n+maxFrameData)]
+		if err := c.writeFrame(op, prefix, part); err != nil {
 			return n, err
 		}
 		if n += len(part); n == len(b) {
@@ -282,14 +282,14 @@ func (c *Conn) WriteClose(code int, reason string) error {
 			reason = reason[:len(reason)-1]
 		}
 	}
-	return c.write(closeFrame, binary.BigEndian.AppendUint16(nil, uint16(code)), []byte(reason))
+	return c.writeFrame(closeFrame, binary.BigEndian.AppendUint16(nil, uint16(code)), []byte(reason))
 }
 
 // errClosed is the error of a write after a close frame.
 var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
 
 // write writes one frame, whose payload is the two parts.
-func (c *Conn) write(op byte, prefix, b []byte) error {
+func (c *Conn) writeFrame(op byte, prefix, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -306,12 +306,12 @@ func (c *Conn) write(op byte, prefix, b []byte) error {
 		c.out = append(c.out, mask[:]...)
 		from := len(c.out)
 		c.out = append(append(c.out, prefix...), b...)
-		unmask(c.out[from:], mask, 0)
+		applyMask(c.out[from:], mask, 0)
 	} else {
 		c.out = append(append(c.out, prefix...), b...)
 	}
 	_, err := c.w.Write(c.out)
-	if cap(c.out) > chunk/8 && len(c.out) < chunk/8 || c.closed {
+	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 || c.closed {
 		c.out = nil // an idle session holds no buffer
 	}
 	return err
@@ -335,7 +335,7 @@ func appendHeader(b []byte, op byte, size int, masked bool) []byte {
 }
 
 // unmask masks or unmasks b, and returns where in the mask it ends.
-func unmask(b []byte, mask [4]byte, at int) int {
+func applyMask(b []byte, mask [4]byte, at int) int {
 	for len(b) > 0 && at != 0 {
 		b[0] ^= mask[at]
 		b, at = b[1:], (at+1)&3
@@ -355,7 +355,7 @@ func unmask(b []byte, mask [4]byte, at int) int {
 	return len(b) & 3
 }
 
-func unexpected(err error) error {
+func eofToUnexpected(err error) error {
 	if err == io.EOF { //nolint:errorlint // io.ReadFull returns it bare
 		return io.ErrUnexpectedEOF
 	}
@@ -363,4 +363,4 @@ func unexpected(err error) error {
 }
 
 // Long reports whether the frame that is read has more than n bytes to come.
-func (c *Conn) Long(n int) bool { return c.left > uint64(n) }
+func (c *Conn) HasMoreThan(n int) bool { return c.left > uint64(n) }

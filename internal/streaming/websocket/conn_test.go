@@ -18,14 +18,14 @@ import (
 )
 
 func TestAccept(t *testing.T) {
-	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.Accept("dGhlIHNhbXBsZSBub25jZQ=="), "the example of RFC 6455")
+	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="), "the example of RFC 6455")
 }
 
 // read reads all messages, a few bytes at a time, and returns them with the error at the end.
 func read(c *websocket.Conn, size int) (messages []string, err error) {
 	b := make([]byte, size)
 	for {
-		if err := c.Next(); err != nil {
+		if err := c.NextMessage(); err != nil {
 			return messages, err
 		}
 		var message strings.Builder
