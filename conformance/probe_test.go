@@ -145,7 +145,7 @@ func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (first, ag
 	defer pool.Close()
 	options := podprobe.Options{
 		Pool: pool, FreshConnections: fresh,
-		GRPC: func(g podprobe.GRPC) (ours.Prober, error) {
+		GRPC: func(g podprobe.GRPCConfig) (ours.Prober, error) {
 			return oursgrpc.New(oursgrpc.Config{
 				Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS, FreshConnections: fresh,
 			})

@@ -9,44 +9,44 @@ import (
 )
 
 // board shows what the loop has found to everyone.
-type board struct {
+type resultBoard struct {
 	mu     sync.RWMutex // guards what is below
 	values map[Key]Value
 	state  Status
 }
 
-func (b *board) set(k Key, v Value) {
+func (b *resultBoard) setValue(k Key, v Value) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.values[k] = v
 }
 
-func (b *board) remove(k Key) {
+func (b *resultBoard) removeValue(k Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.values, k)
 }
 
-func (b *board) get(k Key) (Value, bool) {
+func (b *resultBoard) getValue(k Key) (Value, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	v, ok := b.values[k]
 	return v, ok
 }
 
-func (b *board) all() map[Key]Value {
+func (b *resultBoard) copyValues() map[Key]Value {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return maps.Clone(b.values)
 }
 
-func (b *board) setStatus(s Status) {
+func (b *resultBoard) setStatus(s Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.state = s
 }
 
-func (b *board) status() Status {
+func (b *resultBoard) getStatus() Status {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.state

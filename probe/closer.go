@@ -15,7 +15,7 @@ const maxClosing = 64
 
 // closerOf returns a prober that is to be closed when it is no longer needed, or nil. What cannot be compared is never
 // closed, for it cannot be found out whether it is still needed.
-func closerOf(p Prober) io.Closer {
+func proberCloser(p Prober) io.Closer {
 	if c, ok := p.(io.Closer); ok && reflect.ValueOf(p).Comparable() {
 		return c
 	}
@@ -24,55 +24,55 @@ func closerOf(p Prober) io.Closer {
 
 // closers are the probers that are to be closed, with the number of entries and flights that use each: several may
 // share one. Closing may take a while, so it has goroutines of its own. The methods are for Run's.
-type closers struct {
-	logger *slog.Logger
-	uses   map[io.Closer]int
-	idle   []io.Closer    // may have no user any more
-	slots  chan struct{}  // full while maxClosing are being closed
-	wg     sync.WaitGroup // of those that are being closed or wait for a slot
+type proberClosers struct {
+	logger   *slog.Logger
+	uses     map[io.Closer]int
+	released []io.Closer    // may have no user any more
+	slots    chan struct{}  // full while maxClosing are being closed
+	wg       sync.WaitGroup // of those that are being closed or wait for a slot
 }
 
-func newClosers(logger *slog.Logger) *closers {
-	return &closers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
+func newClosers(logger *slog.Logger) *proberClosers {
+	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
 // retain keeps a prober from being closed; nil is none.
-func (s *closers) retain(c io.Closer) {
+func (s *proberClosers) retainProber(c io.Closer) {
 	if c != nil {
 		s.uses[c]++
 	}
 }
 
 // release takes a retain back.
-func (s *closers) release(c io.Closer) {
+func (s *proberClosers) releaseProber(c io.Closer) {
 	if c == nil {
 		return
 	}
 	if s.uses[c]--; s.uses[c] == 0 {
-		s.idle = append(s.idle, c)
+		s.released = append(s.released, c)
 	}
 }
 
 // closeIdle closes what was released and has no user. It comes after all that is to be done at a time, in which a
 // prober may go from one target to another.
-func (s *closers) closeIdle() {
-	for _, c := range s.idle {
+func (s *proberClosers) closeUnused() {
+	for _, c := range s.released {
 		if n, ok := s.uses[c]; ok && n == 0 {
-			s.close(c)
+			s.startClose(c)
 		}
 	}
-	s.idle = nil
+	s.released = nil
 }
 
 // closeAll closes all that is in use and returns when it is closed, as is everything that was released before.
-func (s *closers) closeAll() {
+func (s *proberClosers) closeAll() {
 	for c := range s.uses {
-		s.close(c)
+		s.startClose(c)
 	}
 	s.wg.Wait()
 }
 
-func (s *closers) close(c io.Closer) {
+func (s *proberClosers) startClose(c io.Closer) {
 	delete(s.uses, c)
 	s.wg.Go(func() {
 		s.slots <- struct{}{}

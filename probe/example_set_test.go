@@ -19,7 +19,7 @@ func ExampleSet() {
 	defer cancel()
 	set := probe.NewSet(probe.Options{
 		Rand: func() float64 { return 0 }, // begin at once
-		Hooks: probe.Hooks{Changed: func(k probe.Key, v probe.Value) {
+		Hooks: probe.Hooks{ValueChanged: func(k probe.Key, v probe.Value) {
 			fmt.Printf("%s: %s\n", k, v.Outcome)
 			if v.Outcome == probe.Success {
 				cancel()
@@ -54,16 +54,16 @@ func ExampleSet() {
 // Three failures in a row make a liveness probe fail, and end it: the container is to be restarted.
 func ExampleState() {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	state := probe.NewState(start).Observe(probe.Target{
+	state := probe.NewState(start).UpdateTarget(probe.Target{
 		Key:         probe.Key{PodUID: "1234", Container: "web", Kind: probe.Liveness},
 		ContainerID: "containerd://abcd",
 		StartedAt:   start,
 		Running:     true,
 		Started:     true,
 		Spec:        probe.Spec{Period: 10 * time.Second},
-	}, probe.Past{AgentStart: start}, start)
-	for due := state.Due(); !due.IsZero(); due = state.Due() {
-		state = state.Begin(due).Answer(probe.Failure)
+	}, probe.PreviousRun{AgentStart: start}, start)
+	for due := state.NextProbe(); !due.IsZero(); due = state.NextProbe() {
+		state = state.StartProbe(due).AddResult(probe.Failure)
 		value, _ := state.Value()
 		fmt.Println(due.Format(time.TimeOnly), value.Outcome)
 	}
@@ -79,7 +79,7 @@ func ExampleSet_SyncPod() {
 	defer cancel()
 	set := probe.NewSet(probe.Options{
 		Rand: func() float64 { return 0 }, // begin at once
-		Hooks: probe.Hooks{Probed: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
+		Hooks: probe.Hooks{ProbeFinished: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
 			switch {
 			case errors.Is(err, probe.ErrHung):
 				fmt.Println("hung")
@@ -108,7 +108,7 @@ func ExampleSet_SyncPod() {
 
 // sensor is a prober whose call cannot be cancelled: it returns when its context ends, and the call goes on.
 func sensor(ctx context.Context) (probe.Result, error) {
-	call, ended := probe.Outlast(ctx)
+	call, ended := probe.DetachContext(ctx)
 	output := make(chan string, 1)
 	go func() {
 		defer ended()

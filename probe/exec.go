@@ -79,20 +79,20 @@ func (e *Exec) Probe(ctx context.Context) (Result, error) {
 		return Result{Outcome: Success, Output: string(output)}, nil
 	case err == nil:
 		return Result{Outcome: Failure, Output: string(output)}, nil
-	case e.late(ctx, err):
-		return NewResult(Failure, e.timeout(ctx, began)), nil
+	case e.isTimeout(ctx, err):
+		return NewResult(Failure, e.timeoutMessage(ctx, began)), nil
 	default:
 		return Result{}, fmt.Errorf("run %q in container %s: %w", e.config.Command, e.config.ContainerID, err)
 	}
 }
 
 // late reports whether the command ran out of time: a runtime that ends it at the deadline may call that something else.
-func (*Exec) late(ctx context.Context, err error) bool {
+func (*Exec) isTimeout(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // timeout is the text of the kubelet for a command that ran out of time.
-func (e *Exec) timeout(ctx context.Context, began time.Time) string {
+func (e *Exec) timeoutMessage(ctx context.Context, began time.Time) string {
 	limit := time.Since(began)
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = deadline.Sub(began)

@@ -25,13 +25,13 @@ const (
 )
 
 // phase is how a flight counts.
-type phase uint8
+type flightPhase uint8
 
 const (
-	inFlight  phase = iota // it takes up one of Options.Parallel
-	slow                   // in flight for [slowAfter]
-	hung                   // its prober has not returned [hungAfter] after its timeout
-	cancelled              // its container is gone, or is not to be probed any more
+	inFlight  flightPhase = iota // it takes up one of Options.Parallel
+	slow                         // in flight for [slowAfter]
+	hung                         // its prober has not returned [hungAfter] after its timeout
+	cancelled                    // its container is gone, or is not to be probed any more
 )
 
 // flight is a probe that is being made: up to [maxAttempts] calls of the prober, one after the other.
@@ -39,16 +39,16 @@ type flight struct {
 	entry       *entry
 	containerID string // of the container that is probed
 	prober      Prober
-	begun       time.Time
+	started     time.Time
 	attempts    int
-	phase       phase
+	phase       flightPhase
 	deadline    time.Time // when the present attempt has hung
 	cancel      context.CancelFunc
 }
 
 // nextCheck returns when the phase of a flight changes if its prober has not returned; zero: it does not.
 func (f *flight) nextCheck() time.Time {
-	switch slowAt := f.begun.Add(slowAfter); {
+	switch slowAt := f.started.Add(slowAfter); {
 	case f.phase == inFlight && slowAt.Before(f.deadline):
 		return slowAt
 	case f.phase <= slow:
@@ -58,50 +58,50 @@ func (f *flight) nextCheck() time.Time {
 }
 
 // answer is what an attempt came to.
-type answer struct {
+type attemptResult struct {
 	flight *flight
 	result Result
 	err    error
 }
 
 // launchWaiting starts entries that are due, one of each pod in turn, as far as the limits allow.
-func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
+func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
-		e := l.queue.pop(l.mayStart)
+		e := l.queue.takeNext(l.hasCapacity)
 		if e == nil {
 			return
 		}
-		if wait := now.Sub(e.since); wait > 0 {
+		if wait := now.Sub(e.waitingSince); wait > 0 {
 			l.status.Delayed++
-			if l.set.opts.Hooks.Delayed != nil {
-				l.set.opts.Hooks.Delayed(e.state.target.Key, wait)
+			if l.set.opts.Hooks.ProbeDelayed != nil {
+				l.set.opts.Hooks.ProbeDelayed(e.state.target.Key, wait)
 			}
 		}
-		e.state = e.state.Begin(now)
+		e.state = e.state.StartProbe(now)
 		t := &e.state.target
-		e.flight = &flight{entry: e, containerID: t.ContainerID, prober: t.Prober, begun: now}
-		l.closers.retain(closerOf(t.Prober))
+		e.flight = &flight{entry: e, containerID: t.ContainerID, prober: t.Prober, started: now}
+		l.closers.retainProber(proberCloser(t.Prober))
 		l.status.InFlight++
 		e.pod.flights++
 		l.flights++
-		l.attempt(ctx, e.flight)
+		l.startAttempt(ctx, e.flight)
 	}
 }
 
 // mayStart reports whether a pod may have one more probe in flight. What a pod's probes hold, goroutines, memory and
 // connections, they hold for as long as their timeouts, which the pod sets.
-func (l *loop) mayStart(p *pod) bool {
+func (l *loop) hasCapacity(p *pod) bool {
 	return p.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || p.flights < reservedFlights)
 }
 
 // setPhase changes how a flight counts in the status. A hung flight is counted until its prober returns.
-func (l *loop) setPhase(f *flight, next phase) {
-	l.count(f.phase, -1)
-	l.count(next, 1)
+func (l *loop) setPhase(f *flight, next flightPhase) {
+	l.addToStatus(f.phase, -1)
+	l.addToStatus(next, 1)
 	f.phase = next
 }
 
-func (l *loop) count(p phase, n int) {
+func (l *loop) addToStatus(p flightPhase, n int) {
 	switch p {
 	case inFlight:
 		l.status.InFlight += n
@@ -114,7 +114,7 @@ func (l *loop) count(p phase, n int) {
 }
 
 // attempt calls the prober of a flight in a goroutine of its own.
-func (l *loop) attempt(ctx context.Context, f *flight) {
+func (l *loop) startAttempt(ctx context.Context, f *flight) {
 	timeout := f.entry.state.target.Spec.Timeout
 	f.attempts++
 	f.deadline = time.Now().Add(timeout + hungAfter)
@@ -122,10 +122,10 @@ func (l *loop) attempt(ctx context.Context, f *flight) {
 	f.cancel = cancel
 	l.wg.Go(func() {
 		defer cancel()
-		a := answer{flight: f}
+		a := attemptResult{flight: f}
 		a.result, a.err = f.prober.Probe(attemptCtx)
 		select {
-		case l.answers <- a:
+		case l.results <- a:
 		case <-ctx.Done():
 		}
 	})
@@ -133,23 +133,23 @@ func (l *loop) attempt(ctx context.Context, f *flight) {
 }
 
 // answered takes what an attempt came to.
-func (l *loop) answered(ctx context.Context, a answer) {
+func (l *loop) applyResult(ctx context.Context, a attemptResult) {
 	f := a.flight
 	e := f.entry
 	if f.phase <= slow {
 		if a.err != nil && f.attempts < maxAttempts {
-			l.attempt(ctx, f)
+			l.startAttempt(ctx, f)
 			return
 		}
 		if a.err == nil {
-			l.change(e, e.state.Answer(a.result.Outcome))
+			l.setState(e, e.state.AddResult(a.result.Outcome))
 		}
-		l.probed(f, a)
+		l.reportProbe(f, a)
 	}
-	l.count(f.phase, -1)
+	l.addToStatus(f.phase, -1)
 	l.flights--
 	e.pod.flights--
-	l.closers.release(closerOf(f.prober))
+	l.closers.releaseProber(proberCloser(f.prober))
 	if e.flight == f {
 		e.flight = nil
 		l.reschedule(e)
@@ -158,7 +158,7 @@ func (l *loop) answered(ctx context.Context, a answer) {
 }
 
 // checkFlight makes the flight of an entry slow or hung, whichever it has become.
-func (l *loop) checkFlight(e *entry, now time.Time) {
+func (l *loop) updateFlightPhase(e *entry, now time.Time) {
 	if now.Before(e.flight.deadline) {
 		l.setPhase(e.flight, slow)
 		l.reschedule(e)
@@ -171,7 +171,7 @@ func (l *loop) checkFlight(e *entry, now time.Time) {
 // it, so that a prober that does not return is not called a second time.
 func (l *loop) giveUpFlight(f *flight) {
 	l.setPhase(f, hung)
-	l.probed(f, answer{err: ErrHung})
+	l.reportProbe(f, attemptResult{err: ErrHung})
 }
 
 // cancelFlight ends the flight of an entry whose container is gone or is not to be probed any more.
@@ -184,8 +184,8 @@ func (l *loop) cancelFlight(e *entry) {
 }
 
 // probed reports what a probe came to.
-func (l *loop) probed(f *flight, a answer) {
-	k, took := f.entry.state.target.Key, time.Since(f.begun)
+func (l *loop) reportProbe(f *flight, a attemptResult) {
+	k, took := f.entry.state.target.Key, time.Since(f.started)
 	switch {
 	case a.err != nil:
 		l.set.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", a.err))
@@ -193,7 +193,7 @@ func (l *loop) probed(f *flight, a answer) {
 		l.set.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", a.result.Outcome),
 			slog.String("output", a.result.Output))
 	}
-	if l.set.opts.Hooks.Probed != nil {
-		l.set.opts.Hooks.Probed(k, a.result, a.err, took)
+	if l.set.opts.Hooks.ProbeFinished != nil {
+		l.set.opts.Hooks.ProbeFinished(k, a.result, a.err, took)
 	}
 }

@@ -47,11 +47,11 @@ func TestLimit(t *testing.T) {
 		}
 		require.NoError(t, d.set.Sync(targets))
 		d.told(time.Second)
-		assert.Equal(t, probe.Status{Probes: 5, InFlight: 2, Waiting: 3}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 5, InFlight: 2, Waiting: 3}, d.set.Status())
 		require.NoError(t, d.set.Sync(targets), "a list that changes nothing costs nobody a place")
 		d.set.Trigger(targets[4].Key)
 		assert.Contains(t, d.told(4*time.Second), "2.1s e waited 1.6s")
-		assert.Equal(t, probe.Status{Probes: 5, Delayed: 3}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 5, Delayed: 3}, d.set.Status())
 		assert.Equal(t, []string{
 			"11.1s a probed success after 1s", "11.1s c waited 800ms",
 			"11.2s b probed success after 1s", "11.2s d waited 800ms",
@@ -65,7 +65,7 @@ func TestLimit(t *testing.T) {
 		assert.Equal(t, 3, d.set.Status().Waiting)
 		require.NoError(t, d.set.Sync(targets[:3]))
 		d.told(0)
-		assert.Equal(t, probe.Status{Probes: 3, InFlight: 2, Waiting: 1, Delayed: 6}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 3, InFlight: 2, Waiting: 1, Delayed: 6}, d.set.Status())
 	})
 }
 
@@ -146,14 +146,14 @@ func TestHungProber(t *testing.T) {
 			"20s b probed success after 0s",
 			"30s b probed success after 0s",
 		}, d.told(30*time.Second))
-		assert.Equal(t, probe.Status{Probes: 2, Hung: 1, Delayed: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 2, Hung: 1, Delayed: 1}, d.set.Status())
 		assert.Equal(t, []string{`35s a error "prober does not return" after 2s`}, d.told(5*time.Second), "called again when it had returned")
 
 		require.NoError(t, d.set.Sync([]probe.Target{b}), "also one that is no longer wanted is still counted")
 		d.told(0)
-		assert.Equal(t, probe.Status{Probes: 1, Hung: 1, Delayed: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 1, Hung: 1, Delayed: 1}, d.set.Status())
 		d.told(33 * time.Second)
-		assert.Equal(t, probe.Status{Probes: 1, Delayed: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 1, Delayed: 1}, d.set.Status())
 	})
 }
 

@@ -6,10 +6,10 @@ package probe
 import "container/heap"
 
 // schedule is a heap of the entries that something is to happen to, by time.
-type schedule struct{ entries byDue }
+type entryHeap struct{ entries dueHeap }
 
 // set puts an entry where its due time belongs; zero takes it out.
-func (s *schedule) set(e *entry) {
+func (s *entryHeap) update(e *entry) {
 	switch in := e.index >= 0; {
 	case !in && e.due.IsZero():
 	case !in:
@@ -22,7 +22,7 @@ func (s *schedule) set(e *entry) {
 }
 
 // first returns the entry that is due first, or nil.
-func (s *schedule) first() *entry {
+func (s *entryHeap) nextEntry() *entry {
 	if len(s.entries) == 0 {
 		return nil
 	}
@@ -30,23 +30,23 @@ func (s *schedule) first() *entry {
 }
 
 // byDue implements heap.Interface; index is -1 for entries that are not in it.
-type byDue []*entry
+type dueHeap []*entry
 
-func (h byDue) Len() int           { return len(h) }
-func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
 
-func (h byDue) Swap(i, j int) {
+func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-func (h *byDue) Push(x any) {
+func (h *dueHeap) Push(x any) {
 	e, _ := x.(*entry)
 	e.index = len(*h)
 	*h = append(*h, e)
 }
 
-func (h *byDue) Pop() any {
+func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]
 	e.index = -1

@@ -10,15 +10,15 @@ import "time"
 type Hooks struct {
 	// Changed is called when there is something new to say of a container: also with what is said before its
 	// first probe, and with what an earlier agent has found. [Set.Result] already returns it.
-	Changed func(Key, Value)
+	ValueChanged func(Key, Value)
 	// Removed is called when a probe is no longer wanted; [Set.Result] no longer knows it.
-	Removed func(Key)
+	TargetRemoved func(Key)
 	// Probed is called after each probe with its last attempt and the time since its first
 	// (prober_probe_total, prober_probe_duration_seconds). A result that comes with an error counts for nothing.
 	// A probe whose container is gone by the time it ends is not reported.
-	Probed func(Key, Result, error, time.Duration)
+	ProbeFinished func(Key, Result, error, time.Duration)
 	// Delayed is called before a probe that had to wait for others in flight: see Options.Parallel and PodParallel.
-	Delayed func(Key, time.Duration)
+	ProbeDelayed func(Key, time.Duration)
 	// StoreFailed is called when Options.Store cannot be read in full, or not be written. The probes go on; what
 	// this agent knows is lost with it unless a later write succeeds.
 	StoreFailed func(error)
@@ -26,7 +26,7 @@ type Hooks struct {
 
 // Status is how a [Set] does.
 type Status struct {
-	Probes   int // wanted
+	Targets  int // wanted
 	InFlight int // for a second or less; at most Options.Parallel
 	Slow     int // in flight for longer, within their timeouts
 	Waiting  int // due, but Options.Parallel or PodParallel others are in flight

@@ -55,12 +55,12 @@ func TestSilentPodsDelayNoOtherPod(t *testing.T) {
 				var delayed time.Duration
 				probed := 0
 				set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
-					Delayed: func(k probe.Key, by time.Duration) {
+					ProbeDelayed: func(k probe.Key, by time.Duration) {
 						if k.PodUID == "good" {
 							delayed = max(delayed, by)
 						}
 					},
-					Probed: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
+					ProbeFinished: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
 						if k.PodUID == "good" {
 							probed++
 							assert.NoError(t, err)
@@ -108,13 +108,13 @@ func TestSlowProbeKeepsItsTimeout(t *testing.T) {
 		b.Spec.Timeout = 5 * time.Second
 		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
 		d.told(time.Second)
-		assert.Equal(t, probe.Status{Probes: 2, InFlight: 1, Waiting: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 2, InFlight: 1, Waiting: 1}, d.set.Status())
 		assert.Equal(t, []string{"1.1s b waited 1.1s"}, d.told(2*time.Second))
-		assert.Equal(t, probe.Status{Probes: 2, Slow: 2, Delayed: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 2, Slow: 2, Delayed: 1}, d.set.Status())
 		assert.Equal(t, []string{
 			"4.1s b Readiness b1 success", "4.1s b probed success after 3s", "7s a probed failure after 7s",
 		}, d.told(6*time.Second))
-		assert.Equal(t, probe.Status{Probes: 2, Delayed: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 2, Delayed: 1}, d.set.Status())
 	})
 }
 
@@ -133,12 +133,12 @@ func TestCancelledProbersCount(t *testing.T) {
 			d.told(100 * time.Millisecond)
 		}
 		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2)
-		assert.Equal(t, probe.Status{Probes: 1, Waiting: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
 		require.NoError(t, d.set.Sync(nil))
 		d.told(100 * time.Millisecond)
 		require.NoError(t, d.set.Sync([]probe.Target{deaf}), "a pod that comes back has the same probers")
 		d.told(time.Second)
-		assert.Equal(t, probe.Status{Probes: 1, Waiting: 1}, d.set.Status())
+		assert.Equal(t, probe.Status{Targets: 1, Waiting: 1}, d.set.Status())
 		d.told(20 * time.Second)
 		assert.Zero(t, d.set.Status().Waiting)
 	})

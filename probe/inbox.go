@@ -21,26 +21,26 @@ type inbox struct {
 // requests are what has been asked for since the loop last looked: all that is to be probed, if synced, then pods one
 // by one, then triggers.
 type requests struct {
-	synced   bool // targets replace those before
-	targets  []Target
-	pods     map[string][]Target // by UID, in place of what was said of them before
-	triggers map[Key]struct{}
+	replaceAll bool // targets replace those before
+	targets    []Target
+	pods       map[string][]Target // by UID, in place of what was said of them before
+	triggers   map[Key]struct{}
 	// dropped are probers that were handed over and then taken back before the loop has seen them.
 	dropped map[io.Closer]struct{}
 }
 
 // sync replaces all that has been said.
-func (r *requests) sync(targets []Target) {
-	r.drop(r.targets)
+func (r *requests) setTargets(targets []Target) {
+	r.dropProbers(r.targets)
 	for _, of := range r.pods {
-		r.drop(of)
+		r.dropProbers(of)
 	}
-	r.synced, r.targets, r.pods = true, targets, nil
+	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
 // syncPod replaces what has been said of a pod.
-func (r *requests) syncPod(uid string, targets []Target) {
-	r.drop(r.pods[uid])
+func (r *requests) setPodTargets(uid string, targets []Target) {
+	r.dropProbers(r.pods[uid])
 	if r.pods == nil {
 		r.pods = make(map[string][]Target)
 	}
@@ -48,9 +48,9 @@ func (r *requests) syncPod(uid string, targets []Target) {
 }
 
 // drop remembers the probers of targets that are no longer wanted.
-func (r *requests) drop(targets []Target) {
+func (r *requests) dropProbers(targets []Target) {
 	for i := range targets {
-		c := closerOf(targets[i].Prober)
+		c := proberCloser(targets[i].Prober)
 		if c == nil {
 			continue
 		}
@@ -62,21 +62,21 @@ func (r *requests) drop(targets []Target) {
 }
 
 // trigger asks for a probe now.
-func (r *requests) trigger(k Key) {
+func (r *requests) addTrigger(k Key) {
 	if r.triggers == nil {
 		r.triggers = make(map[Key]struct{})
 	}
 	r.triggers[k] = struct{}{}
 }
 
-func (b *inbox) ask(f func(*requests)) {
+func (b *inbox) request(f func(*requests)) {
 	b.mu.Lock()
 	f(&b.pending)
 	b.mu.Unlock()
 	sleep.Wake(b.wake)
 }
 
-func (b *inbox) take() requests {
+func (b *inbox) takeRequests() requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.pending

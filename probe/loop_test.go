@@ -85,7 +85,7 @@ func TestProbesComeBackToTheirTicks(t *testing.T) {
 		target.Spec.Period = probe.MinPeriod
 		s := probe.NewSet(probe.Options{
 			Rand: func() float64 { return 0 },
-			Hooks: probe.Hooks{Probed: func(probe.Key, probe.Result, error, time.Duration) {
+			Hooks: probe.Hooks{ProbeFinished: func(probe.Key, probe.Result, error, time.Duration) {
 				if len(at) == 1 {
 					time.Sleep(13 * time.Millisecond) // hooks should not
 				}

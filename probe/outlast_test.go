@@ -31,7 +31,7 @@ func TestOutlast(t *testing.T) {
 				returned := false
 				d := run(t, probe.Options{})
 				assert.NoError(t, d.set.Sync([]probe.Target{running("web", func(ctx context.Context) (probe.Result, error) {
-					call, ended := probe.Outlast(ctx)
+					call, ended := probe.DetachContext(ctx)
 					go func() {
 						defer ended()
 						select {
@@ -56,7 +56,7 @@ func TestOutlast(t *testing.T) {
 func TestOutlastWithoutSet(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-	call, ended := probe.Outlast(ctx)
+	call, ended := probe.DetachContext(ctx)
 	cancel()
 	assert.NoError(t, call.Err())
 	assert.Equal(t, "value", call.Value(key{}))

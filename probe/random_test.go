@@ -113,7 +113,7 @@ func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
 	require.NoError(t, d.set.Sync(all))
 	d.told(time.Minute)
 	s := d.set.Status()
-	assert.Equal(t, probe.Status{Probes: len(all), Delayed: s.Delayed}, s)
+	assert.Equal(t, probe.Status{Targets: len(all), Delayed: s.Delayed}, s)
 	for _, v := range d.set.Results() {
 		assert.Equal(t, probe.Success, v.Outcome)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // record is a line of a store: what is known of a probe from here on.
-type record struct {
+type storeRecord struct {
 	key   Key
 	value Value // without a container ID: the probe is forgotten
 }
@@ -24,11 +24,11 @@ const sumLength = 8
 var errDamaged = errors.New("damaged line")
 
 // appendLine appends the record as a line.
-func (r record) appendLine(buf []byte) []byte {
+func (r storeRecord) appendLine(buf []byte) []byte {
 	k, v := r.key, r.value
 	// Strings can always be marshalled.
 	text, _ := json.Marshal([]string{k.PodUID, k.Container, k.Kind.String(), v.ContainerID, v.Outcome.String()})
-	sum := strconv.FormatUint(uint64(checksum(text)), 16)
+	sum := strconv.FormatUint(uint64(computeChecksum(text)), 16)
 	for range sumLength - len(sum) {
 		buf = append(buf, '0')
 	}
@@ -37,32 +37,32 @@ func (r record) appendLine(buf []byte) []byte {
 }
 
 // parseRecord reads a line, with its end.
-func parseRecord(line []byte) (record, error) {
+func parseRecord(line []byte) (storeRecord, error) {
 	line, whole := bytes.CutSuffix(line, []byte("\n"))
 	if !whole || len(line) < sumLength+1 || line[sumLength] != ' ' {
-		return record{}, errDamaged
+		return storeRecord{}, errDamaged
 	}
 	text := line[sumLength+1:]
 	sum, err := strconv.ParseUint(string(line[:sumLength]), 16, 32)
-	if err != nil || uint32(sum) != checksum(text) {
-		return record{}, errDamaged
+	if err != nil || uint32(sum) != computeChecksum(text) {
+		return storeRecord{}, errDamaged
 	}
 	var field []string
 	if json.Unmarshal(text, &field) != nil || len(field) != 5 {
-		return record{}, errDamaged
+		return storeRecord{}, errDamaged
 	}
-	r := record{key: Key{PodUID: field[0], Container: field[1]}, value: Value{ContainerID: field[3]}}
+	r := storeRecord{key: Key{PodUID: field[0], Container: field[1]}, value: Value{ContainerID: field[3]}}
 	for r.key.Kind.String() != field[2] {
 		if r.key.Kind++; r.key.Kind > Liveness {
-			return record{}, errDamaged
+			return storeRecord{}, errDamaged
 		}
 	}
 	for r.value.Outcome.String() != field[4] {
 		if r.value.Outcome++; r.value.Outcome > Failure {
-			return record{}, errDamaged
+			return storeRecord{}, errDamaged
 		}
 	}
 	return r, nil
 }
 
-func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+func computeChecksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }

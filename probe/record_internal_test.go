@@ -14,8 +14,8 @@ import (
 // FuzzParseRecord holds that whatever is read was written like that, and that nothing that was written differently
 // is read.
 func FuzzParseRecord(f *testing.F) {
-	f.Add(record{key: Key{PodUID: "u1", Container: "web", Kind: Readiness}, value: Value{"containerd://a", Success}}.appendLine(nil))
-	f.Add(record{key: Key{PodUID: "u\n1 \"", Container: "\x00", Kind: Liveness}}.appendLine(nil))
+	f.Add(storeRecord{key: Key{PodUID: "u1", Container: "web", Kind: Readiness}, value: Value{"containerd://a", Success}}.appendLine(nil))
+	f.Add(storeRecord{key: Key{PodUID: "u\n1 \"", Container: "\x00", Kind: Liveness}}.appendLine(nil))
 	f.Add([]byte("00000000 []\n"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseRecord(line)
@@ -37,7 +37,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("u1", "web", "containerd://a", uint8(1), uint8(1))
 	f.Add("u\n1", "\x00\"", "\u2028", uint8(2), uint8(3))
 	f.Fuzz(func(t *testing.T, pod, container, id string, kind, outcome uint8) {
-		r := record{
+		r := storeRecord{
 			key:   Key{PodUID: pod, Container: container, Kind: Kind(kind % 3)},
 			value: Value{ContainerID: id, Outcome: Outcome(outcome % 4)},
 		}

@@ -40,17 +40,17 @@ func rest(o probe.Options) *recorder {
 		o.Rand = func() float64 { return 0 }
 	}
 	o.Hooks = probe.Hooks{
-		Changed: func(k probe.Key, v probe.Value) { d.note("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome) },
-		Removed: func(k probe.Key) { d.note("%s %s removed", k.Container, k.Kind) },
-		Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
+		ValueChanged:  func(k probe.Key, v probe.Value) { d.note("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome) },
+		TargetRemoved: func(k probe.Key) { d.note("%s %s removed", k.Container, k.Kind) },
+		ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 			if err != nil {
 				d.note("%s error %q after %s", k.Container, err, took)
 			} else {
 				d.note("%s probed %s after %s", k.Container, r.Outcome, took)
 			}
 		},
-		Delayed:     func(k probe.Key, wait time.Duration) { d.note("%s waited %s", k.Container, wait) },
-		StoreFailed: func(err error) { d.note("store failed: %v", err) },
+		ProbeDelayed: func(k probe.Key, wait time.Duration) { d.note("%s waited %s", k.Container, wait) },
+		StoreFailed:  func(err error) { d.note("store failed: %v", err) },
 	}
 	d.set = probe.NewSet(o)
 	return d

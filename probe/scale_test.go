@@ -43,7 +43,7 @@ func TestTenThousandProbesForTenMinutes(t *testing.T) {
 		}
 		s := probe.NewSet(probe.Options{
 			Rand: func() float64 { spread++; return 0.99 * spread / float64(n) }, // the last begins before the end
-			Hooks: probe.Hooks{Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
+			Hooks: probe.Hooks{ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 				if err != nil || r.Outcome != probe.Success || took != takes {
 					t.Errorf("%s: %v, %v after %v", k, r, err, took)
 				}
@@ -60,7 +60,7 @@ func TestTenThousandProbesForTenMinutes(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			st := s.Status()
-			assert.Equal(t, probe.Status{Probes: n, InFlight: st.InFlight}, st)
+			assert.Equal(t, probe.Status{Targets: n, InFlight: st.InFlight}, st)
 			assert.InDelta(t, flying, st.InFlight, float64(together+1))
 			assert.LessOrEqual(t, runtime.NumGoroutine(), others+st.InFlight)
 		}

@@ -38,7 +38,7 @@ type Set struct {
 	opts  Options
 	store *store
 	inbox inbox
-	board board
+	board resultBoard
 	guard runonce.Guard
 
 	listeners listener.List
@@ -64,7 +64,7 @@ func NewSet(o Options) *Set {
 		opts:  o,
 		store: store,
 		inbox: inbox{wake: make(chan struct{}, 1)},
-		board: board{values: maps.Clone(store.records)},
+		board: resultBoard{values: maps.Clone(store.records)},
 	}
 }
 
@@ -72,9 +72,9 @@ func NewSet(o Options) *Set {
 // before anything has been probed. The error joins those of targets that are invalid, or that come twice; they are
 // left out, as if they had not been there, and the others take effect.
 func (s *Set) Sync(targets []Target) error {
-	good, err := accept(targets, nil)
-	s.need(good)
-	s.inbox.ask(func(r *requests) { r.sync(good) })
+	good, err := filterTargets(targets, nil)
+	s.requireRun(good)
+	s.inbox.request(func(r *requests) { r.setTargets(good) })
 	return err
 }
 
@@ -82,19 +82,19 @@ func (s *Set) Sync(targets []Target) error {
 // its containers are now. No targets: the pod is forgotten. Other pods are left as they are, and cost nothing. The
 // error is as that of Sync; a target of another pod is refused.
 func (s *Set) SyncPod(podUID string, targets []Target) error {
-	good, err := accept(targets, func(t *Target) error {
+	good, err := filterTargets(targets, func(t *Target) error {
 		if t.PodUID != podUID {
 			return fmt.Errorf("%s: field PodUID: %q is not %q, the pod that is synced", t.Key, t.PodUID, podUID)
 		}
 		return nil
 	})
-	s.need(good)
-	s.inbox.ask(func(r *requests) { r.syncPod(podUID, good) })
+	s.requireRun(good)
+	s.inbox.request(func(r *requests) { r.setPodTargets(podUID, good) })
 	return err
 }
 
 // need says that there are targets, for which somebody has to call Run.
-func (s *Set) need(targets []Target) {
+func (s *Set) requireRun(targets []Target) {
 	if len(targets) > 0 {
 		s.guard.Require("probe.Set", s.opts.Logger, nil)
 	}
@@ -110,10 +110,10 @@ func (s *Set) Healthy() error {
 
 // accept returns the targets that are valid and that check, if there is one, lets pass. The error joins those of the
 // others.
-func accept(targets []Target, check func(*Target) error) ([]Target, error) {
+func filterTargets(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
-	good := make([]Target, 0, len(targets))
+	valid := make([]Target, 0, len(targets))
 	startup := make(map[Key]struct{}) // of Startup targets, also those that are refused
 	for i := range targets {
 		t := &targets[i]
@@ -132,29 +132,29 @@ func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 			continue
 		}
 		seen[t.Key] = struct{}{}
-		good = append(good, *t)
+		valid = append(valid, *t)
 	}
-	for i := range good {
-		t := &good[i]
+	for i := range valid {
+		t := &valid[i]
 		if _, waits := startup[Key{PodUID: t.PodUID, Container: t.Container, Kind: Startup}]; !waits {
 			t.Started = true // there is nothing to wait for
 		}
 	}
-	return good, errors.Join(errs...)
+	return valid, errors.Join(errs...)
 }
 
 // Trigger asks for a probe now instead of after the rest of the period, and returns at once. It means nothing for a
 // container that is not to be probed at the moment.
 func (s *Set) Trigger(k Key) {
-	s.inbox.ask(func(r *requests) { r.trigger(k) })
+	s.inbox.request(func(r *requests) { r.addTrigger(k) })
 }
 
 // Result returns what the container of a probe has been found to be, and whether anything is known. The value names
 // the container: it may be an older one than the caller has in mind.
-func (s *Set) Result(k Key) (Value, bool) { return s.board.get(k) }
+func (s *Set) Result(k Key) (Value, bool) { return s.board.getValue(k) }
 
 // results returns all values that [Set.Result] returns.
-func (s *Set) results() map[Key]Value { return s.board.all() }
+func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
 
 // Notify has fn called with the UID of the pod whenever there is something new to say of one of its containers, right after
 // and on the terms of Hooks.Changed. It may be called at any time and more than once: each fn is added to those before,
@@ -162,7 +162,7 @@ func (s *Set) results() map[Key]Value { return s.board.all() }
 func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
 // Status returns how the set does.
-func (s *Set) Status() Status { return s.board.status() }
+func (s *Set) Status() Status { return s.board.getStatus() }
 
 // Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed, and what they have left
 // behind has ended, which takes a second at most where it heeds its context ([Outlast]). A second call returns an error at
@@ -173,11 +173,11 @@ func (s *Set) Run(ctx context.Context) error {
 	}
 	defer s.guard.End()
 	l := newLoop(s)
-	defer l.close()
+	defer l.releaseAll()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ctx = l.letOutlast(ctx)
-	forget := time.NewTimer(forgetAfter)
+	ctx = l.withDetachContext(ctx)
+	forget := time.NewTimer(unclaimedTTL)
 	defer forget.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -188,10 +188,10 @@ func (s *Set) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-s.inbox.wake:
 		case <-forget.C:
-			l.forgetUnclaimed()
-		case a := <-l.answers:
-			l.answered(ctx, a)
+			l.removeUnclaimedResults()
+		case a := <-l.results:
+			l.applyResult(ctx, a)
 		}
-		timer.Reset(l.step(ctx))
+		timer.Reset(l.runDueWork(ctx))
 	}
 }

@@ -46,7 +46,7 @@ func TestMemoryPerProbe(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, s.Run(ctx)) })
 	require.NoError(t, s.Sync(crowd(n)))
-	require.Eventually(t, func() bool { return s.Status().Probes == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Status().Targets == n }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+3 }, 10*time.Second, time.Millisecond)
 	each := int(heapSize()-before) / n
 	t.Logf("%d bytes for each probe", each)
@@ -64,7 +64,7 @@ func BenchmarkProbe(b *testing.B) {
 	}
 	done := make(chan struct{})
 	left := b.N
-	s := probe.NewSet(probe.Options{Hooks: probe.Hooks{Probed: func(probe.Key, probe.Result, error, time.Duration) {
+	s := probe.NewSet(probe.Options{Hooks: probe.Hooks{ProbeFinished: func(probe.Key, probe.Result, error, time.Duration) {
 		if left--; left == 0 {
 			close(done)
 		}
@@ -99,10 +99,10 @@ func BenchmarkSync(b *testing.B) {
 // BenchmarkState is an answer and what follows from it.
 func BenchmarkState(b *testing.B) {
 	now := time.Now()
-	state := probe.NewState(now).Observe(running("a", yes), probe.Past{AgentStart: now}, now)
+	state := probe.NewState(now).UpdateTarget(running("a", yes), probe.PreviousRun{AgentStart: now}, now)
 	b.ReportAllocs()
 	for b.Loop() {
 		now = now.Add(10 * time.Second)
-		state = state.Begin(now).Answer(probe.Success)
+		state = state.StartProbe(now).AddResult(probe.Success)
 	}
 }

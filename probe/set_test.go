@@ -47,7 +47,7 @@ func TestSyncIsLevelTriggered(t *testing.T) {
 		assert.Equal(t, []string{"9s b Readiness removed"}, d.told(0))
 		_, ok := d.set.Result(b.Key)
 		assert.False(t, ok)
-		assert.Equal(t, 1, d.set.Status().Probes)
+		assert.Equal(t, 1, d.set.Status().Targets)
 
 		require.NoError(t, d.set.Sync([]probe.Target{a, b}), "b alone begins anew")
 		assert.Equal(t, []string{"9s b Readiness b1 failure", "9s b Readiness b1 success", "9s b probed success after 0s"}, d.told(0))

@@ -36,7 +36,7 @@ type scene struct {
 	t      *testing.T
 	state  probe.State
 	target probe.Target
-	past   probe.Past
+	past   probe.PreviousRun
 }
 
 // play runs a scenario and returns it with what comes out.
@@ -49,9 +49,9 @@ func play(t *testing.T, text string) string {
 		case "spec":
 			s.setSpec(f[1:])
 		case "agent":
-			s.past = probe.Past{AgentStart: s.time(f[1])}
+			s.past = probe.PreviousRun{AgentStart: s.time(f[1])}
 			if len(f) > 2 {
-				s.past.Known = s.outcome(f[2])
+				s.past.Outcome = s.outcome(f[2])
 			}
 			s.state = probe.NewState(s.past.AgentStart)
 		default:
@@ -68,7 +68,7 @@ func (s *scene) setProbe(kind string, args []string) {
 		s.target.Kind++
 		require.LessOrEqual(s.t, s.target.Kind, probe.Liveness)
 	}
-	s.past = probe.Past{AgentStart: epoch.Add(-time.Hour)}
+	s.past = probe.PreviousRun{AgentStart: epoch.Add(-time.Hour)}
 	s.state = probe.NewState(epoch)
 	s.setSpec(args)
 }
@@ -97,23 +97,23 @@ func (s *scene) act(out *strings.Builder, now time.Time, what string, args []str
 	switch what {
 	case "no":
 		s.target.ContainerID, s.target.Running, s.target.Started = "", false, false
-		s.state = s.state.Observe(s.target, s.past, now)
+		s.state = s.state.UpdateTarget(s.target, s.past, now)
 	case "container":
 		s.setContainer(args[0], args[1:], now)
-		s.state = s.state.Observe(s.target, s.past, now)
+		s.state = s.state.UpdateTarget(s.target, s.past, now)
 	case "ask":
-		if due := s.state.Due(); due.IsZero() || due.After(now) {
+		if due := s.state.NextProbe(); due.IsZero() || due.After(now) {
 			fmt.Fprintln(out, "  not due")
 			return
 		}
-		s.state = s.state.Begin(now)
+		s.state = s.state.StartProbe(now)
 		if args[0] != "error" {
-			s.state = s.state.Answer(s.outcome(args[0]))
+			s.state = s.state.AddResult(s.outcome(args[0]))
 		}
 	case "begin":
-		s.state = s.state.Begin(now)
+		s.state = s.state.StartProbe(now)
 	case "answer":
-		s.state = s.state.Answer(s.outcome(args[0]))
+		s.state = s.state.AddResult(s.outcome(args[0]))
 	case "trigger":
 		s.state = s.state.Trigger(now)
 	default:
@@ -150,7 +150,7 @@ func (s *scene) describe(out *strings.Builder) {
 	if v, ok := s.state.Value(); ok {
 		text = v.ContainerID + " " + v.Outcome.String()
 	}
-	if due := s.state.Due(); due.IsZero() {
+	if due := s.state.NextProbe(); due.IsZero() {
 		text += ", not asked"
 	} else {
 		text += ", next " + due.Sub(epoch).String()

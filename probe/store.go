@@ -19,9 +19,9 @@ import (
 const (
 	// forgetAfter is how long after the start what an earlier agent has found is kept for containers that have
 	// not been mentioned since.
-	forgetAfter = time.Hour
+	unclaimedTTL = time.Hour
 	// slack is how many lines a store may have beside two for each record before it is written anew.
-	slack = 1000
+	maxExtraLines = 1000
 	// storeRetry is how long a store that could not be written is left alone.
 	storeRetry = time.Minute
 )
@@ -36,12 +36,12 @@ const (
 // A store without a path keeps nothing. All errors go to complain; after one, the file is written anew a minute later.
 type store struct {
 	path      string
-	complain  func(error) // nil until the store is begun
-	failed    error       // why it could not be read in full
+	onError   func(error) // nil until the store is begun
+	readError error       // why it could not be read in full
 	records   map[Key]Value
 	unclaimed map[Key]struct{} // records of an earlier agent that this one has not needed so far
 	file      *os.File         // nil after an error
-	retry     time.Time        // when to write again after an error
+	retryAt   time.Time        // when to write again after an error
 	lines     int              // in file
 	pending   []byte           // lines to append
 }
@@ -52,8 +52,8 @@ func readStore(path string) *store {
 	if path == "" {
 		return s
 	}
-	if err := s.load(); err != nil {
-		s.failed = fmt.Errorf("read probe store: %w", err)
+	if err := s.readFile(); err != nil {
+		s.readError = fmt.Errorf("read probe store: %w", err)
 	}
 	for k := range s.records {
 		s.unclaimed[k] = struct{}{}
@@ -62,16 +62,16 @@ func readStore(path string) *store {
 }
 
 // begin writes the file anew. From here on errors are told, also that of the reading.
-func (s *store) begin(complain func(error)) {
-	s.complain = complain
-	if s.failed != nil {
-		complain(s.failed)
+func (s *store) startWriting(complain func(error)) {
+	s.onError = complain
+	if s.readError != nil {
+		complain(s.readError)
 	}
-	s.flush()
+	s.writePending()
 }
 
 // load reads the file and skips what is damaged.
-func (s *store) load() error {
+func (s *store) readFile() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -86,7 +86,7 @@ func (s *store) load() error {
 		r, bad := parseRecord(line)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull): // longer than any record
-			r, bad = record{}, errDamaged
+			r, bad = storeRecord{}, errDamaged
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			if damaged > 0 {
 				return fmt.Errorf("%s: damaged lines: %d", s.path, damaged)
@@ -99,11 +99,11 @@ func (s *store) load() error {
 			damaged++
 			continue
 		}
-		s.apply(r)
+		s.applyRecord(r)
 	}
 }
 
-func (s *store) apply(r record) {
+func (s *store) applyRecord(r storeRecord) {
 	if r.value.ContainerID == "" {
 		delete(s.records, r.key)
 	} else {
@@ -112,7 +112,7 @@ func (s *store) apply(r record) {
 }
 
 // known returns what was found of a container, or Unknown.
-func (s *store) known(k Key, containerID string) Outcome {
+func (s *store) outcomeOf(k Key, containerID string) Outcome {
 	if v := s.records[k]; v.ContainerID == containerID {
 		return v.Outcome
 	}
@@ -120,35 +120,35 @@ func (s *store) known(k Key, containerID string) Outcome {
 }
 
 // put records what was found of a container.
-func (s *store) put(k Key, v Value) {
+func (s *store) setRecord(k Key, v Value) {
 	if s.path == "" {
 		return
 	}
 	delete(s.unclaimed, k)
 	if s.records[k] != v {
-		s.write(record{key: k, value: v})
+		s.appendRecord(storeRecord{key: k, value: v})
 	}
 }
 
 // remove forgets a probe.
-func (s *store) remove(k Key) {
+func (s *store) removeRecord(k Key) {
 	delete(s.unclaimed, k)
 	if _, ok := s.records[k]; ok {
-		s.write(record{key: k})
+		s.appendRecord(storeRecord{key: k})
 	}
 }
 
 // forgetUnclaimed forgets what this agent has not needed, and returns it.
-func (s *store) forgetUnclaimed() (forgotten []Key) {
+func (s *store) removeUnclaimed() (forgotten []Key) {
 	forgotten = slices.Collect(maps.Keys(s.unclaimed))
 	for _, k := range forgotten {
-		s.remove(k)
+		s.removeRecord(k)
 	}
 	return forgotten
 }
 
-func (s *store) write(r record) {
-	s.apply(r)
+func (s *store) appendRecord(r storeRecord) {
+	s.applyRecord(r)
 	if s.file != nil {
 		s.pending = r.appendLine(s.pending)
 		s.lines++
@@ -156,26 +156,26 @@ func (s *store) write(r record) {
 }
 
 // flush brings the file up to date.
-func (s *store) flush() {
+func (s *store) writePending() {
 	var err error
 	switch {
-	case s.path == "" || s.file == nil && time.Now().Before(s.retry):
+	case s.path == "" || s.file == nil && time.Now().Before(s.retryAt):
 		return
-	case s.file == nil || s.lines > 2*len(s.records)+slack:
-		err = s.rewrite()
+	case s.file == nil || s.lines > 2*len(s.records)+maxExtraLines:
+		err = s.rewriteFile()
 	case len(s.pending) > 0:
 		_, err = s.file.Write(s.pending)
 	}
 	if s.pending = s.pending[:0]; err != nil {
-		s.close()
-		s.retry = time.Now().Add(storeRetry)
-		s.complain(fmt.Errorf("write probe store: %w", err))
+		s.closeFile()
+		s.retryAt = time.Now().Add(storeRetry)
+		s.onError(fmt.Errorf("write probe store: %w", err))
 	}
 }
 
 // rewrite replaces the file by one that has a line for each record.
-func (s *store) rewrite() error {
-	s.close()
+func (s *store) rewriteFile() error {
+	s.closeFile()
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *store) rewrite() error {
 	w := bufio.NewWriter(f)
 	var line []byte
 	for k, v := range s.records {
-		line = record{key: k, value: v}.appendLine(line[:0])
+		line = storeRecord{key: k, value: v}.appendLine(line[:0])
 		_, _ = w.Write(line) // Flush returns the error
 	}
 	if err = w.Flush(); err == nil {
@@ -201,7 +201,7 @@ func (s *store) rewrite() error {
 }
 
 // close lets go of the file.
-func (s *store) close() {
+func (s *store) closeFile() {
 	if s.file != nil {
 		_ = s.file.Close() // every write has been checked
 		s.file = nil

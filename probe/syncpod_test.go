@@ -61,7 +61,7 @@ func TestSyncPodIsLevelTriggered(t *testing.T) {
 		require.NoError(t, d.set.SyncPod("p", nil))
 		require.NoError(t, d.set.SyncPod("nobody", nil))
 		assert.Equal(t, []string{"3s a Readiness removed"}, d.told(time.Second))
-		assert.Equal(t, 1, d.set.Status().Probes)
+		assert.Equal(t, 1, d.set.Status().Targets)
 
 		require.NoError(t, d.set.SyncPod("p", []probe.Target{b}), "the pod comes back")
 		d.told(0)
@@ -168,7 +168,7 @@ func lastRequest(t *testing.T, rnd *rand.Rand) {
 		}
 		slices.Sort(want)
 		require.Equal(t, want, wanted(d.set))
-		require.Equal(t, len(want), d.set.Status().Probes)
+		require.Equal(t, len(want), d.set.Status().Targets)
 	}
 }
 
@@ -183,7 +183,7 @@ type flipper struct {
 // newFlipper starts a set with many pods, of which none is asked anything.
 func newFlipper(t testing.TB, pods int) *flipper {
 	f := &flipper{changed: make(chan struct{}, pods+1)}
-	f.set = probe.NewSet(probe.Options{Hooks: probe.Hooks{Changed: func(probe.Key, probe.Value) { f.changed <- struct{}{} }}})
+	f.set = probe.NewSet(probe.Options{Hooks: probe.Hooks{ValueChanged: func(probe.Key, probe.Value) { f.changed <- struct{}{} }}})
 	targets := crowd(pods)
 	for i := range targets {
 		targets[i].Spec.InitialDelay = time.Hour

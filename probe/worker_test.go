@@ -119,14 +119,14 @@ func follow(t *testing.T, kind, success, failure uint8, events []byte) {
 			err = true
 		}
 		waits := now.Sub(target.StartedAt) < target.Spec.InitialDelay
-		state = state.Observe(target, probe.Past{}, now)
+		state = state.UpdateTarget(target, probe.PreviousRun{}, now)
 		w.doProbe(target, true, 0, false)
-		if due := state.Due(); !due.IsZero() && !due.After(now) {
+		if due := state.NextProbe(); !due.IsZero() && !due.After(now) {
 			require.True(t, w.doProbe(target, waits, answer, err), "asked although it may not be")
-			state = state.Begin(now)
-			require.True(t, state.Due().After(now) && state.Due().Sub(now) <= 3*time.Second)
+			state = state.StartProbe(now)
+			require.True(t, state.NextProbe().After(now) && state.NextProbe().Sub(now) <= 3*time.Second)
 			if !err {
-				state = state.Answer(answer)
+				state = state.AddResult(answer)
 			}
 		}
 		v, ok := state.Value()

@@ -49,11 +49,11 @@ func run(ctx context.Context, servers []string, spec probe.Spec, store string, v
 		return errors.New("no server: give http://host:port/path, tcp://host:port or exec:command")
 	}
 	hooks := probe.Hooks{
-		Changed:     func(k probe.Key, v probe.Value) { say(k, v.Outcome.String(), "") },
-		StoreFailed: func(err error) { fmt.Fprintln(os.Stderr, "prober:", err) },
+		ValueChanged: func(k probe.Key, v probe.Value) { say(k, v.Outcome.String(), "") },
+		StoreFailed:  func(err error) { fmt.Fprintln(os.Stderr, "prober:", err) },
 	}
 	if verbose {
-		hooks.Probed = func(k probe.Key, r probe.Result, err error, took time.Duration) {
+		hooks.ProbeFinished = func(k probe.Key, r probe.Result, err error, took time.Duration) {
 			text := r.Output
 			if err != nil {
 				text = err.Error()

@@ -23,7 +23,7 @@ func CheckAddress(host string, port int) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	if strings.ContainsFunc(host, notInName) {
+	if strings.ContainsFunc(host, isInvalidInHost) {
 		return fmt.Errorf("field Host: %q is neither a name nor an IP address", host)
 	}
 	return nil
@@ -31,6 +31,6 @@ func CheckAddress(host string, port int) error {
 
 // notInName reports whether a character ends the host in a URL, or can be in no text of one line. Names beyond ASCII are
 // the resolver's business.
-func notInName(r rune) bool {
+func isInvalidInHost(r rune) bool {
 	return r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", r)
 }

@@ -33,13 +33,13 @@ func AgentError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
-	case OutOfFiles(err):
+	case IsOutOfFiles(err):
 		return err
 	}
 	return nil
 }
 
 // OutOfFiles reports whether a call failed because the agent or the host has no file descriptor left.
-func OutOfFiles(err error) bool {
+func IsOutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

@@ -25,7 +25,7 @@ type Config struct {
 }
 
 // validate names the field that no server could be asked with.
-func (c *Config) validate() error {
+func (c *Config) validateFields() error {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return err
 	}
@@ -36,4 +36,4 @@ func (c *Config) validate() error {
 }
 
 // address returns host:port, with brackets around an IPv6 address.
-func (c *Config) address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
+func (c *Config) hostPort() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

@@ -36,20 +36,20 @@ const (
 // connection is a gRPC connection that knows when it is not the server's fault.
 type connection struct {
 	*grpc.ClientConn
-	shortage atomic.Pointer[error] // of file descriptors, when it last tried to connect
+	noFilesErr atomic.Pointer[error] // of file descriptors, when it last tried to connect
 }
 
 // dial returns a connection that opens when it is first used.
-func (p *Prober) dial() (*connection, error) {
+func (p *Prober) newConnection() (*connection, error) {
 	transport := insecure.NewCredentials()
 	if p.cfg.TLS {
 		// A probe reports whether a container answers, not who it is: pods have certificates for names it cannot know.
 		transport = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 	}
-	c, address := &connection{}, p.cfg.address()
+	c, address := &connection{}, p.cfg.hostPort()
 	// The dialer knows the address: no resolver and no parser of targets, which has its own idea of IPv6 zones.
 	conn, err := grpc.NewClient("passthrough:///probe",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.connect(ctx, address) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dialServer(ctx, address) }),
 		grpc.WithAuthority(address),
 		grpc.WithTransportCredentials(transport),
 		grpc.WithUserAgent(userAgent),
@@ -69,11 +69,11 @@ func (p *Prober) dial() (*connection, error) {
 // connect goes to the address directly, whatever proxy the environment of the node has. Closing waits for the peer for
 // a second at most, as with the kubelet's sockets (pkg/probe/dialer_others.go). There are no keep-alives of TCP: each
 // probe is one.
-func (c *connection) connect(ctx context.Context, address string) (net.Conn, error) {
+func (c *connection) dialServer(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if probeconn.OutOfFiles(err) {
-		c.shortage.Store(&err)
+	if probeconn.IsOutOfFiles(err) {
+		c.noFilesErr.Store(&err)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(1) // fails only where the connection has already ended

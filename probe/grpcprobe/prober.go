@@ -34,7 +34,7 @@ var _ probe.Prober = (*Prober)(nil)
 
 // New returns a prober, or an error that names the field of the configuration which is wrong. It opens no connection.
 func New(cfg Config) (*Prober, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.validateFields(); err != nil {
 		return nil, err
 	}
 	return &Prober{cfg: cfg}, nil
@@ -45,19 +45,19 @@ func New(cfg Config) (*Prober, error) {
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	ctx, cancel, timeout := withTimeout(ctx)
 	defer cancel()
-	result, err := p.probe(ctx, timeout)
+	result, err := p.probeOnce(ctx, timeout)
 	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return probe.Result{}, fmt.Errorf("check health of %q: %w", p.cfg.address(), err)
+		return probe.Result{}, fmt.Errorf("check health of %q: %w", p.cfg.hostPort(), err)
 	}
 	return probe.NewResult(result.Outcome, result.Output), nil
 }
 
 // Close closes the connection that is kept for the next probe, which may still come and connects anew.
 func (p *Prober) Close() error {
-	if conn := p.swap(nil); conn != nil {
+	if conn := p.swapConn(nil); conn != nil {
 		return conn.Close()
 	}
 	return nil
@@ -71,11 +71,11 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time
 		ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 		return ctx, cancel, defaultTimeout
 	}
-	return ctx, func() {}, given(time.Until(deadline))
+	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
 // given is the time that a probe was given, of which a moment has passed already.
-func given(left time.Duration) time.Duration {
+func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds
 		unit *= 100
@@ -84,7 +84,7 @@ func given(left time.Duration) time.Duration {
 }
 
 // swap keeps a connection, or none, and returns the one that was kept.
-func (p *Prober) swap(conn *connection) *connection {
+func (p *Prober) swapConn(conn *connection) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conn, p.kept = p.kept, conn
@@ -92,40 +92,40 @@ func (p *Prober) swap(conn *connection) *connection {
 }
 
 // probe asks on the connection that is kept, and on a new one if there is none or it is broken.
-func (p *Prober) probe(ctx context.Context, timeout time.Duration) (probe.Result, error) {
-	if conn := p.swap(nil); conn != nil {
-		result, broken, err := p.ask(ctx, conn, timeout)
+func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Result, error) {
+	if conn := p.swapConn(nil); conn != nil {
+		result, broken, err := p.probeConn(ctx, conn, timeout)
 		if !broken || ctx.Err() != nil {
 			return result, err
 		}
 	}
-	conn, err := p.dial()
+	conn, err := p.newConnection()
 	if err != nil {
 		return probe.Result{}, err
 	}
-	result, _, err := p.ask(ctx, conn, timeout)
+	result, _, err := p.probeConn(ctx, conn, timeout)
 	return result, err
 }
 
 // ask asks on a connection, and keeps or closes it. It also reports whether there was no answer because the connection
 // could not be made or broke.
-func (p *Prober) ask(ctx context.Context, conn *connection, timeout time.Duration) (r probe.Result, broken bool, err error) {
-	if failed := p.connect(ctx, conn, timeout); failed != "" {
+func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (r probe.Result, broken bool, err error) {
+	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
-		if shortage := conn.shortage.Load(); shortage != nil {
+		if shortage := conn.noFilesErr.Load(); shortage != nil {
 			return probe.Result{}, true, *shortage
 		}
 		return probe.Result{Outcome: probe.Failure, Output: failed}, true, nil
 	}
-	response, err := p.check(ctx, conn)
-	p.release(conn, err)
-	return verdict(response, err, timeout), status.Code(err) == codes.Unavailable, nil
+	response, err := p.callCheck(ctx, conn)
+	p.keepOrClose(conn, err)
+	return newResult(response, err, timeout), status.Code(err) == codes.Unavailable, nil
 }
 
 // release keeps a connection that answered, instead of the one another probe may have left, and closes any other.
-func (p *Prober) release(conn *connection, err error) {
+func (p *Prober) keepOrClose(conn *connection, err error) {
 	if err == nil && !p.cfg.FreshConnections {
-		conn = p.swap(conn)
+		conn = p.swapConn(conn)
 	}
 	if conn != nil {
 		_ = conn.Close() // what is wrong with it, if anything, is in the result
@@ -133,13 +133,13 @@ func (p *Prober) release(conn *connection, err error) {
 }
 
 // check makes the call.
-func (p *Prober) check(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
+func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
 	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
 }
 
 // connect waits until calls can be made, or says why they cannot.
-func (p *Prober) connect(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
+func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
 	for {
 		state := conn.GetState()
 		switch state {
@@ -149,18 +149,18 @@ func (p *Prober) connect(ctx context.Context, conn *connection, timeout time.Dur
 			conn.Connect()
 		case connectivity.TransientFailure:
 			// A call that does not wait ends here and now, with the reason.
-			if _, err := p.check(ctx, conn); status.Code(err) == codes.Unavailable {
-				return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.address(), status.Convert(err).Message())
+			if _, err := p.callCheck(ctx, conn); status.Code(err) == codes.Unavailable {
+				return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.hostPort(), status.Convert(err).Message())
 			}
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Sprintf("timeout: failed to connect service %q within %v: %v", p.cfg.address(), timeout, ctx.Err())
+			return fmt.Sprintf("timeout: failed to connect service %q within %v: %v", p.cfg.hostPort(), timeout, ctx.Err())
 		}
 	}
 }
 
 // verdict is what the end of a call says about the server.
-func verdict(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
+func newResult(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
 	failure := func(format string, args ...any) probe.Result {
 		return probe.Result{Outcome: probe.Failure, Output: fmt.Sprintf(format, args...)}
 	}

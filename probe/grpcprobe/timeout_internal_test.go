@@ -16,6 +16,6 @@ func TestTimeout(t *testing.T) {
 		30*time.Second - 50*time.Millisecond: 30 * time.Second, 2970 * time.Millisecond: 3 * time.Second, 2*time.Second - 1: 2 * time.Second,
 		200*time.Millisecond - 1: 200 * time.Millisecond, -time.Second: 0,
 	} {
-		assert.Equal(t, want, given(left))
+		assert.Equal(t, want, roundTimeout(left))
 	}
 }

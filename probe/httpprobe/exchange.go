@@ -32,7 +32,7 @@ func newExchange() *exchange {
 }
 
 // begin makes the exchange one over a connection, which it ends with ctx.
-func (e *exchange) begin(ctx context.Context, conn net.Conn) {
+func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.ctx, e.conn = ctx, conn
 	e.limited = io.LimitedReader{R: conn, N: maxHeader}
 	e.r.Reset(&e.limited)
@@ -41,23 +41,23 @@ func (e *exchange) begin(ctx context.Context, conn net.Conn) {
 }
 
 // ask sends the request and reads the header of the answer. One with a status below 200 is for the caller to refuse.
-func (e *exchange) ask(req *http.Request) (*http.Response, error) {
+func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err := req.Write(e.w); err != nil {
-		return nil, e.cause(err)
+		return nil, e.contextError(err)
 	}
 	if err := e.w.Flush(); err != nil {
-		return nil, e.cause(err)
+		return nil, e.contextError(err)
 	}
 	res, err := http.ReadResponse(e.r, req)
 	if err != nil {
-		return nil, e.cause(err)
+		return nil, e.contextError(err)
 	}
 	e.limited.N = math.MaxInt64 // who reads the body knows how much
 	return res, nil
 }
 
 // cause returns why the connection failed: it has no deadline but the end of the context.
-func (e *exchange) cause(err error) error {
+func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
 		return e.ctx.Err()
 	}
@@ -66,7 +66,7 @@ func (e *exchange) cause(err error) error {
 
 // end lets go of the connection, and reports whether it is as it was before: nothing has been read ahead, and the context
 // has not ended, for that would still make it fail later.
-func (e *exchange) end() (clean bool) {
+func (e *exchange) detachConn() (clean bool) {
 	clean = e.stop() && e.r.Buffered() == 0
 	e.ctx, e.conn, e.stop = nil, nil, nil
 	e.limited.R = nil
@@ -77,12 +77,12 @@ func (e *exchange) end() (clean bool) {
 // keptBody is the body of an answer. When it is closed the connection is kept, unless the body has not been read to its
 // end or the server has said that this was the last one.
 type keptBody struct {
-	body     io.Reader
-	exchange *exchange // nil: closed
-	keeper   *keeper
-	address  string
-	whole    bool // it has been read to its end
-	last     bool
+	body       io.Reader
+	exchange   *exchange // nil: closed
+	transport  *keepAliveTransport
+	address    string
+	complete   bool // it has been read to its end
+	closeAfter bool
 }
 
 var _ io.ReadCloser = (*keptBody)(nil)
@@ -95,9 +95,9 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	switch {
 	case errors.Is(err, io.EOF):
-		b.whole = true
+		b.complete = true
 	case err != nil:
-		err = b.exchange.cause(err)
+		err = b.exchange.contextError(err)
 	}
 	return n, err
 }
@@ -105,7 +105,7 @@ func (b *keptBody) Read(p []byte) (int, error) {
 // Close ends the exchange. Another Close does nothing.
 func (b *keptBody) Close() error {
 	if b.exchange != nil {
-		b.keeper.end(b.exchange, b.address, b.whole && !b.last)
+		b.transport.finishExchange(b.exchange, b.address, b.complete && !b.closeAfter)
 		b.exchange = nil
 	}
 	return nil

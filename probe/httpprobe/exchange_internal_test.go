@@ -19,7 +19,7 @@ import (
 func TestKeptBody(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
 	defer server.Close()
-	k := &keeper{max: 10}
+	k := &keepAliveTransport{max: 10}
 	defer k.CloseIdleConnections()
 	for _, late := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 //
 // The connections to one server are not limited beyond the number of all: there are at most as many as were in use at a
 // time, and a container has few probes.
-type keeper struct {
+type keepAliveTransport struct {
 	max       int       // idle connections
 	exchanges sync.Pool // of *exchange
 
@@ -29,19 +29,19 @@ type keeper struct {
 	timer *time.Timer // closes what is idle for too long: due no later than the first one, nil before there was any
 }
 
-var _ http.RoundTripper = (*keeper)(nil)
+var _ http.RoundTripper = (*keepAliveTransport)(nil)
 
 // idleConn is a connection that is not in use.
 type idleConn struct {
 	net.Conn
-	address string
-	since   time.Time
+	address   string
+	idleSince time.Time
 }
 
 // RoundTrip asks over an idle connection, or a new one if there is none. Who asks has to close the body.
-func (k *keeper) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, address := req.Context(), addressOf(req.URL)
-	conn := k.take(address)
+func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, address := req.Context(), hostPort(req.URL)
+	conn := k.takeConn(address)
 	if conn == nil {
 		var err error
 		if conn, err = probeconn.Dial(ctx, "tcp", address); err != nil {
@@ -52,18 +52,18 @@ func (k *keeper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		e = newExchange()
 	}
-	e.begin(ctx, conn)
-	res, err := e.ask(req)
+	e.attachConn(ctx, conn)
+	res, err := e.sendRequest(req)
 	if err != nil {
-		k.end(e, address, false)
+		k.finishExchange(e, address, false)
 		return nil, err
 	}
-	res.Body = &keptBody{body: res.Body, exchange: e, keeper: k, address: address, last: res.Close}
+	res.Body = &keptBody{body: res.Body, exchange: e, transport: k, address: address, closeAfter: res.Close}
 	return res, nil
 }
 
 // addressOf returns where a URL of the scheme http leads to. The one of a redirect may have no port.
-func addressOf(u *url.URL) string {
+func hostPort(u *url.URL) string {
 	if u.Port() == "" {
 		return net.JoinHostPort(u.Hostname(), "80")
 	}
@@ -71,20 +71,20 @@ func addressOf(u *url.URL) string {
 }
 
 // end is the end of an exchange. Its connection is kept if that is wanted and it is as it was before.
-func (k *keeper) end(e *exchange, address string, keep bool) {
+func (k *keepAliveTransport) finishExchange(e *exchange, address string, keep bool) {
 	conn := e.conn
-	clean := e.end()
+	clean := e.detachConn()
 	k.exchanges.Put(e)
-	if !clean || !keep || !k.put(conn, address) {
+	if !clean || !keep || !k.keepConn(conn, address) {
 		_ = conn.Close()
 	}
 }
 
 // take returns an idle connection to an address, or nil.
-func (k *keeper) take(address string) net.Conn {
+func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
-		conn := k.newest(address)
-		if conn == nil || quiet(conn) {
+		conn := k.removeNewest(address)
+		if conn == nil || isUnchanged(conn) {
 			return conn
 		}
 		_ = conn.Close()
@@ -92,7 +92,7 @@ func (k *keeper) take(address string) net.Conn {
 }
 
 // newest takes out the connection to an address that was used last, or returns nil.
-func (k *keeper) newest(address string) net.Conn {
+func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, c := range slices.Backward(k.idle) {
@@ -105,7 +105,7 @@ func (k *keeper) newest(address string) net.Conn {
 }
 
 // put keeps a connection, if there is room.
-func (k *keeper) put(conn net.Conn, address string) bool {
+func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.idle) >= k.max {
@@ -114,24 +114,24 @@ func (k *keeper) put(conn net.Conn, address string) bool {
 	k.idle = append(k.idle, idleConn{conn, address, time.Now()})
 	switch {
 	case k.timer == nil:
-		k.timer = time.AfterFunc(keptIdle, func() { k.closeIdle(time.Now().Add(-keptIdle)) })
+		k.timer = time.AfterFunc(idleTimeout, func() { k.closeIdle(time.Now().Add(-idleTimeout)) })
 	case len(k.idle) == 1:
-		k.timer.Reset(keptIdle)
+		k.timer.Reset(idleTimeout)
 	}
 	return true
 }
 
 // closeIdle closes the connections that have not been used after a time.
-func (k *keeper) closeIdle(after time.Time) {
+func (k *keepAliveTransport) closeIdle(after time.Time) {
 	k.mu.Lock()
 	n := 0
-	for n < len(k.idle) && !k.idle[n].since.After(after) {
+	for n < len(k.idle) && !k.idle[n].idleSince.After(after) {
 		n++
 	}
 	closing := slices.Clone(k.idle[:n])
 	k.idle = slices.Delete(k.idle, 0, n)
 	if len(k.idle) > 0 {
-		k.timer.Reset(k.idle[0].since.Sub(after))
+		k.timer.Reset(k.idle[0].idleSince.Sub(after))
 	}
 	k.mu.Unlock()
 	for _, c := range closing {
@@ -140,4 +140,4 @@ func (k *keeper) closeIdle(after time.Time) {
 }
 
 // CloseIdleConnections closes what is not in use.
-func (k *keeper) CloseIdleConnections() { k.closeIdle(time.Now()) }
+func (k *keepAliveTransport) CloseIdleConnections() { k.closeIdle(time.Now()) }

@@ -109,7 +109,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 
-	set := probe.NewSet(probe.Options{Hooks: probe.Hooks{Probed: func(probe.Key, probe.Result, error, time.Duration) { answered.Add(1) }}})
+	set := probe.NewSet(probe.Options{Hooks: probe.Hooks{ProbeFinished: func(probe.Key, probe.Result, error, time.Duration) { answered.Add(1) }}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, set.Run(ctx)) })

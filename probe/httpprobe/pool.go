@@ -19,14 +19,14 @@ const (
 
 	// keptIdle is long enough that a connection is still there at the next probe of the usual period of 10 s, and the
 	// one after it.
-	keptIdle = 30 * time.Second
+	idleTimeout = 30 * time.Second
 
 	// strayIdle ends a connection of HTTP/2 whose handshake took longer than its probe: net/http keeps it, although it
 	// is told to keep none, and uses it for nothing.
-	strayIdle = time.Second
+	freshIdleTimeout = time.Second
 
 	// handshakeLimit holds even where a probe has more time, as for the kubelet.
-	handshakeLimit = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
 
 	// maxHeader bounds the header of an answer, which the agent keeps in memory until the timeout if its body does not end: 16 KiB
 	// of short lines are 220 KiB in memory. It is what servers commonly take of a request. Go's own limit is 10 MiB.
@@ -49,32 +49,32 @@ type PoolOptions struct {
 // and their number. Between probes it has no goroutine but those of connections over TLS. It may be used from several
 // goroutines.
 type Pool struct {
-	kept  http.Client // keeps connections open, speaks HTTP/1 only
-	fresh http.Client // closes each connection after its answer, as the kubelet
+	reusing http.Client // keeps connections open, speaks HTTP/1 only
+	fresh   http.Client // closes each connection after its answer, as the kubelet
 }
 
 // NewPool returns a pool without connections.
 func NewPool(o PoolOptions) *Pool {
 	fresh := newTransport()
 	fresh.DisableKeepAlives = true
-	fresh.IdleConnTimeout = strayIdle
+	fresh.IdleConnTimeout = freshIdleTimeout
 	fresh.Protocols.SetHTTP2(!o.DisableHTTP2)
 
 	kept := newTransport()
 	kept.MaxIdleConns = cmp.Or(o.MaxIdle, defaultMaxIdle)
 	kept.MaxIdleConnsPerHost = maxIdlePerHost
-	kept.IdleConnTimeout = keptIdle
+	kept.IdleConnTimeout = idleTimeout
 
 	return &Pool{
-		kept:  http.Client{Transport: route{&keeper{max: kept.MaxIdleConns}, kept}, CheckRedirect: redirect.SameHost},
-		fresh: http.Client{Transport: fresh, CheckRedirect: redirect.SameHost},
+		reusing: http.Client{Transport: schemeTransport{&keepAliveTransport{max: kept.MaxIdleConns}, kept}, CheckRedirect: redirect.SameHost},
+		fresh:   http.Client{Transport: fresh, CheckRedirect: redirect.SameHost},
 	}
 }
 
 // Close closes the connections that no probe uses, and their goroutines end soon after. It belongs after the last probe:
 // one that is under way or comes later leaves its connection open for half a minute.
 func (p *Pool) Close() {
-	p.kept.CloseIdleConnections()
+	p.reusing.CloseIdleConnections()
 	p.fresh.CloseIdleConnections()
 }
 
@@ -85,7 +85,7 @@ func newTransport() *http.Transport {
 		DialContext:            probeconn.Dial,
 		DisableCompression:     true,
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
-		TLSHandshakeTimeout:    handshakeLimit,
+		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		ReadBufferSize:         bufferSize,
 		WriteBufferSize:        bufferSize,
@@ -97,13 +97,13 @@ func newTransport() *http.Transport {
 }
 
 // route asks by the scheme of a URL, over the connections that each side keeps.
-type route struct {
-	plain  *keeper
+type schemeTransport struct {
+	plain  *keepAliveTransport
 	secure *http.Transport
 }
 
 // RoundTrip asks one of the two.
-func (r route) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r schemeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" {
 		return r.plain.RoundTrip(req)
 	}
@@ -111,7 +111,7 @@ func (r route) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections closes those of both.
-func (r route) CloseIdleConnections() {
+func (r schemeTransport) CloseIdleConnections() {
 	r.plain.CloseIdleConnections()
 	r.secure.CloseIdleConnections()
 }

@@ -67,9 +67,9 @@ func New(c Config) (*Prober, error) {
 
 // Probe asks once. No answer when ctx reaches its deadline is a failure; when ctx is cancelled, the error is its cause.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
-	again := p.reuses.Load() > 0
-	if again {
-		r, _, err := p.ask(ctx, &p.pool.kept)
+	reuse := p.reuses.Load() > 0
+	if reuse {
+		r, _, err := p.sendProbe(ctx, &p.pool.reusing)
 		if err == nil && r.Outcome != probe.Failure {
 			p.reuses.Add(-1)
 			return r, nil
@@ -79,10 +79,10 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 			return r, err
 		}
 	}
-	r, reusable, err := p.ask(ctx, &p.pool.fresh)
+	r, reusable, err := p.sendProbe(ctx, &p.pool.fresh)
 	// After a connection that was no good the next probe has its own too: a server that never answers a second question
 	// is not asked twice each time.
-	if reusable && !p.fresh && !again && r.Outcome != probe.Failure {
+	if reusable && !p.fresh && !reuse && r.Outcome != probe.Failure {
 		p.reuses.Store(maxReuses)
 	}
 	return r, err
@@ -90,7 +90,7 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 
 // ask sends the request and judges the answer. It also reports whether the server speaks the one version of HTTP whose
 // connections are reused: one of HTTP/2 outlives the request that hangs on it.
-func (p *Prober) ask(ctx context.Context, client *http.Client) (r probe.Result, reusable bool, err error) {
+func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (r probe.Result, reusable bool, err error) {
 	res, err := client.Do(p.request.WithContext(ctx))
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -103,13 +103,13 @@ func (p *Prober) ask(ctx context.Context, client *http.Client) (r probe.Result, 
 		return probe.NewResult(probe.Failure, err.Error()), false, nil
 	}
 	defer res.Body.Close()
-	r, err = judge(ctx, res)
+	r, err = newResult(ctx, res)
 	return r, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
 }
 
 // judge turns an answer into a result. The text of a failure never has the body, for events are read by more people than
 // may talk to the container.
-func judge(ctx context.Context, res *http.Response) (probe.Result, error) {
+func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	status := res.StatusCode
 	// The body of a failure is not waited for. Below 200 there is none, but a connection that speaks another protocol now,
 	// and no deadline ends reading it.

@@ -15,7 +15,7 @@ import (
 
 // quiet reports whether an idle connection is as it was left. One that has something to read was closed by the server, or
 // has an answer that nobody has asked for and that must not be taken for the next one.
-func quiet(conn net.Conn) bool {
+func isUnchanged(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return false

@@ -66,10 +66,10 @@ func newURL(c Config) (*url.URL, error) {
 func newHeader(list []Header) (http.Header, error) {
 	header := http.Header{}
 	for i, h := range list {
-		if h.Name == "" || strings.ContainsFunc(h.Name, notInToken) {
+		if h.Name == "" || strings.ContainsFunc(h.Name, isInvalidInToken) {
 			return nil, fmt.Errorf("field Header[%d].Name: %q is no name of a header", i, h.Name)
 		}
-		if strings.ContainsFunc(h.Value, control) {
+		if strings.ContainsFunc(h.Value, isControl) {
 			return nil, fmt.Errorf("field Header[%d].Value: %q of %s contains a control character", i, h.Value, h.Name)
 		}
 		header.Add(h.Name, h.Value)
@@ -86,10 +86,10 @@ func newHeader(list []Header) (http.Header, error) {
 }
 
 // notInToken reports whether a character is none of a token, RFC 9110 section 5.6.2.
-func notInToken(r rune) bool {
+func isInvalidInToken(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 // control reports whether a character may not be in the value of a header, RFC 9110 section 5.5.
-func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

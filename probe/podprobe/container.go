@@ -15,7 +15,7 @@ import (
 
 // probed returns the containers that may have probes, sidecars after the others. Source: manager.AddPod in
 // pkg/kubelet/prober/prober_manager.go.
-func probed(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
+func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range pod.Containers {
 			if !yield(&pod.Containers[i]) {
@@ -31,10 +31,10 @@ func probed(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 }
 
 // probes returns the probes of a container.
-func probes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
+func listProbes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	return func(yield func(probe.Kind, *corev1.Probe) bool) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
-			if p := probeOf(c, kind); p != nil && !yield(kind, p) {
+			if p := getProbe(c, kind); p != nil && !yield(kind, p) {
 				return
 			}
 		}
@@ -42,7 +42,7 @@ func probes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 }
 
 // probeOf returns one probe of a container, nil if it has none of the kind.
-func probeOf(c *corev1.Container, kind probe.Kind) *corev1.Probe {
+func getProbe(c *corev1.Container, kind probe.Kind) *corev1.Probe {
 	switch kind {
 	case probe.Startup:
 		return c.StartupProbe
@@ -55,7 +55,7 @@ func probeOf(c *corev1.Container, kind probe.Kind) *corev1.Probe {
 }
 
 // word is a kind as it is written in the API and in events.
-func word(kind probe.Kind) string { return strings.ToLower(kind.String()) }
+func kindName(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
 // isSidecar reports whether c is an init container of the pod that runs along with its containers.
 func isSidecar(pod *corev1.PodSpec, c *corev1.Container) bool {

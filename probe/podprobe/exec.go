@@ -15,11 +15,11 @@ import (
 
 const (
 	// lateTime is how long after its deadline a call to the runtime may go on.
-	lateTime = 10 * time.Second
+	detachedTimeout = 10 * time.Second
 	// maxOutput is how many bytes a command may write. The runtime sends them at once, for as many probes as are in flight.
 	maxOutput = 1 << 20
 	// maxLate is how many calls may do so at the same time. Others are given up at their deadline.
-	maxLate = 256
+	maxDetached = 256
 )
 
 // CRI returns an execer that runs commands through a container runtime. It keeps at most [probe.MaxOutput] bytes of
@@ -37,17 +37,17 @@ const (
 // them at once: the memory of a node is not for that. A command whose container terminates has exit code 137, or is an error.
 func CRI(runtime cri.Execer) probe.Execer {
 	required.MustArgs("podprobe.CRI", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"})
-	return &execer{runtime: runtime, late: make(chan struct{}, maxLate)}
+	return &execer{runtime: runtime, detached: make(chan struct{}, maxDetached)}
 }
 
 // execer is a runtime that runs commands.
 type execer struct {
-	runtime cri.Execer
-	late    chan struct{} // holds a token for each call that goes on after its deadline
+	runtime  cri.Execer
+	detached chan struct{} // holds a token for each call that goes on after its deadline
 }
 
 // execution is what a call to the runtime came to.
-type execution struct {
+type execResult struct {
 	result cri.ExecResult
 	err    error
 }
@@ -61,22 +61,22 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(deadline), 1) // zero would be no limit
 	}
-	outlast, returned := probe.Outlast(ctx)
+	outlast, returned := probe.DetachContext(ctx)
 	call, cancel := context.WithCancel(cri.WithMaxOutput(outlast, maxOutput))
-	ended := make(chan execution, 1)
+	ended := make(chan execResult, 1)
 	go func() {
 		defer returned()
 		defer cancel()
-		var x execution
+		var x execResult
 		x.result, x.err = e.runtime.ExecSync(call, containerID, command, timeout)
 		ended <- x
 	}()
 	select {
 	case x := <-ended:
-		return head(x.result.Stdout, x.result.Stderr), x.result.ExitCode, x.err
+		return joinOutput(x.result.Stdout, x.result.Stderr), x.result.ExitCode, x.err
 	case <-ctx.Done():
 	}
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !e.leave(call, cancel) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !e.detachCall(call, cancel) {
 		cancel()
 		<-ended
 	}
@@ -84,22 +84,22 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 }
 
 // leave lets a call go on without its caller. It reports whether it may.
-func (e *execer) leave(call context.Context, cancel context.CancelFunc) bool {
+func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
-	case e.late <- struct{}{}:
+	case e.detached <- struct{}{}:
 	default:
 		return false
 	}
-	timer := time.AfterFunc(lateTime, cancel)
+	timer := time.AfterFunc(detachedTimeout, cancel)
 	context.AfterFunc(call, func() {
 		timer.Stop()
-		<-e.late
+		<-e.detached
 	})
 	return true
 }
 
 // head returns a copy of the first [probe.MaxOutput] bytes of both, one after the other.
-func head(stdout, stderr []byte) []byte {
+func joinOutput(stdout, stderr []byte) []byte {
 	stdout = stdout[:min(len(stdout), probe.MaxOutput)]
 	stderr = stderr[:min(len(stderr), probe.MaxOutput-len(stdout))]
 	return append(append(make([]byte, 0, len(stdout)+len(stderr)), stdout...), stderr...)

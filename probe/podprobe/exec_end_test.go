@@ -49,7 +49,7 @@ func (b box) endOfSet(t *testing.T, m string) (waited bool) {
 	require.NoError(t, err)
 	probed := make(chan probe.Result, 100)
 	set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
-		Probed: func(_ probe.Key, r probe.Result, _ error, _ time.Duration) { probed <- r },
+		ProbeFinished: func(_ probe.Key, r probe.Result, _ error, _ time.Duration) { probed <- r },
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

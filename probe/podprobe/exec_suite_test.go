@@ -359,11 +359,11 @@ func execEndToEnd(t *testing.T, h execHost) {
 
 	probed, changed := make(chan probe.Result, 100), make(chan probe.Value, 100)
 	set := probe.NewSet(probe.Options{Hooks: probe.Hooks{
-		Probed: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
+		ProbeFinished: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
 			assert.NoError(t, err)
 			probed <- r
 		},
-		Changed: func(_ probe.Key, v probe.Value) { changed <- v },
+		ValueChanged: func(_ probe.Key, v probe.Value) { changed <- v },
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 )
 
 // handler makes the probers of one container.
-type handler struct {
+type proberBuilder struct {
 	podIP       string
 	container   *corev1.Container
 	containerID string
@@ -28,12 +28,12 @@ type handler struct {
 }
 
 // absent is the prober of a container that is not there, or has no address, yet. It is never called.
-func absent(context.Context) (probe.Result, error) {
+func failWithoutContainer(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
 
 // broken returns the prober of a probe that can never be made. It fails with the reason.
-func broken(reason error) probe.Prober {
+func newFailingProber(reason error) probe.Prober {
 	return probe.Func(func(context.Context) (probe.Result, error) {
 		return probe.NewResult(probe.Failure, reason.Error()), nil
 	})
@@ -41,31 +41,31 @@ func broken(reason error) probe.Prober {
 
 // prober makes the prober of the first handler that is set, as runProbe in pkg/kubelet/prober/prober.go. With an error,
 // which begins with the name of the handler, it is one that says so.
-func (h handler) prober(p *corev1.Probe) (prober probe.Prober, err error) {
+func (h proberBuilder) newProber(p *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {
 	case h.containerID == "":
-		return probe.Func(absent), nil
+		return probe.Func(failWithoutContainer), nil
 	case p.Exec != nil:
 		name = "exec"
-		prober, err = h.exec(p.Exec)
+		prober, err = h.newExecProber(p.Exec)
 	case p.HTTPGet != nil:
 		name = "httpGet"
-		prober, err = h.http(p.HTTPGet)
+		prober, err = h.newHTTPProber(p.HTTPGet)
 	case p.TCPSocket != nil:
 		name = "tcpSocket"
-		prober, err = h.tcp(p.TCPSocket)
+		prober, err = h.newTCPProber(p.TCPSocket)
 	case p.GRPC != nil:
 		name = "grpc"
-		prober, err = h.grpc(p.GRPC)
+		prober, err = h.newGRPCProber(p.GRPC)
 	default:
 		name, err = "handler", errors.New("is none of exec, httpGet, tcpSocket and grpc")
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
-		return broken(err), err
+		return newFailingProber(err), err
 	}
-	return newMade(prober, h.podIP), nil
+	return newPodProber(prober, h.podIP), nil
 }
 
 // needsIP reports whether the probe goes to the address of the pod.
@@ -83,7 +83,7 @@ func needsIP(p *corev1.Probe) bool {
 
 // exec makes the prober of a command. References to the environment are replaced where the pod has the value itself:
 // what comes from elsewhere is empty, and what is not there stays as it is written.
-func (h handler) exec(action *corev1.ExecAction) (probe.Prober, error) {
+func (h proberBuilder) newExecProber(action *corev1.ExecAction) (probe.Prober, error) {
 	if h.options.Execer == nil {
 		return nil, errors.New("commands cannot be run here")
 	}
@@ -102,8 +102,8 @@ func (h handler) exec(action *corev1.ExecAction) (probe.Prober, error) {
 	return probe.NewExec(h.options.Execer, probe.ExecConfig{ContainerID: h.containerID, Command: command})
 }
 
-func (h handler) http(action *corev1.HTTPGetAction) (probe.Prober, error) {
-	port, err := h.port(action.Port)
+func (h proberBuilder) newHTTPProber(action *corev1.HTTPGetAction) (probe.Prober, error) {
+	port, err := h.resolvePort(action.Port)
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +117,19 @@ func (h handler) http(action *corev1.HTTPGetAction) (probe.Prober, error) {
 	return httpprobe.New(cfg)
 }
 
-func (h handler) tcp(action *corev1.TCPSocketAction) (probe.Prober, error) {
-	port, err := h.port(action.Port)
+func (h proberBuilder) newTCPProber(action *corev1.TCPSocketAction) (probe.Prober, error) {
+	port, err := h.resolvePort(action.Port)
 	if err != nil {
 		return nil, err
 	}
 	return probe.NewTCP(probe.TCPConfig{Host: cmp.Or(action.Host, h.podIP), Port: port})
 }
 
-func (h handler) grpc(action *corev1.GRPCAction) (probe.Prober, error) {
+func (h proberBuilder) newGRPCProber(action *corev1.GRPCAction) (probe.Prober, error) {
 	if h.options.GRPC == nil {
 		return nil, errors.New("gRPC cannot be spoken here")
 	}
-	cfg := GRPC{Host: h.podIP, Port: int(action.Port)}
+	cfg := GRPCConfig{Host: h.podIP, Port: int(action.Port)}
 	if action.Service != nil {
 		cfg.Service = *action.Service
 	}
@@ -138,7 +138,7 @@ func (h handler) grpc(action *corev1.GRPCAction) (probe.Prober, error) {
 }
 
 // port returns a number, or the one that the container's port of that name has.
-func (h handler) port(p intstr.IntOrString) (int, error) {
+func (h proberBuilder) resolvePort(p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {
 		i := slices.IndexFunc(h.container.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })

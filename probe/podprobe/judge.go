@@ -18,7 +18,7 @@ type Results func(probe.Key) (probe.Value, bool)
 
 // decided returns what a probe says of the container that the status is of. A result of an earlier container, or one
 // that is still unknown, is none.
-func (r Results) decided(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
+func (r Results) decidedOutcome(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
 	if r == nil {
 		return probe.Unknown, false
 	}
@@ -30,7 +30,7 @@ func (r Results) decided(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe
 }
 
 // same returns before if it is of the same container as st, else nil.
-func same(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
+func sameInstance(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(st) {
 		return nil
 	}
@@ -47,10 +47,10 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 	if c.StartupProbe == nil {
 		return true
 	}
-	if outcome, ok := results.decided(pod, st, probe.Startup); ok {
+	if outcome, ok := results.decidedOutcome(pod, st, probe.Startup); ok {
 		return outcome == probe.Success
 	}
-	before = same(st, before)
+	before = sameInstance(st, before)
 	return before != nil && before.Started != nil && *before.Started
 }
 
@@ -70,19 +70,19 @@ func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerSta
 	if c.ReadinessProbe == nil {
 		return true
 	}
-	if outcome, ok := results.decided(pod, st, probe.Readiness); ok {
+	if outcome, ok := results.decidedOutcome(pod, st, probe.Readiness); ok {
 		return outcome == probe.Success
 	}
-	before = same(st, before)
+	before = sameInstance(st, before)
 	return before != nil && before.Ready
 }
 
 // Kill is why a container has to be killed, and how.
 type Kill struct {
-	Kind    probe.Kind // of the probe that failed
-	Message string     // of the kubelet's event
-	Restart bool       // it is started again
-	Grace   time.Duration
+	Kind        probe.Kind // of the probe that failed
+	Message     string     // of the kubelet's event
+	Restart     bool       // it is started again
+	GracePeriod time.Duration
 }
 
 // MustKill reports whether a container has to be killed because of its probes. The policy of the container, else of the
@@ -95,18 +95,18 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 		order = []probe.Kind{probe.Startup, probe.Liveness}
 	}
 	for _, kind := range order {
-		outcome, _ := results.decided(pod, st, kind)
-		if st.State.Running == nil || probeOf(c, kind) == nil || outcome != probe.Failure {
+		outcome, _ := results.decidedOutcome(pod, st, kind)
+		if st.State.Running == nil || getProbe(c, kind) == nil || outcome != probe.Failure {
 			continue
 		}
-		k := Kill{Kind: kind, Restart: restarts(pod, c), Grace: gracePeriod(pod, probeOf(c, kind))}
+		k := Kill{Kind: kind, Restart: isRestarted(pod, c), GracePeriod: gracePeriod(pod, getProbe(c, kind))}
 		switch {
 		case sidecar:
-			k.Message = fmt.Sprintf("Init container %s failed %s probe", c.Name, word(kind))
+			k.Message = fmt.Sprintf("Init container %s failed %s probe", c.Name, kindName(kind))
 		case k.Restart:
-			k.Message = fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, word(kind))
+			k.Message = fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, kindName(kind))
 		default:
-			k.Message = fmt.Sprintf("Container %s failed %s probe", c.Name, word(kind))
+			k.Message = fmt.Sprintf("Container %s failed %s probe", c.Name, kindName(kind))
 		}
 		return k, true
 	}
@@ -114,7 +114,7 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 }
 
 // restarts reports whether a container that was killed for its probes is started again.
-func restarts(pod *corev1.Pod, c *corev1.Container) bool {
+func isRestarted(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
@@ -122,7 +122,7 @@ func restarts(pod *corev1.Pod, c *corev1.Container) bool {
 }
 
 // minimumGrace is what every container gets to terminate by itself (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
-const minimumGrace = 2
+const minGraceSeconds = 2
 
 // gracePeriod returns how long a container may take to terminate after its liveness or startup probe p has failed: what the
 // deletion of the pod says, else p, else the pod, but at least two seconds. The probe counts only in a pod that says
@@ -139,5 +139,5 @@ func gracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	const most = 1 << 32 // more would overflow a Duration
-	return time.Duration(min(max(seconds, minimumGrace), most)) * time.Second
+	return time.Duration(min(max(seconds, minGraceSeconds), most)) * time.Second
 }

@@ -161,7 +161,7 @@ func TestMustKill(t *testing.T) {
 			assert.Equal(t, row.want != "", must)
 			want := podprobe.Kill{Kind: row.kind, Message: row.want, Restart: row.restart}
 			if must {
-				want.Grace = 2 * time.Second
+				want.GracePeriod = 2 * time.Second
 			}
 			assert.Equal(t, want, kill)
 		})

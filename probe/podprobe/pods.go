@@ -38,12 +38,12 @@ func NewPods(set *probe.Set, o Options) *Pods {
 // ready is probed at once.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
-	targets, errs := Targets(pod, status, p.get(uid), p.options)
+	targets, errs := Targets(pod, status, p.getTargets(uid), p.options)
 	if len(targets) == 0 {
 		p.Remove(uid)
 		return errors.Join(errs...)
 	}
-	p.put(uid, targets)
+	p.setTargets(uid, targets)
 	errs = append(errs, p.set.SyncPod(uid, targets))
 	for i := range targets {
 		if t := &targets[i]; t.Kind == probe.Readiness && t.Started {
@@ -61,8 +61,8 @@ func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
 		for i := range list {
-			for kind, probe := range probes(&list[i]) {
-				path := spec.Child(name).Index(i).Child(word(kind) + "Probe")
+			for kind, probe := range listProbes(&list[i]) {
+				path := spec.Child(name).Index(i).Child(kindName(kind) + "Probe")
 				if probe.GRPC != nil && p.options.GRPC == nil {
 					errs = append(errs, field.Forbidden(path.Child("grpc"), "this agent runs no gRPC probes: podprobe.Options.GRPC is nil"))
 				}
@@ -97,13 +97,13 @@ func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) 
 // Notify has fn called with the UID of a pod when a result of one of its probes has changed: [probe.Set.Notify].
 func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }
 
-func (p *Pods) get(uid string) []probe.Target {
+func (p *Pods) getTargets(uid string) []probe.Target {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.targets[uid]
 }
 
-func (p *Pods) put(uid string, targets []probe.Target) {
+func (p *Pods) setTargets(uid string, targets []probe.Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.targets[uid] = targets

@@ -40,7 +40,7 @@ func startHealth(t *testing.T) *health {
 	p := &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}}}
 	h.pod = newPod(corev1.Container{Name: "c", ReadinessProbe: p})
 	set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }})
-	h.pods = podprobe.NewPods(set, podprobe.Options{GRPC: func(podprobe.GRPC) (probe.Prober, error) {
+	h.pods = podprobe.NewPods(set, podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) {
 		c := &closer{Func: func(context.Context) (probe.Result, error) {
 			h.asked.Add(1)
 			return probe.Result{Outcome: probe.Outcome(h.outcome.Load())}, nil

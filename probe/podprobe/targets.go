@@ -15,7 +15,7 @@ import (
 )
 
 // GRPC says what a gRPC probe asks. It is what package grpcprobe wants to know.
-type GRPC struct {
+type GRPCConfig struct {
 	Host    string // the pod's IP address
 	Port    int
 	Service string
@@ -27,7 +27,7 @@ type Options struct {
 	// Execer runs the commands of exec probes. Nil: [Pods.Check] refuses pods that have some.
 	Execer probe.Execer
 	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil: [Pods.Check] refuses pods that have some.
-	GRPC func(GRPC) (probe.Prober, error)
+	GRPC func(GRPCConfig) (probe.Prober, error)
 	// Pool keeps the connections of HTTP probes. Nil gives each probe its own, opened and closed each time.
 	Pool *httpprobe.Pool
 	// FreshConnections opens a connection for each HTTP probe, also with a Pool, as the kubelet does.
@@ -46,13 +46,13 @@ func Targets(
 	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
 		return nil, nil
 	}
-	for c := range probed(&pod.Spec) {
-		base := observe(pod, c, findStatus(status, c.Name))
-		for kind, spec := range probes(c) {
+	for c := range listProbedContainers(&pod.Spec) {
+		base := newTarget(pod, c, findStatus(status, c.Name))
+		for kind, spec := range listProbes(c) {
 			t := base
-			t.Kind, t.Spec = kind, schedule(spec)
+			t.Kind, t.Spec = kind, newSpec(spec)
 			if err := t.Spec.Validate(); err != nil {
-				errs = append(errs, mistake(pod, c, kind, err))
+				errs = append(errs, fieldError(pod, c, kind, err))
 				if kind == probe.Startup && !t.Started {
 					break // the others would wait for it
 				}
@@ -61,13 +61,13 @@ func Targets(
 			if status.PodIP == "" && needsIP(spec) {
 				t.ContainerID, t.Running = "", false // as good as not there
 			}
-			h := handler{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: o}
+			h := proberBuilder{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: o}
 			var err error
-			if t.Prober = takeOver(previous, t, status.PodIP); t.Prober == nil {
-				t.Prober, err = h.prober(spec)
+			if t.Prober = reuseProber(previous, t, status.PodIP); t.Prober == nil {
+				t.Prober, err = h.newProber(spec)
 			}
 			if err != nil {
-				errs = append(errs, mistake(pod, c, kind, err))
+				errs = append(errs, fieldError(pod, c, kind, err))
 			}
 			targets = append(targets, t)
 		}
@@ -76,38 +76,38 @@ func Targets(
 }
 
 // mistake says where something is wrong.
-func mistake(pod *corev1.Pod, c *corev1.Container, kind probe.Kind, err error) error {
-	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, c.Name, word(kind), err)
+func fieldError(pod *corev1.Pod, c *corev1.Container, kind probe.Kind, err error) error {
+	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, c.Name, kindName(kind), err)
 }
 
 // made is a prober that serves as long as the container and the address of the pod stay what they are.
-type made struct {
+type podProber struct {
 	probe.Prober
 	podIP string
 }
 
 // closing is a made whose prober keeps something open. No other is an io.Closer: a set remembers each that it has to
 // close.
-type closing struct {
-	*made
+type closablePodProber struct {
+	*podProber
 	io.Closer
 }
 
 // newMade wraps a prober.
-func newMade(p probe.Prober, podIP string) probe.Prober {
-	m := &made{p, podIP}
+func newPodProber(p probe.Prober, podIP string) probe.Prober {
+	m := &podProber{p, podIP}
 	if c, ok := p.(io.Closer); ok {
-		return &closing{m, c}
+		return &closablePodProber{m, c}
 	}
 	return m
 }
 
 // servesAt reports whether the prober is of an address.
-func (m *made) servesAt(podIP string) bool { return m.podIP == podIP }
+func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
 // takeOver returns the prober that there is for a target already, or nil. All else that probers are made of is as
 // immutable as the container.
-func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Prober {
+func reuseProber(previous []probe.Target, t probe.Target, podIP string) probe.Prober {
 	for i := range previous {
 		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
 			continue
@@ -120,7 +120,7 @@ func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Probe
 }
 
 // observe returns what is the same for all probes of a container.
-func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
+func newTarget(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: c.Name},
 		// A sidecar is probed until the regular containers have terminated.
@@ -139,7 +139,7 @@ func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) p
 
 // schedule translates when to probe and how to count. What is zero has the API's default in both, but for the period,
 // which has to be there.
-func schedule(p *corev1.Probe) probe.Spec {
+func newSpec(p *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
 		Period:           time.Duration(p.PeriodSeconds) * time.Second,

@@ -297,8 +297,8 @@ func TestHTTP(t *testing.T) {
 
 func TestGRPC(t *testing.T) {
 	service, mode := "ready", corev1.GRPCProbeModeTLS
-	var got []podprobe.GRPC
-	o := podprobe.Options{GRPC: func(g podprobe.GRPC) (probe.Prober, error) {
+	var got []podprobe.GRPCConfig
+	o := podprobe.Options{GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		got = append(got, g)
 		return probe.Func(func(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }), nil
 	}}
@@ -311,7 +311,7 @@ func TestGRPC(t *testing.T) {
 		}}},
 	)
 	targets(t, pod, o)
-	assert.Equal(t, []podprobe.GRPC{
+	assert.Equal(t, []podprobe.GRPCConfig{
 		{Host: "127.0.0.1", Port: 90},
 		{Host: "127.0.0.1", Port: 91, Service: "ready", TLS: true},
 	}, got)
@@ -357,7 +357,7 @@ func TestBroken(t *testing.T) {
 // Probers stay with their container, and are made anew for another one or at another address.
 func TestTakeOver(t *testing.T) {
 	made := 0
-	o := podprobe.Options{GRPC: func(podprobe.GRPC) (probe.Prober, error) {
+	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) {
 		made++
 		if made == 1 {
 			return nil, errors.New("not now")
@@ -397,7 +397,7 @@ func (o *open) Close() error { o.closed++; return nil }
 // wraps. Both stay with their container.
 func TestOnlyWhatIsOpenIsClosed(t *testing.T) {
 	inner := new(open)
-	o := podprobe.Options{GRPC: func(podprobe.GRPC) (probe.Prober, error) { return inner, nil }}
+	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) { return inner, nil }}
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromInt32(80)), LivenessProbe: &corev1.Probe{
 		PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}},
 	}})
