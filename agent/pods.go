@@ -154,7 +154,7 @@ func (a *Agent) probes() lifecycle.Probes {
 	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.event))
 	set := probe.NewSet(probe.Options{Store: a.path("probes"), Logger: a.log, Hooks: hooks})
 	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
-	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPC) (probe.Prober, error) {
+	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})
 	}}
 	if execer, ok := a.runtime.(cri.Execer); ok {

@@ -75,9 +75,9 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 		Settings: func() any { return k }, Flags: map[string]string{"args": strings.Join(os.Args[1:], " ")}, Version: nodestatus.Version,
 		Profiling: *k.EnableProfilingHandler, NoDebugging: !*k.EnableDebuggingHandlers, Logger: a.log,
 		Hooks: nodeapi.Hooks{
-			Began: func(r nodeapi.Request) { a.requests.Began(prom.Request(r)) },
-			Ended: func(r nodeapi.Request, took time.Duration) { a.requests.Ended(prom.Request(r), took) },
-			Conns: func(_ string, closed int) { a.requests.Refused(closed) },
+			Began: func(r nodeapi.Request) { a.requests.RequestStarted(prom.Request(r)) },
+			Ended: func(r nodeapi.Request, took time.Duration) { a.requests.RequestFinished(prom.Request(r), took) },
+			Conns: func(_ string, closed int) { a.requests.ConnectionsRefused(closed) },
 		},
 	}
 	if a.collector != nil {
@@ -158,8 +158,8 @@ func (a *Agent) access() (*auth.Access, error) {
 
 // streams creates the server of interactive sessions. A session ends with its container.
 func (a *Agent) streams() (*streaming.Server, error) {
-	o := streaming.Options{Pods: a.generator, Idle: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
-	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocket(string(k)) }
+	o := streaming.Options{Pods: a.generator, IdleTimeout: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
+	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocketStarted(string(k)) }
 	if o.Streamer, _ = a.runtime.(cri.Streamer); o.Streamer == nil {
 		o.Runner, _ = a.runtime.(cri.SessionRunner)
 	}
@@ -180,7 +180,7 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 	if err != nil {
 		return pages, err
 	}
-	measured := usage.Options{MaxAge: pagesMaxAge, CgroupRoot: root, Systemd: a.cgroups.systemd, Error: func(page string, err error) {
+	measured := usage.Options{MaxAge: pagesMaxAge, CgroupRoot: root, SystemdNames: a.cgroups.systemd, Error: func(page string, err error) {
 		a.log.Warn("metrics", "page", page, "error", err)
 	}}
 	measured.Machine, _ = machine.Read(os.DirFS("/")) // a value that cannot be read is not on the page

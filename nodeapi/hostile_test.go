@@ -148,9 +148,9 @@ func TestSlowFollower(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, status, "200")
 			if vanishes {
-				relay.Vanish()
+				relay.DropPackets()
 			} else {
-				relay.Slow(time.Second)
+				relay.SetDelay(time.Second)
 			}
 			const others = 5
 			for range others {

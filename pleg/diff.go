@@ -20,21 +20,21 @@ import (
 // without a pod UID are left out. Nil means that nothing changed; it costs no allocation when both snapshots list
 // the same objects in the same order.
 func Diff(prev, next cri.Snapshot) []Event {
-	if alike(prev, next) {
+	if haveSameStates(prev, next) {
 		return nil
 	}
-	was, is := byID(prev), byID(next)
+	before, after := indexByID(prev), indexByID(next)
 	var events []Event
 	for _, s := range [...]cri.Snapshot{prev, next} {
-		for o := range objects(s) {
-			events = appendChange(events, o.uid, o.id, take(was, o), take(is, o))
+		for o := range listObjects(s) {
+			events = appendChange(events, o.uid, o.id, takeState(before, o), takeState(after, o))
 		}
 	}
-	slices.SortStableFunc(events, byPod)
+	slices.SortStableFunc(events, compareEvents)
 	return events
 }
 
-func byPod(a, b Event) int { return cmp.Compare(a.PodUID, b.PodUID) }
+func compareEvents(a, b Event) int { return cmp.Compare(a.PodUID, b.PodUID) }
 
 // state is what a container or sandbox does as far as events are concerned.
 type state uint8
@@ -47,7 +47,7 @@ const (
 )
 
 // containerState also maps what no CRI defines: a runtime newer than this package must not bring it down.
-func containerState(s cri.ContainerState) state {
+func stateOfContainer(s cri.ContainerState) state {
 	switch s {
 	case cri.ContainerRunning:
 		return running
@@ -57,7 +57,7 @@ func containerState(s cri.ContainerState) state {
 	return unknown
 }
 
-func sandboxState(s cri.SandboxState) state {
+func stateOfSandbox(s cri.SandboxState) state {
 	switch s {
 	case cri.SandboxReady:
 		return running
@@ -74,17 +74,17 @@ type object struct {
 }
 
 // objects yields the containers and then the sandboxes that belong to a pod.
-func objects(s cri.Snapshot) iter.Seq[object] {
+func listObjects(s cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range s.Containers {
 			c := &s.Containers[i]
-			if c.PodUID != "" && !yield(object{c.PodUID, c.ID, containerState(c.State)}) {
+			if c.PodUID != "" && !yield(object{c.PodUID, c.ID, stateOfContainer(c.State)}) {
 				return
 			}
 		}
 		for i := range s.Sandboxes {
 			b := &s.Sandboxes[i]
-			if b.Pod.UID != "" && !yield(object{b.Pod.UID, b.ID, sandboxState(b.State)}) {
+			if b.Pod.UID != "" && !yield(object{b.Pod.UID, b.ID, stateOfSandbox(b.State)}) {
 				return
 			}
 		}
@@ -92,28 +92,28 @@ func objects(s cri.Snapshot) iter.Seq[object] {
 }
 
 // alike reports whether both snapshots list the same objects in the same order and states.
-func alike(a, b cri.Snapshot) bool {
+func haveSameStates(a, b cri.Snapshot) bool {
 	if len(a.Containers) != len(b.Containers) || len(a.Sandboxes) != len(b.Sandboxes) {
 		return false
 	}
 	for i := range a.Containers {
 		x, y := &a.Containers[i], &b.Containers[i]
-		if x.ID != y.ID || x.PodUID != y.PodUID || containerState(x.State) != containerState(y.State) {
+		if x.ID != y.ID || x.PodUID != y.PodUID || stateOfContainer(x.State) != stateOfContainer(y.State) {
 			return false
 		}
 	}
 	for i := range a.Sandboxes {
 		x, y := &a.Sandboxes[i], &b.Sandboxes[i]
-		if x.ID != y.ID || x.Pod.UID != y.Pod.UID || sandboxState(x.State) != sandboxState(y.State) {
+		if x.ID != y.ID || x.Pod.UID != y.Pod.UID || stateOfSandbox(x.State) != stateOfSandbox(y.State) {
 			return false
 		}
 	}
 	return true
 }
 
-func byID(s cri.Snapshot) map[string]object {
+func indexByID(s cri.Snapshot) map[string]object {
 	m := make(map[string]object, len(s.Containers)+len(s.Sandboxes))
-	for o := range objects(s) {
+	for o := range listObjects(s) {
 		if _, ok := m[o.id]; !ok {
 			m[o.id] = o
 		}
@@ -123,7 +123,7 @@ func byID(s cri.Snapshot) map[string]object {
 
 // take returns the state that o's ID has in m as part of o's pod, and removes it: a second look finds nothing on
 // either side, thus no change.
-func take(m map[string]object, o object) state {
+func takeState(m map[string]object, o object) state {
 	found, ok := m[o.id]
 	if !ok || found.uid != o.uid {
 		return absent

@@ -82,7 +82,7 @@ type Generator struct {
 	podLister cri.PodLister
 
 	cache     cache
-	health    health
+	health    podHealth
 	inbox     inbox
 	guard     runonce.Guard
 	listeners listener.List
@@ -95,8 +95,8 @@ func New(l cri.Lister, o Options) *Generator {
 	g := &Generator{
 		opts:   o.withDefaults(),
 		lister: l,
-		cache:  cache{pods: make(map[string]*entry), waiting: make(map[string]chan struct{}), partial: errNoRelist},
-		health: health{pods: make(map[string]*attempt)},
+		cache:  cache{pods: make(map[string]*entry), waiting: make(map[string]chan struct{}), incomplete: errNeverRelisted},
+		health: podHealth{pods: make(map[string]*attempt)},
 		inbox:  inbox{wake: make(chan struct{}, 1)},
 	}
 	g.streamer, _ = l.(cri.EventStreamer)
@@ -117,7 +117,7 @@ func (g *Generator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if g.streamer != nil {
-		wg.Go(func() { g.stream(ctx) })
+		wg.Go(func() { g.followEvents(ctx) })
 	}
 	l := newLoop(g, &wg)
 	timer := time.NewTimer(0)
@@ -129,11 +129,11 @@ func (g *Generator) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-g.inbox.wake:
 		case r := <-l.lists:
-			l.relisted(r)
+			l.applyList(r)
 		case r := <-l.results:
-			l.finished(r)
+			l.applyResult(r)
 		}
-		timer.Reset(time.Until(l.step(ctx)))
+		timer.Reset(time.Until(l.startDueWork(ctx)))
 	}
 }
 
@@ -146,7 +146,7 @@ func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 // pod the runtime does not have is a Pod without sandboxes and containers. The error is that of the last
 // inspection; the pod is then the last that could be read, and Time tells when that was found to be out of date.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
-	g.needRun()
+	g.requireRun()
 	return g.cache.get(uid)
 }
 
@@ -154,7 +154,7 @@ func (g *Generator) Get(uid string) (cri.Pod, error) {
 // the pod. The error may also be that of ctx.
 func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
 	for {
-		p, changed, err := g.cache.newer(uid, t)
+		p, changed, err := g.cache.getNewer(uid, t)
 		if changed == nil {
 			return p, err
 		}
@@ -168,35 +168,35 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri
 }
 
 // needRun starts the wait after which a missing Run is reported.
-func (g *Generator) needRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
+func (g *Generator) requireRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
 
 // Pods returns every pod that the runtime has, as last seen, by UID: one that was listed and not inspected yet as it was
 // listed, without the fields that are marked "detail". With an error, which says why, there may be others: no full list has
 // been read yet, or the last one failed.
 func (g *Generator) Pods() ([]cri.Pod, error) {
-	g.needRun()
-	return g.cache.all()
+	g.requireRun()
+	return g.cache.listPods()
 }
 
 // Relist asks for a relist of one pod and returns at once. Requests are never lost; those that come before the
 // work begins are one.
 func (g *Generator) Relist(uid string) {
-	g.needRun()
-	g.inbox.relist(uid, false)
+	g.requireRun()
+	g.inbox.requestRelist(uid, false)
 }
 
 // Reinspect asks for a relist of one pod that reads the details of all its objects, and returns at once. A PodSync
 // follows even if nothing has changed its state.
-func (g *Generator) Reinspect(uid string) { g.inbox.relist(uid, true) }
+func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
 // Healthy returns nil if a full relist has succeeded and started within Options.Threshold, and the newest list was not larger than a message
 // of the runtime may be, an error that does not pass by itself. It covers no single pods: a pod that cannot be inspected does not make the
 // node unhealthy.
-func (g *Generator) Healthy() error { return g.Status().healthy(time.Now()) }
+func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 
 // PodHealthy returns a [*PodError] if the last inspection of the pod failed, or the present one hangs, else nil.
 func (g *Generator) PodHealthy(uid string) error {
-	if e := g.health.of(uid, time.Now()); e != nil {
+	if e := g.health.podError(uid, time.Now()); e != nil {
 		return e
 	}
 	return nil
@@ -204,13 +204,13 @@ func (g *Generator) PodHealthy(uid string) error {
 
 // Status returns how the generator does.
 func (g *Generator) Status() Status {
-	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.streaming()}
-	s.Relisted, s.Pods, s.ListErr = g.health.all(time.Now())
+	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.isStreaming()}
+	s.LastRelist, s.Pods, s.ListErr = g.health.snapshot(time.Now())
 	return s
 }
 
 // send hands a value to the loop unless ctx ends first.
-func send[T any](ctx context.Context, ch chan<- T, v T) {
+func sendUnlessDone[T any](ctx context.Context, ch chan<- T, v T) {
 	select {
 	case ch <- v:
 	case <-ctx.Done():

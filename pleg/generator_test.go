@@ -113,7 +113,7 @@ func (c *chaos) run(l cri.Lister) {
 // complete checks that no pod is missing in what is called complete: each that a full relist must have seen, and that is
 // still there, is known to be, also while nobody could look into it.
 func (c *chaos) complete(g *pleg.Generator) {
-	relisted := g.Status().Relisted
+	relisted := g.Status().LastRelist
 	pods, err := g.Pods()
 	if err != nil {
 		return
@@ -257,9 +257,9 @@ func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 		g = pleg.New(s.facade(false, true, false), pleg.Options{
 			Sink: func([]pleg.Event) { ask("sink"); g.Relist("a") },
 			Hooks: pleg.Hooks{
-				Relisted:    func(pleg.Relist) { ask("relisted") },
-				PodRelisted: func(pleg.PodRelist) { ask("podRelisted") },
-				Counted:     func(pleg.Count) { seen = append(seen, "counted") },
+				Relisted:       func(pleg.Relist) { ask("relisted") },
+				PodRelisted:    func(pleg.PodRelist) { ask("podRelisted") },
+				RunningCounted: func(pleg.RunningCount) { seen = append(seen, "counted") },
 			},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -282,13 +282,13 @@ func TestHooks(t *testing.T) {
 		var (
 			relists []pleg.Relist
 			pods    []pleg.PodRelist
-			count   pleg.Count
+			count   pleg.RunningCount
 			stream  []string
 		)
 		g := pleg.New(s.facade(false, true, true), pleg.Options{Hooks: pleg.Hooks{
 			Relisted:        func(r pleg.Relist) { relists = append(relists, r) },
 			PodRelisted:     func(r pleg.PodRelist) { pods = append(pods, r) },
-			Counted:         func(c pleg.Count) { count = c },
+			RunningCounted:  func(c pleg.RunningCount) { count = c },
 			StreamConnected: func() { stream = append(stream, "connected") },
 			StreamFailed:    func(err error) { stream = append(stream, "failed: "+err.Error()) },
 			StreamEvent: func(e cri.Event, latency time.Duration) {
@@ -300,7 +300,7 @@ func TestHooks(t *testing.T) {
 		wg.Go(func() { assert.NoError(t, g.Run(ctx)) })
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, pleg.Count{Pods: 1, Containers: [4]int{cri.ContainerRunning: 2}}, count)
+		assert.Equal(t, pleg.RunningCount{Pods: 1, Containers: [4]int{cri.ContainerRunning: 2}}, count)
 		s.putContainer(cri.Container{ID: "c1", PodUID: "a", State: cri.ContainerExited})
 		s.emit(cri.Event{ID: "c1", Type: cri.EventStopped, Time: time.Now().Add(-7 * time.Millisecond)})
 		time.Sleep(200 * time.Millisecond)
@@ -313,7 +313,7 @@ func TestHooks(t *testing.T) {
 		wg.Wait()
 		assert.Equal(t, []string{"connected", "c1 stopped after 7ms", "failed: broken", "connected"}, stream)
 		require.Len(t, pods, 1)
-		assert.Equal(t, pleg.PodRelist{PodUID: "b", Start: start.Add(2200 * time.Millisecond), Single: true}, pods[0])
+		assert.Equal(t, pleg.PodRelist{PodUID: "b", Start: start.Add(2200 * time.Millisecond), ListedAlone: true}, pods[0])
 		assert.Equal(t, pleg.Relist{Start: start, Duration: 20 * time.Millisecond}, relists[0])
 		assert.Equal(t, pleg.Relist{
 			Start: start.Add(500 * time.Millisecond), Interval: 500 * time.Millisecond, Duration: 20 * time.Millisecond,

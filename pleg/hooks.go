@@ -20,7 +20,7 @@ type Hooks struct {
 	PodRelisted func(PodRelist)
 	// Counted is called with each full relist that succeeds, from Run's goroutine (kubelet_running_pods,
 	// kubelet_running_containers).
-	Counted func(Count)
+	RunningCounted func(RunningCount)
 	// StreamConnected is called when the event stream is first known to work: it has delivered an event or has
 	// lived for half a second (kubelet_evented_pleg_connection_success_count).
 	StreamConnected func()
@@ -41,15 +41,15 @@ type Relist struct {
 
 // PodRelist is one try to bring a pod up to date.
 type PodRelist struct {
-	PodUID   string
-	Start    time.Time
-	Duration time.Duration
-	Single   bool // the pod was listed alone; else a full relist saw a change
-	Err      error
+	PodUID      string
+	Start       time.Time
+	Duration    time.Duration
+	ListedAlone bool // the pod was listed alone; else a full relist saw a change
+	Err         error
 }
 
 // Count is how much there is of what on the node.
-type Count struct {
+type RunningCount struct {
 	Pods       int    // with a ready sandbox
 	Containers [4]int // by [cri.ContainerState]
 }

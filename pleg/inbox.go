@@ -22,32 +22,32 @@ type inbox struct {
 
 // requests is the content of an inbox.
 type requests struct {
-	full      bool               // list everything
-	pods      map[string]bool    // by UID: list this pod, and inspect it whole where true
-	hints     map[hint]time.Time // what the runtime says has happened, and when it did last
-	streaming bool               // the event stream can be relied on
+	full      bool                       // list everything
+	pods      map[string]bool            // by UID: list this pod, and inspect it whole where true
+	events    map[runtimeEvent]time.Time // what the runtime says has happened, and when it did last
+	streaming bool                       // the event stream can be relied on
 }
 
 // hint is an event of the runtime, less what is not looked at.
-type hint struct {
+type runtimeEvent struct {
 	uid, id string
 	event   cri.EventType
 }
 
 // ask changes the pending requests and wakes the loop.
-func (b *inbox) ask(change func(*requests)) {
+func (b *inbox) request(change func(*requests)) {
 	b.mu.Lock()
 	change(&b.pending)
 	b.mu.Unlock()
-	b.poke()
+	b.wakeLoop()
 }
 
-func (b *inbox) poke() {
+func (b *inbox) wakeLoop() {
 	sleep.Wake(b.wake)
 }
 
 // take empties the inbox.
-func (b *inbox) take() requests {
+func (b *inbox) takeRequests() requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.pending
@@ -56,17 +56,17 @@ func (b *inbox) take() requests {
 }
 
 // streaming reports whether the event stream can be relied on.
-func (b *inbox) streaming() bool {
+func (b *inbox) isStreaming() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pending.streaming
 }
 
-func (b *inbox) relist(uid string, reinspect bool) {
+func (b *inbox) requestRelist(uid string, reinspect bool) {
 	if uid == "" { // what belongs to no pod is left out everywhere
 		return
 	}
-	b.ask(func(r *requests) {
+	b.request(func(r *requests) {
 		if r.pods == nil {
 			r.pods = make(map[string]bool)
 		}
@@ -74,11 +74,11 @@ func (b *inbox) relist(uid string, reinspect bool) {
 	})
 }
 
-func (r *requests) add(h hint, at time.Time) {
-	if r.hints == nil {
-		r.hints = make(map[hint]time.Time)
+func (r *requests) addHint(h runtimeEvent, at time.Time) {
+	if r.events == nil {
+		r.events = make(map[runtimeEvent]time.Time)
 	}
-	if last, ok := r.hints[h]; !ok || at.After(last) {
-		r.hints[h] = at
+	if last, ok := r.events[h]; !ok || at.After(last) {
+		r.events[h] = at
 	}
 }

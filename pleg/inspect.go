@@ -14,42 +14,42 @@ import (
 
 // job is the work on one pod that asks the runtime: to list the pod, to inspect it, or both.
 type job struct {
-	rec     *record
-	told    cri.Pod // the last complete state, whose details are carried over
-	listed  cri.Pod // what to inspect, where relist is false
-	relist  bool
-	all     bool   // inspect every object
-	clock   uint64 // when the listing began, on the loop's clock
-	started time.Time
+	rec        *podRecord
+	published  cri.Pod // the last complete state, whose details are carried over
+	listed     cri.Pod // what to inspect, where relist is false
+	relist     bool
+	inspectAll bool   // inspect every object
+	clock      uint64 // when the listing began, on the loop's clock
+	started    time.Time
 }
 
 // result is the end of a job.
 type result struct {
 	job
 	pod       cri.Pod // complete; only what was listed where err is set
-	hasListed bool    // pod is valid
+	listedPod bool    // pod is valid
 	ended     time.Time
 	err       error
 }
 
 // work does a job. The deadline is of the whole job; release gives the job's slot back, which happens earlier
 // than its end where the runtime is slow: jobs that hang must not keep others from being done.
-func (g *Generator) work(ctx context.Context, j job, release func()) result {
+func (g *Generator) runJob(ctx context.Context, j job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()
 	ctx, cancel := context.WithTimeout(ctx, g.opts.PodTimeout)
 	defer cancel()
-	g.health.begin(j.rec.uid, j.started)
-	r := result{job: j, pod: j.listed, hasListed: true}
+	g.health.startAttempt(j.rec.uid, j.started)
+	r := result{job: j, pod: j.listed, listedPod: true}
 	if j.relist {
-		g.health.calling(j.rec.uid, "ListPod", j.rec.uid)
+		g.health.setCall(j.rec.uid, "ListPod", j.rec.uid)
 		r.pod, r.err = g.podLister.ListPod(ctx, j.rec.uid)
 		r.pod.UID, r.pod.Time = j.rec.uid, j.started
-		r.hasListed = r.err == nil
+		r.listedPod = r.err == nil
 	}
 	if r.err == nil {
 		var full cri.Pod
-		if full, r.err = g.complete(ctx, r.pod, j.told, j.all); r.err == nil {
+		if full, r.err = g.inspectPod(ctx, r.pod, j.published, j.inspectAll); r.err == nil {
 			r.pod = full
 		}
 	}
@@ -59,33 +59,33 @@ func (g *Generator) work(ctx context.Context, j job, release func()) result {
 
 // complete returns the listed pod with the details of each object: read from the runtime where they may have
 // changed, else carried over from what was told before. An object that is gone by now is left out.
-func (g *Generator) complete(ctx context.Context, listed, told cri.Pod, all bool) (cri.Pod, error) {
+func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
-		return carryOver(listed, told), nil
+		return keepLostFields(listed, published), nil
 	}
 	var err error
 	full := listed
-	if full.Sandboxes, err = g.completeSandboxes(ctx, listed, told, all); err != nil {
+	if full.Sandboxes, err = g.inspectSandboxes(ctx, listed, published, inspectAll); err != nil {
 		return cri.Pod{}, err
 	}
-	if full.Containers, err = g.completeContainers(ctx, listed, told, all); err != nil {
+	if full.Containers, err = g.inspectContainers(ctx, listed, published, inspectAll); err != nil {
 		return cri.Pod{}, err
 	}
-	return carryOver(full, told), nil
+	return keepLostFields(full, published), nil
 }
 
-func (g *Generator) completeSandboxes(ctx context.Context, listed, told cri.Pod, all bool) ([]cri.Sandbox, error) {
-	before := make(map[string]*cri.Sandbox, len(told.Sandboxes))
-	for i := range told.Sandboxes {
-		before[told.Sandboxes[i].ID] = &told.Sandboxes[i]
+func (g *Generator) inspectSandboxes(ctx context.Context, listed, published cri.Pod, inspectAll bool) ([]cri.Sandbox, error) {
+	before := make(map[string]*cri.Sandbox, len(published.Sandboxes))
+	for i := range published.Sandboxes {
+		before[published.Sandboxes[i].ID] = &published.Sandboxes[i]
 	}
 	full := make([]cri.Sandbox, 0, len(listed.Sandboxes))
 	for _, sb := range listed.Sandboxes {
-		if b, ok := before[sb.ID]; ok && !all && b.State == sb.State {
+		if b, ok := before[sb.ID]; ok && !inspectAll && b.State == sb.State {
 			full = append(full, *b)
 			continue
 		}
-		g.health.calling(listed.UID, "SandboxStatus", sb.ID)
+		g.health.setCall(listed.UID, "SandboxStatus", sb.ID)
 		s, err := g.inspector.SandboxStatus(ctx, sb.ID)
 		switch {
 		case errors.Is(err, cri.ErrNotFound):
@@ -99,18 +99,18 @@ func (g *Generator) completeSandboxes(ctx context.Context, listed, told cri.Pod,
 	return full, nil
 }
 
-func (g *Generator) completeContainers(ctx context.Context, listed, told cri.Pod, all bool) ([]cri.Container, error) {
-	before := make(map[string]*cri.Container, len(told.Containers))
-	for i := range told.Containers {
-		before[told.Containers[i].ID] = &told.Containers[i]
+func (g *Generator) inspectContainers(ctx context.Context, listed, published cri.Pod, inspectAll bool) ([]cri.Container, error) {
+	before := make(map[string]*cri.Container, len(published.Containers))
+	for i := range published.Containers {
+		before[published.Containers[i].ID] = &published.Containers[i]
 	}
 	full := make([]cri.Container, 0, len(listed.Containers))
 	for _, c := range listed.Containers {
-		if b, ok := before[c.ID]; ok && !all && b.State == c.State {
+		if b, ok := before[c.ID]; ok && !inspectAll && b.State == c.State {
 			full = append(full, *b)
 			continue
 		}
-		g.health.calling(listed.UID, "ContainerStatus", c.ID)
+		g.health.setCall(listed.UID, "ContainerStatus", c.ID)
 		s, err := g.inspector.ContainerStatus(ctx, c.ID)
 		switch {
 		case errors.Is(err, cri.ErrNotFound):
@@ -127,9 +127,9 @@ func (g *Generator) completeContainers(ctx context.Context, listed, told cri.Pod
 // carryOver returns next with what the runtime no longer says about it: a pod without a sandbox keeps its name, and
 // one that has lost its network keeps its addresses for the record. This is so where no sandbox is ready and none
 // has an address; each sandbox then keeps those it had.
-func carryOver(next, told cri.Pod) cri.Pod {
+func keepLostFields(next, published cri.Pod) cri.Pod {
 	if next.Name == "" && next.Namespace == "" {
-		next.Name, next.Namespace = told.Name, told.Namespace
+		next.Name, next.Namespace = published.Name, published.Namespace
 	}
 	for _, sb := range next.Sandboxes {
 		if sb.State == cri.SandboxReady || len(sb.IPs) > 0 {
@@ -138,7 +138,7 @@ func carryOver(next, told cri.Pod) cri.Pod {
 	}
 	kept := false
 	for i, sb := range next.Sandboxes {
-		for _, o := range told.Sandboxes {
+		for _, o := range published.Sandboxes {
 			if o.ID == sb.ID && len(o.IPs) > 0 {
 				if !kept { // the runtime may share the slice: write to a copy
 					next.Sandboxes, kept = slices.Clone(next.Sandboxes), true

@@ -13,88 +13,88 @@ import (
 )
 
 // relisted takes in a full list.
-func (l *loop) relisted(r list) {
-	last := l.last
+func (l *loop) applyList(r listResult) {
+	last := l.lastSuccess
 	l.listing = false
 	if r.err != nil {
-		l.listFailed(r.err)
+		l.applyListError(r.err)
 	} else {
-		l.listed(r)
+		l.applySnapshot(r)
 	}
-	l.ended = time.Now()
-	l.took = l.ended.Sub(r.start)
-	l.slow = time.Duration(float64(l.gen.opts.SlowPeriod) * (0.9 + l.gen.opts.Rand()/5))
+	l.lastEnd = time.Now()
+	l.lastDuration = l.lastEnd.Sub(r.start)
+	l.slowPeriod = time.Duration(float64(l.gen.opts.SlowPeriod) * (0.9 + l.gen.opts.Rand()/5))
 	if f := l.gen.opts.Hooks.Relisted; f != nil {
-		report := Relist{Start: r.start, Duration: l.took, Err: r.err}
+		report := Relist{Start: r.start, Duration: l.lastDuration, Err: r.err}
 		if !last.IsZero() {
 			report.Interval = r.start.Sub(last)
 		}
 		f(report)
 	}
-	l.deliver()
+	l.publishEvents()
 }
 
 // listFailed leaves everything as it is. The relists of pods that were left to the list are due again.
-func (l *loop) listFailed(err error) {
-	if !l.failed {
+func (l *loop) applyListError(err error) {
+	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("listing the runtime fails", "error", err)
 	}
-	l.failed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
+	l.lastFailed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
 	for _, rec := range l.queue {
-		rec.held = false
+		rec.coveredByList = false
 	}
-	l.gen.health.listFailed(err)
-	l.gen.cache.fail(err, time.Now())
+	l.gen.health.recordListError(err)
+	l.gen.cache.recordListError(err, time.Now())
 	if l.tooLarge && l.gen.podLister != nil {
-		l.listSingly()
+		l.relistKnownPods()
 	}
 }
 
 // listSingly lists the pods that are known one by one, because there is no full list to be had.
-func (l *loop) listSingly() {
-	for _, rec := range slices.SortedFunc(maps.Values(l.records), byUID) {
+func (l *loop) relistKnownPods() {
+	for _, rec := range slices.SortedFunc(maps.Values(l.records), compareRecords) {
 		switch {
-		case rec.busy || rec.want != nothing:
-		case empty(rec.told):
+		case rec.busy || rec.task != noTask:
+		case isEmptyPod(rec.published):
 			delete(l.records, rec.uid)
 		default:
-			l.enqueue(rec, relist)
+			l.enqueuePod(rec, relistTask)
 		}
 	}
 }
 
-func (l *loop) listed(r list) {
-	if l.failed {
+func (l *loop) applySnapshot(r listResult) {
+	if l.lastFailed {
 		l.gen.opts.Logger.Info("listing the runtime works again")
 	}
-	l.failed, l.tooLarge = false, false
-	l.last = r.start
+	l.lastFailed, l.tooLarge = false, false
+	l.lastSuccess = r.start
 	l.gen.health.setRelisted(r.start)
-	l.index.sift(r.snap, l.record)
-	l.dirty = l.dirty[:0]
+	l.index.markChanged(r.snap, l.recordOf)
+	l.changed = l.changed[:0]
 	for uid, rec := range l.records {
 		switch {
-		case rec.changed == l.index.round || rec.reinspect || rec.busy || rec.want != nothing:
-			l.dirty = append(l.dirty, rec)
+		case rec.changed == l.index.listing || rec.reinspect || rec.busy || rec.task != noTask:
+			l.changed = append(l.changed, rec)
 			rec.pod = cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: r.start}
-		case empty(rec.told): // not earlier than this: its notBefore must outlast a burst of requests
+		case isEmptyPod(rec.published): // not earlier than this: its notBefore must outlast a burst of requests
 			delete(l.records, uid)
 		}
 	}
-	if len(l.dirty) > 0 {
-		slices.SortFunc(l.dirty, byUID)
-		l.group(r.snap)
-		for _, rec := range l.dirty {
-			l.compare(rec, r)
+	if len(l.changed) > 0 {
+		slices.SortFunc(l.changed, compareRecords)
+		l.splitSnapshot(r.snap)
+		for _, rec := range l.changed {
+			l.applyListedPod(rec, r)
 		}
-		clear(l.dirty)
+		clear(l.changed)
 	}
-	l.gen.cache.advance(r.start)
-	l.count(r.snap)
+	l.gen.cache.recordFullList(r.start)
+	l.reportRunning(r.snap)
 }
 
 // group gives each dirty record its part of the snapshot.
-func (l *loop) group(s cri.Snapshot) {
+func (l *loop) splitSnapshot(s cri.Snapshot) {
 	for _, sb := range s.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
 			rec.pod.PodIdentity = sb.Pod
@@ -110,111 +110,111 @@ func (l *loop) group(s cri.Snapshot) {
 
 // compare acts on what a full list says of a pod that is not simply as before. A pod that it cannot decide on keeps
 // an older time than the others.
-func (l *loop) compare(rec *record, r list) {
+func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 	rec.podClock = r.clock
 	listed := rec.pod
-	behind := func() { l.gen.cache.update(rec.uid, func(e *entry) { e.setBehind(listed) }) }
+	behind := func() { l.gen.cache.update(rec.uid, func(e *entry) { e.markOutdated(listed) }) }
 	switch {
 	case rec.busy:
-		rec.again = true
+		rec.repeat = true
 		behind()
-	case rec.want == relist && !rec.held: // asked for while the list was made
+	case rec.task == relistTask && !rec.coveredByList: // asked for while the list was made
 		rec.pod = cri.Pod{}
 		behind()
-	case rec.closed > r.clock:
+	case rec.inspectedAt > r.clock:
 		// Inspected while the list was made: no telling which of the two is newer.
 		rec.pod = cri.Pod{}
-		if rec.asked < r.clock {
-			l.enqueue(rec, relist)
+		if rec.listedAt < r.clock {
+			l.enqueuePod(rec, relistTask)
 			behind()
 		}
-	case l.gen.inspector != nil && !empty(rec.pod) && (rec.changed == l.index.round || rec.reinspect):
-		rec.want = nothing // of a relist: this was it
-		l.enqueue(rec, inspection)
+	case l.gen.inspector != nil && !isEmptyPod(rec.pod) && (rec.changed == l.index.listing || rec.reinspect):
+		rec.task = noTask // of a relist: this was it
+		l.enqueuePod(rec, inspectTask)
 		behind()
 	default:
-		rec.want, rec.held = nothing, false
+		rec.task, rec.coveredByList = noTask, false
 		all := rec.reinspect
 		rec.reinspect = false
-		pod := carryOver(rec.pod, rec.told)
+		pod := keepLostFields(rec.pod, rec.published)
 		rec.pod = cri.Pod{}
-		l.settle(rec, pod, cri.Pod{}, all, r.clock)
+		l.publishPod(rec, pod, cri.Pod{}, all, r.clock)
 	}
 }
 
 // finished takes in the end of a job.
-func (l *loop) finished(r result) {
+func (l *loop) applyResult(r result) {
 	rec := r.rec
 	rec.busy = false
 	l.jobs--
 	if r.err != nil {
-		l.retry(rec, r)
+		l.retryPod(rec, r)
 	} else {
-		again := rec.again
-		rec.again = false
+		again := rec.repeat
+		rec.repeat = false
 		var newer cri.Pod
 		if rec.podClock > r.clock { // listed while the job was under way
 			newer = rec.pod
 		}
 		rec.pod = cri.Pod{}
 		if again {
-			l.enqueue(rec, relist)
+			l.enqueuePod(rec, relistTask)
 		}
-		l.settle(rec, r.pod, newer, r.all, r.clock)
+		l.publishPod(rec, r.pod, newer, r.inspectAll, r.clock)
 	}
-	call(l.gen.opts.Hooks.PodRelisted, PodRelist{
-		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), Single: r.relist, Err: r.err,
+	callHook(l.gen.opts.Hooks.PodRelisted, PodRelist{
+		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), ListedAlone: r.relist, Err: r.err,
 	})
-	l.deliver()
+	l.publishEvents()
 }
 
 // retry puts a pod back whose job failed. What it was about stays to be told; a full list that came in meanwhile
 // spares the pod another listing.
-func (l *loop) retry(rec *record, r result) {
-	if l.gen.health.fail(rec.uid, r.err) {
+func (l *loop) retryPod(rec *podRecord, r result) {
+	if l.gen.health.recordFailure(rec.uid, r.err) {
 		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
 	}
-	rec.reinspect = rec.reinspect || r.all || r.hasListed
-	if r.hasListed {
+	rec.reinspect = rec.reinspect || r.inspectAll || r.listedPod
+	if r.listedPod {
 		l.gen.cache.update(rec.uid, func(e *entry) {
-			e.setBehind(r.pod) // keeps what is known to be there
-			e.err, e.behind = r.err, false
-			if r.pod.Time.After(e.seen) {
-				e.seen = r.pod.Time
+			e.markOutdated(r.pod) // keeps what is known to be there
+			e.err, e.outdated = r.err, false
+			if r.pod.Time.After(e.validAt) {
+				e.validAt = r.pod.Time
 			}
 		})
 	}
-	next := relist
-	if rec.again && !rec.pod.Time.IsZero() {
-		next = inspection
+	next := relistTask
+	if rec.repeat && !rec.pod.Time.IsZero() {
+		next = inspectTask
 	}
-	rec.again = false
+	rec.repeat = false
 	rec.notBefore = r.ended.Add(l.gen.opts.Period)
-	l.enqueue(rec, next)
+	l.enqueuePod(rec, next)
 }
 
 // settle makes pod what is known of rec: in the cache, in the index, and by the events that tell the sink. A newer listing
 // that is yet to be inspected, if there is one, stays known.
-func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked uint64) {
+func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
-	rec.asked, rec.closed = asked, l.clock
-	if l.gen.health.succeed(rec.uid) {
+	rec.listedAt, rec.inspectedAt = listedAt, l.clock
+	if l.gen.health.recordSuccess(rec.uid) {
 		l.gen.opts.Logger.Info("pod can be inspected again", "podUID", rec.uid)
 	}
-	events := Diff(parts(rec.told), parts(pod))
+	events := Diff(podSnapshot(rec.published), podSnapshot(pod))
 	news := len(events) > 0 || reinspected
 	if news {
-		l.index.replace(rec, rec.told, pod)
-		rec.told = pod
+		l.index.replacePod(rec, rec.published, pod)
+		rec.published = pod
 	}
-	behind := rec.want != nothing
+	behind := rec.task != noTask
 	l.gen.cache.update(rec.uid, func(e *entry) {
 		if news {
 			e.pod = pod
 		}
-		e.err, e.behind, e.listed = nil, behind, newer
-		if pod.Time.After(e.seen) {
-			e.seen = pod.Time
+		e.err, e.outdated, e.listed = nil, behind, newer
+		if pod.Time.After(e.validAt) {
+			e.validAt = pod.Time
 		}
 	})
 	if len(events) == 0 && reinspected {
@@ -228,11 +228,11 @@ func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked u
 }
 
 // count reports how much runs.
-func (l *loop) count(s cri.Snapshot) {
-	if l.gen.opts.Hooks.Counted == nil {
+func (l *loop) reportRunning(s cri.Snapshot) {
+	if l.gen.opts.Hooks.RunningCounted == nil {
 		return
 	}
-	var n Count
+	var n RunningCount
 	for i := range s.Containers {
 		if st := int(s.Containers[i].State); st < len(n.Containers) {
 			n.Containers[st]++
@@ -245,5 +245,5 @@ func (l *loop) count(s cri.Snapshot) {
 		}
 	}
 	n.Pods = len(ready)
-	l.gen.opts.Hooks.Counted(n)
+	l.gen.opts.Hooks.RunningCounted(n)
 }

@@ -61,7 +61,7 @@ func loopOf(n int, stable bool) (*loop, []cri.Snapshot) {
 // take gives the loop a list as if it had asked for it.
 func (l *loop) take(s cri.Snapshot) {
 	l.clock++
-	l.relisted(list{snap: s, start: time.Now(), clock: l.clock})
+	l.applyList(listResult{snap: s, start: time.Now(), clock: l.clock})
 }
 
 // allPods returns the pods of a complete list.
@@ -94,7 +94,7 @@ func TestLoopForgetsPods(t *testing.T) {
 	assert.Zero(t, len(l.index.byID))
 	assert.Zero(t, len(l.records))
 	assert.Zero(t, len(l.gen.cache.pods))
-	assert.Zero(t, len(l.gen.cache.blank))
+	assert.Zero(t, len(l.gen.cache.emptyUIDs))
 	assert.Zero(t, len(l.gen.health.pods))
 	l.take(snaps[1])
 	assert.Len(t, allPods(t, l), 100)
@@ -107,19 +107,19 @@ func TestLoopForgetsPodsWithoutAList(t *testing.T) {
 		l.gen.podLister = podListerFunc(nil)
 		l.queue = nil
 		for i := range 1000 {
-			rec := l.record(fmt.Sprint("short", i))
-			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
-			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
+			rec := l.recordOf(fmt.Sprint("short", i))
+			l.publishPod(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
+			l.publishPod(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
 		}
-		require.Len(t, l.gen.cache.blank, 1000)
-		time.Sleep(2 * keepBlank)
-		l.relisted(list{start: time.Now(), clock: l.clock, err: cri.ErrTooLarge})
+		require.Len(t, l.gen.cache.emptyUIDs, 1000)
+		time.Sleep(2 * maxEmptyAge)
+		l.applyList(listResult{start: time.Now(), clock: l.clock, err: cri.ErrTooLarge})
 		pods, err := l.gen.Pods()
 		require.ErrorIs(t, err, cri.ErrTooLarge)
 		assert.Len(t, pods, 100)
 		assert.Len(t, l.records, 100)
 		assert.Len(t, l.gen.cache.pods, 100)
-		assert.Empty(t, l.gen.cache.blank)
+		assert.Empty(t, l.gen.cache.emptyUIDs)
 		assert.Len(t, l.queue, 100, "those that are there are listed one by one")
 	})
 }

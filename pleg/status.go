@@ -16,26 +16,26 @@ import (
 
 // Status is how a [Generator] does.
 type Status struct {
-	Relisted  time.Time     // when the last full relist that succeeded began; zero before the first
-	ListErr   error         // why no full relist has succeeded since; nil if none has failed since
-	Threshold time.Duration // how old Relisted may be
-	Streaming bool          // the runtime's events are heard, full relists are rare
-	Pods      []PodError    // the pods in trouble, by UID
+	LastRelist time.Time     // when the last full relist that succeeded began; zero before the first
+	ListErr    error         // why no full relist has succeeded since; nil if none has failed since
+	Threshold  time.Duration // how old Relisted may be
+	Streaming  bool          // the runtime's events are heard, full relists are rare
+	Pods       []PodError    // the pods in trouble, by UID
 }
 
 // errNoRelist is why nothing is known at the beginning.
-var errNoRelist = errors.New("relist: none has succeeded yet")
+var errNeverRelisted = errors.New("relist: none has succeeded yet")
 
 // healthy is [Generator.Healthy] at now.
-func (s Status) healthy(now time.Time) error {
-	age := now.Sub(s.Relisted)
+func (s Status) checkHealth(now time.Time) error {
+	age := now.Sub(s.LastRelist)
 	switch {
 	case errors.Is(s.ListErr, cri.ErrTooLarge):
 		return fmt.Errorf("relist: %w", s.ListErr)
-	case s.Relisted.IsZero() && s.ListErr != nil:
-		return fmt.Errorf("%w: %w", errNoRelist, s.ListErr)
-	case s.Relisted.IsZero():
-		return errNoRelist
+	case s.LastRelist.IsZero() && s.ListErr != nil:
+		return fmt.Errorf("%w: %w", errNeverRelisted, s.ListErr)
+	case s.LastRelist.IsZero():
+		return errNeverRelisted
 	case age > s.Threshold && s.ListErr != nil:
 		return fmt.Errorf("relist: the last success was %v ago, the limit is %v: %w", age, s.Threshold, s.ListErr)
 	case age > s.Threshold:
@@ -65,7 +65,7 @@ func (e *PodError) Error() string {
 func (e *PodError) Unwrap() error { return e.Err }
 
 // health keeps what the runtime is asked about each pod, and what did not work.
-type health struct {
+type podHealth struct {
 	mu       sync.Mutex // guards all fields
 	relisted time.Time
 	listErr  error // of the full relists since
@@ -80,7 +80,7 @@ type attempt struct {
 	err      error
 }
 
-func (h *health) begin(uid string, now time.Time) {
+func (h *podHealth) startAttempt(uid string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, ok := h.pods[uid]
@@ -91,7 +91,7 @@ func (h *health) begin(uid string, now time.Time) {
 	a.started = now
 }
 
-func (h *health) calling(uid, call, id string) {
+func (h *podHealth) setCall(uid, call, id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a, ok := h.pods[uid]; ok {
@@ -100,7 +100,7 @@ func (h *health) calling(uid, call, id string) {
 }
 
 // fail records that work on a pod has failed, and reports whether it is the first time in a row.
-func (h *health) fail(uid string, err error) bool {
+func (h *podHealth) recordFailure(uid string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, ok := h.pods[uid]
@@ -116,7 +116,7 @@ func (h *health) fail(uid string, err error) bool {
 }
 
 // succeed forgets about a pod, and reports whether it was in trouble.
-func (h *health) succeed(uid string) bool {
+func (h *podHealth) recordSuccess(uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a, ok := h.pods[uid]
@@ -124,26 +124,26 @@ func (h *health) succeed(uid string) bool {
 	return ok && a.err != nil
 }
 
-func (h *health) setRelisted(t time.Time) {
+func (h *podHealth) setRelisted(t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.relisted, h.listErr = t, nil
 }
 
-func (h *health) listFailed(err error) {
+func (h *podHealth) recordListError(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listErr = err
 }
 
 // of returns the trouble of a pod, or nil.
-func (h *health) of(uid string, now time.Time) *PodError {
+func (h *podHealth) podError(uid string, now time.Time) *PodError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.trouble(uid, now)
+	return h.podErrorLocked(uid, now)
 }
 
-func (h *health) trouble(uid string, now time.Time) *PodError {
+func (h *podHealth) podErrorLocked(uid string, now time.Time) *PodError {
 	a, ok := h.pods[uid]
 	if !ok || a.err == nil && now.Sub(a.started) < slowAfter {
 		return nil
@@ -155,11 +155,11 @@ func (h *health) trouble(uid string, now time.Time) *PodError {
 	return &PodError{PodUID: uid, Call: a.call + " " + a.id, Since: since, Err: a.err}
 }
 
-func (h *health) all(now time.Time) (relisted time.Time, pods []PodError, listErr error) {
+func (h *podHealth) snapshot(now time.Time) (relisted time.Time, pods []PodError, listErr error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(h.pods)) {
-		if e := h.trouble(uid, now); e != nil {
+		if e := h.podErrorLocked(uid, now); e != nil {
 			pods = append(pods, *e)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 // How the event stream is kept up.
 const (
-	settleAfter  = 500 * time.Millisecond // a stream this old without an event is taken to work
-	minReconnect = 100 * time.Millisecond // the wait before the first reconnect; it doubles with each
-	maxReconnect = 5 * time.Second        // the longest wait, and how long a stream lives to reset it
+	assumeConnectedAfter = 500 * time.Millisecond // a stream this old without an event is taken to work
+	minReconnect         = 100 * time.Millisecond // the wait before the first reconnect; it doubles with each
+	maxReconnect         = 5 * time.Second        // the longest wait, and how long a stream lives to reset it
 )
 
 var errStreamEnded = errors.New("the stream ended without an error")
@@ -29,20 +29,20 @@ var errStreamEnded = errors.New("the stream ended without an error")
 // connection is made, one when it has lived for settleAfter, and one with the first event: this event proves that
 // the stream has begun, the relist sees all that came before, and the stream delivers the rest. Until the first of
 // the latter two, full relists keep the short period.
-func (g *Generator) stream(ctx context.Context) {
+func (g *Generator) followEvents(ctx context.Context) {
 	reconnect := backoff.Policy{First: minReconnect, Max: maxReconnect}
 	wait := reconnect.First
 	for {
 		began := time.Now()
-		err := g.listen(ctx)
+		err := g.readEvents(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			err = errStreamEnded
 		}
-		g.inbox.ask(func(r *requests) { r.streaming = false })
-		call(g.opts.Hooks.StreamFailed, err)
+		g.inbox.request(func(r *requests) { r.streaming = false })
+		callHook(g.opts.Hooks.StreamFailed, err)
 		if errors.Is(err, errors.ErrUnsupported) {
 			g.opts.Logger.Info("runtime does not stream events", "error", err, "period", g.opts.Period)
 			return
@@ -57,20 +57,20 @@ func (g *Generator) stream(ctx context.Context) {
 		}
 		wait = reconnect.Next(wait)
 		// As Run begins it lists anyway, so that only a reconnect has to ask for it.
-		g.inbox.ask(func(r *requests) { r.full = true })
+		g.inbox.request(func(r *requests) { r.full = true })
 	}
 }
 
 // listen hands on the events of one connection until it ends.
-func (g *Generator) listen(ctx context.Context) error {
+func (g *Generator) readEvents(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
 		select {
-		case <-time.After(settleAfter):
-			g.connected(nil, time.Time{})
+		case <-time.After(assumeConnectedAfter):
+			g.markConnected(nil, time.Time{})
 		case <-ctx.Done():
 		}
 	})
@@ -79,12 +79,12 @@ func (g *Generator) listen(ctx context.Context) error {
 		if f := g.opts.Hooks.StreamEvent; f != nil {
 			f(e, time.Since(e.Time))
 		}
-		h := hint{uid: e.Pod.UID, id: e.ID, event: e.Type}
+		h := runtimeEvent{uid: e.Pod.UID, id: e.ID, event: e.Type}
 		if first {
 			first = false
-			g.connected(&h, e.Time)
+			g.markConnected(&h, e.Time)
 		} else {
-			g.inbox.ask(func(r *requests) { r.add(h, e.Time) })
+			g.inbox.request(func(r *requests) { r.addHint(h, e.Time) })
 		}
 		return nil
 	})
@@ -92,14 +92,14 @@ func (g *Generator) listen(ctx context.Context) error {
 
 // connected notes that the connection works, proven by its first event or, without one, taken for granted, and
 // asks for a full relist where that is news.
-func (g *Generator) connected(proof *hint, at time.Time) {
+func (g *Generator) markConnected(proof *runtimeEvent, at time.Time) {
 	first := false
-	g.inbox.ask(func(r *requests) {
+	g.inbox.request(func(r *requests) {
 		first = !r.streaming
 		r.full = r.full || first || proof != nil
 		r.streaming = true
 		if proof != nil {
-			r.add(*proof, at)
+			r.addHint(*proof, at)
 		}
 	})
 	if !first {

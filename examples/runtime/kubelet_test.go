@@ -246,7 +246,7 @@ func (k *kubelet) forward(ctx context.Context, pod string, tunnel bool) (text, f
 	if err := conn.CloseWrite(); err != nil { // or the port waits for more
 		return string(all), "", err
 	}
-	fault, err = conn.Fault()
+	fault, err = conn.ReadError()
 	return string(all), fault, err
 }
 

@@ -18,20 +18,20 @@ import (
 // comments.
 func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	list, problems := parseVerdicts(verdicts)
-	theirs, mine := byName(kubelet), byName(ours)
+	theirs, mine := indexByName(kubelet), indexByName(ours)
 	for name, family := range theirs {
-		verdict := list.of(name)
+		verdict := list.findVerdict(name)
 		if verdict == nil {
 			problems = append(problems, fmt.Sprintf("%s: the kubelet has it, and no verdict is about it", name))
 			continue
 		}
-		if problem := verdict.check(family, mine[name]); problem != "" {
+		if problem := verdict.findMismatch(family, mine[name]); problem != "" {
 			problems = append(problems, name+": "+problem)
 		}
 	}
 	for name := range mine {
 		isOwn := slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		if v := list.of(name); theirs[name] == nil && !isOwn && (v == nil || v.kind != "varies") {
+		if v := list.findVerdict(name); theirs[name] == nil && !isOwn && (v == nil || v.kind != "varies") {
 			problems = append(problems, fmt.Sprintf("%s: we have it, the kubelet does not, and its name does not say so", name))
 		}
 	}
@@ -51,7 +51,7 @@ type verdict struct {
 }
 
 // check returns what of the verdict is not true, or nothing. Ours is nil when there is none.
-func (v *verdict) check(theirs, ours *Family) string {
+func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
 		return ""
@@ -80,7 +80,7 @@ type verdictList []*verdict
 
 func parseVerdicts(text string) (list verdictList, problems []string) {
 	seen := map[string]bool{}
-	for number, line := range lines(text) {
+	for number, line := range listLines(text) {
 		kind, rest, _ := strings.Cut(line, " ")
 		name, reason, explained := strings.Cut(strings.TrimSpace(rest), ":")
 		v := &verdict{kind: kind, name: strings.TrimSpace(name), reason: strings.TrimSpace(reason)}
@@ -100,7 +100,7 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 }
 
 // of returns the verdict about a family, the longest pattern when no line has the whole name, and marks it as used.
-func (l verdictList) of(name string) *verdict {
+func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {
 		prefix, pattern := strings.CutSuffix(v.name, "*")
@@ -118,7 +118,7 @@ func (l verdictList) of(name string) *verdict {
 	return best
 }
 
-func byName(families []Family) map[string]*Family {
+func indexByName(families []Family) map[string]*Family {
 	names := map[string]*Family{}
 	for i := range families {
 		names[families[i].Name] = &families[i]

@@ -91,13 +91,13 @@ func Parse(page io.Reader) ([]Family, error) {
 func Shape(families []*dto.MetricFamily) []Family {
 	shape := make([]Family, 0, len(families))
 	for _, family := range families {
-		shape = append(shape, shapeOf(family))
+		shape = append(shape, newFamily(family))
 	}
 	sortByName(shape)
 	return shape
 }
 
-func shapeOf(family *dto.MetricFamily) Family {
+func newFamily(family *dto.MetricFamily) Family {
 	labels, bounds := map[string]bool{}, map[float64]bool{}
 	for _, metric := range family.GetMetric() {
 		for _, label := range metric.GetLabel() {
@@ -122,7 +122,7 @@ func shapeOf(family *dto.MetricFamily) Family {
 // ParseList reads a list of shapes, one a line; empty lines and lines with # are comments.
 func ParseList(text string) ([]Family, error) {
 	var list []Family
-	for number, line := range lines(text) {
+	for number, line := range listLines(text) {
 		family, err := parseLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %q: %w", number, line, err)
@@ -152,7 +152,7 @@ func parseLine(line string) (Family, error) {
 }
 
 // lines returns what is no comment, with its number.
-func lines(text string) func(yield func(int, string) bool) {
+func listLines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		number := 0
 		for line := range strings.Lines(text) {

@@ -184,7 +184,7 @@ func (p *planner) addStrayKill(c *cri.Container, reason string) {
 }
 
 func (p *planner) addProbeKill(c *cri.Container, failed podprobe.Kill) {
-	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, c)}
+	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.GracePeriod, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, c)}
 	if spec := containers.Named(&p.state.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
 		k.PreStop = spec.Lifecycle.PreStop // even if the pod's grace period is zero
 	}

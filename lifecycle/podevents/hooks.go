@@ -71,7 +71,7 @@ func Images(record Record) images.Hooks {
 func Probes(pods Pods, record Record) probe.Hooks {
 	required.MustArgs("podevents.Probes", required.Arg{Name: "pods", Value: pods, Hint: "a *lifecycle.Reconciler"},
 		required.Arg{Name: "record", Value: record, Hint: recordHint})
-	return probe.Hooks{Probed: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
+	return probe.Hooks{ProbeFinished: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
 		reason, message := ReasonUnhealthyContainer, ""
 		switch {
 		case err != nil:

@@ -108,7 +108,7 @@ func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var events []recorded
 			hooks := podevents.Probes(pods{"u1": {pod: web}}, into(&events))
-			hooks.Probed(probe.Key{PodUID: "u1", Container: "c", Kind: test.kind}, test.result, test.err, time.Second)
+			hooks.ProbeFinished(probe.Key{PodUID: "u1", Container: "c", Kind: test.kind}, test.result, test.err, time.Second)
 			if test.reason == "" {
 				require.Empty(t, events)
 				return
@@ -126,7 +126,7 @@ func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
 	var events []recorded
 	hooks := podevents.Probes(pods{"u1": {pod: web, status: status}}, into(&events))
 	for _, container := range []string{"proxy", "c", "unreported"} {
-		hooks.Probed(probe.Key{PodUID: "u1", Container: container}, probe.NewResult(probe.Failure, ""), nil, 0)
+		hooks.ProbeFinished(probe.Key{PodUID: "u1", Container: container}, probe.NewResult(probe.Failure, ""), nil, 0)
 	}
 	var attempts []uint32
 	for _, e := range events {
@@ -138,7 +138,7 @@ func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
 // The last probe of a pod may return after the pod was removed.
 func TestProbesOfRemovedPodRecordsNothing(t *testing.T) {
 	var events []recorded
-	podevents.Probes(pods{}, into(&events)).Probed(probe.Key{PodUID: "u1", Container: "c"}, probe.NewResult(probe.Failure, ""), nil, 0)
+	podevents.Probes(pods{}, into(&events)).ProbeFinished(probe.Key{PodUID: "u1", Container: "c"}, probe.NewResult(probe.Failure, ""), nil, 0)
 	require.Empty(t, events)
 }
 

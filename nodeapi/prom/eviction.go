@@ -24,52 +24,54 @@ type evictionMetrics struct {
 func (m *Metrics) buildEviction(g *group) {
 	m.eviction = evictionMetrics{
 		group:       g,
-		evictions:   g.counter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
-		preemptions: g.counter("kubelet_preemptions", "Pods that had to make room for a critical one, by what it lacked.", "preemption_signal"),
-		age: g.histogram("kubelet_eviction_stats_age_seconds", "Age of the reading that something was done about.",
+		evictions:   g.addCounter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
+		preemptions: g.addCounter("kubelet_preemptions", "Pods that had to make room for a critical one, by what it lacked.", "preemption_signal"),
+		age: g.addHistogram("kubelet_eviction_stats_age_seconds", "Age of the reading that something was done about.",
 			prometheus.DefBuckets, "eviction_signal"),
-		failed:   g.counter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
-		reclaims: g.counter("nodeagent_eviction_reclaims_total", "Attempts to reclaim something before a pod is evicted."),
-		errors:   g.counter("nodeagent_eviction_observation_errors_total", "What could not be measured."),
+		failed:   g.addCounter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
+		reclaims: g.addCounter("nodeagent_eviction_reclaims_total", "Attempts to reclaim something before a pod is evicted."),
+		errors:   g.addCounter("nodeagent_eviction_observation_errors_total", "What could not be measured."),
 	}
 }
 
 // Eviction returns the hooks of an evictor. They call those that are given, too.
 func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	e := &m.eviction
-	e.group.wired.Store(true)
+	e.group.enabled.Store(true)
 	return eviction.Hooks{
-		Observed:          func(o eviction.Observation) { each(with, func(h eviction.Hooks) { call(h.Observed, o) }) },
-		ConditionsChanged: func(c []eviction.Condition) { each(with, func(h eviction.Hooks) { call(h.ConditionsChanged, c) }) },
+		Observed: func(o eviction.Observation) { callHooks(with, func(h eviction.Hooks) { callHook(h.Observed, o) }) },
+		ConditionsChanged: func(c []eviction.Condition) {
+			callHooks(with, func(h eviction.Hooks) { callHook(h.ConditionsChanged, c) })
+		},
 		ThresholdMet: func(s eviction.Signal, age time.Duration) {
 			e.age.observe(age, string(s))
-			each(with, func(h eviction.Hooks) { call2(h.ThresholdMet, s, age) })
+			callHooks(with, func(h eviction.Hooks) { callHook2(h.ThresholdMet, s, age) })
 		},
 		Reclaimed: func(r eviction.Reclaim, freed int64, err error) {
 			e.reclaims.inc()
-			each(with, func(h eviction.Hooks) { call3(h.Reclaimed, r, freed, err) })
+			callHooks(with, func(h eviction.Hooks) { callHook3(h.Reclaimed, r, freed, err) })
 		},
 		Evicting: func(v eviction.Eviction) {
 			e.evictions.inc(string(v.Signal))
-			each(with, func(h eviction.Hooks) { call(h.Evicting, v) })
+			callHooks(with, func(h eviction.Hooks) { callHook(h.Evicting, v) })
 		},
 		Evicted: func(v eviction.Eviction, err error) {
 			if err != nil {
 				e.failed.inc(string(v.Signal))
 			}
-			each(with, func(h eviction.Hooks) { call2(h.Evicted, v, err) })
+			callHooks(with, func(h eviction.Hooks) { callHook2(h.Evicted, v, err) })
 		},
 		Error: func(err error) {
 			e.errors.inc()
-			each(with, func(h eviction.Hooks) { call(h.Error, err) })
+			callHooks(with, func(h eviction.Hooks) { callHook(h.Error, err) })
 		},
-		NoVictim: func(n eviction.NoVictim) { each(with, func(h eviction.Hooks) { call(h.NoVictim, n) }) },
+		NoVictim: func(n eviction.NoVictim) { callHooks(with, func(h eviction.Hooks) { callHook(h.NoVictim, n) }) },
 	}
 }
 
 // Preempted counts a pod that has to make room for a critical one, which lacked a resource, such as cpu.
 func (m *Metrics) Preempted(resource string) {
-	m.eviction.group.wired.Store(true)
+	m.eviction.group.enabled.Store(true)
 	m.eviction.preemptions.inc(resource)
 }
 
@@ -85,14 +87,14 @@ type cgroupMetrics struct {
 func (m *Metrics) buildCgroups(g *group) {
 	m.cgroups = cgroupMetrics{
 		group: g,
-		took: g.histogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
+		took: g.addHistogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
 			prometheus.DefBuckets, "operation_type"),
-		resized: g.histogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took to be in force.",
+		resized: g.addHistogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took to be in force.",
 			[]float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}, "success"),
-		min:     g.gauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
-		low:     g.gauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
-		version: g.gauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
-		orphans: g.counter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by what became of them.", "result"),
+		min:     g.addGauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
+		low:     g.addGauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
+		version: g.addGauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
+		orphans: g.addCounter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by what became of them.", "result"),
 	}
 }
 
@@ -100,31 +102,33 @@ func (m *Metrics) buildCgroups(g *group) {
 // given, too.
 func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
 	c := &m.cgroups
-	c.group.wired.Store(true)
+	c.group.enabled.Store(true)
 	c.version.set(float64(version))
 	return podtree.Hooks{
 		CgroupWritten: func(w podtree.WriterCall) {
 			c.took.observe(w.Duration, string(w.Op))
-			each(with, func(h podtree.Hooks) { call(h.CgroupWritten, w) })
+			callHooks(with, func(h podtree.Hooks) { callHook(h.CgroupWritten, w) })
 		},
-		LimitsEnforced: func(p cgroups.Path, err error) { each(with, func(h podtree.Hooks) { call2(h.LimitsEnforced, p, err) }) },
+		LimitsEnforced: func(p cgroups.Path, err error) {
+			callHooks(with, func(h podtree.Hooks) { callHook2(h.LimitsEnforced, p, err) })
+		},
 		MemoryProtected: func(guaranteed, burstable int64) {
 			c.min.set(float64(guaranteed))
 			c.low.set(float64(burstable))
-			each(with, func(h podtree.Hooks) { call2(h.MemoryProtected, guaranteed, burstable) })
+			callHooks(with, func(h podtree.Hooks) { callHook2(h.MemoryProtected, guaranteed, burstable) })
 		},
 		OrphanProcessed: func(o podtree.Orphan) {
-			c.orphans.inc(orphanResult(o))
-			each(with, func(h podtree.Hooks) { call(h.OrphanProcessed, o) })
+			c.orphans.inc(resultLabel(o))
+			callHooks(with, func(h podtree.Hooks) { callHook(h.OrphanProcessed, o) })
 		},
 		PodResized: func(uid string, d time.Duration, err error) {
-			c.resized.value(float64(d.Milliseconds()), strconv.FormatBool(err == nil))
-			each(with, func(h podtree.Hooks) { call3(h.PodResized, uid, d, err) })
+			c.resized.observeValue(float64(d.Milliseconds()), strconv.FormatBool(err == nil))
+			callHooks(with, func(h podtree.Hooks) { callHook3(h.PodResized, uid, d, err) })
 		},
 	}
 }
 
-func orphanResult(o podtree.Orphan) string {
+func resultLabel(o podtree.Orphan) string {
 	switch {
 	case o.Err != nil:
 		return "error"

@@ -6,4 +6,4 @@ package prom
 import "github.com/prometheus/client_golang/prometheus"
 
 // RegisterStart is registerStart.
-func RegisterStart(registry prometheus.Registerer) error { return registerStart(registry) }
+func RegisterStart(registry prometheus.Registerer) error { return registerStartTime(registry) }

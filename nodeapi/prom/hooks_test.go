@@ -137,10 +137,10 @@ func TestWithout(t *testing.T) {
 
 	probes := p.metrics.Probes()
 	for _, uid := range []string{"u", "v"} {
-		probes.Probed(probe.Key{PodUID: uid, Container: "main", Kind: probe.Liveness}, probe.Result{Outcome: probe.Success}, nil, 0)
+		probes.ProbeFinished(probe.Key{PodUID: uid, Container: "main", Kind: probe.Liveness}, probe.Result{Outcome: probe.Success}, nil, 0)
 	}
 	assert.InDelta(t, 3, value(t, p.probes, "prober_probe_total", "container=main", "result=successful"), 0)
-	probes.Removed(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness})
+	probes.TargetRemoved(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness})
 	assert.InDelta(t, 3, value(t, p.probes, "prober_probe_total", "container=main"), 0, "it is of others, too")
 }
 
@@ -157,7 +157,9 @@ func TestProbes(t *testing.T) {
 	p := newPages(t, prom.Options{PodName: func(uid string) (string, string) { return "shop", "name-of-" + uid }})
 	h := p.metrics.Probes()
 	k := probe.Key{PodUID: "u", Container: "main", Kind: probe.Readiness}
-	probed := func(o probe.Outcome, err error) { h.Probed(k, probe.Result{Outcome: o}, err, 20*time.Millisecond) }
+	probed := func(o probe.Outcome, err error) {
+		h.ProbeFinished(k, probe.Result{Outcome: o}, err, 20*time.Millisecond)
+	}
 	probed(probe.Success, nil)
 	probed(probe.Warning, nil)
 	probed(probe.Failure, nil)
@@ -168,7 +170,7 @@ func TestProbes(t *testing.T) {
 	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_total", append(of, "result=successful")...), 0)
 	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_total", append(of, "result=failed")...), 0)
 	assert.InDelta(t, 2, value(t, p.probes, "prober_probe_duration_seconds", of...), 0)
-	h.Removed(k)
+	h.TargetRemoved(k)
 	assert.NotContains(t, gather(t, p.probes), "prober_probe_total")
 	assert.NotContains(t, gather(t, p.probes), "prober_probe_duration_seconds")
 }

@@ -22,11 +22,11 @@ type imageMetrics struct {
 func (m *Metrics) buildImages(g *group) {
 	m.images = imageMetrics{
 		group: g,
-		took: g.histogram("kubelet_image_pull_duration_seconds", "How long a pull took, with the time that it waited for its turn.",
+		took: g.addHistogram("kubelet_image_pull_duration_seconds", "How long a pull took, with the time that it waited for its turn.",
 			[]float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}, "image_size_in_bytes"),
-		requests: g.counter("kubelet_image_manager_ensure_image_requests_total", "Images that were asked for.",
+		requests: g.addCounter("kubelet_image_manager_ensure_image_requests_total", "Images that were asked for.",
 			"pull_policy", "present_locally", "pull_required"),
-		errors: g.counter("nodeagent_image_errors_total", "Images that could not be made present, by the reason in the status of the container.",
+		errors: g.addCounter("nodeagent_image_errors_total", "Images that could not be made present, by the reason in the status of the container.",
 			"reason"),
 	}
 }
@@ -34,33 +34,33 @@ func (m *Metrics) buildImages(g *group) {
 // Images returns the hooks of what pulls images. They call those that are given, too.
 func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
 	i := &m.images
-	i.group.wired.Store(true)
+	i.group.enabled.Store(true)
 	return images.Hooks{
 		Present: func(r images.Request, image cri.Image) {
-			i.asked(r, "true", "false")
-			each(with, func(h images.Hooks) { call2(h.Present, r, image) })
+			i.countRequest(r, "true", "false")
+			callHooks(with, func(h images.Hooks) { callHook2(h.Present, r, image) })
 		},
-		Pulling: func(r images.Request) { each(with, func(h images.Hooks) { call(h.Pulling, r) }) },
+		Pulling: func(r images.Request) { callHooks(with, func(h images.Hooks) { callHook(h.Pulling, r) }) },
 		Slow: func(r images.Request, after time.Duration) {
-			each(with, func(h images.Hooks) { call2(h.Slow, r, after) })
+			callHooks(with, func(h images.Hooks) { callHook2(h.Slow, r, after) })
 		},
 		Pulled: func(r images.Request, p images.Pull) {
-			i.asked(r, presentBefore(r.Policy), "true")
-			m.pods.look(r.Pod.UID, func(pod *podRecord) { pod.pulls += p.Total })
+			i.countRequest(r, presentLabel(r.Policy), "true")
+			m.pods.updateKnownPod(r.Pod.UID, func(pod *podRecord) { pod.pullTime += p.Total })
 			if !p.Shared {
-				i.took.observe(p.Total, imageSize(p.Image.Size))
+				i.took.observe(p.Total, sizeLabel(p.Image.Size))
 			}
-			each(with, func(h images.Hooks) { call2(h.Pulled, r, p) })
+			callHooks(with, func(h images.Hooks) { callHook2(h.Pulled, r, p) })
 		},
 		Failed: func(r images.Request, err *images.Error) {
-			i.failed(r, err)
-			each(with, func(h images.Hooks) { call2(h.Failed, r, err) })
+			i.countFailure(r, err)
+			callHooks(with, func(h images.Hooks) { callHook2(h.Failed, r, err) })
 		},
-		Error: func(err error) { each(with, func(h images.Hooks) { call(h.Error, err) }) },
+		Error: func(err error) { callHooks(with, func(h images.Hooks) { callHook(h.Error, err) }) },
 	}
 }
 
-func (i *imageMetrics) asked(r images.Request, present, required string) {
+func (i *imageMetrics) countRequest(r images.Request, present, required string) {
 	policy := r.Policy
 	if policy == "" {
 		policy = images.DefaultPolicy(r.Image)
@@ -70,20 +70,20 @@ func (i *imageMetrics) asked(r images.Request, present, required string) {
 
 // failed counts a request that came to nothing. An image that is not there and must not be pulled needs no pull that anybody
 // could know of.
-func (i *imageMetrics) failed(r images.Request, err *images.Error) {
+func (i *imageMetrics) countFailure(r images.Request, err *images.Error) {
 	i.errors.inc(err.Reason)
 	switch {
 	case r.Policy == images.PullNever:
-		i.asked(r, "false", "unknown")
+		i.countRequest(r, "false", "unknown")
 	case err.Reason == images.ReasonInvalidImageName, err.Reason == images.ReasonImageInspectError:
-		i.asked(r, "unknown", "unknown")
+		i.countRequest(r, "unknown", "unknown")
 	default:
-		i.asked(r, presentBefore(r.Policy), "true")
+		i.countRequest(r, presentLabel(r.Policy), "true")
 	}
 }
 
 // presentBefore reports whether an image was there before it was pulled: with the policy Always nobody has looked.
-func presentBefore(p images.Policy) string {
+func presentLabel(p images.Policy) string {
 	if p == images.PullAlways {
 		return "unknown"
 	}
@@ -91,7 +91,7 @@ func presentBefore(p images.Policy) string {
 }
 
 // imageSize returns the label for the size of an image.
-func imageSize(bytes uint64) string {
+func sizeLabel(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	sizes := [...]struct {
 		above uint64
@@ -126,19 +126,21 @@ type imageGCMetrics struct {
 func (m *Metrics) buildImageGC(g *group) {
 	m.imageGC = imageGCMetrics{
 		group:   g,
-		removed: g.counter("kubelet_image_garbage_collected_total", "Images that were removed, by why.", "reason"),
+		removed: g.addCounter("kubelet_image_garbage_collected_total", "Images that were removed, by why.", "reason"),
 	}
 }
 
 // ImageGC returns the hooks of what removes images. They call those that are given, too.
 func (m *Metrics) ImageGC(with ...gc.ImageHooks) gc.ImageHooks {
-	m.imageGC.group.wired.Store(true)
+	m.imageGC.group.enabled.Store(true)
 	return gc.ImageHooks{
 		Removed: func(image gc.Image, reason gc.RemovalReason) {
 			m.imageGC.removed.inc(string(reason))
-			each(with, func(h gc.ImageHooks) { call2(h.Removed, image, reason) })
+			callHooks(with, func(h gc.ImageHooks) { callHook2(h.Removed, image, reason) })
 		},
-		Event: func(reason, message string) { each(with, func(h gc.ImageHooks) { call2(h.Event, reason, message) }) },
-		Error: func(err error) { each(with, func(h gc.ImageHooks) { call(h.Error, err) }) },
+		Event: func(reason, message string) {
+			callHooks(with, func(h gc.ImageHooks) { callHook2(h.Event, reason, message) })
+		},
+		Error: func(err error) { callHooks(with, func(h gc.ImageHooks) { callHook(h.Error, err) }) },
 	}
 }

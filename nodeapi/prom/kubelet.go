@@ -45,7 +45,7 @@ func NewKubelet(o KubeletOptions) (*Kubelet, error) {
 	}
 	if o.Served {
 		k.slis, k.processMetrics = prometheus.NewRegistry(), prometheus.NewRegistry()
-		err = errors.Join(RegisterProcess(k.processMetrics, o.Version), registerStart(k.probes), registerStart(k.slis))
+		err = errors.Join(RegisterProcess(k.processMetrics, o.Version), registerStartTime(k.probes), registerStartTime(k.slis))
 	}
 	if err == nil && o.Registerer != nil {
 		if err := o.Registerer.Register(k.all); err != nil {

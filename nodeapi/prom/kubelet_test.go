@@ -20,7 +20,7 @@ func TestKubeletHasThePagesOfAKubelet(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k, err := prom.NewKubelet(prom.KubeletOptions{Served: true, Registerer: registry, Version: "v1"})
 	require.NoError(t, err)
-	k.Metrics.PLEG().Counted(pleg.Count{Pods: 3})
+	k.Metrics.PLEG().RunningCounted(pleg.RunningCount{Pods: 3})
 	k.Metrics.Probes()
 	all, probes, slis := k.Pages(prom.PageOptions{})
 	body := func(page http.Handler) string {
@@ -55,7 +55,7 @@ func TestKubeletKeepsNoMetricWithoutAReader(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	var counted int
-	k.Metrics.PLEG(pleg.Hooks{Counted: func(c pleg.Count) { counted = c.Pods }}).Counted(pleg.Count{Pods: 3})
+	k.Metrics.PLEG(pleg.Hooks{RunningCounted: func(c pleg.RunningCount) { counted = c.Pods }}).RunningCounted(pleg.RunningCount{Pods: 3})
 	require.Equal(t, 3, counted)
 	k.Close()
 }

@@ -15,30 +15,30 @@ import (
 )
 
 // levels counts the pods that there are when a page is asked for.
-type levels struct {
+type podGauges struct {
 	pods                                func() []lifecycle.PodState // nil: only mirrors are counted
 	mirrorPods                          func() int                  // nil: they are not
-	desired, active, working, ephemeral *level
-	pending, inProgress, mirrors        *level
+	desired, active, working, ephemeral *computedGauge
+	pending, inProgress, mirrors        *computedGauge
 }
 
-func (m *Metrics) newLevels() *levels {
-	return &levels{
+func (m *Metrics) newPodGauges() *podGauges {
+	return &podGauges{
 		pods:       m.opts.Pods,
 		mirrorPods: m.opts.MirrorPods,
-		desired:    m.level("kubelet_desired_pods", "Pods that sources want.", "static"),
-		active:     m.level("kubelet_active_pods", "Pods that sources want and that have not terminated.", "static"),
-		working:    m.level("kubelet_working_pods", "Pods that are worked on.", "lifecycle", "config", "static"),
-		ephemeral:  m.level("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods."),
-		pending:    m.level("kubelet_pod_pending_resizes", "Pods whose resize waits or cannot be.", "reason", "priority_bucket"),
-		inProgress: m.level("kubelet_pod_in_progress_resizes", "Pods whose resize is being made."),
-		mirrors:    m.level("kubelet_mirror_pods", "Mirrors of static pods."),
+		desired:    m.newComputedGauge("kubelet_desired_pods", "Pods that sources want.", "static"),
+		active:     m.newComputedGauge("kubelet_active_pods", "Pods that sources want and that have not terminated.", "static"),
+		working:    m.newComputedGauge("kubelet_working_pods", "Pods that are worked on.", "lifecycle", "config", "static"),
+		ephemeral:  m.newComputedGauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods."),
+		pending:    m.newComputedGauge("kubelet_pod_pending_resizes", "Pods whose resize waits or cannot be.", "reason", "priority_bucket"),
+		inProgress: m.newComputedGauge("kubelet_pod_in_progress_resizes", "Pods whose resize is being made."),
+		mirrors:    m.newComputedGauge("kubelet_mirror_pods", "Mirrors of static pods."),
 	}
 }
 
 // Describe is a part of prometheus.Collector.
-func (l *levels) Describe(descs chan<- *prometheus.Desc) {
-	for _, level := range []*level{l.desired, l.active, l.working, l.ephemeral, l.pending, l.inProgress, l.mirrors} {
+func (l *podGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, level := range []*computedGauge{l.desired, l.active, l.working, l.ephemeral, l.pending, l.inProgress, l.mirrors} {
 		if level != nil {
 			descs <- level.desc
 		}
@@ -46,18 +46,18 @@ func (l *levels) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect is a part of prometheus.Collector.
-func (l *levels) Collect(metrics chan<- prometheus.Metric) {
-	t := tally{}
+func (l *podGauges) Collect(metrics chan<- prometheus.Metric) {
+	t := gaugeValues{}
 	if l.pods != nil {
-		t = l.empty()
+		t = l.newZeroValues()
 		for _, pod := range l.pods() {
-			l.count(t, &pod)
+			l.countPod(t, &pod)
 		}
 	}
 	if l.mirrorPods != nil {
-		t.add(l.mirrors, float64(l.mirrorPods()))
+		t.addValue(l.mirrors, float64(l.mirrorPods()))
 	}
-	t.send(metrics)
+	t.sendMetrics(metrics)
 }
 
 // The words of the label lifecycle.
@@ -68,25 +68,25 @@ const (
 )
 
 // empty returns a tally of what is 0 where there is none.
-func (l *levels) empty() tally {
-	t := tally{}
-	t.add(l.ephemeral, 0)
-	t.add(l.inProgress, 0)
+func (l *podGauges) newZeroValues() gaugeValues {
+	t := gaugeValues{}
+	t.addValue(l.ephemeral, 0)
+	t.addValue(l.inProgress, 0)
 	for _, static := range []string{"", "true"} {
-		t.add(l.desired, 0, static)
-		t.add(l.active, 0, static)
+		t.addValue(l.desired, 0, static)
+		t.addValue(l.active, 0, static)
 	}
 	for _, state := range []string{lifecycleSync, lifecycleTerminating, lifecycleTerminated} {
 		for _, config := range []string{"desired", "orphan"} {
-			t.add(l.working, 0, state, config, "")
-			t.add(l.working, 0, state, config, "true")
+			t.addValue(l.working, 0, state, config, "")
+			t.addValue(l.working, 0, state, config, "true")
 		}
-		t.add(l.working, 0, state, "runtime_only", "unknown")
+		t.addValue(l.working, 0, state, "runtime_only", "unknown")
 	}
 	return t
 }
 
-func (l *levels) count(t tally, p *lifecycle.PodState) {
+func (l *podGauges) countPod(t gaugeValues, p *lifecycle.PodState) {
 	state := lifecycleSync
 	terminated := p.Status != nil && podstatus.IsTerminal(p.Status.Phase)
 	switch {
@@ -96,7 +96,7 @@ func (l *levels) count(t tally, p *lifecycle.PodState) {
 		state = lifecycleTerminating
 	}
 	if p.Spec == nil {
-		t.add(l.working, 1, state, "runtime_only", "unknown")
+		t.addValue(l.working, 1, state, "runtime_only", "unknown")
 		return
 	}
 	static := ""
@@ -107,24 +107,24 @@ func (l *levels) count(t tally, p *lifecycle.PodState) {
 	if p.Deleted {
 		config = "orphan"
 	} else {
-		t.add(l.desired, 1, static)
+		t.addValue(l.desired, 1, static)
 		if !terminated && !p.Evicted {
-			t.add(l.active, 1, static)
+			t.addValue(l.active, 1, static)
 		}
 	}
-	t.add(l.working, 1, state, config, static)
-	t.add(l.ephemeral, float64(len(p.Spec.Spec.EphemeralContainers)))
+	t.addValue(l.working, 1, state, config, static)
+	t.addValue(l.ephemeral, float64(len(p.Spec.Spec.EphemeralContainers)))
 	l.countResize(t, p)
 }
 
-func (l *levels) countResize(t tally, p *lifecycle.PodState) {
+func (l *podGauges) countResize(t gaugeValues, p *lifecycle.PodState) {
 	if p.Status == nil {
 		return
 	}
 	if c := podstatus.FindCondition(p.Status.Conditions, corev1.PodResizePending); c != nil {
-		t.add(l.pending, 1, strings.ToLower(c.Reason), priorityBucket(p.Spec))
+		t.addValue(l.pending, 1, strings.ToLower(c.Reason), priorityLabel(p.Spec))
 	}
 	if podstatus.FindCondition(p.Status.Conditions, corev1.PodResizeInProgress) != nil {
-		t.add(l.inProgress, 1)
+		t.addValue(l.inProgress, 1)
 	}
 }

@@ -43,94 +43,96 @@ func (m *Metrics) buildLifecycle(g *group) {
 	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	m.lifecycle = lifecycleMetrics{
 		group: g,
-		worker: g.histogram("kubelet_pod_worker_duration_seconds", "How long a look at a pod took, and what was done about it.",
+		worker: g.addHistogram("kubelet_pod_worker_duration_seconds", "How long a look at a pod took, and what was done about it.",
 			prometheus.DefBuckets, "operation_type"),
-		workerStart: g.histogram("kubelet_pod_worker_start_duration_seconds", "Time from when a pod is wanted to the first look at it.",
+		workerStart: g.addHistogram("kubelet_pod_worker_start_duration_seconds", "Time from when a pod is wanted to the first look at it.",
 			prometheus.DefBuckets),
-		podStart: g.histogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen until it runs.", start),
-		containersPerPod: g.histogram("kubelet_containers_per_pod_count", "Regular containers of pods.",
+		podStart: g.addHistogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen until it runs.", start),
+		containersPerPod: g.addHistogram("kubelet_containers_per_pod_count", "Regular containers of pods.",
 			prometheus.ExponentialBuckets(1, 2, 5)),
-		admitted: g.counter("kubelet_pod_level_resources_admission_total", "Pods that were admitted, by which resources they name and QoS class.",
+		admitted: g.addCounter("kubelet_pod_level_resources_admission_total", "Pods that were admitted, by which resources they name and QoS class.",
 			"config_mode", "qos_class"),
-		rejected: g.counter("kubelet_admission_rejections_total", "Pods that were rejected, by reason.", "reason"),
-		refused:  g.counter("nodeagent_pods_refused_total", "Pods that a source wants and that are invalid, each time."),
-		orphaned: g.counter("kubelet_orphaned_runtime_pods_total", "Pods that only the runtime had, and that were taken down."),
-		errors:   g.counter("nodeagent_pod_sync_errors_total", "Attempts to bring a pod to where it should be that failed."),
-		sandbox: g.histogram("kubelet_run_podsandbox_duration_seconds", "How long the runtime took to run a sandbox.",
+		rejected: g.addCounter("kubelet_admission_rejections_total", "Pods that were rejected, by reason.", "reason"),
+		refused:  g.addCounter("nodeagent_pods_refused_total", "Pods that a source wants and that are invalid, each time."),
+		orphaned: g.addCounter("kubelet_orphaned_runtime_pods_total", "Pods that only the runtime had, and that were taken down."),
+		errors:   g.addCounter("nodeagent_pod_sync_errors_total", "Attempts to bring a pod to where it should be that failed."),
+		sandbox: g.addHistogram("kubelet_run_podsandbox_duration_seconds", "How long the runtime took to run a sandbox.",
 			prometheus.DefBuckets, "runtime_handler"),
-		sandboxErrors:   g.counter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler"),
-		pods:            g.counter("kubelet_started_pods_total", "Attempts to start a pod."),
-		podErrors:       g.counter("kubelet_started_pods_errors_total", "Attempts to start a pod that failed."),
-		userNSPods:      g.counter("kubelet_started_user_namespaced_pods_total", "Attempts to start a pod with a user namespace."),
-		userNSPodErrors: g.counter("kubelet_started_user_namespaced_pods_errors_total", "Those that failed."),
-		containers:      g.counter("kubelet_started_containers_total", "Attempts to start a container.", "container_type"),
-		containerErrors: g.counter("kubelet_started_containers_errors_total", "Attempts to start a container that failed, by reason.",
+		sandboxErrors:   g.addCounter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler"),
+		pods:            g.addCounter("kubelet_started_pods_total", "Attempts to start a pod."),
+		podErrors:       g.addCounter("kubelet_started_pods_errors_total", "Attempts to start a pod that failed."),
+		userNSPods:      g.addCounter("kubelet_started_user_namespaced_pods_total", "Attempts to start a pod with a user namespace."),
+		userNSPodErrors: g.addCounter("kubelet_started_user_namespaced_pods_errors_total", "Those that failed."),
+		containers:      g.addCounter("kubelet_started_containers_total", "Attempts to start a container.", "container_type"),
+		containerErrors: g.addCounter("kubelet_started_containers_errors_total", "Attempts to start a container that failed, by reason.",
 			"container_type", "code"),
-		terminated: g.counter("kubelet_terminated_containers_total", "Containers that have terminated.",
+		terminated: g.addCounter("kubelet_terminated_containers_total", "Containers that have terminated.",
 			"container_type", "exit_code", "reason"),
-		containerStart: g.histogram("nodeagent_container_start_duration_seconds", "How long attempts to start a container took, with its image and its hook.",
+		containerStart: g.addHistogram("nodeagent_container_start_duration_seconds", "How long attempts to start a container took, with its image and its hook.",
 			[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "container_type"),
-		images:        g.counter("kubelet_image_volume_requested_total", "Volumes that are images."),
-		imagesMounted: g.counter("kubelet_image_volume_mounted_succeed_total", "Volumes that are images and are present."),
-		imageErrors:   g.counter("kubelet_image_volume_mounted_errors_total", "Volumes that are images and could not be made present."),
-		sleep:         g.counter("kubelet_sleep_action_terminated_early_total", "Sleeps of hooks that did not last as long as asked for."),
-		tls:           g.counter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks whose server did not speak the TLS that it was asked for."),
-		resizes: g.counter("kubelet_container_requested_resizes_total", "Requests and limits of containers that pods want changed.",
+		images:        g.addCounter("kubelet_image_volume_requested_total", "Volumes that are images."),
+		imagesMounted: g.addCounter("kubelet_image_volume_mounted_succeed_total", "Volumes that are images and are present."),
+		imageErrors:   g.addCounter("kubelet_image_volume_mounted_errors_total", "Volumes that are images and could not be made present."),
+		sleep:         g.addCounter("kubelet_sleep_action_terminated_early_total", "Sleeps of hooks that did not last as long as asked for."),
+		tls:           g.addCounter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks whose server did not speak the TLS that it was asked for."),
+		resizes: g.addCounter("kubelet_container_requested_resizes_total", "Requests and limits of containers that pods want changed.",
 			"resource", "requirement", "operation"),
-		infeasible: g.counter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be.", "reason_detail"),
-		accepted:   g.counter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that were deferred, and then had room.", "retry_trigger"),
-		deferred: g.histogram("kubelet_pod_deferred_resize_duration_seconds", "How long resizes were deferred.",
+		infeasible: g.addCounter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be.", "reason_detail"),
+		accepted:   g.addCounter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that were deferred, and then had room.", "retry_trigger"),
+		deferred: g.addHistogram("kubelet_pod_deferred_resize_duration_seconds", "How long resizes were deferred.",
 			[]float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}, "resolution", "priority_bucket"),
 	}
 	if m.opts.Pods != nil || m.opts.MirrorPods != nil {
-		g.members = append(g.members, m.newLevels())
+		g.collectors = append(g.collectors, m.newPodGauges())
 	}
 }
 
 // Lifecycle returns the hooks of a Reconciler. They call those that are given, too.
 func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	l := &m.lifecycle
-	l.group.wired.Store(true)
+	l.group.enabled.Store(true)
 	return lifecycle.Hooks{
 		StatusChanged: func(pod *corev1.Pod, status *corev1.PodStatus) {
-			m.pods.record(string(pod.UID), func(r *podRecord) { r.changed(l, pod, status, time.Now()) })
-			each(with, func(h lifecycle.Hooks) { call2(h.StatusChanged, pod, status) })
+			m.pods.updatePod(string(pod.UID), func(r *podRecord) { r.countStatus(l, pod, status, time.Now()) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.StatusChanged, pod, status) })
 		},
 		Event: func(pod cri.PodIdentity, event podevents.Event) {
 			if event.Reason == podevents.ReasonLifecycleHTTPFallback {
 				l.tls.inc()
 			}
-			m.pods.record(pod.UID, func(r *podRecord) { r.told(event) })
-			each(with, func(h lifecycle.Hooks) { call2(h.Event, pod, event) })
+			m.pods.updatePod(pod.UID, func(r *podRecord) { r.noteRejection(event) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Event, pod, event) })
 		},
 		StartAttempted: func(pod cri.PodIdentity, start podevents.ContainerStart) {
-			l.started(start)
-			each(with, func(h lifecycle.Hooks) { call2(h.StartAttempted, pod, start) })
+			l.countStart(start)
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.StartAttempted, pod, start) })
 		},
 		PodRemoved: func(pod cri.PodIdentity) {
-			m.pods.record(pod.UID, func(r *podRecord) { r.gone(l, time.Now()) })
-			m.pods.forget(pod.UID)
-			each(with, func(h lifecycle.Hooks) { call(h.PodRemoved, pod) })
+			m.pods.updatePod(pod.UID, func(r *podRecord) { r.countRemoval(l, time.Now()) })
+			m.pods.removePod(pod.UID)
+			callHooks(with, func(h lifecycle.Hooks) { callHook(h.PodRemoved, pod) })
 		},
-		ResourcesReleased: func(pod cri.PodIdentity) { each(with, func(h lifecycle.Hooks) { call(h.ResourcesReleased, pod) }) },
+		ResourcesReleased: func(pod cri.PodIdentity) {
+			callHooks(with, func(h lifecycle.Hooks) { callHook(h.ResourcesReleased, pod) })
+		},
 		PodRefused: func(err *lifecycle.RefusedError) {
 			l.refused.inc()
-			each(with, func(h lifecycle.Hooks) { call(h.PodRefused, err) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook(h.PodRefused, err) })
 		},
 		Error: func(pod cri.PodIdentity, err error, retry time.Duration) {
 			l.errors.inc()
-			each(with, func(h lifecycle.Hooks) { call3(h.Error, pod, err, retry) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook3(h.Error, pod, err, retry) })
 		},
-		Work: l.work(with),
+		Work: l.workHooks(with),
 	}
 }
 
 // work returns the hooks for what is done and how long it takes.
-func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
+func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
 		SandboxStartAttempted: func(pod cri.PodIdentity, start podevents.SandboxStart) {
-			l.ranSandbox(start)
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.SandboxStartAttempted, pod, start) })
+			l.countSandbox(start)
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.SandboxStartAttempted, pod, start) })
 		},
 		PodSynced: func(pod cri.PodIdentity, s podevents.Sync) {
 			l.worker.observe(s.Took, string(s.Op))
@@ -140,7 +142,7 @@ func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 			if s.First && s.Orphan {
 				l.orphaned.inc()
 			}
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.PodSynced, pod, s) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.PodSynced, pod, s) })
 		},
 		ImageVolumeRequested: func(pod cri.PodIdentity, err error) {
 			l.images.inc()
@@ -149,16 +151,16 @@ func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 			} else {
 				l.imagesMounted.inc()
 			}
-			each(with, func(h lifecycle.Hooks) { call2(h.Work.ImageVolumeRequested, pod, err) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook2(h.Work.ImageVolumeRequested, pod, err) })
 		},
 		SleepTerminated: func(pod cri.PodIdentity) {
 			l.sleep.inc()
-			each(with, func(h lifecycle.Hooks) { call(h.Work.SleepTerminated, pod) })
+			callHooks(with, func(h lifecycle.Hooks) { callHook(h.Work.SleepTerminated, pod) })
 		},
 	}
 }
 
-func (l *lifecycleMetrics) ranSandbox(s podevents.SandboxStart) {
+func (l *lifecycleMetrics) countSandbox(s podevents.SandboxStart) {
 	l.pods.inc()
 	l.sandbox.observe(s.Took, s.RuntimeHandler)
 	if s.UserNamespace {
@@ -174,7 +176,7 @@ func (l *lifecycleMetrics) ranSandbox(s podevents.SandboxStart) {
 	}
 }
 
-func (l *lifecycleMetrics) started(s podevents.ContainerStart) {
+func (l *lifecycleMetrics) countStart(s podevents.ContainerStart) {
 	l.containers.inc(string(s.Type))
 	l.containerStart.observe(s.Took, string(s.Type))
 	if s.Err == nil {
@@ -188,7 +190,7 @@ func (l *lifecycleMetrics) started(s podevents.ContainerStart) {
 }
 
 // rejectedFor counts a rejection. Reasons that anybody can make up are one, so that they cannot fill the page.
-func (l *lifecycleMetrics) rejectedFor(reason string) {
+func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):
 		l.rejected.inc(reason)
@@ -215,7 +217,7 @@ func isRejectionReason(reason string) bool {
 }
 
 // priorityBucket returns the label for the priority of a pod.
-func priorityBucket(pod *corev1.Pod) string {
+func priorityLabel(pod *corev1.Pod) string {
 	if pod == nil {
 		return "unknown"
 	}

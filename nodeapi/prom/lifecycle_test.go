@@ -180,9 +180,9 @@ func TestPodsThatCameAndWent(t *testing.T) {
 		l.StatusChanged(pod, running(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
 		for _, kind := range []probe.Kind{probe.Liveness, probe.Readiness, probe.Startup} {
 			k := probe.Key{PodUID: uid, Container: "main", Kind: kind}
-			pr.Probed(k, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
-			pr.Probed(k, probe.Result{Outcome: probe.Failure}, nil, time.Millisecond)
-			defer pr.Removed(k)
+			pr.ProbeFinished(k, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
+			pr.ProbeFinished(k, probe.Result{Outcome: probe.Failure}, nil, time.Millisecond)
+			defer pr.TargetRemoved(k)
 		}
 		l.PodRemoved(cri.PodIdentity{UID: uid})
 	}

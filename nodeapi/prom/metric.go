@@ -17,25 +17,25 @@ import (
 // group is the metrics of one engine. It is registered as a whole, so that a name that is taken is an error of New, and is on
 // the page from when its engine is wired: what nothing feeds would say 0 where nothing is known.
 type group struct {
-	m       *Metrics
-	name    string
-	wired   atomic.Bool
-	members []prometheus.Collector
+	metrics    *Metrics
+	name       string
+	enabled    atomic.Bool
+	collectors []prometheus.Collector
 }
 
 // Describe is a part of prometheus.Collector.
 func (g *group) Describe(descs chan<- *prometheus.Desc) {
-	for _, member := range g.members {
+	for _, member := range g.collectors {
 		member.Describe(descs)
 	}
 }
 
 // Collect is a part of prometheus.Collector.
 func (g *group) Collect(metrics chan<- prometheus.Metric) {
-	if !g.wired.Load() {
+	if !g.enabled.Load() {
 		return
 	}
-	for _, member := range g.members {
+	for _, member := range g.collectors {
 		member.Collect(metrics)
 	}
 }
@@ -43,33 +43,33 @@ func (g *group) Collect(metrics chan<- prometheus.Metric) {
 // labels are those of a family, and which of them are kept.
 type labels struct {
 	names []string
-	keep  []int
+	kept  []int
 }
 
 // keptLabels returns the labels of a family, and false when the family is left out.
 func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
-	if matches(m.opts.Without, family) {
+	if matchesAny(m.opts.Without, family) {
 		return labels{}, false
 	}
 	var l labels
 	for i, name := range names {
 		if !slices.Contains(m.opts.WithoutLabels[family], name) {
-			l.names, l.keep = append(l.names, name), append(l.keep, i)
+			l.names, l.kept = append(l.names, name), append(l.kept, i)
 		}
 	}
 	return l, true
 }
 
 // pick returns the values of the labels that are kept, as text that a page can have.
-func (l *labels) pick(values []string) []string {
-	kept := make([]string, len(l.keep))
-	for i, at := range l.keep {
+func (l *labels) keptValues(values []string) []string {
+	kept := make([]string, len(l.kept))
+	for i, at := range l.kept {
 		kept[i] = strings.ToValidUTF8(values[at], "�")
 	}
 	return kept
 }
 
-func matches(patterns []string, name string) bool {
+func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		matched, _ := path.Match(pattern, name) // New has checked it
 		return matched
@@ -83,8 +83,8 @@ type counter struct {
 }
 
 // counter adds a family to the group. Without labels it begins at 0, as the kubelet's do.
-func (g *group) counter(name, help string, names ...string) *counter {
-	l, ok := g.m.keptLabels(name, names)
+func (g *group) addCounter(name, help string, names ...string) *counter {
+	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (g *group) counter(name, help string, names ...string) *counter {
 	if len(names) == 0 {
 		c.vec.WithLabelValues()
 	}
-	g.members = append(g.members, c.vec)
+	g.collectors = append(g.collectors, c.vec)
 	return c
 }
 
@@ -100,14 +100,14 @@ func (c *counter) inc(values ...string) { c.add(1, values...) }
 
 func (c *counter) add(n float64, values ...string) {
 	if c != nil {
-		c.vec.WithLabelValues(c.pick(values)...).Add(n)
+		c.vec.WithLabelValues(c.keptValues(values)...).Add(n)
 	}
 }
 
 // remove removes a series. One that has fewer labels than the family was made with is shared, and stays.
 func (c *counter) remove(values ...string) {
-	if c != nil && len(c.keep) == len(values) {
-		c.vec.DeleteLabelValues(c.pick(values)...)
+	if c != nil && len(c.kept) == len(values) {
+		c.vec.DeleteLabelValues(c.keptValues(values)...)
 	}
 }
 
@@ -117,8 +117,8 @@ type gauge struct {
 	vec *prometheus.GaugeVec
 }
 
-func (g *group) gauge(name, help string, names ...string) *gauge {
-	l, ok := g.m.keptLabels(name, names)
+func (g *group) addGauge(name, help string, names ...string) *gauge {
+	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
 		return nil
 	}
@@ -126,19 +126,19 @@ func (g *group) gauge(name, help string, names ...string) *gauge {
 	if len(names) == 0 {
 		v.vec.WithLabelValues()
 	}
-	g.members = append(g.members, v.vec)
+	g.collectors = append(g.collectors, v.vec)
 	return v
 }
 
 func (v *gauge) set(n float64, values ...string) {
 	if v != nil {
-		v.vec.WithLabelValues(v.pick(values)...).Set(n)
+		v.vec.WithLabelValues(v.keptValues(values)...).Set(n)
 	}
 }
 
 func (v *gauge) add(n float64, values ...string) {
 	if v != nil {
-		v.vec.WithLabelValues(v.pick(values)...).Add(n)
+		v.vec.WithLabelValues(v.keptValues(values)...).Add(n)
 	}
 }
 
@@ -158,8 +158,8 @@ type histogram struct {
 }
 
 // histogram adds a family to the group. Without buckets it has that of +Inf alone.
-func (g *group) histogram(name, help string, buckets []float64, names ...string) *histogram {
-	h := g.lateHistogram(name, help, buckets, names...)
+func (g *group) addHistogram(name, help string, buckets []float64, names ...string) *histogram {
+	h := g.addLateHistogram(name, help, buckets, names...)
 	if h != nil && len(names) == 0 {
 		h.vec.WithLabelValues()
 	}
@@ -167,8 +167,8 @@ func (g *group) histogram(name, help string, buckets []float64, names ...string)
 }
 
 // lateHistogram is a histogram that is on the page once it has a value.
-func (g *group) lateHistogram(name, help string, buckets []float64, names ...string) *histogram {
-	l, ok := g.m.keptLabels(name, names)
+func (g *group) addLateHistogram(name, help string, buckets []float64, names ...string) *histogram {
+	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
 		return nil
 	}
@@ -176,62 +176,64 @@ func (g *group) lateHistogram(name, help string, buckets []float64, names ...str
 		buckets = []float64{math.Inf(1)}
 	}
 	h := &histogram{l, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, l.names)}
-	g.members = append(g.members, h.vec)
+	g.collectors = append(g.collectors, h.vec)
 	return h
 }
 
-func (h *histogram) observe(d time.Duration, values ...string) { h.value(d.Seconds(), values...) }
+func (h *histogram) observe(d time.Duration, values ...string) {
+	h.observeValue(d.Seconds(), values...)
+}
 
-func (h *histogram) value(n float64, values ...string) {
+func (h *histogram) observeValue(n float64, values ...string) {
 	if h != nil {
-		h.vec.WithLabelValues(h.pick(values)...).Observe(n)
+		h.vec.WithLabelValues(h.keptValues(values)...).Observe(n)
 	}
 }
 
 func (h *histogram) remove(values ...string) {
-	if h != nil && len(h.keep) == len(values) {
-		h.vec.DeleteLabelValues(h.pick(values)...)
+	if h != nil && len(h.kept) == len(values) {
+		h.vec.DeleteLabelValues(h.keptValues(values)...)
 	}
 }
 
 // level is a family of gauges that are computed when the page is asked for; nil is one that is left out.
-type level struct {
+type computedGauge struct {
 	labels
 	desc *prometheus.Desc
 }
 
-func (m *Metrics) level(name, help string, names ...string) *level {
+func (m *Metrics) newComputedGauge(name, help string, names ...string) *computedGauge {
 	l, ok := m.keptLabels(name, names)
 	if !ok {
 		return nil
 	}
-	return &level{l, prometheus.NewDesc(name, help, l.names, nil)}
+	return &computedGauge{l, prometheus.NewDesc(name, help, l.names, nil)}
 }
 
 // tally is the values of some levels. What only labels that are left out tell apart is added up.
-type tally map[*level]map[string]*sum
+type gaugeValues map[*computedGauge]map[string]*gaugeValue
 
-type sum struct {
+type gaugeValue struct {
 	values []string
 	n      float64
 }
 
-func (t tally) add(l *level, n float64, values ...string) {
+func (t gaugeValues) addValue(l *computedGauge, n float64, values ...string) {
 	if l == nil {
 		return
 	}
-	kept := l.pick(values)
+	kept := l.keptValues(values)
 	key := strings.Join(kept, "\xff")
 	if t[l] == nil {
-		t[l] = map[string]*sum{}
+		t[l] = map[string]*gaugeValue{}
 	}
 	if t[l][key] == nil {
-		t[l][key] = &sum{values: kept}
+		t[l][key] = &gaugeValue{values: kept}
 	}
 	t[l][key].n += n
 }
 
-func (t tally) send(metrics chan<- prometheus.Metric) {
+func (t gaugeValues) sendMetrics(metrics chan<- prometheus.Metric) {
 	for l, sums := range t {
 		for _, s := range sums {
 			metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, s.n, s.values...)

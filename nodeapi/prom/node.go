@@ -17,7 +17,7 @@ type nodeMetrics struct {
 	group                                                            *group
 	name                                                             *gauge
 	preAgent, preRegistration, registration, postRegistration, total *gauge
-	shutdownBegan, shutdownEnded                                     *gauge
+	shutdownStart, shutdownEnd                                       *gauge
 	reports                                                          *counter
 
 	server   certMetrics
@@ -37,16 +37,16 @@ type certMetrics struct {
 func (m *Metrics) buildNode(g *group) {
 	n := &m.node
 	n.group = g
-	n.name = g.gauge("kubelet_node_name", "The name of the node. The value is always 1.", "node")
-	n.preAgent = g.gauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent.")
-	n.preRegistration = g.gauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from then to the first attempt to register the node.")
-	n.registration = g.gauge("kubelet_node_startup_registration_duration_seconds", "Time from then until the node is registered.")
-	n.postRegistration = g.gauge("kubelet_node_startup_post_registration_duration_seconds", "Time from then until the node is ready.")
-	n.total = g.gauge("kubelet_node_startup_duration_seconds", "All of that.")
-	n.shutdownBegan = g.gauge("kubelet_graceful_shutdown_start_time_seconds", "When the last shutdown began, in seconds since the epoch.")
-	n.shutdownEnded = g.gauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were stopped for it.")
-	n.reports = g.counter("nodeagent_node_status_reports_total", "Statuses of the node that the API server has taken.")
-	n.provider = g.gauge("kubelet_metrics_provider", "What measures containers. The value is always 1.", "provider")
+	n.name = g.addGauge("kubelet_node_name", "The name of the node. The value is always 1.", "node")
+	n.preAgent = g.addGauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent.")
+	n.preRegistration = g.addGauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from then to the first attempt to register the node.")
+	n.registration = g.addGauge("kubelet_node_startup_registration_duration_seconds", "Time from then until the node is registered.")
+	n.postRegistration = g.addGauge("kubelet_node_startup_post_registration_duration_seconds", "Time from then until the node is ready.")
+	n.total = g.addGauge("kubelet_node_startup_duration_seconds", "All of that.")
+	n.shutdownStart = g.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last shutdown began, in seconds since the epoch.")
+	n.shutdownEnd = g.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were stopped for it.")
+	n.reports = g.addCounter("nodeagent_node_status_reports_total", "Statuses of the node that the API server has taken.")
+	n.provider = g.addGauge("kubelet_metrics_provider", "What measures containers. The value is always 1.", "provider")
 }
 
 // NodeOptions is what is known of a node when its agent starts.
@@ -70,61 +70,61 @@ type NodeHooks struct {
 // of that: the API server has known it.
 func (m *Metrics) Node(o NodeOptions) NodeHooks {
 	n := &m.node
-	n.group.wired.Store(true)
+	n.group.enabled.Store(true)
 	n.name.set(1, o.Name)
 	if o.Provider == "" {
 		o.Provider = "cadvisor"
 	}
 	n.provider.set(1, o.Provider)
-	s := &startup{node: n, opts: o}
-	return NodeHooks{Registering: s.registering, Registered: s.registered, Reported: s.reported}
+	s := &nodeStartup{node: n, opts: o}
+	return NodeHooks{Registering: s.startRegistration, Registered: s.recordRegistered, Reported: s.recordReport}
 }
 
 // startup is how far the start of a node is.
-type startup struct {
+type nodeStartup struct {
 	node *nodeMetrics
 	opts NodeOptions
 
-	mu             sync.Mutex // guards all below
-	asked, has, ok time.Time  // when it was registered first: the attempt, the answer, and readiness
+	mu                                 sync.Mutex // guards all below
+	attemptedAt, registeredAt, readyAt time.Time  // when it was registered first: the attempt, the answer, and readiness
 }
 
-func (s *startup) registering() {
+func (s *nodeStartup) startRegistration() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked.IsZero() {
-		s.asked = time.Now()
+	if s.attemptedAt.IsZero() {
+		s.attemptedAt = time.Now()
 	}
 }
 
-func (s *startup) registered(node *corev1.Node) {
+func (s *nodeStartup) recordRegistered(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.has.IsZero() || s.asked.IsZero() {
+	if !s.registeredAt.IsZero() || s.attemptedAt.IsZero() {
 		return
 	}
-	s.has = time.Now()
+	s.registeredAt = time.Now()
 	if node.CreationTimestamp.Time.Before(s.opts.Started.Truncate(time.Second)) {
-		s.ok = s.has // it was there before
+		s.readyAt = s.registeredAt // it was there before
 		return
 	}
 	s.node.preAgent.set(s.opts.Started.Sub(s.opts.Boot).Seconds())
-	s.node.preRegistration.set(s.asked.Sub(s.opts.Started).Seconds())
-	s.node.registration.set(s.has.Sub(s.asked).Seconds())
+	s.node.preRegistration.set(s.attemptedAt.Sub(s.opts.Started).Seconds())
+	s.node.registration.set(s.registeredAt.Sub(s.attemptedAt).Seconds())
 }
 
-func (s *startup) reported(node *corev1.Node) {
+func (s *nodeStartup) recordReport(node *corev1.Node) {
 	s.node.reports.inc()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.has.IsZero() || !s.ok.IsZero() {
+	if s.registeredAt.IsZero() || !s.readyAt.IsZero() {
 		return
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			s.ok = time.Now()
-			s.node.postRegistration.set(s.ok.Sub(s.has).Seconds())
-			s.node.total.set(s.ok.Sub(s.opts.Boot).Seconds())
+			s.readyAt = time.Now()
+			s.node.postRegistration.set(s.readyAt.Sub(s.registeredAt).Seconds())
+			s.node.total.set(s.readyAt.Sub(s.opts.Boot).Seconds())
 		}
 	}
 }
@@ -132,28 +132,28 @@ func (s *startup) reported(node *corev1.Node) {
 // Shutdown returns the fields Begun and Ended of the hooks of shutdown.
 func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
 	n := &m.node
-	n.group.wired.Store(true)
+	n.group.enabled.Store(true)
 	begun = func(at time.Time) {
-		n.shutdownBegan.setTime(at)
-		n.shutdownEnded.set(0)
+		n.shutdownStart.setTime(at)
+		n.shutdownEnd.set(0)
 	}
-	return begun, func(at time.Time) { n.shutdownEnded.setTime(at) }
+	return begun, func(at time.Time) { n.shutdownEnd.setTime(at) }
 }
 
 func (m *Metrics) buildServerCert(g *group) {
 	c := &m.node.server
 	c.group = g
-	c.errors = g.counter("kubelet_server_expiration_renew_errors", "Attempts to get another serving certificate that failed.")
-	c.age = g.histogram("kubelet_certificate_manager_server_rotation_seconds", "How old serving certificates were when they were replaced.",
+	c.errors = g.addCounter("kubelet_server_expiration_renew_errors", "Attempts to get another serving certificate that failed.")
+	c.age = g.addHistogram("kubelet_certificate_manager_server_rotation_seconds", "How old serving certificates were when they were replaced.",
 		[]float64{60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000})
-	if ttl := m.level("kubelet_certificate_manager_server_ttl_seconds", "Time until the serving certificate expires; infinite without one."); ttl != nil {
-		g.members = append(g.members, &certTTL{c, ttl})
+	if ttl := m.newComputedGauge("kubelet_certificate_manager_server_ttl_seconds", "Time until the serving certificate expires; infinite without one."); ttl != nil {
+		g.collectors = append(g.collectors, &certTTL{c, ttl})
 	}
 }
 
 func (m *Metrics) buildClientCert(g *group) {
 	m.node.client.group = g
-	m.node.client.errors = g.counter("kubelet_certificate_manager_client_expiration_renew_errors",
+	m.node.client.errors = g.addCounter("kubelet_certificate_manager_client_expiration_renew_errors",
 		"Attempts to get another client certificate that failed.")
 }
 
@@ -164,29 +164,29 @@ func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated 
 	c.mu.Lock()
 	c.current = current
 	c.mu.Unlock()
-	c.group.wired.Store(true)
-	return c.rotated, c.failed
+	c.group.enabled.Store(true)
+	return c.recordRotation, c.countError
 }
 
 // ClientCertificate returns the same for the client certificate.
 func (m *Metrics) ClientCertificate() (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.client
-	c.group.wired.Store(true)
-	return c.rotated, c.failed
+	c.group.enabled.Store(true)
+	return c.recordRotation, c.countError
 }
 
-func (c *certMetrics) rotated(old, _ *x509.Certificate) {
+func (c *certMetrics) recordRotation(old, _ *x509.Certificate) {
 	if old != nil {
 		c.age.observe(time.Since(old.NotBefore))
 	}
 }
 
-func (c *certMetrics) failed(error) { c.errors.inc() }
+func (c *certMetrics) countError(error) { c.errors.inc() }
 
 // certTTL is the time until a certificate expires.
 type certTTL struct {
-	of  *certMetrics
-	ttl *level
+	cert *certMetrics
+	ttl  *computedGauge
 }
 
 // Describe is a part of prometheus.Collector.
@@ -194,16 +194,16 @@ func (c *certTTL) Describe(descs chan<- *prometheus.Desc) { descs <- c.ttl.desc 
 
 // Collect is a part of prometheus.Collector.
 func (c *certTTL) Collect(metrics chan<- prometheus.Metric) {
-	c.of.mu.Lock()
-	current := c.of.current
-	c.of.mu.Unlock()
+	c.cert.mu.Lock()
+	current := c.cert.current
+	c.cert.mu.Unlock()
 	left := math.Inf(1)
 	if current != nil {
 		if leaf := current(); leaf != nil {
 			left = math.Trunc(time.Until(leaf.NotAfter).Seconds())
 		}
 	}
-	t := tally{}
-	t.add(c.ttl, left)
-	t.send(metrics)
+	t := gaugeValues{}
+	t.addValue(c.ttl, left)
+	t.sendMetrics(metrics)
 }

@@ -59,13 +59,13 @@ type page struct {
 }
 
 // gathered is what the collectors have come to.
-type gathered struct {
+type gatherResult struct {
 	families []*dto.MetricFamily
 	err      error
 }
 
 // errLate is told when collectors do not return in time.
-var errLate = errors.New("prom: a collector does not return; the page is served again when it has")
+var errGatherTimeout = errors.New("prom: a collector does not return; the page is served again when it has")
 
 // ServeHTTP serves the page.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "503 too many requests for this page at the same time: "+strconv.Itoa(p.opts.InFlight), http.StatusServiceUnavailable)
 		return
 	}
-	result, err := p.gather(r.Context())
+	result, err := p.gatherMetrics(r.Context())
 	switch {
 	case err != nil:
 		p.opts.Error(err)
@@ -93,29 +93,29 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	p.write(w, r, result.families)
+	p.writePage(w, r, result.families)
 }
 
 // gather waits for the collectors, but not for ever. The place of a request is free again when they have returned.
-func (p *page) gather(ctx context.Context) (gathered, error) {
+func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	done := make(chan gathered, 1)
+	done := make(chan gatherResult, 1)
 	go func() { // ends with the collectors
 		defer func() { <-p.slots }()
 		families, err := p.from.Gather()
-		done <- gathered{families, err}
+		done <- gatherResult{families, err}
 	}()
 	select {
 	case result := <-done:
 		return result, nil
 	case <-ctx.Done():
-		return gathered{}, errLate
+		return gatherResult{}, errGatherTimeout
 	}
 }
 
 // write writes the families. One that cannot be written is missing.
-func (p *page) write(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
+func (p *page) writePage(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
 	format := expfmt.Negotiate(r.Header)
 	var body, one bytes.Buffer
 	for _, family := range families {
@@ -126,5 +126,5 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, families []*dto.Met
 		}
 		body.Write(one.Bytes())
 	}
-	answer.Page(w, r, string(format), body.Bytes())
+	answer.WritePage(w, r, string(format), body.Bytes())
 }

@@ -105,7 +105,7 @@ func TestPageParses(t *testing.T) {
 	pod := newPod("evil")
 	pod.Name, pod.Namespace = "a\"b\\c\nd\xff", "ü"
 	p.metrics.Lifecycle().StatusChanged(pod, &corev1.PodStatus{})
-	p.metrics.Probes().Probed(probe.Key{PodUID: "evil", Container: "{}"}, probe.Result{}, nil, 0)
+	p.metrics.Probes().ProbeFinished(probe.Key{PodUID: "evil", Container: "{}"}, probe.Result{}, nil, 0)
 	for _, from := range []prometheus.Gatherer{p.main, p.probes} {
 		page := prom.Page(from, prom.PageOptions{Error: func(err error) { t.Error(err) }})
 		plain := get(page)
@@ -182,7 +182,7 @@ func BenchmarkPage(b *testing.B) {
 	probes := m.Probes()
 	for _, s := range states {
 		for _, kind := range []probe.Kind{probe.Liveness, probe.Readiness} {
-			probes.Probed(probe.Key{PodUID: s.Pod.UID, Container: "main", Kind: kind}, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
+			probes.ProbeFinished(probe.Key{PodUID: s.Pod.UID, Container: "main", Kind: kind}, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
 		}
 	}
 	page := prom.Page(registry, prom.PageOptions{})

@@ -20,12 +20,12 @@ type probeMetrics struct {
 func (m *Metrics) buildProbes(g *group) {
 	m.probes = probeMetrics{
 		group: g,
-		total: g.counter("prober_probe_total", "Probes by their result.",
+		total: g.addCounter("prober_probe_total", "Probes by their result.",
 			"probe_type", "result", "container", "pod", "namespace", "pod_uid"),
-		took: g.histogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
+		took: g.addHistogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
 			"probe_type", "container", "pod", "namespace"),
-		delayed: g.counter("nodeagent_probe_delayed_total", "Probes that had to wait because of too many others."),
-		store:   g.counter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
+		delayed: g.addCounter("nodeagent_probe_delayed_total", "Probes that had to wait because of too many others."),
+		store:   g.addCounter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
 	}
 }
 
@@ -39,37 +39,37 @@ const (
 // Probes returns the hooks of a set of probes. The series of a probe go with it. They call the hooks that are given, too.
 func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
 	p := &m.probes
-	p.group.wired.Store(true)
+	p.group.enabled.Store(true)
 	return probe.Hooks{
-		Changed: func(k probe.Key, v probe.Value) {
-			each(with, func(h probe.Hooks) { call2(h.Changed, k, v) })
+		ValueChanged: func(k probe.Key, v probe.Value) {
+			callHooks(with, func(h probe.Hooks) { callHook2(h.ValueChanged, k, v) })
 		},
-		Removed: func(k probe.Key) {
-			p.removed(k, m.pods.forgetProbe(k))
-			each(with, func(h probe.Hooks) { call(h.Removed, k) })
+		TargetRemoved: func(k probe.Key) {
+			p.removeSeries(k, m.pods.removeProbe(k))
+			callHooks(with, func(h probe.Hooks) { callHook(h.TargetRemoved, k) })
 		},
-		Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
+		ProbeFinished: func(k probe.Key, r probe.Result, err error, took time.Duration) {
 			if err == nil {
-				p.probed(k, m.podOfProbe(k), r.Outcome, took)
+				p.recordProbe(k, m.podNameOfProbe(k), r.Outcome, took)
 			}
-			each(with, func(h probe.Hooks) {
-				if h.Probed != nil {
-					h.Probed(k, r, err, took)
+			callHooks(with, func(h probe.Hooks) {
+				if h.ProbeFinished != nil {
+					h.ProbeFinished(k, r, err, took)
 				}
 			})
 		},
-		Delayed: func(k probe.Key, by time.Duration) {
+		ProbeDelayed: func(k probe.Key, by time.Duration) {
 			p.delayed.inc()
-			each(with, func(h probe.Hooks) { call2(h.Delayed, k, by) })
+			callHooks(with, func(h probe.Hooks) { callHook2(h.ProbeDelayed, k, by) })
 		},
 		StoreFailed: func(err error) {
 			p.store.inc()
-			each(with, func(h probe.Hooks) { call(h.StoreFailed, err) })
+			callHooks(with, func(h probe.Hooks) { callHook(h.StoreFailed, err) })
 		},
 	}
 }
 
-func (p *probeMetrics) probed(k probe.Key, pod podName, o probe.Outcome, took time.Duration) {
+func (p *probeMetrics) recordProbe(k probe.Key, pod podName, o probe.Outcome, took time.Duration) {
 	kind, result := k.Kind.String(), probeFailed
 	if o == probe.Success || o == probe.Warning {
 		result = probeSuccessful
@@ -78,7 +78,7 @@ func (p *probeMetrics) probed(k probe.Key, pod podName, o probe.Outcome, took ti
 	p.total.inc(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
 }
 
-func (p *probeMetrics) removed(k probe.Key, pod podName) {
+func (p *probeMetrics) removeSeries(k probe.Key, pod podName) {
 	kind := k.Kind.String()
 	for _, result := range []string{probeSuccessful, probeFailed, probeUnknown} {
 		p.total.remove(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
@@ -88,8 +88,8 @@ func (p *probeMetrics) removed(k probe.Key, pod podName) {
 
 // podOfProbe returns the name that the series of a probe have. It stays for as long as the probe is wanted, so that the series
 // can be removed by it.
-func (m *Metrics) podOfProbe(k probe.Key) podName {
-	return m.pods.probeName(k, func() podName {
+func (m *Metrics) podNameOfProbe(k probe.Key) podName {
+	return m.pods.nameForProbe(k, func() podName {
 		if m.opts.PodName != nil {
 			namespace, name := m.opts.PodName(k.PodUID)
 			return podName{namespace, name}

@@ -78,7 +78,7 @@ func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 	}
 	var groups []made
 	add := func(registry prometheus.Registerer, name string, build func(*group)) {
-		g := &group{m: m, name: name}
+		g := &group{metrics: m, name: name}
 		build(g)
 		groups = append(groups, made{registry, g})
 	}
@@ -99,7 +99,7 @@ func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 	add(registry, "server", m.buildServer)
 	add(registry, "pods API", m.buildPodsAPI)
 	for i, g := range groups {
-		if len(g.group.members) == 0 {
+		if len(g.group.collectors) == 0 {
 			continue // all are left out
 		}
 		if err := g.registry.Register(g.group); err != nil {
@@ -133,11 +133,11 @@ func RegisterProcess(registry prometheus.Registerer, version string) error {
 
 // registerStart registers process_start_time_seconds alone, which the kubelet has on the page of probes as well, and on others that
 // have a registry of their own.
-func registerStart(registry prometheus.Registerer) error {
+func registerStartTime(registry prometheus.Registerer) error {
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "Start time of the process since unix epoch in seconds.",
 	})
-	start.Set(startTime())
+	start.Set(processStartTime())
 	if err := registry.Register(start); err != nil {
 		return fmt.Errorf("prom.NewKubelet: register the start time: %w", err)
 	}
@@ -145,7 +145,7 @@ func registerStart(registry prometheus.Registerer) error {
 }
 
 // startTime returns when the process was started, as its own collector knows it; where that does not, it is now.
-func startTime() float64 {
+func processStartTime() float64 {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	families, _ := own.Gather() // what fails is not there

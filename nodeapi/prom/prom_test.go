@@ -97,14 +97,14 @@ func (p *pages) feedAll() {
 	m := p.metrics
 	g := m.PLEG()
 	g.Relisted(pleg.Relist{Start: time.Now(), Interval: time.Second, Err: errors.New("no answer")})
-	g.PodRelisted(pleg.PodRelist{Single: true})
-	g.Counted(pleg.Count{Pods: 1, Containers: [4]int{1, 1, 1, 1}})
+	g.PodRelisted(pleg.PodRelist{ListedAlone: true})
+	g.RunningCounted(pleg.RunningCount{Pods: 1, Containers: [4]int{1, 1, 1, 1}})
 	g.StreamConnected()
 	g.StreamFailed(errors.New("closed"))
 	g.StreamEvent(cri.Event{}, time.Millisecond)
 
 	pr := m.Probes()
-	pr.Probed(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness}, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
+	pr.ProbeFinished(probe.Key{PodUID: "u", Container: "main", Kind: probe.Liveness}, probe.Result{Outcome: probe.Success}, nil, time.Millisecond)
 
 	i := m.Images()
 	i.Pulled(images.Request{Image: "busybox"}, images.Pull{})
@@ -131,9 +131,9 @@ func (p *pages) feedAll() {
 
 	request := prom.Request{Method: "GET", Path: "pods", ServerType: "readwrite"}
 	s := m.Server()
-	s.Began(request)
-	s.Ended(request, time.Second)
-	s.WebSocket("exec")
+	s.RequestStarted(request)
+	s.RequestFinished(request, time.Second)
+	s.WebSocketStarted("exec")
 	answered, dropped := m.PodsAPI()
 	for _, method := range []string{"ListPods", "GetPod", "WatchPods", "NotKnown"} {
 		answered(method, "OK")

@@ -19,53 +19,53 @@ import (
 
 // podRecord is what is remembered of a pod to tell what has changed.
 type podRecord struct {
-	name     podName
-	pod      *corev1.Pod       // as it was last
-	status   *corev1.PodStatus // likewise; nil: this agent has said nothing yet
-	seen     time.Time         // when it was first
-	counted  map[string]bool   // containers whose termination was counted, by ID
-	rejected string            // the reason of the last warning, which is perhaps one of a rejection
-	pulls    time.Duration     // that its images took
-	started  bool              // its start was counted
+	name         podName
+	pod          *corev1.Pod       // as it was last
+	status       *corev1.PodStatus // likewise; nil: this agent has said nothing yet
+	firstSeen    time.Time         // when it was first
+	counted      map[string]bool   // containers whose termination was counted, by ID
+	rejected     string            // the reason of the last warning, which is perhaps one of a rejection
+	pullTime     time.Duration     // that its images took
+	startCounted bool              // its start was counted
 }
 
 // annotationSeen has when a pod of a manifest was first read, as kubelets write it.
 const annotationSeen = "kubernetes.io/config.seen"
 
 // changed counts what a status says that the one before did not.
-func (r *podRecord) changed(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+func (r *podRecord) countStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
-		r.begin(l, pod, status, now)
+		r.initRecord(l, pod, status, now)
 	}
 	if podstatus.IsRejected(status) && status.Reason == r.rejected {
-		l.rejectedFor(status.Reason)
+		l.countRejection(status.Reason)
 		r.rejected = ""
 	}
 	if !first && r.status.Phase == corev1.PodPending && status.Phase == corev1.PodRunning {
-		l.podStart.observe(now.Sub(r.seen))
+		l.podStart.observe(now.Sub(r.firstSeen))
 	}
 	r.countTerminated(l, status, first)
 	if r.pod != nil && r.pod != pod {
 		countResizes(l, r.pod, pod)
 	}
 	if !first {
-		r.resizeChanged(l, pod, status, now)
+		r.countResizeStatus(l, pod, status, now)
 	}
 	r.pod, r.status = pod, status
 }
 
 // begin notes when the pod was first seen, and counts one that is admitted.
-func (r *podRecord) begin(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+func (r *podRecord) initRecord(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
-	r.seen = now
+	r.firstSeen = now
 	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[annotationSeen]); err == nil && at.Before(now) {
-		r.seen = at
+		r.firstSeen = at
 	}
 	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
 		return
 	}
-	l.containersPerPod.value(float64(len(pod.Spec.Containers)))
+	l.containersPerPod.observeValue(float64(len(pod.Spec.Containers)))
 	l.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
 }
 
@@ -91,7 +91,7 @@ func resourceMode(pod *corev1.Pod) string {
 }
 
 // told notes what is perhaps a rejection: an earlier agent has told of the others.
-func (r *podRecord) told(e podevents.Event) {
+func (r *podRecord) noteRejection(e podevents.Event) {
 	if e.Type == corev1.EventTypeWarning && e.Container == "" {
 		r.rejected = e.Reason
 	}
@@ -128,37 +128,37 @@ func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatu
 }
 
 // countResizes counts the resources of containers that a pod wants changed.
-func countResizes(l *lifecycleMetrics, was, is *corev1.Pod) {
+func countResizes(l *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
-		{was.Spec.InitContainers, is.Spec.InitContainers}, {was.Spec.Containers, is.Spec.Containers},
+		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
 	} {
 		for i := range lists[0] {
-			old := &lists[0][i]
+			previous := &lists[0][i]
 			for j := range lists[1] {
-				if now := &lists[1][j]; now.Name == old.Name {
-					countResize(l, "requests", old.Resources.Requests, now.Resources.Requests)
-					countResize(l, "limits", old.Resources.Limits, now.Resources.Limits)
+				if current := &lists[1][j]; current.Name == previous.Name {
+					countResize(l, "requests", previous.Resources.Requests, current.Resources.Requests)
+					countResize(l, "limits", previous.Resources.Limits, current.Resources.Limits)
 				}
 			}
 		}
 	}
 }
 
-func countResize(l *lifecycleMetrics, requirement string, was, is corev1.ResourceList) {
+func countResize(l *lifecycleMetrics, requirement string, before, after corev1.ResourceList) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
-		if operation := resizeOperation(was[name], is[name]); operation != "" {
+		if operation := resizeOperation(before[name], after[name]); operation != "" {
 			l.resizes.inc(string(name), requirement, operation)
 		}
 	}
 }
 
-func resizeOperation(was, is resource.Quantity) string {
-	switch order := is.Cmp(was); {
+func resizeOperation(before, after resource.Quantity) string {
+	switch order := after.Cmp(before); {
 	case order == 0:
 		return ""
-	case is.IsZero():
+	case after.IsZero():
 		return "remove"
-	case was.IsZero():
+	case before.IsZero():
 		return "add"
 	case order < 0:
 		return "decrease"
@@ -168,43 +168,43 @@ func resizeOperation(was, is resource.Quantity) string {
 }
 
 // resizeChanged counts what has become of a resize.
-func (r *podRecord) resizeChanged(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
-	was := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
-	is := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
-	if is != nil && is.Reason == corev1.PodReasonInfeasible &&
-		(was == nil || was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
-		l.infeasible.inc(infeasibleDetail(is.Message))
+func (r *podRecord) countResizeStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
+	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
+	if after != nil && after.Reason == corev1.PodReasonInfeasible &&
+		(before == nil || before.Reason != after.Reason || before.ObservedGeneration != after.ObservedGeneration) {
+		l.infeasible.inc(detailLabel(after.Message))
 	}
-	if is != nil && is.Reason == corev1.PodReasonDeferred {
+	if after != nil && after.Reason == corev1.PodReasonDeferred {
 		return
 	}
 	resolution := "accepted"
 	if podstatus.FindCondition(status.Conditions, corev1.PodResizeInProgress) == nil && r.pod.Generation != pod.Generation {
 		resolution = "reverted"
 	}
-	if r.endDeferred(l, was, resolution, now) && resolution == "accepted" && is == nil {
+	if r.countDeferred(l, before, resolution, now) && resolution == "accepted" && after == nil {
 		l.accepted.inc("periodic_retry")
 	}
 }
 
 // endDeferred counts how long a resize was deferred, and reports whether it was.
-func (r *podRecord) endDeferred(l *lifecycleMetrics, was *corev1.PodCondition, resolution string, now time.Time) bool {
-	if was == nil || was.Reason != corev1.PodReasonDeferred || was.LastTransitionTime.IsZero() {
+func (r *podRecord) countDeferred(l *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
+	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
 	}
-	l.deferred.observe(now.Sub(was.LastTransitionTime.Time), resolution, priorityBucket(r.pod))
+	l.deferred.observe(now.Sub(pending.LastTransitionTime.Time), resolution, priorityLabel(r.pod))
 	return true
 }
 
 // gone counts what ends with the pod.
-func (r *podRecord) gone(l *lifecycleMetrics, now time.Time) {
+func (r *podRecord) countRemoval(l *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
-		r.endDeferred(l, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
+		r.countDeferred(l, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 
 // infeasibleDetail returns the label for why a resize cannot be. The message is of this agent, and has numbers in it.
-func infeasibleDetail(message string) string {
+func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"
 	}

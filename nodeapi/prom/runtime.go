@@ -20,9 +20,9 @@ type runtimeMetrics struct {
 func (m *Metrics) buildRuntime(g *group) {
 	m.runtime = runtimeMetrics{
 		group:  g,
-		total:  g.counter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
-		failed: g.counter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
-		took: g.histogram("kubelet_runtime_operations_duration_seconds", "How long calls of the container runtime took.",
+		total:  g.addCounter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
+		failed: g.addCounter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
+		took: g.addHistogram("kubelet_runtime_operations_duration_seconds", "How long calls of the container runtime took.",
 			prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type"),
 	}
 }
@@ -31,7 +31,7 @@ func (m *Metrics) buildRuntime(g *group) {
 // field Called of the options of cri/remote takes it. It calls what is given, too.
 func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
-	r.group.wired.Store(true)
+	r.group.enabled.Store(true)
 	return func(method string, took time.Duration, err error) {
 		operation := operationType(method)
 		r.total.inc(operation)
@@ -40,7 +40,7 @@ func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err er
 			r.failed.inc(operation)
 		}
 		for _, hook := range with {
-			call3(hook, method, took, err)
+			callHook3(hook, method, took, err)
 		}
 	}
 }

@@ -23,11 +23,11 @@ func (m *Metrics) buildServer(g *group) {
 	names := []string{"method", "path", "server_type", "long_running"}
 	m.server = serverMetrics{
 		group:    g,
-		requests: g.counter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
-		took:     g.histogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
-		inFlight: g.gauge("kubelet_http_inflight_requests", "Requests that are being answered.", names...),
-		sockets:  g.counter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
-		closed:   g.counter("nodeagent_http_connections_refused_total", "Connections that were closed because there were too many."),
+		requests: g.addCounter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
+		took:     g.addHistogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
+		inFlight: g.addGauge("kubelet_http_inflight_requests", "Requests that are being answered.", names...),
+		sockets:  g.addCounter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
+		closed:   g.addCounter("nodeagent_http_connections_refused_total", "Connections that were closed because there were too many."),
 	}
 }
 
@@ -39,33 +39,33 @@ type Request struct {
 	LongRunning bool
 }
 
-func (r Request) labels() []string {
+func (r Request) labelValues() []string {
 	return []string{r.Method, r.Path, r.ServerType, strconv.FormatBool(r.LongRunning)}
 }
 
 // ServerHooks count requests. Package nodeapi calls them, in the fields of its own hooks.
 type ServerHooks struct {
-	Began     func(Request)
-	Ended     func(Request, time.Duration)
-	Refused   func(connections int)    // that were closed because there were too many
-	WebSocket func(subresource string) // a session over WebSocket has begun: exec, attach or portforward
+	RequestStarted     func(Request)
+	RequestFinished    func(Request, time.Duration)
+	ConnectionsRefused func(connections int)    // that were closed because there were too many
+	WebSocketStarted   func(subresource string) // a session over WebSocket has begun: exec, attach or portforward
 }
 
 // Server returns the hooks of the API of a node.
 func (m *Metrics) Server() ServerHooks {
 	s := &m.server
-	s.group.wired.Store(true)
+	s.group.enabled.Store(true)
 	return ServerHooks{
-		Began: func(r Request) {
-			s.requests.inc(r.labels()...)
-			s.inFlight.add(1, r.labels()...)
+		RequestStarted: func(r Request) {
+			s.requests.inc(r.labelValues()...)
+			s.inFlight.add(1, r.labelValues()...)
 		},
-		Ended: func(r Request, took time.Duration) {
-			s.inFlight.add(-1, r.labels()...)
-			s.took.observe(took, r.labels()...)
+		RequestFinished: func(r Request, took time.Duration) {
+			s.inFlight.add(-1, r.labelValues()...)
+			s.took.observe(took, r.labelValues()...)
 		},
-		Refused:   func(connections int) { s.closed.add(float64(connections)) },
-		WebSocket: func(subresource string) { s.sockets.inc(subresource) },
+		ConnectionsRefused: func(connections int) { s.closed.add(float64(connections)) },
+		WebSocketStarted:   func(subresource string) { s.sockets.inc(subresource) },
 	}
 }
 
@@ -80,20 +80,20 @@ func (m *Metrics) buildPodsAPI(g *group) {
 	names := []string{"server_api_version", "status_code"}
 	m.podsAPI = podsAPIMetrics{
 		group: g,
-		total: g.counter("kubelet_pod_requests_total", "Calls of the pods API.", names...),
+		total: g.addCounter("kubelet_pod_requests_total", "Calls of the pods API.", names...),
 		methods: map[string]*counter{
-			"ListPods":  g.counter("kubelet_pod_requests_list_total", "Calls of ListPods.", names...),
-			"GetPod":    g.counter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
-			"WatchPods": g.counter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
+			"ListPods":  g.addCounter("kubelet_pod_requests_list_total", "Calls of ListPods.", names...),
+			"GetPod":    g.addCounter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
+			"WatchPods": g.addCounter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
 		},
-		dropped: g.counter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were too far behind."),
+		dropped: g.addCounter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were too far behind."),
 	}
 }
 
 // PodsAPI returns the fields Answered and Dropped of the hooks of nodeapi/podsapi.
 func (m *Metrics) PodsAPI() (answered func(method, code string), dropped func()) {
 	p := &m.podsAPI
-	p.group.wired.Store(true)
+	p.group.enabled.Store(true)
 	answered = func(method, code string) {
 		p.total.inc("v1alpha1", code)
 		p.methods[method].inc("v1alpha1", code) // nil, of which inc does nothing, for one that is not known

@@ -15,25 +15,25 @@ import (
 )
 
 type statusMetrics struct {
-	group      *group
-	sync       *histogram
-	total, sli *histogram
-	first      *gauge
-	firstSeen  atomic.Bool
-	began      time.Time
+	group        *group
+	sync         *histogram
+	total, sli   *histogram
+	first        *gauge
+	firstCounted atomic.Bool
+	agentStart   time.Time
 }
 
 func (m *Metrics) buildStatuses(g *group) {
 	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	m.statuses.group = g
-	m.statuses.began = time.Now()
-	m.statuses.sync = g.histogram("kubelet_pod_status_sync_duration_seconds", "How long a change of a status was due until the API server had it.",
+	m.statuses.agentStart = time.Now()
+	m.statuses.sync = g.addHistogram("kubelet_pod_status_sync_duration_seconds", "How long a change of a status was due until the API server had it.",
 		[]float64{.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60})
-	m.statuses.total = g.lateHistogram("kubelet_pod_start_total_duration_seconds",
+	m.statuses.total = g.addLateHistogram("kubelet_pod_start_total_duration_seconds",
 		"Time from when a pod was created until the API server knew that all its containers run.", start)
-	m.statuses.sli = g.lateHistogram("kubelet_pod_start_sli_duration_seconds",
+	m.statuses.sli = g.addLateHistogram("kubelet_pod_start_sli_duration_seconds",
 		"The same without pulls of images and init containers, of pods without volumes that keep something.", start)
-	m.statuses.first = g.gauge("kubelet_first_network_pod_start_sli_duration_seconds", "The same of the first pod that has a network of its own.")
+	m.statuses.first = g.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "The same of the first pod that has a network of its own.")
 }
 
 // StatusSent returns what counts the statuses that the API server has taken, with how long they were due: the field Sent of the
@@ -41,31 +41,31 @@ func (m *Metrics) buildStatuses(g *group) {
 // calls what is given, too.
 func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
-	s.group.wired.Store(true)
+	s.group.enabled.Store(true)
 	return func(pod cri.PodIdentity, took time.Duration) {
 		s.sync.observe(took.Truncate(time.Millisecond))
-		m.pods.look(pod.UID, func(r *podRecord) { s.sent(r, time.Now()) })
+		m.pods.updateKnownPod(pod.UID, func(r *podRecord) { s.recordSent(r, time.Now()) })
 		for _, hook := range with {
-			call2(hook, pod, took)
+			callHook2(hook, pod, took)
 		}
 	}
 }
 
 // sent counts the start of a pod when all its containers run. Pods that were created before this agent began it may have
 // started, too.
-func (s *statusMetrics) sent(r *podRecord, now time.Time) {
-	if r.started || r.pod == nil || !hasStarted(r.status) || r.pod.CreationTimestamp.Time.Before(s.began) || qos.IsStatic(r.pod) {
+func (s *statusMetrics) recordSent(r *podRecord, now time.Time) {
+	if r.startCounted || r.pod == nil || !hasStarted(r.status) || r.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(r.pod) {
 		return
 	}
-	r.started = true
+	r.startCounted = true
 	took := now.Sub(r.pod.CreationTimestamp.Time)
 	s.total.observe(took)
-	if keepsSomething(r.pod) {
+	if hasPersistentVolume(r.pod) {
 		return
 	}
-	took -= r.pulls + initTime(r.pod, r.status)
+	took -= r.pullTime + initDuration(r.pod, r.status)
 	s.sli.observe(took)
-	if !r.pod.Spec.HostNetwork && s.firstSeen.CompareAndSwap(false, true) {
+	if !r.pod.Spec.HostNetwork && s.firstCounted.CompareAndSwap(false, true) {
 		s.first.set(took.Seconds())
 	}
 }
@@ -85,7 +85,7 @@ func hasStarted(st *corev1.PodStatus) bool {
 
 // keepsSomething reports whether a pod has a volume that is no mere copy or scratch space: how long that takes is not up to the
 // agent.
-func keepsSomething(pod *corev1.Pod) bool {
+func hasPersistentVolume(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.Secret == nil && v.ConfigMap == nil && v.DownwardAPI == nil && v.EmptyDir == nil && v.Projected == nil {
@@ -96,7 +96,7 @@ func keepsSomething(pod *corev1.Pod) bool {
 }
 
 // initTime returns how long the init containers of a pod ran that are no sidecars.
-func initTime(pod *corev1.Pod, st *corev1.PodStatus) (total time.Duration) {
+func initDuration(pod *corev1.Pod, st *corev1.PodStatus) (total time.Duration) {
 	for i := range st.InitContainerStatuses {
 		c := &st.InitContainerStatuses[i]
 		if t := c.State.Terminated; t != nil && !isSidecar(pod, c.Name) {

@@ -24,7 +24,7 @@ func newPodTable() *podTable {
 }
 
 // record calls f with what is known of a pod, which is made when needed.
-func (t *podTable) record(uid string, f func(*podRecord)) {
+func (t *podTable) updatePod(uid string, f func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.pods[uid]
@@ -36,7 +36,7 @@ func (t *podTable) record(uid string, f func(*podRecord)) {
 }
 
 // look calls f with what is known of a pod, if anything is.
-func (t *podTable) look(uid string, f func(*podRecord)) {
+func (t *podTable) updateKnownPod(uid string, f func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.pods[uid]; r != nil {
@@ -45,14 +45,14 @@ func (t *podTable) look(uid string, f func(*podRecord)) {
 }
 
 // forget forgets a pod.
-func (t *podTable) forget(uid string) {
+func (t *podTable) removePod(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pods, uid)
 }
 
 // probeName returns the name of the pod of a probe: as it was the first time, or as the table has it, or as lookup says.
-func (t *podTable) probeName(k probe.Key, lookup func() podName) podName {
+func (t *podTable) nameForProbe(k probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
 	name, known := t.probes[k]
 	if r := t.pods[k.PodUID]; !known && r != nil && r.name != (podName{}) {
@@ -71,7 +71,7 @@ func (t *podTable) probeName(k probe.Key, lookup func() podName) podName {
 }
 
 // forgetProbe forgets a probe, and returns the name that its series have.
-func (t *podTable) forgetProbe(k probe.Key) podName {
+func (t *podTable) removeProbe(k probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := t.probes[k]

@@ -26,19 +26,19 @@ func storageBuckets() []float64 {
 func (m *Metrics) buildVolumes(g *group) {
 	m.volumes = volumeMetrics{
 		group: g,
-		took: g.histogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
+		took: g.addHistogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
 			"volume_plugin", "operation_name", "status", "migrated"),
-		errors: g.counter("nodeagent_volume_errors_total", "What was wrong with no volume in particular."),
+		errors: g.addCounter("nodeagent_volume_errors_total", "What was wrong with no volume in particular."),
 	}
 }
 
 // Volumes returns the hooks of the engine of volumes. They call those that are given, too.
 func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	v := &m.volumes
-	v.group.wired.Store(true)
+	v.group.enabled.Store(true)
 	return volume.Hooks{
 		Event: func(pod *corev1.Pod, eventType, reason, message string) {
-			each(with, func(h volume.Hooks) {
+			callHooks(with, func(h volume.Hooks) {
 				if h.Event != nil {
 					h.Event(pod, eventType, reason, message)
 				}
@@ -46,18 +46,18 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 		},
 		StepCompleted: func(plugin string, step volume.Step, took time.Duration, err error) {
 			v.took.observe(took, plugin, volumeOperation(step), volumeStatus(err), "false")
-			each(with, func(h volume.Hooks) {
+			callHooks(with, func(h volume.Hooks) {
 				if h.StepCompleted != nil {
 					h.StepCompleted(plugin, step, took, err)
 				}
 			})
 		},
 		Expanded: func(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, size int64) {
-			each(with, func(h volume.Hooks) { call3(h.Expanded, pvc, pv, size) })
+			callHooks(with, func(h volume.Hooks) { callHook3(h.Expanded, pvc, pv, size) })
 		},
 		Error: func(err error) {
 			v.errors.inc()
-			each(with, func(h volume.Hooks) { call(h.Error, err) })
+			callHooks(with, func(h volume.Hooks) { callHook(h.Error, err) })
 		},
 	}
 }
@@ -91,7 +91,7 @@ type csiMetrics struct {
 func (m *Metrics) buildCSI(g *group) {
 	m.csi = csiMetrics{
 		group: g,
-		took: g.histogram("csi_operations_seconds", "How long calls of CSI drivers took.", storageBuckets(),
+		took: g.addHistogram("csi_operations_seconds", "How long calls of CSI drivers took.", storageBuckets(),
 			"driver_name", "method_name", "grpc_status_code", "migrated"),
 	}
 }
@@ -100,7 +100,7 @@ func (m *Metrics) buildCSI(g *group) {
 // its code by a method Code, as CallError of that package does. It calls what is given, too.
 func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
-	c.group.wired.Store(true)
+	c.group.enabled.Store(true)
 	return func(driver, method string, took time.Duration, err error) {
 		c.took.observe(took, driver, "/csi.v1.Node/"+method, grpcCode(err), "false")
 		for _, hook := range with {

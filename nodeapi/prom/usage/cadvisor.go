@@ -23,86 +23,86 @@ func Cadvisor(source Source, o Options) (*Page, error) {
 	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
-	if err := o.check("usage.Cadvisor"); err != nil {
+	if err := o.validateOptions("usage.Cadvisor"); err != nil {
 		return nil, err
 	}
 	o = o.withProc()
-	families := slices.DeleteFunc(containerFamilies(), func(f family) bool { return !o.wants(f.name) })
-	last := latest.New(o.MaxAge, func(ctx context.Context) (reading, error) { return readAll(ctx, source, o, families) })
+	families := slices.DeleteFunc(containerFamilies(), func(f family) bool { return !o.isIncluded(f.name) })
+	last := latest.New(o.MaxAge, func(ctx context.Context) (measurement, error) { return measureAll(ctx, source, o, families) })
 	return newPage(func(ctx context.Context, t *text) {
 		writeVersion(t, o)
 		now, err := last.Get(ctx)
-		o.fail("/metrics/cadvisor", err)
+		o.reportError("/metrics/cadvisor", err)
 		rows := newRows(&now, o)
 		for i := range families {
-			families[i].write(t, rows)
+			families[i].writeFamily(t, rows)
 		}
-		scrapeError(t, o, "container_scrape_error", err)
+		writeScrapeError(t, o, "container_scrape_error", err)
 		writeMachine(t, o)
 	}), nil
 }
 
 // reads says what a family is made of beside cgroups.
-type reads int
+type procParts int
 
 const (
-	readsOpened   reads = 1 << iota // open files of processes
-	readsLimits                     // limits of processes
-	readsDisks                      // what the kernel counts for disks
-	readsMounts                     // what is mounted
-	readsFullness                   // how full file systems are
+	procOpenFiles procParts = 1 << iota // open files of processes
+	procLimits                          // limits of processes
+	procDisks                           // what the kernel counts for disks
+	procMounts                          // what is mounted
+	procCapacity                        // how full file systems are
 )
 
 // partsProcs is where the processes of a cgroup are known from.
 const partsProcs = cgroups.PartProcs
 
 // reading is all that a page is made of.
-type reading struct {
+type measurement struct {
 	samples   []stats.Sample
-	processes []processes // of each of the samples
+	processes []processInfo // of each of the samples
 	disks     machineDisks
 }
 
 // processes is what is known of the processes of a cgroup.
-type processes struct {
-	opened    opened
-	openFiles int64 // limit of the first one
-	limited   bool  // openFiles is known
+type processInfo struct {
+	open          openCounts
+	openFileLimit int64 // limit of the first one
+	hasLimit      bool  // openFiles is known
 }
 
 // readAll reads what families are made of. What cannot be read is missing, and named by the error.
-func readAll(ctx context.Context, source Source, o Options, families []family) (now reading, err error) {
+func measureAll(ctx context.Context, source Source, o Options, families []family) (now measurement, err error) {
 	var parts cgroups.Parts
-	var reads reads
+	var reads procParts
 	for i := range families {
 		parts |= families[i].parts
-		reads |= families[i].reads
+		reads |= families[i].procParts
 	}
 	now.samples, err = source.Samples(ctx, parts)
-	now.processes = make([]processes, len(now.samples))
-	look := procReader{o.Proc, maxLookedTotal}
+	now.processes = make([]processInfo, len(now.samples))
+	look := procReader{o.Proc, maxPerPage}
 	for i := range now.samples {
 		if ctx.Err() != nil {
 			break
 		}
-		now.processes[i] = look.processes(&now.samples[i], reads)
+		now.processes[i] = look.readProcesses(&now.samples[i], reads)
 	}
-	if reads&readsDisks == 0 {
+	if reads&procDisks == 0 {
 		return now, err
 	}
 	var failed, unanswered error
-	now.disks, failed = readDisks(o.Proc, reads&readsMounts != 0)
-	if asks, ok := source.(Filesystems); ok && reads&readsFullness != 0 {
-		unanswered = now.disks.ask(ctx, asks)
+	now.disks, failed = readDisks(o.Proc, reads&procMounts != 0)
+	if asks, ok := source.(Filesystems); ok && reads&procCapacity != 0 {
+		unanswered = now.disks.measureCapacity(ctx, asks)
 	}
 	return now, errors.Join(err, failed, unanswered)
 }
 
 // row is a cgroup with its labels.
-type row struct {
+type cgroupRow struct {
 	*stats.Sample
-	processes
-	mounts     []mounted     // the machine has them
+	processInfo
+	mounts     []mountedFS   // the machine has them
 	machine    *machine.Info // nil: it is not the cgroup of the machine
 	labels     string
 	kind       rowKind
@@ -122,22 +122,22 @@ const (
 )
 
 // newRows returns every cgroup once.
-func newRows(all *reading, o Options) []row {
+func newRows(all *measurement, o Options) []cgroupRow {
 	without := make(map[string]bool, len(o.WithoutLabels))
 	for _, l := range o.WithoutLabels {
 		without[l] = true
 	}
 	samples := all.samples
-	rows, seen, now := make([]row, 0, len(samples)), make(map[string]bool, len(samples)), time.Now()
+	rows, seen, now := make([]cgroupRow, 0, len(samples)), make(map[string]bool, len(samples)), time.Now()
 	var traffic []stats.Interface // of the pod whose sandbox comes next
 	for i := range samples {
 		s := &samples[i]
-		id := cgroupID(s, o.CgroupRoot, o.Systemd)
+		id := cgroupID(s, o.CgroupRoot, o.SystemdNames)
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
-		r := row{Sample: s, processes: all.processes[i], kind: kindOf(s), interfaces: s.Interfaces, now: now}
+		r := cgroupRow{Sample: s, processInfo: all.processes[i], kind: kindOf(s), interfaces: s.Interfaces, now: now}
 		if id == "/" {
 			r.mounts, r.machine = all.disks.mounts, &o.Machine
 		}
@@ -148,9 +148,9 @@ func newRows(all *reading, o Options) []row {
 			traffic, r.interfaces = nil, traffic
 		case ofNode, ofContainer:
 		}
-		r.labels = r.describe(id, o, without)
+		r.labels = r.buildLabels(id, o, without)
 		for _, d := range s.Stats.IO.Devices {
-			r.devices = append(r.devices, label("device", deviceName(o, &all.disks, d)))
+			r.devices = append(r.devices, formatLabel("device", deviceName(o, &all.disks, d)))
 		}
 		rows = append(rows, r)
 	}
@@ -194,7 +194,7 @@ func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
 }
 
 // describe returns the labels of a cgroup. All have the same ones; what is not known is empty.
-func (r *row) describe(id string, o Options, without map[string]bool) string {
+func (r *cgroupRow) buildLabels(id string, o Options, without map[string]bool) string {
 	var image, name string
 	switch r.kind {
 	case ofContainer:
@@ -203,14 +203,14 @@ func (r *row) describe(id string, o Options, without map[string]bool) string {
 		image, name = o.SandboxImage, r.Sandbox.ID
 	case ofNode, ofPod:
 	}
-	out := label("container", r.Container.Name) + "," + label("id", id)
+	out := formatLabel("container", r.Container.Name) + "," + formatLabel("id", id)
 	if !without["image"] {
-		out += "," + label("image", image)
+		out += "," + formatLabel("image", image)
 	}
 	if !without["name"] {
-		out += "," + label("name", name)
+		out += "," + formatLabel("name", name)
 	}
-	return out + "," + label("namespace", r.Pod.Namespace) + "," + label("pod", r.Pod.Name)
+	return out + "," + formatLabel("namespace", r.Pod.Namespace) + "," + formatLabel("pod", r.Pod.Name)
 }
 
 func deviceName(o Options, disks *machineDisks, d cgroups.IODevice) string {
@@ -219,7 +219,7 @@ func deviceName(o Options, disks *machineDisks, d cgroups.IODevice) string {
 			return name
 		}
 	}
-	if name := disks.name([2]uint32{d.Major, d.Minor}); name != "" {
+	if name := disks.devicePath([2]uint32{d.Major, d.Minor}); name != "" {
 		return name
 	}
 	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
@@ -229,30 +229,32 @@ func deviceName(o Options, disks *machineDisks, d cgroups.IODevice) string {
 type family struct {
 	name, help, kind string
 	parts            cgroups.Parts // that it is made of
-	reads            reads
-	each             func(e *emitter, r *row)
+	procParts        procParts
+	emit             func(e *emitter, r *cgroupRow)
 }
 
 // emitter takes the values of a row.
 type emitter struct {
 	*text
-	row *row
+	row *cgroupRow
 	at  time.Time
 }
 
 // value is a series without further labels.
-func (e *emitter) value(v float64) { e.series(e.row.labels, "", v, e.at) }
+func (e *emitter) writeValue(v float64) { e.writeSeries(e.row.labels, "", v, e.at) }
 
 // with is a series with more labels.
-func (e *emitter) with(labels string, v float64) { e.series(e.row.labels, labels, v, e.at) }
+func (e *emitter) writeWithLabels(labels string, v float64) {
+	e.writeSeries(e.row.labels, labels, v, e.at)
+}
 
 // write writes the family, if any cgroup has it.
-func (f *family) write(t *text, rows []row) {
-	begun := t.family(f.name, f.help, f.kind)
+func (f *family) writeFamily(t *text, rows []cgroupRow) {
+	begun := t.startFamily(f.name, f.help, f.kind)
 	header := len(t.buf)
 	for i := range rows {
 		e := emitter{text: t, row: &rows[i], at: rows[i].Time}
-		f.each(&e, &rows[i])
+		f.emit(&e, &rows[i])
 	}
 	if len(t.buf) == header {
 		t.buf = t.buf[:begun]
@@ -262,12 +264,12 @@ func (f *family) write(t *text, rows []row) {
 // writeVersion writes what the machine runs.
 func writeVersion(t *text, o Options) {
 	const name = "cadvisor_version_info"
-	if !o.wants(name) || o.Machine.KernelVersion == "" {
+	if !o.isIncluded(name) || o.Machine.KernelVersion == "" {
 		return
 	}
-	t.family(name, "The kernel and the operating system of the machine. The value is always 1.", gauge)
-	t.series(label("cadvisorRevision", "")+","+label("cadvisorVersion", "")+","+label("dockerVersion", "")+","+
-		label("kernelVersion", o.Machine.KernelVersion)+","+label("osVersion", o.Machine.OSImage), "", 1, time.Time{})
+	t.startFamily(name, "The kernel and the operating system of the machine. The value is always 1.", gauge)
+	t.writeSeries(formatLabel("cadvisorRevision", "")+","+formatLabel("cadvisorVersion", "")+","+formatLabel("dockerVersion", "")+","+
+		formatLabel("kernelVersion", o.Machine.KernelVersion)+","+formatLabel("osVersion", o.Machine.OSImage), "", 1, time.Time{})
 }
 
 // writeMachine writes what the machine is.
@@ -276,7 +278,7 @@ func writeMachine(t *text, o Options) {
 	if m.CPUs == 0 && m.Memory == 0 {
 		return
 	}
-	labels := label("boot_id", m.BootID) + "," + label("machine_id", m.MachineID) + "," + label("system_uuid", m.SystemUUID)
+	labels := formatLabel("boot_id", m.BootID) + "," + formatLabel("machine_id", m.MachineID) + "," + formatLabel("system_uuid", m.SystemUUID)
 	for _, f := range []struct {
 		name, help string
 		value      int64
@@ -289,19 +291,19 @@ func writeMachine(t *text, o Options) {
 		{"machine_memory_bytes", "Memory of the machine.", m.Memory},
 		{"machine_swap_bytes", "Swap of the machine.", m.Swap},
 	} {
-		if o.wants(f.name) {
-			t.family(f.name, f.help, gauge)
-			t.series(labels, "", float64(f.value), time.Time{})
+		if o.isIncluded(f.name) {
+			t.startFamily(f.name, f.help, gauge)
+			t.writeSeries(labels, "", float64(f.value), time.Time{})
 		}
 	}
-	scrapeErrorOfMachine(t, o)
+	writeMachineScrapeError(t, o)
 }
 
 // scrapeErrorOfMachine writes that nothing of the machine is missing: it was read before.
-func scrapeErrorOfMachine(t *text, o Options) {
+func writeMachineScrapeError(t *text, o Options) {
 	const name = "machine_scrape_error"
-	if o.wants(name) {
-		t.family(name, "1 if there was an error while getting machine metrics, 0 otherwise.", gauge)
-		t.series("", "", 0, time.Time{})
+	if o.isIncluded(name) {
+		t.startFamily(name, "1 if there was an error while getting machine metrics, 0 otherwise.", gauge)
+		t.writeSeries("", "", 0, time.Time{})
 	}
 }

@@ -6,56 +6,56 @@ package usage
 import "slices"
 
 // fullness is a family of how full the file systems of the machine are, which the cgroup of the whole machine has.
-func fullness(name, help string, value func(m *mounted) uint64) family {
-	return family{name: name, kind: gauge, help: help, reads: readsDisks | readsMounts | readsFullness, each: func(e *emitter, r *row) {
+func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
+	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
-			if m := &r.mounts[i]; m.full {
-				e.with(m.label, float64(value(m)))
+			if m := &r.mounts[i]; m.measured {
+				e.writeWithLabels(m.label, float64(value(m)))
 			}
 		}
 	}}
 }
 
 // activity is a family of disks that only the machine has, by the file system that is on them.
-func activity(name, kind, help string, value func(counts *[11]uint64) float64) family {
-	return family{name: name, kind: kind, help: help, reads: readsDisks | readsMounts, each: func(e *emitter, r *row) {
-		e.ofDisks(r, value, nil)
+func diskFamily(name, kind, help string, value func(counts *[11]uint64) float64) family {
+	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
+		e.writeDisks(r, value, nil)
 	}}
 }
 
 // ofDisks writes what the disks below file systems have counted, but for those that the cgroup has counted itself.
-func (e *emitter) ofDisks(r *row, value func(counts *[11]uint64) float64, written []string) {
+func (e *emitter) writeDisks(r *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
 	for i := range r.mounts {
 		if m := &r.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
-			e.with(m.label, value(&m.disk.counts))
+			e.writeWithLabels(m.label, value(&m.disk.counts))
 		}
 	}
 }
 
 // count returns a counter of a disk.
-func count(which int) func(counts *[11]uint64) float64 {
+func diskCounter(which int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[which]) }
 }
 
 // spent returns a time of a disk in seconds.
-func spent(which int) func(counts *[11]uint64) float64 {
+func diskSeconds(which int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[which]) / 1000 }
 }
 
 func diskFamilies() []family {
 	return []family{
-		fullness("container_fs_inodes_free", "Inodes that are free.", func(m *mounted) uint64 { return m.InodesFree }),
-		fullness("container_fs_inodes_total", "Inodes.", func(m *mounted) uint64 { return m.Inodes }),
-		activity("container_fs_io_current", gauge, "Reads and writes that are being made.", count(diskInProgress)),
-		activity("container_fs_io_time_seconds_total", counter, "Time in which something was read or written.", spent(diskIOTime)),
-		activity("container_fs_io_time_weighted_seconds_total", counter, "Time that reads and writes took, added up.", spent(diskWeightedIOTime)),
-		fullness("container_fs_limit_bytes", "Size of the file system.", func(m *mounted) uint64 { return m.CapacityBytes }),
-		activity("container_fs_read_seconds_total", counter, "Time that reads took, added up.", spent(diskReadTime)),
-		activity("container_fs_reads_merged_total", counter, "Reads that were made together with another one.", count(diskReadsMerged)),
-		activity("container_fs_sector_reads_total", counter, "Sectors of 512 bytes that were read.", count(diskSectorsRead)),
-		activity("container_fs_sector_writes_total", counter, "Sectors of 512 bytes that were written.", count(diskSectorsWritten)),
-		fullness("container_fs_usage_bytes", "Bytes that are used.", func(m *mounted) uint64 { return m.UsedBytes() }),
-		activity("container_fs_write_seconds_total", counter, "Time that writes took, added up.", spent(diskWriteTime)),
-		activity("container_fs_writes_merged_total", counter, "Writes that were made together with another one.", count(diskWritesMerged)),
+		capacityFamily("container_fs_inodes_free", "Inodes that are free.", func(m *mountedFS) uint64 { return m.InodesFree }),
+		capacityFamily("container_fs_inodes_total", "Inodes.", func(m *mountedFS) uint64 { return m.Inodes }),
+		diskFamily("container_fs_io_current", gauge, "Reads and writes that are being made.", diskCounter(diskInProgress)),
+		diskFamily("container_fs_io_time_seconds_total", counter, "Time in which something was read or written.", diskSeconds(diskIOTime)),
+		diskFamily("container_fs_io_time_weighted_seconds_total", counter, "Time that reads and writes took, added up.", diskSeconds(diskWeightedIOTime)),
+		capacityFamily("container_fs_limit_bytes", "Size of the file system.", func(m *mountedFS) uint64 { return m.CapacityBytes }),
+		diskFamily("container_fs_read_seconds_total", counter, "Time that reads took, added up.", diskSeconds(diskReadTime)),
+		diskFamily("container_fs_reads_merged_total", counter, "Reads that were made together with another one.", diskCounter(diskReadsMerged)),
+		diskFamily("container_fs_sector_reads_total", counter, "Sectors of 512 bytes that were read.", diskCounter(diskSectorsRead)),
+		diskFamily("container_fs_sector_writes_total", counter, "Sectors of 512 bytes that were written.", diskCounter(diskSectorsWritten)),
+		capacityFamily("container_fs_usage_bytes", "Bytes that are used.", func(m *mountedFS) uint64 { return m.UsedBytes() }),
+		diskFamily("container_fs_write_seconds_total", counter, "Time that writes took, added up.", diskSeconds(diskWriteTime)),
+		diskFamily("container_fs_writes_merged_total", counter, "Writes that were made together with another one.", diskCounter(diskWritesMerged)),
 	}
 }

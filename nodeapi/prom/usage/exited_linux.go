@@ -9,4 +9,4 @@ import (
 )
 
 // exited reports whether an error says that there is no such process any more, which /proc says of an open directory.
-func exited(err error) bool { return errors.Is(err, syscall.ESRCH) }
+func isExited(err error) bool { return errors.Is(err, syscall.ESRCH) }

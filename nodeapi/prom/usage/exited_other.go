@@ -6,4 +6,4 @@
 package usage
 
 // exited reports whether an error says that there is no such process any more; only Linux has /proc.
-func exited(error) bool { return false }
+func isExited(error) bool { return false }

@@ -33,13 +33,13 @@ const (
 )
 
 // mounted is a file system of the machine.
-type mounted struct {
+type mountedFS struct {
 	device, path string
 	number       [2]uint32 // of the device
 	label        string
 	stats.Filesystem
-	full bool // Filesystem is known
-	disk *disk
+	measured bool // Filesystem is known
+	disk     *disk
 }
 
 // disk is what the kernel counts for a block device, /proc/diskstats. Times are in milliseconds.
@@ -66,7 +66,7 @@ const (
 
 // machineDisks are the file systems and the disks of a machine.
 type machineDisks struct {
-	mounts []mounted
+	mounts []mountedFS
 	disks  []disk
 }
 
@@ -74,7 +74,7 @@ type machineDisks struct {
 // machine without disks has none.
 func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 	var errs []error
-	text, err := readSome(proc, "diskstats", maxDiskstats)
+	text, err := readLimited(proc, "diskstats", maxDiskstats)
 	if err == nil {
 		m.disks, err = parseDiskstats(text)
 	}
@@ -82,7 +82,7 @@ func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 		errs = append(errs, err)
 	}
 	if mounts {
-		text, err := readSome(proc, "self/mountinfo", maxMountinfo)
+		text, err := readLimited(proc, "self/mountinfo", maxMountinfo)
 		if err == nil {
 			m.mounts, err = parseMountinfo(text)
 		}
@@ -91,13 +91,13 @@ func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 		}
 	}
 	for i := range m.mounts {
-		m.mounts[i].disk = m.find(m.mounts[i].device, m.mounts[i].number)
+		m.mounts[i].disk = m.findDisk(m.mounts[i].device, m.mounts[i].number)
 	}
 	return m, errors.Join(errs...)
 }
 
 // find returns the disk that a file system is on, nil where it is on none.
-func (m *machineDisks) find(device string, number [2]uint32) *disk {
+func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	for i := range m.disks {
 		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
 			return &m.disks[i]
@@ -107,7 +107,7 @@ func (m *machineDisks) find(device string, number [2]uint32) *disk {
 }
 
 // name returns the path of a block device, such as "/dev/sda", nothing where the kernel does not name it.
-func (m *machineDisks) name(number [2]uint32) string {
+func (m *machineDisks) devicePath(number [2]uint32) string {
 	for i := range m.disks {
 		if m.disks[i].number == number {
 			return "/dev/" + m.disks[i].name
@@ -117,19 +117,19 @@ func (m *machineDisks) name(number [2]uint32) string {
 }
 
 // ask asks the file systems how full they are.
-func (m *machineDisks) ask(ctx context.Context, source Filesystems) error {
+func (m *machineDisks) measureCapacity(ctx context.Context, source Filesystems) error {
 	paths := make([]string, len(m.mounts))
 	for i := range m.mounts {
 		paths[i] = m.mounts[i].path
 	}
 	answers, err := source.Filesystems(ctx, paths)
 	for i := range m.mounts {
-		m.mounts[i].Filesystem, m.mounts[i].full = answers[m.mounts[i].path]
+		m.mounts[i].Filesystem, m.mounts[i].measured = answers[m.mounts[i].path]
 	}
 	return err
 }
 
-func readSome(proc fs.FS, name string, limit int64) ([]byte, error) {
+func readLimited(proc fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := proc.Open(name)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func parseDiskstats(text []byte) (disks []disk, err error) {
 
 // parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)) for the file systems that cAdvisor has (lib/fs), each device once,
 // without those that come and go with pods and containers. Of more than maxFilesystems the others are left out.
-func parseMountinfo(text []byte) (all []mounted, err error) {
+func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
 		before, after, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
@@ -180,7 +180,7 @@ func parseMountinfo(text []byte) (all []mounted, err error) {
 		if !ok || len(left) < 6 || len(right) < 2 {
 			return nil, fmt.Errorf("mountinfo: %.80q is no mount", line)
 		}
-		m := mounted{path: unescape(left[4]), device: unescape(right[1])}
+		m := mountedFS{path: unescapeOctal(left[4]), device: unescapeOctal(right[1])}
 		major, minor, _ := strings.Cut(left[2], ":")
 		for i, part := range []string{major, minor} {
 			n, err := strconv.ParseUint(part, 10, 32)
@@ -190,7 +190,7 @@ func parseMountinfo(text []byte) (all []mounted, err error) {
 			m.number[i] = uint32(n)
 		}
 		switch kind := right[0]; {
-		case !counted(kind), ofPods(m.path):
+		case !isCountedType(kind), isPodMount(m.path):
 			continue
 		case kind == "tmpfs": // whose source is a word
 			m.device = m.path
@@ -201,14 +201,14 @@ func parseMountinfo(text []byte) (all []mounted, err error) {
 			continue
 		}
 		seen[m.device] = true
-		m.label = label("device", m.device)
+		m.label = formatLabel("device", m.device)
 		all = append(all, m)
 	}
 	return all, nil
 }
 
 // counted reports whether cAdvisor has file systems of a type.
-func counted(kind string) bool {
+func isCountedType(kind string) bool {
 	switch kind {
 	case "tmpfs", "overlay", "btrfs", "zfs", "xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat",
 		"msdos", "exfat", "udf", "iso9660":
@@ -219,7 +219,7 @@ func counted(kind string) bool {
 
 // ofPods reports whether a mount point is that of a volume, in the directory that the kubelet and package volume have for a pod, or
 // of a container or sandbox, whose runtime mounts below a directory with its ID.
-func ofPods(path string) bool {
+func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {
 		switch {
@@ -236,7 +236,7 @@ func ofPods(path string) bool {
 }
 
 // unescape turns \040 into what it stands for.
-func unescape(s string) string {
+func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}

@@ -44,7 +44,7 @@ type Options struct {
 	// root of the hierarchy.
 	CgroupRoot cgroups.Path
 	// Systemd says that the IDs of cgroups are those of slices.
-	Systemd bool
+	SystemdNames bool
 	// SandboxImage is the image of sandboxes, for their label. Empty: it is not known.
 	SandboxImage string
 	// Device returns the name of a block device, such as "/dev/sda". Nil, or what it does not know: as /proc/diskstats has it, or else
@@ -56,7 +56,7 @@ type Options struct {
 	Error func(page string, err error)
 }
 
-func (o Options) check(who string) error {
+func (o Options) validateOptions(who string) error {
 	for _, pattern := range o.Without {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("%s: Options.Without: %q: %w", who, pattern, err)
@@ -85,7 +85,7 @@ func (o Options) withProc() Options {
 }
 
 // wants reports whether a family is on a page.
-func (o Options) wants(name string) bool {
+func (o Options) isIncluded(name string) bool {
 	return !slices.ContainsFunc(o.Without, func(pattern string) bool {
 		ok, _ := path.Match(pattern, name)
 		return ok
@@ -93,7 +93,7 @@ func (o Options) wants(name string) bool {
 }
 
 // fail tells of an error.
-func (o Options) fail(page string, err error) {
+func (o Options) reportError(page string, err error) {
 	if err != nil && o.Error != nil {
 		o.Error(page, err)
 	}

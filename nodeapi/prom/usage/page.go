@@ -12,13 +12,13 @@ import (
 
 // Page is a page of metrics. Use [Resource] or [Cadvisor].
 type Page struct {
-	turn  chan struct{} // held by whoever makes the page
+	lock  chan struct{} // held by whoever makes the page
 	write func(ctx context.Context, t *text)
 	size  int // of the last one; whoever has the turn uses it
 }
 
 func newPage(write func(ctx context.Context, t *text)) *Page {
-	return &Page{turn: make(chan struct{}, 1), write: write}
+	return &Page{lock: make(chan struct{}, 1), write: write}
 }
 
 // ServeHTTP measures and answers with the page, compressed where the client takes that.
@@ -29,16 +29,16 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 	case <-r.Context().Done():
 		http.Error(w, "another scrape takes too long", http.StatusServiceUnavailable)
 		return
 	}
 	t := &text{buf: make([]byte, 0, p.size+p.size/8+1024)}
 	func() {
-		defer func() { <-p.turn }()
+		defer func() { <-p.lock }()
 		p.write(r.Context(), t)
 		p.size = len(t.buf)
 	}()
-	answer.Page(w, r, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", t.buf)
+	answer.WritePage(w, r, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", t.buf)
 }

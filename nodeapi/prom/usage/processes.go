@@ -16,22 +16,22 @@ import (
 
 // How much of /proc a page looks at. Who runs in a container chooses how many processes and open files it has.
 const (
-	maxLooked      = 10_000  // processes and open files of a cgroup; of one with more nothing is known
-	maxLookedTotal = 100_000 // of all cgroups together
-	maxLimits      = 16 << 10
-	chunk          = 256 // open files that are listed at once
+	maxPerCgroup = 10_000  // processes and open files of a cgroup; of one with more nothing is known
+	maxPerPage   = 100_000 // of all cgroups together
+	maxLimits    = 16 << 10
+	chunk        = 256 // open files that are listed at once
 )
 
 // opened is what the processes of a cgroup have open.
-type opened struct {
-	known          bool
+type openCounts struct {
+	valid          bool
 	files, sockets int
 }
 
 // procReader looks at processes.
 type procReader struct {
 	fs.FS
-	left int // how much a page may look at still
+	budget int // how much a page may look at still
 }
 
 // errTooMany says that a cgroup has more than is looked at.
@@ -39,41 +39,41 @@ var errTooMany = errors.New("too many")
 
 // processes looks at the processes of a cgroup. Only containers, sandboxes and the machine have a first process, whose limits tell of
 // the others.
-func (p *procReader) processes(s *stats.Sample, reads reads) (all processes) {
+func (p *procReader) readProcesses(s *stats.Sample, reads procParts) (all processInfo) {
 	pids := s.Stats.Pids.Procs
-	if reads&readsOpened != 0 {
-		all.opened = p.open(pids)
+	if reads&procOpenFiles != 0 {
+		all.open = p.countOpenFiles(pids)
 	}
-	if reads&readsLimits == 0 {
+	if reads&procLimits == 0 {
 		return all
 	}
 	switch kind := kindOf(s); {
 	case s.Path == "" && s.Leaf == "":
-		all.openFiles, all.limited = p.openFiles(1)
+		all.openFileLimit, all.hasLimit = p.readOpenFileLimit(1)
 	case (kind == ofContainer || kind == ofSandbox) && len(pids) > 0:
-		all.openFiles, all.limited = p.openFiles(pids[0])
+		all.openFileLimit, all.hasLimit = p.readOpenFileLimit(pids[0])
 	}
 	return all
 }
 
 // open counts what processes have open. Nothing is known of more than maxLooked of them, and of those that nobody lets us look at.
 // A process that has exited has nothing open.
-func (p *procReader) open(pids []int) opened {
-	o := opened{known: true}
-	budget := min(p.left, maxLooked)
+func (p *procReader) countOpenFiles(pids []int) openCounts {
+	o := openCounts{valid: true}
+	budget := min(p.budget, maxPerCgroup)
 	before := budget
 	for _, pid := range pids {
-		if err := p.count(strconv.Itoa(pid)+"/fd", &o, &budget); err != nil && !errors.Is(err, fs.ErrNotExist) && !exited(err) {
-			o = opened{}
+		if err := p.countProcess(strconv.Itoa(pid)+"/fd", &o, &budget); err != nil && !errors.Is(err, fs.ErrNotExist) && !isExited(err) {
+			o = openCounts{}
 			break
 		}
 	}
-	p.left -= before - budget
+	p.budget -= before - budget
 	return o
 }
 
 // count counts what one process has open.
-func (p *procReader) count(dir string, o *opened, budget *int) error {
+func (p *procReader) countProcess(dir string, o *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
 		return errTooMany
@@ -109,7 +109,7 @@ func (p *procReader) count(dir string, o *opened, budget *int) error {
 }
 
 // openFiles returns the soft limit of open files of a process, -1 for none.
-func (p *procReader) openFiles(pid int) (limit int64, ok bool) {
+func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	f, err := p.Open(strconv.Itoa(pid) + "/limits")
 	if err != nil {
 		return 0, false
@@ -119,11 +119,11 @@ func (p *procReader) openFiles(pid int) (limit int64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return parseOpenFiles(text)
+	return parseOpenFileLimit(text)
 }
 
 // parseOpenFiles finds the soft limit in /proc/PID/limits: "Max open files            1024                 524288               files".
-func parseOpenFiles(text []byte) (limit int64, ok bool) {
+func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	for line := range bytes.Lines(text) {
 		rest, found := bytes.CutPrefix(line, []byte("Max open files"))
 		if !found {
@@ -144,21 +144,21 @@ func parseOpenFiles(text []byte) (limit int64, ok bool) {
 
 // processFamilies are about what processes have open.
 func processFamilies() []family {
-	ofOpened := func(name, help string, value func(o opened) int) family {
-		return family{name: name, kind: gauge, help: help, reads: readsOpened, parts: partsProcs, each: func(e *emitter, r *row) {
-			if r.opened.known {
-				e.value(float64(value(r.opened)))
+	ofOpened := func(name, help string, value func(o openCounts) int) family {
+		return family{name: name, kind: gauge, help: help, procParts: procOpenFiles, parts: partsProcs, emit: func(e *emitter, r *cgroupRow) {
+			if r.open.valid {
+				e.writeValue(float64(value(r.open)))
 			}
 		}}
 	}
 	return []family{
-		ofOpened("container_file_descriptors", "Open files of the processes of the cgroup itself.", func(o opened) int { return o.files }),
-		ofOpened("container_sockets", "Open sockets of the processes of the cgroup itself.", func(o opened) int { return o.sockets }),
+		ofOpened("container_file_descriptors", "Open files of the processes of the cgroup itself.", func(o openCounts) int { return o.files }),
+		ofOpened("container_sockets", "Open sockets of the processes of the cgroup itself.", func(o openCounts) int { return o.sockets }),
 		{
-			name: "container_ulimits_soft", kind: gauge, help: "Soft limit of the first process, -1 for none.", reads: readsLimits, parts: partsProcs,
-			each: func(e *emitter, r *row) {
-				if r.limited {
-					e.with(`ulimit="max_open_files"`, float64(r.openFiles))
+			name: "container_ulimits_soft", kind: gauge, help: "Soft limit of the first process, -1 for none.", procParts: procLimits, parts: partsProcs,
+			emit: func(e *emitter, r *cgroupRow) {
+				if r.hasLimit {
+					e.writeWithLabels(`ulimit="max_open_files"`, float64(r.openFileLimit))
 				}
 			},
 		},

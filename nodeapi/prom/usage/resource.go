@@ -15,7 +15,7 @@ import (
 )
 
 // figure is a value that was measured, if it was.
-type figure struct {
+type measuredValue struct {
 	value float64
 	at    time.Time // zero: the page does not say
 	ok    bool
@@ -24,9 +24,9 @@ type figure struct {
 // resourceFamily is a family of /metrics/resource.
 type resourceFamily struct {
 	name, help, kind string
-	node             func(*statsapi.NodeStats) figure
-	pod              func(*statsapi.PodStats) figure
-	container        func(*statsapi.ContainerStats) figure
+	node             func(*statsapi.NodeStats) measuredValue
+	pod              func(*statsapi.PodStats) measuredValue
+	container        func(*statsapi.ContainerStats) measuredValue
 }
 
 // resourceFamilies are those of the kubelet's page, in the order of their names.
@@ -34,78 +34,78 @@ func resourceFamilies() []resourceFamily {
 	return []resourceFamily{
 		{
 			name: "container_cpu_usage_seconds_total", kind: counter, help: "CPU time of a container in seconds, of all CPUs",
-			container: func(c *statsapi.ContainerStats) figure { return cpuOf(c.CPU) },
+			container: func(c *statsapi.ContainerStats) measuredValue { return cpuValue(c.CPU) },
 		},
 		{
 			name: "container_memory_working_set_bytes", kind: gauge, help: "Working set of a container in bytes",
-			container: func(c *statsapi.ContainerStats) figure { return memoryOf(c.Memory) },
+			container: func(c *statsapi.ContainerStats) measuredValue { return memoryValue(c.Memory) },
 		},
 		{
 			name: "container_start_time_seconds", kind: gauge, help: "When a container was started, in seconds since the epoch",
-			container: func(c *statsapi.ContainerStats) figure {
-				return figure{float64(c.StartTime.UnixNano()) / 1e9, time.Time{}, c.StartTime.Unix() > 0}
+			container: func(c *statsapi.ContainerStats) measuredValue {
+				return measuredValue{float64(c.StartTime.UnixNano()) / 1e9, time.Time{}, c.StartTime.Unix() > 0}
 			},
 		},
 		{
 			name: "container_swap_limit_bytes", kind: gauge, help: "Swap that a container may use in bytes",
-			container: func(c *statsapi.ContainerStats) figure {
+			container: func(c *statsapi.ContainerStats) measuredValue {
 				if c.Swap == nil || c.Swap.SwapAvailableBytes == nil {
-					return figure{}
+					return measuredValue{}
 				}
-				used := swapOf(c.Swap)
-				return figure{float64(*c.Swap.SwapAvailableBytes) + used.value, c.Swap.Time.Time, true}
+				used := swapValue(c.Swap)
+				return measuredValue{float64(*c.Swap.SwapAvailableBytes) + used.value, c.Swap.Time.Time, true}
 			},
 		},
 		{
 			name: "container_swap_usage_bytes", kind: gauge, help: "Swap that a container uses in bytes",
-			container: func(c *statsapi.ContainerStats) figure { return swapOf(c.Swap) },
+			container: func(c *statsapi.ContainerStats) measuredValue { return swapValue(c.Swap) },
 		},
 		{
 			name: "node_cpu_usage_seconds_total", kind: counter, help: "CPU time of the node in seconds, of all CPUs",
-			node: func(n *statsapi.NodeStats) figure { return cpuOf(n.CPU) },
+			node: func(n *statsapi.NodeStats) measuredValue { return cpuValue(n.CPU) },
 		},
 		{
 			name: "node_memory_working_set_bytes", kind: gauge, help: "Working set of the node in bytes",
-			node: func(n *statsapi.NodeStats) figure { return memoryOf(n.Memory) },
+			node: func(n *statsapi.NodeStats) measuredValue { return memoryValue(n.Memory) },
 		},
 		{
 			name: "node_swap_usage_bytes", kind: gauge, help: "Swap that the node uses in bytes",
-			node: func(n *statsapi.NodeStats) figure { return swapOf(n.Swap) },
+			node: func(n *statsapi.NodeStats) measuredValue { return swapValue(n.Swap) },
 		},
 		{
 			name: "pod_cpu_usage_seconds_total", kind: counter, help: "CPU time of a pod in seconds, of all CPUs",
-			pod: func(p *statsapi.PodStats) figure { return cpuOf(p.CPU) },
+			pod: func(p *statsapi.PodStats) measuredValue { return cpuValue(p.CPU) },
 		},
 		{
 			name: "pod_memory_working_set_bytes", kind: gauge, help: "Working set of a pod in bytes",
-			pod: func(p *statsapi.PodStats) figure { return memoryOf(p.Memory) },
+			pod: func(p *statsapi.PodStats) measuredValue { return memoryValue(p.Memory) },
 		},
 		{
 			name: "pod_swap_usage_bytes", kind: gauge, help: "Swap that a pod uses in bytes",
-			pod: func(p *statsapi.PodStats) figure { return swapOf(p.Swap) },
+			pod: func(p *statsapi.PodStats) measuredValue { return swapValue(p.Swap) },
 		},
 	}
 }
 
-func cpuOf(c *statsapi.CPUStats) figure {
+func cpuValue(c *statsapi.CPUStats) measuredValue {
 	if c == nil || c.UsageCoreNanoSeconds == nil {
-		return figure{}
+		return measuredValue{}
 	}
-	return figure{float64(*c.UsageCoreNanoSeconds) / 1e9, c.Time.Time, true}
+	return measuredValue{float64(*c.UsageCoreNanoSeconds) / 1e9, c.Time.Time, true}
 }
 
-func memoryOf(m *statsapi.MemoryStats) figure {
+func memoryValue(m *statsapi.MemoryStats) measuredValue {
 	if m == nil || m.WorkingSetBytes == nil {
-		return figure{}
+		return measuredValue{}
 	}
-	return figure{float64(*m.WorkingSetBytes), m.Time.Time, true}
+	return measuredValue{float64(*m.WorkingSetBytes), m.Time.Time, true}
 }
 
-func swapOf(s *statsapi.SwapStats) figure {
+func swapValue(s *statsapi.SwapStats) measuredValue {
 	if s == nil || s.SwapUsageBytes == nil {
-		return figure{}
+		return measuredValue{}
 	}
-	return figure{float64(*s.SwapUsageBytes), s.Time.Time, true}
+	return measuredValue{float64(*s.SwapUsageBytes), s.Time.Time, true}
 }
 
 // Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and their containers.
@@ -113,18 +113,18 @@ func Resource(source Source, o Options) (*Page, error) {
 	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
-	if err := o.check("usage.Resource"); err != nil {
+	if err := o.validateOptions("usage.Resource"); err != nil {
 		return nil, err
 	}
-	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !o.wants(f.name) })
+	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !o.isIncluded(f.name) })
 	last := latest.New(o.MaxAge, source.CPUAndMemory)
 	return newPage(func(ctx context.Context, t *text) {
 		s, err := last.Get(ctx)
-		o.fail("/metrics/resource", err)
+		o.reportError("/metrics/resource", err)
 		if s != nil {
 			writeResource(t, families, s)
 		}
-		scrapeError(t, o, "resource_scrape_error", err)
+		writeScrapeError(t, o, "resource_scrape_error", err)
 	}), nil
 }
 
@@ -132,11 +132,11 @@ func writeResource(t *text, families []resourceFamily, s *statsapi.Summary) {
 	rows := newResourceRows(s)
 	for i := range families {
 		f := &families[i]
-		begun := t.family(f.name, f.help, f.kind)
+		begun := t.startFamily(f.name, f.help, f.kind)
 		header := len(t.buf)
-		add := func(labels string, r figure) {
+		add := func(labels string, r measuredValue) {
 			if r.ok {
-				t.series(labels, "", r.value, r.at)
+				t.writeSeries(labels, "", r.value, r.at)
 			}
 		}
 		if f.node != nil {
@@ -178,10 +178,10 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 		if p.PodRef.Name == "" { // which the runtime has not said yet
 			continue
 		}
-		of := label("namespace", p.PodRef.Namespace) + "," + label("pod", p.PodRef.Name)
+		of := formatLabel("namespace", p.PodRef.Namespace) + "," + formatLabel("pod", p.PodRef.Name)
 		for j := range p.Containers {
 			c := &p.Containers[j]
-			add(resourceRow{labels: label("container", c.Name) + "," + of, container: c})
+			add(resourceRow{labels: formatLabel("container", c.Name) + "," + of, container: c})
 		}
 		add(resourceRow{labels: of, pod: p})
 	}
@@ -189,14 +189,14 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 }
 
 // scrapeError writes whether a page lacks something.
-func scrapeError(t *text, o Options, name string, err error) {
-	if !o.wants(name) {
+func writeScrapeError(t *text, o Options, name string, err error) {
+	if !o.isIncluded(name) {
 		return
 	}
-	t.family(name, "1 if there was an error while getting container metrics, 0 otherwise", gauge)
+	t.startFamily(name, "1 if there was an error while getting container metrics, 0 otherwise", gauge)
 	value := 0.0
 	if err != nil {
 		value = 1
 	}
-	t.series("", "", value, time.Time{})
+	t.writeSeries("", "", value, time.Time{})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // limit is a limit of memory; zero where there is none.
-func limit(most *int64) float64 {
+func limitOrZero(most *int64) float64 {
 	if most == nil || *most < 0 || *most > 1<<62 {
 		return 0
 	}
@@ -18,35 +18,35 @@ func limit(most *int64) float64 {
 }
 
 // spec is a family of what a cgroup may use. As in cAdvisor, it has no time stamps.
-func spec(name, help string, parts cgroups.Parts, value func(r *row) float64) family {
-	return family{name: name, kind: gauge, help: help, parts: parts, each: func(e *emitter, r *row) {
-		e.series(r.labels, "", value(r), time.Time{})
+func specFamily(name, help string, parts cgroups.Parts, value func(r *cgroupRow) float64) family {
+	return family{name: name, kind: gauge, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) {
+		e.writeSeries(r.labels, "", value(r), time.Time{})
 	}}
 }
 
 func specFamilies() []family {
 	return []family{
-		spec("container_spec_cpu_period", "Period of the CPU quota in microseconds.", cgroups.PartCPULimit,
-			func(r *row) float64 { return float64(r.cpuLimit().Period) }),
+		specFamily("container_spec_cpu_period", "Period of the CPU quota in microseconds.", cgroups.PartCPULimit,
+			func(r *cgroupRow) float64 { return float64(r.cpuLimit().Period) }),
 		{
 			name: "container_spec_cpu_quota", kind: gauge, help: "CPU time in microseconds that each period has.", parts: cgroups.PartCPULimit,
-			each: func(e *emitter, r *row) {
+			emit: func(e *emitter, r *cgroupRow) {
 				if quota := r.cpuLimit().Quota; quota > 0 {
-					e.series(r.labels, "", float64(quota), time.Time{})
+					e.writeSeries(r.labels, "", float64(quota), time.Time{})
 				}
 			},
 		},
-		spec("container_spec_cpu_shares", "Share of CPU time beside other cgroups, as cpu.shares of cgroup v1.", cgroups.PartCPULimit, cpuShares),
-		spec("container_spec_memory_limit_bytes", "Limit of memory in bytes, 0 for none; the machine has its size.", cgroups.PartMemoryLimit, memoryLimit),
-		spec("container_spec_memory_reservation_limit_bytes", "Memory in bytes that is kept from reclaim, 0 for none.", cgroups.PartMemoryMin,
-			func(r *row) float64 { return limit(r.Stats.Memory.Min) }),
-		spec("container_spec_memory_swap_limit_bytes", "Limit of swap in bytes, 0 for none, together with memory on cgroup v1; the machine has its size.",
+		specFamily("container_spec_cpu_shares", "Share of CPU time beside other cgroups, as cpu.shares of cgroup v1.", cgroups.PartCPULimit, cpuShares),
+		specFamily("container_spec_memory_limit_bytes", "Limit of memory in bytes, 0 for none; the machine has its size.", cgroups.PartMemoryLimit, memoryLimit),
+		specFamily("container_spec_memory_reservation_limit_bytes", "Memory in bytes that is kept from reclaim, 0 for none.", cgroups.PartMemoryMin,
+			func(r *cgroupRow) float64 { return limitOrZero(r.Stats.Memory.Min) }),
+		specFamily("container_spec_memory_swap_limit_bytes", "Limit of swap in bytes, 0 for none, together with memory on cgroup v1; the machine has its size.",
 			cgroups.PartMemoryLimit|cgroups.PartCPULimit, swapLimit),
 	}
 }
 
 // cpuLimit returns how CPU time is shared out.
-func (r *row) cpuLimit() cgroups.CPULimit {
+func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	if r.Stats.CPU.Limit == nil {
 		return cgroups.CPULimit{}
 	}
@@ -54,7 +54,7 @@ func (r *row) cpuLimit() cgroups.CPULimit {
 }
 
 // cpuShares turns a weight into shares as cAdvisor does, by the linear formula whatever wrote the weight.
-func cpuShares(r *row) float64 {
+func cpuShares(r *cgroupRow) float64 {
 	l := r.cpuLimit()
 	if l.Weight > 0 {
 		return float64(cgroups.SharesFromWeight(l.Weight, cgroups.WeightLinear))
@@ -62,21 +62,21 @@ func cpuShares(r *row) float64 {
 	return float64(l.Shares)
 }
 
-func memoryLimit(r *row) float64 {
+func memoryLimit(r *cgroupRow) float64 {
 	if r.machine != nil {
 		return float64(r.machine.Memory)
 	}
-	return limit(r.Stats.Memory.Max)
+	return limitOrZero(r.Stats.Memory.Max)
 }
 
-func swapLimit(r *row) float64 {
+func swapLimit(r *cgroupRow) float64 {
 	m := &r.Stats.Memory
 	onV1 := r.cpuLimit().Shares > 0
 	switch {
 	case r.machine != nil:
 		return float64(r.machine.Swap)
 	case onV1 && m.SwapMax != nil && *m.SwapMax >= 0:
-		return limit(m.SwapMax) + limit(m.Max)
+		return limitOrZero(m.SwapMax) + limitOrZero(m.Max)
 	}
-	return limit(m.SwapMax)
+	return limitOrZero(m.SwapMax)
 }

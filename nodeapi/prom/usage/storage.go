@@ -31,7 +31,7 @@ func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Co
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
 	s := &storage{measure: measure, opts: o}
 	volume := func(name, help string, value func(*statsapi.VolumeStats) *uint64) {
-		if name = "kubelet_volume_stats_" + name; o.wants(name) {
+		if name = "kubelet_volume_stats_" + name; o.isIncluded(name) {
 			s.volumes = append(s.volumes, volumeMetric{prometheus.NewDesc(name, help, []string{"namespace", "persistentvolumeclaim"}, nil), value})
 		}
 	}
@@ -42,7 +42,7 @@ func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Co
 	volume("inodes_used", "Inodes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed })
 	volume("used_bytes", "Bytes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes })
 	const logs = "kubelet_container_log_filesystem_used_bytes"
-	if o.wants(logs) {
+	if o.isIncluded(logs) {
 		s.logs = prometheus.NewDesc(logs, "Bytes that the logs of a container take", []string{"uid", "namespace", "pod", "container"}, nil)
 	}
 	return s
@@ -61,7 +61,7 @@ func (s *storage) Describe(ch chan<- *prometheus.Desc) {
 // Collect measures, and sends each series once, whatever repeats it.
 func (s *storage) Collect(ch chan<- prometheus.Metric) {
 	all, err := s.measure()
-	s.opts.fail("/metrics", err)
+	s.opts.reportError("/metrics", err)
 	if all == nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (s *storage) Collect(ch chan<- prometheus.Metric) {
 		p := &all.Pods[i]
 		for j := range p.VolumeStats {
 			if v := &p.VolumeStats[j]; v.PVCRef != nil && first(v.PVCRef.Namespace, v.PVCRef.Name) {
-				s.volume(ch, v)
+				s.sendVolume(ch, v)
 			}
 		}
 		for j := range p.Containers {
@@ -91,7 +91,7 @@ func (s *storage) Collect(ch chan<- prometheus.Metric) {
 }
 
 // volume sends what is known of the volume of a claim, which several pods may use.
-func (s *storage) volume(ch chan<- prometheus.Metric, v *statsapi.VolumeStats) {
+func (s *storage) sendVolume(ch chan<- prometheus.Metric, v *statsapi.VolumeStats) {
 	for _, m := range s.volumes {
 		if value := m.value(v); value != nil {
 			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(*value), v.PVCRef.Namespace, v.PVCRef.Name)

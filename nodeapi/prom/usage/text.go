@@ -24,7 +24,7 @@ type text struct {
 }
 
 // family begins a family. A family without series has no header either, see end.
-func (t *text) family(name, help, kind string) (begun int) {
+func (t *text) startFamily(name, help, kind string) (begun int) {
 	begun = len(t.buf)
 	t.name = name
 	t.buf = append(append(append(append(t.buf, "# HELP "...), name...), ' '), help...)
@@ -34,7 +34,7 @@ func (t *text) family(name, help, kind string) (begun int) {
 }
 
 // series writes one value. The labels are as [label] makes them, without braces; a zero time is none.
-func (t *text) series(labels, more string, value float64, at time.Time) {
+func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
 		t.buf = append(append(t.buf, '{'), labels...)
@@ -44,7 +44,7 @@ func (t *text) series(labels, more string, value float64, at time.Time) {
 		t.buf = append(append(t.buf, more...), '}')
 	}
 	t.buf = append(t.buf, ' ')
-	t.buf = number(t.buf, value)
+	t.buf = appendNumber(t.buf, value)
 	if !at.IsZero() {
 		t.buf = append(t.buf, ' ')
 		t.buf = strconv.AppendInt(t.buf, at.UnixMilli(), 10)
@@ -53,7 +53,7 @@ func (t *text) series(labels, more string, value float64, at time.Time) {
 }
 
 // number writes a value; whole ones, of which there are most, without the search for the shortest form.
-func number(b []byte, v float64) []byte {
+func appendNumber(b []byte, v float64) []byte {
 	switch {
 	case math.IsInf(v, 1):
 		return append(b, "+Inf"...)
@@ -66,7 +66,7 @@ func number(b []byte, v float64) []byte {
 var escapes = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 
 // label returns a label with its value.
-func label(name, value string) string {
+func formatLabel(name, value string) string {
 	if !utf8.ValidString(value) {
 		value = strings.ToValidUTF8(value, "\uFFFD")
 	}

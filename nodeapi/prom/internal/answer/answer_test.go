@@ -20,7 +20,7 @@ func TestTakesGzip(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"": false, "identity": false, "gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0": false, "xgzip": false, "*": false,
 	} {
-		assert.Equal(t, want, takesGzip(accept), accept)
+		assert.Equal(t, want, acceptsGzip(accept), accept)
 	}
 }
 
@@ -32,13 +32,13 @@ func TestPage(t *testing.T) {
 			for range 20 {
 				page := bytes.Repeat([]byte("up "+strconv.Itoa(i)+"\n"), 10_000)
 				r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-				Page(w, r, "text/plain", page)
+				WritePage(w, r, "text/plain", page)
 				assert.True(t, bytes.Equal(page, w.Body.Bytes()))
 				assert.Equal(t, strconv.Itoa(len(page)), w.Header().Get("Content-Length"))
 
 				r.Header.Set("Accept-Encoding", "gzip")
 				w = httptest.NewRecorder()
-				Page(w, r, "text/plain", page)
+				WritePage(w, r, "text/plain", page)
 				assert.Equal(t, "text/plain", w.Header().Get("Content-Type"))
 				assert.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
 				assert.Less(t, w.Body.Len(), len(page)/10)
@@ -63,7 +63,7 @@ func BenchmarkPage(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w := httptest.NewRecorder()
-		Page(w, r, "text/plain", page)
+		WritePage(w, r, "text/plain", page)
 		require.NotZero(b, w.Body.Len())
 	}
 }
