@@ -17,25 +17,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// buffer is how many bytes from the client a stream holds that nobody has read.
+// streamBuffer is the number of unread bytes that a stream of a client buffers.
 const streamBuffer = 64 << 10
 
-// errOver is what the readers of a client's streams get once its session is over.
+// errSessionOver is the error for readers of a client's streams after the end of the session.
 var errSessionOver = errors.New("session is over")
 
-// client is the client's end of an exec or attach, in whatever protocol.
+// client is the client's side of an exec or attach session, independent of the protocol.
 type client struct {
 	cri.Session
 
 	conn       *conn
-	closed     chan struct{}  // closed when nothing can be read from the client any more
-	tasks      sync.WaitGroup // what reads from the client
-	inputs     []*pipe.Pipe   // that tasks write to, or wait for
-	sendStatus func(status)   // tells how the session has ended, and that it has
+	closed     chan struct{}  // closed when nothing more can be read from the client
+	tasks      sync.WaitGroup // goroutines that read from the client
+	inputs     []*pipe.Pipe   // buffers that tasks write to or wait for
+	sendStatus func(status)   // sends the final status of the session to the client
 }
 
-// open answers a request for exec or attach with an upgrade. An error of type *upgrade.Refusal, and any other before the connection
-// is taken over, is to be answered.
+// openClient answers an exec or attach request with an upgrade. taken is true once the connection is hijacked: before that, the
+// caller must send err as an HTTP response.
 func (s *session) openClient(w http.ResponseWriter, r *http.Request, o cri.StreamOptions) (c *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
 		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
@@ -51,8 +51,8 @@ func (s *session) openClient(w http.ResponseWriter, r *http.Request, o cri.Strea
 	return s.openSPDY(w, o, protocol)
 }
 
-// commandWebSockets returns the protocols for exec and attach. With a signal that closes a stream among them there is no
-// other, as in the kubelet.
+// commandWebSockets returns the WebSocket protocols for exec and attach. If the client offers version 5, it is the only one, as
+// in the kubelet.
 func commandWebSockets(r *http.Request) []string {
 	if upgrade.IsClosable(r) {
 		return []string{upgrade.ChannelV5}
@@ -60,14 +60,14 @@ func commandWebSockets(r *http.Request) []string {
 	return []string{"", upgrade.ChannelV1, upgrade.Base64V1, upgrade.ChannelV4, upgrade.Base64V4}
 }
 
-// abort makes what reads from the client return.
+// abortInputs makes all readers of the client's streams return.
 func (c *client) abortInputs() {
 	for _, in := range c.inputs {
 		in.Abort(errSessionOver)
 	}
 }
 
-// close tells the client how the session has ended, lets it read that, and closes its connection.
+// closeWithStatus sends the final status, if any, lets the client read it, and closes the connection.
 func (c *client) closeWithStatus(result *status) {
 	c.abortInputs()
 	if result != nil {
@@ -77,10 +77,10 @@ func (c *client) closeWithStatus(result *status) {
 	c.tasks.Wait()
 }
 
-// maxSize bounds what the client sends for one terminal size.
+// maxSize is the maximum number of bytes for one terminal size from a client.
 const maxSize = 4 << 10
 
-// sizes decodes terminal sizes until there are no more. Who receives them gets the newest.
+// decodeSizes decodes terminal sizes from r until its end. The channel to, of capacity 1, holds the newest size.
 func decodeSizes(r io.Reader, to chan cri.TerminalSize) {
 	defer close(to)
 	limited := &io.LimitedReader{R: r}
@@ -93,14 +93,14 @@ func decodeSizes(r io.Reader, to chan cri.TerminalSize) {
 			return
 		}
 		select {
-		case <-to: // one that nobody has taken
+		case <-to: // an older size that was not received
 		default:
 		}
 		to <- size // this is the only sender
 	}
 }
 
-// await waits until the client has opened its streams.
+// awaitStreams waits until the client has opened its streams, for Options.CreationTimeout at most.
 func (c *client) awaitStreams(s *session, ready <-chan struct{}) error {
 	t := time.NewTimer(s.server.opts.CreationTimeout)
 	defer t.Stop()

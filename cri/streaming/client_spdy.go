@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// The header that says what a stream is for, and its values.
+// Header of a SPDY stream with its type, and the types.
 const (
 	streamType = "streamType"
 
@@ -26,7 +26,7 @@ const (
 	typeStdin, typeStdout, typeStderr, typeSize = "stdin", "stdout", "stderr", "resize"
 )
 
-// spdyClient collects the streams that a client opens.
+// spdyClient collects the SPDY streams that a client opens for an exec or attach session.
 type spdyClient struct {
 	client   *client
 	protocol string
@@ -35,12 +35,12 @@ type spdyClient struct {
 
 	wanted map[string]bool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	streams  map[string]*spdy.Stream
 	complete bool // ready is closed
 }
 
-// switchTo answers with the upgrade to SPDY.
+// writeSPDYUpgrade sends the response that upgrades the connection to SPDY.
 func (c *conn) writeSPDYUpgrade(protocol string) error {
 	_, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade.SPDY31+"\r\n"+
 		upgrade.HeaderProtocol+": "+protocol+"\r\n\r\n")
@@ -84,7 +84,7 @@ func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol 
 	return c.client, true, nil
 }
 
-// wantedStreams returns the streams that a client has to open.
+// wantedStreams returns, by type, whether the client must open a stream.
 func wantedStreams(o cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
 		typeError: true, typeStdin: o.Stdin, typeStdout: o.Stdout, typeStderr: o.Stderr,
@@ -108,8 +108,8 @@ func (c *spdyClient) acceptStream(stream *spdy.Stream) error {
 	return nil
 }
 
-// answered waits until the client has been told of each stream: what is written to one before would hold up the answer to another, for a
-// client that reads when it has all of them.
+// awaitReplies waits until the SYN_REPLY of every stream is sent. Data sent earlier could block the remaining replies, because
+// some clients read data only after all replies.
 func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
@@ -122,8 +122,8 @@ func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	return nil
 }
 
-// enough reports whether no stream is missing. Who attaches without a terminal to a container that has one opens a stream for stderr,
-// on which nothing will come, in place of the one for sizes. The caller holds mu.
+// hasAllStreams reports whether the client has opened all required streams. A client that attaches without a terminal to a
+// container with one opens an unused stderr stream instead of the resize stream. The caller holds mu.
 func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
 		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {
@@ -133,7 +133,7 @@ func (c *spdyClient) hasAllStreams() bool {
 	return true
 }
 
-// use puts the streams into the session. Those that are wanted are there; one for stderr that is not may still come.
+// attachStreams assigns the client's streams to the session.
 func (c *spdyClient) attachStreams(o cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func (c *spdyClient) attachStreams(o cri.StreamOptions) {
 	if stream := c.streams[typeSize]; stream != nil {
 		c.client.startResize(stream, stream.Input())
 	}
-	if c.protocol == upgrade.ChannelV1 { // whose clients are used to that
+	if c.protocol == upgrade.ChannelV1 { // its clients expect this
 		_ = c.streams[typeError].Reset()
 		if stream := c.streams[typeStdin]; stream != nil {
 			_ = stream.CloseWrite()
@@ -159,14 +159,14 @@ func (c *spdyClient) attachStreams(o cri.StreamOptions) {
 	}
 }
 
-// resize passes on the sizes of the terminal.
+// startResize decodes the terminal sizes from r into the session's Resize channel. in is the buffer behind r.
 func (c *client) startResize(r io.Reader, in *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
 	c.Resize, c.inputs = to, append(c.inputs, in)
 	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 
-// finish writes the status and closes the streams, in the order in which clients wait for them.
+// closeStreams writes the final status and closes the streams in the order in which clients wait for them.
 func (c *spdyClient) closeStreams(result status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

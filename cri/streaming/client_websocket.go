@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Channels of a WebSocket for exec and attach. Of the last, what follows is a channel that the client closes.
+// Channels of a WebSocket for exec and attach. A message on channelClose contains the number of a channel that the client closes.
 const (
 	channelStdin = iota
 	channelStdout
@@ -26,16 +26,16 @@ const (
 	channelClose = 255
 )
 
-// webSocket is a WebSocket whose messages begin with the number of a channel.
+// webSocket is a WebSocket connection whose messages start with a channel number.
 type webSocket struct {
 	frames     *websocket.Conn
 	base64     bool
 	closable   bool
-	inputs     map[byte]*pipe.Pipe // what the client may write to; the rest is dropped
+	inputs     map[byte]*pipe.Pipe // by channel; messages to other channels are dropped
 	writeInput func(*pipe.Pipe, []byte)
 }
 
-// upgradeWebSocket takes over the connection of a request and answers with the upgrade.
+// upgradeWebSocket hijacks the connection of a request and sends the response that upgrades it to a WebSocket.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
 	c, err := s.hijackConn(w)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *session) openWebSocket(
 	}
 	c := &client{conn: conn, closed: make(chan struct{})}
 	c.TTY = o.TTY
-	first := byte(channelError) // an empty message on it tells that the session has begun
+	first := byte(channelError) // an empty message on it starts the session
 	if o.Stderr {
 		c.Stderr, first = ws.newChannelWriter(channelStderr), channelStderr
 	}
@@ -94,7 +94,7 @@ func (s *session) openWebSocket(
 	return c, true, err
 }
 
-// receive passes messages on to their channels until the client closes or breaks the rules.
+// readMessages copies messages to their channels until the client closes the connection or violates the protocol.
 func (ws *webSocket) readMessages() {
 	buf := make([]byte, 4<<10)
 	for {
@@ -129,7 +129,7 @@ func (ws *webSocket) readMessages() {
 	}
 }
 
-// pass copies a message to its channel. One that is not base64, where it should be, ends where it is not.
+// copyMessage copies the current message to the buffer of its channel. Invalid base64 ends the message.
 func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {
@@ -140,7 +140,7 @@ func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 		if ws.writeInput != nil {
 			ws.writeInput(in, buf[:n])
 		} else if _, err := in.Write(buf[:n]); err != nil {
-			return // Next drops the rest
+			return // NextMessage drops the remaining message
 		}
 		if err != nil {
 			return
@@ -148,7 +148,7 @@ func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel closes the channel that the message names.
+// closeChannel closes the channel whose number is in the current message.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {
@@ -163,14 +163,14 @@ func (ws *webSocket) closeChannel() error {
 	return nil
 }
 
-// end tells the readers of all channels that no more comes.
+// closeInputs signals the end of input on all channels.
 func (ws *webSocket) closeInputs() {
 	for _, in := range ws.inputs {
 		in.CloseWrite()
 	}
 }
 
-// channel returns the writer of a channel.
+// newChannelWriter returns a writer that sends messages on a channel.
 func (ws *webSocket) newChannelWriter(number byte) io.Writer { return channelWriter{ws, number} }
 
 type channelWriter struct {
@@ -178,12 +178,12 @@ type channelWriter struct {
 	number byte
 }
 
-// Write sends b, in messages of 32 KiB at most; an empty one too.
+// Write sends b in messages of at most 32 KiB. It also sends an empty b, as an empty message.
 func (c channelWriter) Write(b []byte) (int, error) {
 	if !c.ws.base64 {
 		return c.ws.frames.WriteBinary([]byte{c.number}, b)
 	}
-	const most = 24 << 10 // bytes that are 32 KiB in base64
+	const most = 24 << 10 // 32 KiB in base64
 	n := 0
 	for {
 		part := b[n:min(len(b), n+most)]

@@ -14,11 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// late is how long a runner may take to return once its context has ended.
+// runnerTimeout is how long a call of a Runner may take to return after its context has ended.
 const runnerTimeout = 10 * time.Second
 
-// ServeExec runs a command in a container, as a request for exec asks that was authorized and whose container was found.
-// It answers whatever comes of it, and returns when the session is over.
+// ServeExec runs a command in a container for an authorized exec request. The caller has checked that the container exists. It
+// sends all errors to the client, and returns when the session has ended.
 func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Exec, target: s.newTarget(containerID), options: o,
@@ -35,7 +35,8 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach attaches to a container, as ServeExec runs a command. The caller sets TTY as the container has it.
+// ServeAttach attaches to the main process of a container, like ServeExec otherwise. The caller sets o.TTY as the container was
+// created.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, o cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: o,
@@ -51,7 +52,7 @@ func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID
 	})
 }
 
-// command is an exec or attach.
+// command describes an exec or attach session, and how to run it with a Streamer (url) or a Runner (run).
 type command struct {
 	kind    Kind
 	target  Target
@@ -82,7 +83,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, c command)
 	}
 }
 
-// target returns what a session is with.
+// newTarget returns the session target for a container or sandbox ID.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {
@@ -91,14 +92,14 @@ func (s *Server) newTarget(id string) Target {
 	return t
 }
 
-// count counts a request by WebSocket that the node translates or tunnels.
+// reportWebSocket calls Hooks.WebSocket.
 func (s *Server) reportWebSocket(k Kind) {
 	if f := s.opts.Hooks.WebSocket; f != nil {
 		f(k)
 	}
 }
 
-// command runs a command for a client whose protocol is spoken here, to the end of both.
+// runCommand runs a command for a client whose protocol the Server implements, until command and client are finished.
 func (s *session) runCommand(
 	w http.ResponseWriter, r *http.Request, o cri.StreamOptions, run func(context.Context, cri.Session) status,
 ) {
@@ -119,8 +120,8 @@ func (s *session) runCommand(
 		c.closeWithStatus(&result)
 	}
 	if !returned {
-		s.server.opts.Logger.Warn("runtime has not ended a session", "kind", string(s.Kind), "target", s.Target.ID)
-		go func() { // the session counts until it has
+		s.server.opts.Logger.Warn("runtime has not ended a session", "kind", string(s.Kind), "target", s.Target.ID) // the session counts until the call returns
+		go func() {                                                                                                 // the session counts until it has
 			<-done
 			s.finishSession(result.hookError())
 		}()
@@ -129,7 +130,8 @@ func (s *session) runCommand(
 	s.finishSession(result.hookError())
 }
 
-// await waits for the end of a command. Once its session has to end, it does not wait for long.
+// awaitCommand waits for the end of a command. If the session must end before, it waits for runnerTimeout at most; returned is
+// false if the command has not returned by then.
 func (s *session) awaitCommand(c *client, done <-chan status) (result status, returned bool) {
 	select {
 	case result = <-done:
@@ -144,7 +146,7 @@ func (s *session) awaitCommand(c *client, done <-chan status) (result status, re
 	select {
 	case result = <-done:
 		if result.Status == success || result.Reason == "NonZeroExitCode" {
-			return result, true // it ended just now
+			return result, true // the command ended at this moment
 		}
 		return errorStatus(s.endReason()), true
 	case <-t.C:
@@ -152,5 +154,5 @@ func (s *session) awaitCommand(c *client, done <-chan status) (result status, re
 	}
 }
 
-// why returns why the session has to end, or nil.
+// endReason returns the reason why the session must end, or nil.
 func (s *session) endReason() error { return context.Cause(s.ctx) }

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// conn is a connection of a session. It notes when bytes move, and since when a write waits for the peer.
+// conn is a network connection of a session. It records when bytes are transferred and when a blocked write started.
 type conn struct {
 	net.Conn
 
 	session    *session
-	client     bool         // its bytes tell that the session is not idle
-	early      []byte       // what was read together with the headers
-	writeStart atomic.Int64 // since when a Write waits, in nanoseconds since 1970; zero: none does
+	client     bool         // connection of the client: its bytes reset the idle timeout
+	early      []byte       // bytes that were read together with the HTTP headers
+	writeStart atomic.Int64 // start of the blocked Write in nanoseconds since 1970; zero: none
 }
 
 func (s *session) newConn(c net.Conn, client bool, early []byte) *conn {
@@ -30,7 +30,7 @@ func (s *session) newConn(c net.Conn, client bool, early []byte) *conn {
 	return one
 }
 
-// Read reads.
+// Read returns the bytes read with the headers first, then those of the connection.
 func (c *conn) Read(b []byte) (n int, err error) {
 	if len(c.early) > 0 {
 		n = copy(b, c.early)
@@ -46,7 +46,7 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Write writes.
+// Write writes b to the connection and records the start of the write while it blocks.
 func (c *conn) Write(b []byte) (int, error) {
 	c.writeStart.Store(time.Now().UnixNano())
 	n, err := c.Conn.Write(b)
@@ -57,7 +57,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite tells the peer that no more comes.
+// CloseWrite closes the write side of the connection, or the whole connection if it has no half-close.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -65,7 +65,8 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// Raw returns the socket of a connection of the runtime, to be read from there after what was read early; nil where it has none.
+// Raw returns the socket of a runtime connection and the bytes that were read before. Both are nil if the connection is of the
+// client or has no socket.
 func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	one, ok := c.Conn.(*net.TCPConn)
 	if !ok || c.client {
@@ -79,10 +80,10 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	return early, socket
 }
 
-// reader returns a buffered reader of the connection.
+// newReader returns a buffered reader of the connection.
 func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
-// hijack takes over the connection of a request.
+// hijackConn takes over the connection of an HTTP request from its server.
 func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -99,8 +100,8 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// linger lets the client read what was written to it: an answer that a peer has not read is lost when its connection is
-// closed with something unread in it. What comes from the client until it closes is read by whoever closes gone.
+// closeGracefully closes the write side, and the connection after clientClosed or Options.Linger: closing with unread input
+// resets a TCP connection and discards output. The owner of clientClosed reads the remaining input.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	_ = c.CloseWrite()
 	t := time.NewTimer(c.session.server.opts.Linger)

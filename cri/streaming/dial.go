@@ -21,28 +21,28 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// Limits of what the runtime answers.
+// Limits for responses of the runtime.
 const (
-	maxHead    = 64 << 10 // bytes of the status line and headers
-	maxRefusal = 1 << 20  // bytes of an answer that is passed on
+	maxHead    = 64 << 10 // bytes of status line and headers
+	maxRefusal = 1 << 20  // bytes of a refusal that is forwarded to the client
 )
 
-// backend is the runtime's end of a session.
+// runtimeConn is the runtime's side of a proxied session.
 type runtimeConn struct {
 	conn     *conn
 	response *http.Response
-	head     []byte // of the response, as it came
+	head     []byte // received bytes of the response headers
 }
 
-// endpoint is where a session is served.
+// endpoint is the parsed URL at which a runtime serves a session.
 type endpoint struct {
-	address string // host and port
-	host    string // for TLS
+	address string // host:port
+	host    string // server name for TLS
 	tls     bool
 	url     *url.URL
 }
 
-// parseURL checks the URL of a session.
+// parseURL parses and checks a session URL of the runtime.
 func parseURL(s string, anyHost bool) (endpoint, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback() || host == "localhost"
 }
 
-// request returns the bytes of the request for an upgrade. Of the client's headers only those of the upgrade are in it: none
-// of its credentials, and none that says where the request ends.
+// buildRequest returns the bytes of the upgrade request. It contains only the given upgrade headers: none of the client's
+// credentials, and no header about the length of the request.
 func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
 	if !strings.HasPrefix(target, "/") {
@@ -84,7 +84,7 @@ func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, e.url.Host)
-	_ = headers.Write(&b) // it replaces line breaks, and a buffer takes all
+	_ = headers.Write(&b) // it replaces line breaks, and a buffer never fails
 	if method == http.MethodPost {
 		b.WriteString("Content-Length: 0\r\n")
 	}
@@ -92,7 +92,7 @@ func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	return b.Bytes()
 }
 
-// passed returns the headers of an upgrade that the runtime has to see.
+// forwardedHeaders returns the upgrade headers of r that are sent to the runtime.
 func forwardedHeaders(r *http.Request) http.Header {
 	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": r.Header["Upgrade"]}
 	for _, name := range []string{
@@ -108,7 +108,7 @@ func forwardedHeaders(r *http.Request) http.Header {
 	return h
 }
 
-// dial requests an upgrade from the runtime and returns its response, which may refuse it.
+// dialRuntime connects to the session URL location, requests an upgrade and returns the response, which may be a refusal.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)
@@ -147,11 +147,11 @@ func tlsConfig(c *tls.Config, host string) *tls.Config {
 	if c.ServerName == "" {
 		c.ServerName = host
 	}
-	c.NextProtos = nil // an upgrade is one of HTTP/1.1
+	c.NextProtos = nil // an upgrade requires HTTP/1.1
 	return c
 }
 
-// readHead reads an answer up to the end of its headers. What came with them is read from c again.
+// readHead reads a response up to the end of its headers. Bytes read beyond them are returned by the next reads of c.
 func readHead(c *conn) (*http.Response, []byte, error) {
 	var seen bytes.Buffer
 	br := bufio.NewReader(io.TeeReader(io.LimitReader(c, maxHead), &seen))
@@ -168,7 +168,7 @@ func readHead(c *conn) (*http.Response, []byte, error) {
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// refused returns the response for the client if the runtime refused the upgrade, otherwise nil.
+// readRefusal returns the response for the client if the runtime refused the upgrade, otherwise nil.
 func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {
@@ -180,13 +180,13 @@ func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 		}
 	}
 	_ = b.conn.SetReadDeadline(time.Now().Add(runnerTimeout))
-	// The body was begun to be read from a reader that is gone: read the answer anew, from what came with the headers.
+	// The body was partly read by a reader that is lost: parse the response again from the stored headers.
 	response, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(b.head), b.conn)), nil)
 	if err != nil {
 		return &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
 	}
 	defer response.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what is there
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // as much as is available
 	r := &upgrade.Refusal{Code: code, Text: string(body), Header: http.Header{}, FromRuntime: true}
 	for name, values := range response.Header {
 		if !isHopByHop(name) {
@@ -196,7 +196,7 @@ func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	return r
 }
 
-// hopByHop reports whether a header is about a connection, not about what is sent through it.
+// isHopByHop reports whether a header concerns only one connection and must not be forwarded.
 func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",

@@ -13,53 +13,53 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Options configure a [Server]. One of Streamer and Runner is needed.
+// Options configure a [Server]. Either Streamer or Runner is required.
 type Options struct {
-	// Streamer is a runtime that serves sessions at a URL, to which they are proxied. Nil: Runner is used.
+	// Streamer is a runtime that serves sessions at a URL, to which the Server proxies them. Nil: Runner is used.
 	Streamer cri.Streamer
-	// Runner is a runtime that runs sessions itself, for which this package speaks the protocols. It is used where
-	// Streamer is nil.
+	// Runner is a runtime that runs sessions itself; the Server implements the protocols. It is used if Streamer is nil.
 	Runner cri.SessionRunner
-	// AnyHost allows URLs that are not on the loopback of this machine, as the kubelet does.
+	// AllowAnyHost allows runtime URLs that are not on the loopback of this machine, as the kubelet does.
 	AllowAnyHost bool
-	// TLS is for URLs of https. Nil: the certificates that the system trusts.
+	// TLS is the configuration for https URLs of the runtime. Nil: the system's certificate authorities.
 	TLS *tls.Config
 
-	// PodOf returns the UID of the pod that a container or sandbox belongs to, for MaxPerPod and [Server.End]; empty where it
-	// does not know. Nil: no session counts for a pod.
+	// PodOf returns the UID of the pod that a container or sandbox ID belongs to, or "" if unknown. MaxPerPod and
+	// [Server.CloseSessions] use it. Nil: Pods is used; without Pods, no session counts for a pod.
 	PodOf func(id string) string
-	// Pods end the sessions of containers and sandboxes that stop, and answer PodOf where that is nil. Nil: a session ends when the runtime
-	// ends it.
+	// Pods is the list of pods by which the Server closes the sessions of stopped containers and sandboxes. Nil: a session ends
+	// when the runtime ends it.
 	Pods Pods
 
-	MaxSessions       int // sessions at once, of the node; zero means 1,000, negative as many as come, as in the kubelet
-	MaxPerPod         int // the same of one pod; zero means 250; the last quarter of MaxStreams is for pods with less than a hundredth of it
-	MaxForwardedConns int // connections at once in a session that forwards ports with Runner; zero means 250
+	MaxSessions       int // concurrent sessions of the node; zero means 1,000, negative no limit, as in the kubelet
+	MaxPerPod         int // concurrent sessions of a pod; zero means 250. The last quarter of MaxSessions is reserved for pods with less than a hundredth of it
+	MaxForwardedConns int // concurrent connections of a port-forward session with Runner; zero means 250
 
-	CreationTimeout time.Duration // how long a client may take to open its streams, and the runtime to answer; zero means 30 s
-	IdleTimeout     time.Duration // how long a session lives in which no byte moves; zero means 4 h, negative for ever
-	StallTimeout    time.Duration // how long a peer may take no byte that waits for it; zero means 4 h, negative for ever
-	// Unread is how long a forwarded connection that takes nothing may hold up others of its session before it is reset.
-	// Zero means 10 s.
+	CreationTimeout time.Duration // limit for the client to open its streams, and for the runtime to respond; zero means 30 s
+	IdleTimeout     time.Duration // a session without transferred bytes is closed after this time; zero means 4 h, negative never
+	StallTimeout    time.Duration // a session whose peer accepts no pending byte is closed after this time; zero means 4 h, negative never
+	// BlockedForwardTimeout is the time after which a forwarded connection whose reader accepts no data is reset, if it blocks
+	// other connections of its session. Zero means 10 s.
 	BlockedForwardTimeout time.Duration
-	// Linger is how long a client has, once its session has ended, to read what is left and to close. Zero means 30 s.
+	// Linger is how long, after the end of its session, a client may take to read the remaining output and to close. Zero means
+	// 30 s.
 	Linger time.Duration
 
 	Logger *slog.Logger // nil discards
 	Hooks  Hooks
 }
 
-// Hooks are called as sessions come and go, mostly to feed metrics. Any may be nil. They are called from the goroutine of
-// the request, with no lock held.
+// Hooks are called when sessions start and finish, mostly to feed metrics. Each hook may be nil. They are called from the
+// goroutine of the request, with no lock held.
 type Hooks struct {
-	// Began is called with each session that is admitted.
+	// SessionStarted is called for each admitted session.
 	SessionStarted func(Session)
-	// Ended is called when a session is over and nothing of it is left. The error says why it ended before its time, or
-	// what its client was told; nil: it went as it should.
+	// SessionFinished is called when a session has ended and its resources are released. The error is the reason of an early end,
+	// or the error sent to the client. It is nil after a normal end.
 	SessionFinished func(Session, error)
-	// Refused is called with each session that is over a limit, or comes during the shutdown.
+	// SessionRefused is called for each session that exceeds a limit or arrives during the shutdown.
 	SessionRefused func(Session, error)
-	// WebSocket is called with each request that the node translates or tunnels instead of its runtime
+	// WebSocket is called for each WebSocket request that the Server translates or unwraps for its runtime
 	// (kubelet_websocket_streaming_requests_total).
 	WebSocket func(Kind)
 }

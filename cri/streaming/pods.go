@@ -9,17 +9,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Pods are the pods of the runtime. *pleg.Generator is one.
+// Pods is the list of the pods in the runtime. *pleg.Generator implements it.
 type Pods interface {
-	// Notify registers fn, which is called with the UIDs of pods that have changed.
+	// Notify registers fn, which is called with the UIDs of changed pods.
 	Notify(fn func(uids ...string))
-	// Get returns a pod as it was listed last.
+	// Get returns the last listed state of a pod.
 	Get(uid string) (cri.Pod, error)
-	// Pods returns all pods as they were listed last.
+	// Pods returns the last listed state of all pods.
 	Pods() ([]cri.Pod, error)
 }
 
-// follow ends the sessions of containers and sandboxes that have stopped.
+// watchPods closes the sessions of containers and sandboxes that have stopped.
 func (s *Server) watchPods(pods Pods) {
 	pods.Notify(func(uids ...string) {
 		for _, session := range s.listSessions() {
@@ -30,7 +30,7 @@ func (s *Server) watchPods(pods Pods) {
 	})
 }
 
-// isUp reports whether a container runs or a sandbox is ready. A pod that is not known may be up.
+// isRunning reports whether the container runs or the sandbox is ready, or its state is unknown.
 func isRunning(pods Pods, t Target) bool {
 	pod, err := pods.Get(t.PodUID)
 	return err != nil ||
@@ -38,7 +38,7 @@ func isRunning(pods Pods, t Target) bool {
 		slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == t.ID && s.State == cri.SandboxReady })
 }
 
-// uidOf returns the UID of the pod of a container or a sandbox, or nothing.
+// findPodUID returns the UID of the pod of a container or sandbox ID, or "".
 func findPodUID(pods Pods, id string) string {
 	all, _ := pods.Pods()
 	for _, pod := range all {

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// Headers of the streams of a port-forward.
+// Headers of the SPDY streams of a port-forward.
 const (
 	headerPort = "port"
 	headerPair = "requestID"
 )
 
-// ServePortForward forwards ports of a sandbox, as a request asks that was authorized and whose sandbox was found. The ports
-// are those of [ParsePorts]. It answers whatever comes of it, and returns when the session is over.
+// ServePortForward forwards ports of a sandbox for an authorized request. The caller has checked that the sandbox exists, and
+// passes the ports of [ParsePorts]. It sends all errors to the client, and returns when the session has ended.
 func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32) {
 	if refusal := upgrade.Check(r); refusal != nil {
 		writeRefusal(w, refusal)
@@ -50,7 +50,7 @@ func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandbo
 	}
 }
 
-// forward speaks the protocols of a port-forward.
+// servePortForward implements the port-forward protocols with Options.Runner.
 func (s *session) servePortForward(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	switch {
 	case upgrade.IsTunnel(r):
@@ -78,23 +78,23 @@ func (s *session) servePortForward(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardSPDY(c, c.newReader(), c, func() {})
 }
 
-// forwarder forwards the connections of one session.
+// forwarder forwards the connections of one SPDY session.
 type forwarder struct {
 	session *session
 	tasks   sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pairs map[string]*streamPair
 }
 
-// pair is the two streams of a connection, of which one may be missing yet.
+// streamPair is the data and error stream of a forwarded connection; one of them may not be open yet.
 type streamPair struct {
 	port         int32
 	data, errors *spdy.Stream
 	expiry       *time.Timer
 }
 
-// forwardSPDY serves a client by SPDY until it has gone.
+// forwardSPDY serves a SPDY port-forward session until its client disconnects. finish is called before the connection is closed.
 func (s *session) forwardSPDY(c *conn, r *bufio.Reader, w io.Writer, finish func()) error {
 	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
@@ -121,7 +121,7 @@ func (s *session) forwardSPDY(c *conn, r *bufio.Reader, w io.Writer, finish func
 	return nil
 }
 
-// waitFor waits for goroutines, but not for ever.
+// waitFor waits until all tasks have returned, for limit at most.
 func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -136,7 +136,7 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// accept takes a stream, and starts the connection when it has both.
+// acceptStream adds a new stream to its pair, and starts the connection when the pair is complete.
 func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
@@ -150,7 +150,7 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 		return fmt.Errorf("invalid stream type %q", kind)
 	}
 	id := stream.Header().Get(headerPair)
-	if id == "" { // an old client, whose error stream is the one before
+	if id == "" { // old clients open the error stream directly before the data stream
 		n := stream.ID()
 		if kind == typeData {
 			n -= 2
@@ -171,7 +171,7 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	return f.addStream(id, p, kind, stream)
 }
 
-// add puts a stream into its pair. The caller holds mu.
+// addStream stores a stream in its pair. The caller holds mu.
 func (f *forwarder) addStream(id string, p *streamPair, kind string, stream *spdy.Stream) error {
 	stream.RelatedStreams = 1
 	slot := &p.data
@@ -194,7 +194,7 @@ func (f *forwarder) addStream(id string, p *streamPair, kind string, stream *spd
 	return nil
 }
 
-// expire gives up a pair whose second stream has not come.
+// expirePair gives up a pair whose second stream was not opened in time.
 func (f *forwarder) expirePair(id string, p *streamPair) {
 	f.mu.Lock()
 	pending := f.pairs[id] == p
@@ -214,7 +214,7 @@ func (f *forwarder) expirePair(id string, p *streamPair) {
 	}
 }
 
-// end takes no more streams, and gives up what is not complete.
+// closePairs refuses further streams and gives up incomplete pairs.
 func (f *forwarder) closePairs() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +224,7 @@ func (f *forwarder) closePairs() {
 	f.pairs = nil
 }
 
-// run forwards one connection.
+// runPair forwards the connection of a complete pair.
 func (f *forwarder) runPair(p *streamPair) {
 	err := f.session.runForward(p.port, p.data)
 	if err != nil {
@@ -235,7 +235,7 @@ func (f *forwarder) runPair(p *streamPair) {
 	_ = p.errors.Close()
 }
 
-// forwardPort runs one connection. The error is what its client is told.
+// runForward forwards one connection with Options.Runner. It returns the error for the client.
 func (s *session) runForward(port int32, stream io.ReadWriteCloser) error {
 	err := s.server.opts.Runner.RunPortForward(s.ctx, s.Target.ID, port, stream)
 	if why := s.endReason(); why != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// forwardWebSocket serves a client by WebSocket, which has two channels for each port: its data, and its errors.
+// forwardWebSocket serves a port-forward over a WebSocket with two channels per port: data and errors.
 func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports []int32) error {
 	if len(ports) == 0 {
 		refusal := &upgrade.Refusal{Code: http.StatusBadRequest, Text: `query parameter "port" is required`}
@@ -45,7 +45,8 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardChannels(c, ws, channels)
 }
 
-// deliver waits until a channel has space, unless others wait for that too long.
+// writeChannel copies b to the buffer of a channel and waits for space. If others is set, other channels are blocked meanwhile,
+// so the channel is reset after BlockedForwardTimeout.
 func (s *session) writeChannel(in *pipe.Pipe, b []byte, others bool) {
 	limit := s.server.opts.BlockedForwardTimeout
 	if !others {
@@ -56,7 +57,7 @@ func (s *session) writeChannel(in *pipe.Pipe, b []byte, others bool) {
 	}
 }
 
-// forwardChannels runs the connections of all ports to their ends.
+// forwardChannels forwards the connections of all ports until they or the session end.
 func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChannel) error {
 	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {
@@ -100,7 +101,7 @@ func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChanne
 	return nil
 }
 
-// portChannel is the data of one port.
+// portChannel is the data channel of one port, as a connection for the Runner.
 type portChannel struct {
 	ws           *webSocket
 	in           *pipe.Pipe
@@ -108,13 +109,13 @@ type portChannel struct {
 	port         int32
 }
 
-// Read reads what the client has sent.
+// Read reads data of the client.
 func (p *portChannel) Read(b []byte) (int, error) { return p.in.Read(b) }
 
-// Write sends to the client.
+// Write sends b to the client.
 func (p *portChannel) Write(b []byte) (int, error) { return p.data.Write(b) }
 
-// Close drops what comes from the client.
+// Close discards further data of the client.
 func (p *portChannel) Close() error {
 	p.in.Abort(io.ErrClosedPipe)
 	return nil

@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/flow"
 )
 
-// proxy passes an upgrade on to the runtime and, when that has agreed, every byte of both sides.
+// proxyUpgrade forwards an upgrade request to the runtime and then copies all bytes between client and runtime. locate returns
+// the URL of the session at the runtime.
 func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
 	b, err := s.openRuntime(r.Method, forwardedHeaders(r), locate)
 	if err != nil {
@@ -34,7 +35,7 @@ func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate fu
 	s.finishSession(err)
 }
 
-// reach finds out where the runtime serves the session, and asks it there for the upgrade.
+// openRuntime requests the upgrade at the runtime URL that locate returns.
 func (s *session) openRuntime(
 	method string, upgrade http.Header, locate func(context.Context) (string, error),
 ) (*runtimeConn, error) {
@@ -54,19 +55,19 @@ func (s *session) openRuntime(
 	return b, nil
 }
 
-// join copies both ways between a client and the runtime until the session is over. What is read from the client comes from
-// in, and what is written to it goes to out.
+// copyBoth copies bytes in both directions between client and runtime until the session ends. in and out are the readers and
+// writers of the client connection, possibly through a WebSocket.
 func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	defer s.closeConns() // which ends both copies
+	defer s.closeConns() // this ends both copies
 	clientClosed, runtimeClosed := make(chan struct{}), make(chan struct{})
 	var copyErr error
 	tasks.Go(func() {
 		defer close(clientClosed)
 		_ = flow.Copy(b.conn, in)
 		_ = b.conn.CloseWrite()
-		// The rest of what the client sends is read, so that closing does not lose what it has not read.
+		// Read the remaining input, so that closing the connection does not discard unread output.
 		_, _ = io.Copy(io.Discard, onlyReader{in})
 	})
 	tasks.Go(func() {
@@ -75,7 +76,7 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtime
 	})
 	select {
 	case <-runtimeClosed:
-	case <-clientClosed: // a client that has only closed one half gets what the runtime has to say
+	case <-clientClosed: // a client that closed only its write side gets the remaining output
 		t := time.NewTimer(exitGrace)
 		defer t.Stop()
 		select {
@@ -89,7 +90,7 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtime
 		return s.endReason()
 	}
 	if copyErr != nil && !errors.Is(copyErr, io.EOF) {
-		return nil // the client does not take it, or the runtime broke off: both sides see it
+		return nil // the client or the runtime has disconnected: both notice it
 	}
 	if f, ok := out.(interface{ closeWrite() }); ok {
 		f.closeWrite()
@@ -98,5 +99,5 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtime
 	return nil
 }
 
-// onlyReader hides the other methods from io.Copy.
+// onlyReader hides all methods but Read from io.Copy.
 type onlyReader struct{ io.Reader }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// ParseStreams returns which streams a request for exec or attach wants, by the query parameters input, output, error and
-// tty. A TTY has no stderr. Without any stream the error is that of the kubelet, for a 400.
+// ParseStreams returns the streams that an exec or attach request asks for, from the query parameters input, output, error and
+// tty. With a TTY there is no stderr. If no stream is requested, the error is the kubelet's text for status 400.
 func ParseStreams(q url.Values) (cri.StreamOptions, error) {
 	o := cri.StreamOptions{
 		Stdin: q.Get("input") == "1", Stdout: q.Get("output") == "1", Stderr: q.Get("error") == "1", TTY: q.Get("tty") == "1",
@@ -28,8 +28,8 @@ func ParseStreams(q url.Values) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// ParsePorts returns the ports that a request for a port-forward names in its query: one by WebSocket has to, unless it is a
-// tunnel; the others name theirs later, and get nil. The errors are the kubelet's, for a 400.
+// ParsePorts returns the ports in the query of a port-forward request. Only a WebSocket that carries no SPDY names its ports
+// there; for all other requests the result is nil. The errors are the kubelet's texts for status 400.
 func ParsePorts(r *http.Request) ([]int32, error) {
 	if !upgrade.IsWebSocket(r) || upgrade.IsTunnel(r) {
 		return nil, nil
@@ -56,7 +56,7 @@ func ParsePorts(r *http.Request) ([]int32, error) {
 	return ports, nil
 }
 
-// maxChannels is how many channels a WebSocket can have: a byte tells them apart, and 255 is not one.
+// maxChannels is the maximum number of channels of a WebSocket: channel numbers are a byte, and 255 is reserved.
 const maxChannels = 254
 
 func parsePort(s, value string) (int32, error) {

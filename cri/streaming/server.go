@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind is what a session does, by the name of its subresource.
+// Kind is the kind of a session: the name of its subresource in the Kubernetes API.
 type Kind string
 
 // The kinds of sessions.
@@ -21,40 +21,40 @@ const (
 	PortForward Kind = "portforward"
 )
 
-// Target is what a session is with.
+// Target is the container or sandbox of a session.
 type Target struct {
-	ID     string // the container, or for a port-forward the sandbox
-	PodUID string // the pod, by Options.PodOf; may be empty
+	ID     string // container ID; for a port-forward, the sandbox ID
+	PodUID string // UID returned by Options.PodOf; may be empty
 }
 
-// Stream is a session.
+// Session describes one streaming session.
 type Session struct {
 	Kind    Kind
 	Target  Target
 	Started time.Time
 }
 
-// Errors that sessions end with or are refused with.
+// Errors of sessions that ended early or were refused.
 var (
 	ErrIdleTimeout   = errors.New("session was idle for too long")
 	ErrStallTimeout  = errors.New("session made no progress for too long")
 	ErrShutdown      = errors.New("the node agent is shutting down")
 	ErrLimit         = errors.New("too many streaming sessions")
-	ErrSessionClosed = errors.New("session was ended") // by [Server.End]
+	ErrSessionClosed = errors.New("session was ended") // by [Server.CloseSessions]
 )
 
-// Server serves streaming sessions. Use [New].
+// Server serves exec, attach and port-forward sessions. Use [New].
 type Server struct {
 	opts Options
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sessions map[*session]struct{}
-	pods     map[string]int // sessions by pod
-	closed   bool           // no session begins
-	drained  chan struct{}  // closed when the last session has ended; nil: nobody waits
+	pods     map[string]int // sessions by pod UID
+	closed   bool           // no new session is admitted
+	drained  chan struct{}  // closed when the last session has ended; nil: not requested
 }
 
-// New returns a server. The error names the option that is invalid.
+// New returns a server. An error names the invalid option.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -70,7 +70,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// streams returns the sessions that have not ended, in no order.
+// listSessions returns all sessions that have not ended, in no particular order.
 func (s *Server) listSessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +81,10 @@ func (s *Server) listSessions() []Session {
 	return all
 }
 
-// End ends the sessions with a container, a sandbox or a pod, by its ID or UID, and returns how many they are. It does not
-// wait. A session has half a second to end by itself, as it does when its container has ended; then its command is killed,
-// and its client is told the reason where the node speaks the protocol. A proxied session that still moves output goes on
-// until it has, for Options.Linger at most.
+// CloseSessions ends all sessions of a container, sandbox or pod, by its ID or UID, and returns their number. It does not wait.
+//
+// A session has half a second to end normally. Then its command is killed, and the client gets the reason if the Server
+// implements its protocol. A proxied session that still transfers output continues for Options.Linger at most.
 func (s *Server) CloseSessions(id, reason string) int {
 	return s.endSessions(fmt.Errorf("%w: %s", ErrSessionClosed, reason), func(t Target) bool {
 		return id != "" && (t.ID == id || t.PodUID == id)
@@ -106,8 +106,8 @@ func (s *Server) endSessions(reason error, matches func(Target) bool) int {
 	return len(found)
 }
 
-// Shutdown refuses new sessions with 503 and waits until the others have ended. When ctx ends it ends them, as [Server.End]
-// does, and waits until nothing of them is left. It may be called more than once.
+// Shutdown refuses new sessions with status 503 and waits for the remaining ones. When ctx ends, it closes them as
+// [Server.CloseSessions] does and waits until their resources are released. It may be called repeatedly.
 func (s *Server) Shutdown(ctx context.Context) {
 	none := s.stopAdmission()
 	select {
@@ -119,15 +119,15 @@ func (s *Server) Shutdown(ctx context.Context) {
 	<-none
 }
 
-// Close ends all sessions, refuses new ones, and waits until nothing of them is left: about a second, and as long as a
-// Runner takes to return.
+// Close refuses new sessions, closes all sessions, and waits until their resources are released. This takes about a second, or as
+// long as calls of a Runner take to return.
 func (s *Server) Close() {
 	none := s.stopAdmission()
 	s.endSessions(ErrShutdown, func(Target) bool { return true })
 	<-none
 }
 
-// refuse lets no session begin, and returns what is closed when there is none any more.
+// stopAdmission refuses new sessions, and returns a channel that is closed when no session is left.
 func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Server) stopAdmission() <-chan struct{} {
 	return s.drained
 }
 
-// begin admits a session, or says why not.
+// startSession admits a session or returns the reason for refusing it.
 func (s *Server) startSession(ctx context.Context, kind Kind, target Target) (*session, error) {
 	session := newSession(ctx, s, Session{Kind: kind, Target: target, Started: time.Now()})
 	if err := s.admitSession(session); err != nil {
@@ -179,7 +179,7 @@ func (s *Server) admitSession(session *session) error {
 	return nil
 }
 
-// forget removes a session of which nothing is left.
+// removeSession removes an ended session and calls Hooks.SessionFinished with err.
 func (s *Server) removeSession(session *session, err error) {
 	if f := s.opts.Hooks.SessionFinished; f != nil {
 		f(session.Session, err)

@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// How long sessions that are ended have.
+// Time limits for a session that must end.
 const (
-	exitGrace     = 500 * time.Millisecond // to end by themselves, because their container has
-	reasonTimeout = 3 * time.Second        // to tell the client why, before its connection is closed
+	exitGrace     = 500 * time.Millisecond // to end normally, because its container exits
+	reasonTimeout = 3 * time.Second        // to send the reason to the client before its connection is closed
 )
 
-// errClientGone is why a session ends whose client has closed, or whose connection broke.
+// errClientGone is the reason for the end of a session whose client has disconnected.
 var errClientGone = errors.New("the client has gone")
 
-// session is one session, from its admission until nothing of it is left.
+// session is a streaming session from its admission until its resources are released.
 type session struct {
 	Session
 
 	server       *Server
-	tasks        sync.WaitGroup  // goroutines that end once the connections are closed
-	ctx          context.Context // ends when the session has to
+	tasks        sync.WaitGroup  // goroutines that return once the connections are closed
+	ctx          context.Context // ends when the session must end
 	cancel       context.CancelCauseFunc
-	lastTransfer atomic.Int64 // when a byte moved last, in nanoseconds since 1970
+	lastTransfer atomic.Int64 // time of the last transferred byte, in nanoseconds since 1970
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	conns       []*conn
-	connsClosed bool        // all connections are closed, also those to come
-	closeTimer  *time.Timer // of cutting
-	endTimer    *time.Timer // of ending
+	connsClosed bool        // all connections are closed; new ones are closed at once
+	closeTimer  *time.Timer // runs closeConns
+	endTimer    *time.Timer // runs endWhenDrained
 	limitTimer  *time.Timer
 	finished    bool
 }
@@ -46,7 +46,7 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// add takes charge of a connection: it is closed when the session is over, or before.
+// addConn registers a connection, which is closed at the latest when the session finishes.
 func (s *session) addConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *session) addConn(c *conn) {
 	}
 }
 
-// end ends the session soon, unless it ends by itself. The first reason counts.
+// endSoon ends the session with reason why after exitGrace, unless it ends before. The first reason counts.
 func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endQuiet ends the session once its client has read what there was, or it is late.
+// endWhenDrained ends the session once no write to a peer is blocked, or at time last.
 func (s *session) endWhenDrained(reason error, last time.Time) {
 	s.mu.Lock()
 	now := time.Now()
@@ -81,7 +81,7 @@ func (s *session) endWhenDrained(reason error, last time.Time) {
 	}
 }
 
-// kill ends the session now, and closes its connections once the client could be told why.
+// cancelSession ends the session now, and closes its connections after reasonTimeout, in which the client can receive the reason.
 func (s *session) cancelSession(reason error) {
 	s.cancel(reason)
 	s.mu.Lock()
@@ -91,7 +91,7 @@ func (s *session) cancelSession(reason error) {
 	}
 }
 
-// closeConns closes all connections, whatever they are doing.
+// closeConns closes all connections of the session at once.
 func (s *session) closeConns() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *session) closeConns() {
 	}
 }
 
-// finish gives back everything, and says how the session went.
+// finishSession releases the resources of the session and reports its end with err, or with the reason of an early end.
 func (s *session) finishSession(err error) {
 	s.closeConns()
 	s.tasks.Wait()
@@ -123,11 +123,11 @@ func (s *session) finishSession(err error) {
 	s.server.removeSession(s, err)
 }
 
-// watch ends the session when it is idle or stalled for too long, and looks again when it could be.
+// checkLimits ends the session if it is idle or stalled for too long; otherwise it sets a timer for the next check.
 func (s *session) checkLimits() {
 	if reason := s.checkLimitsAt(time.Now()); reason != nil {
 		s.cancelSession(reason)
-		s.closeConns() // nobody reads why
+		s.closeConns() // the client does not read a reason
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *session) checkLimitsAt(now time.Time) error {
 	return reason
 }
 
-// waiting returns since when the oldest write waits for its peer, or the zero time. The caller holds mu.
+// oldestWrite returns the start of the oldest blocked write to a peer, or the zero time. The caller holds mu.
 func (s *session) oldestWrite() (since time.Time) {
 	for _, c := range s.conns {
 		if at := c.writeStart.Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
@@ -155,11 +155,11 @@ func (s *session) oldestWrite() (since time.Time) {
 	return since
 }
 
-// limits are how long a session may stand still.
+// idleLimits are the limits after which an idle or stalled session ends; zero or less disables a limit.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check says why a session has to end, or when it is to be checked next; the zero time means never. A session stands still
-// since moved, and waiting is since when a write waits, or zero.
+// check returns the reason why a session must end, or the time of the next check; zero means never. moved is the time of the last
+// transferred byte, waiting the start of the oldest blocked write or zero.
 func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := waiting

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// status is how a command has ended, as the error stream says it: the fields of metav1.Status that are used there.
+// status is the result of a command as sent on the error stream: the fields of metav1.Status that kubectl reads.
 type status struct {
 	Status  string   `json:"status,omitempty"`
 	Message string   `json:"message,omitempty"`
@@ -31,7 +31,7 @@ type cause struct {
 
 const success, failure = "Success", "Failure"
 
-// exited returns the status of a command that has ended.
+// exitStatus returns the status of a command that exited with code.
 func exitStatus(cmd []string, code int) status {
 	if code == 0 {
 		return status{Status: success}
@@ -43,7 +43,7 @@ func exitStatus(cmd []string, code int) status {
 	}
 }
 
-// failed returns the status of a session that an error ended.
+// errorStatus returns the status of a session that ended with err.
 func errorStatus(err error) status {
 	return status{
 		Status: failure, Reason: "InternalError", Code: http.StatusInternalServerError,
@@ -51,7 +51,7 @@ func errorStatus(err error) status {
 	}
 }
 
-// err returns what the hooks are told.
+// hookError returns the error for Hooks.SessionFinished. A nonzero exit code is no error.
 func (s status) hookError() error {
 	if s.Status == success || s.Reason == "NonZeroExitCode" {
 		return nil
@@ -59,7 +59,7 @@ func (s status) hookError() error {
 	return errors.New(s.Message)
 }
 
-// text returns what the error stream of a protocol carries: JSON since version 4, before that the message of a failure.
+// encode returns the bytes for the error stream: JSON since protocol version 4, before that the message of a failure.
 func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {
@@ -68,13 +68,13 @@ func (s status) encode(asJSON bool) []byte {
 		return []byte(s.Message)
 	}
 	b, err := json.Marshal(s)
-	if err != nil { // strings and numbers always can be
+	if err != nil { // cannot happen for strings and numbers
 		return []byte(s.Message)
 	}
 	return b
 }
 
-// parseStatus reads the status that a runtime has sent.
+// parseStatus parses the status that a runtime sent on the error stream.
 func parseStatus(b []byte) (status, error) {
 	var s status
 	if err := json.Unmarshal(b, &s); err != nil {

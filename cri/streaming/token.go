@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// tokens has the sessions that were asked for and that no client has come for, by the paths of their URLs.
+// urlTokens holds the requested sessions whose clients have not connected yet, by the path of their URL.
 type urlTokens struct {
 	lifetime time.Duration
 	limit    int
 	pending  map[string]pendingSession
 }
 
-// waiting is a session before its client has come.
+// pendingSession is a requested session whose client has not connected yet.
 type pendingSession struct {
 	serve   http.HandlerFunc
 	expires time.Time
 }
 
-// add remembers a session, and reports whether there was room for it.
+// addSession stores a session, and reports whether the limit permits it.
 func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
 	t.removeExpired(now)
 	if len(t.pending) >= t.limit {
@@ -32,7 +32,7 @@ func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFun
 	return true
 }
 
-// take returns the session at a path, for the one who asks first and in time, or nil.
+// takeSession removes and returns the session at a path. It returns nil if the path is unknown, used or expired.
 func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
 	w, found := t.pending[path]
 	delete(t.pending, path)
@@ -42,7 +42,7 @@ func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
 	return w.serve
 }
 
-// expire forgets the sessions whose time is over.
+// removeExpired removes the sessions whose URLs have expired.
 func (t *urlTokens) removeExpired(now time.Time) {
 	maps.DeleteFunc(t.pending, func(_ string, w pendingSession) bool { return !w.expires.After(now) })
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// pingPeriod is how often the runtime gets a ping in a session that is translated, so that it does not take it for idle: how
-// long sessions may be idle is decided here.
+// pingPeriod is the period of pings to the runtime in a translated session, so that the runtime's idle timeout does not end it.
+// The Server has its own idle timeout.
 const pingPeriod = time.Minute
 
-// maxStatus bounds the status that the runtime sends.
+// maxStatus is the maximum number of bytes of a status from the runtime.
 const maxStatus = 64 << 10
 
-// translate serves a client by WebSocket whose runtime gets SPDY.
+// translateToSPDY serves a WebSocket client of version 5 with a runtime session over SPDY.
 func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, c command) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.CreationTimeout)
 	location, err := c.url(ctx, c.options)
@@ -45,7 +45,7 @@ func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, c comm
 	})
 }
 
-// remote runs a session at the runtime by SPDY.
+// runOnRuntime runs a command at the runtime's session URL location over SPDY, and returns the status that the runtime sends.
 func (s *session) runOnRuntime(ctx context.Context, location string, streams cri.Session) (status, error) {
 	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
 	b, err := s.openRuntime(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
@@ -71,21 +71,21 @@ func (s *session) runOnRuntime(ctx context.Context, location string, streams cri
 	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
-// pings sends pings until the session is over.
+// sendPings sends pings until over is closed.
 func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			_ = mux.Ping() // its error is that of everything else, too
+			_ = mux.Ping() // other calls return the same error
 		case <-over:
 			return
 		}
 	}
 }
 
-// openStreams opens the streams that a session needs.
+// openStreams opens a SPDY stream for each stream of the session, by type.
 func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
 	opened := map[string]*spdy.Stream{}
 	for _, one := range []struct {
@@ -110,7 +110,7 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 	return opened, nil
 }
 
-// accepted waits until the runtime has the streams.
+// awaitAccepted waits until the runtime has accepted all streams.
 func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()
@@ -122,13 +122,13 @@ func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, within t
 	return nil
 }
 
-// connect copies between a client's streams and the runtime's until the runtime says how it went. Output may come on one stream before
-// the runtime has accepted another.
+// copyStreams copies between the streams of client and runtime until the runtime sends its status. The runtime may send output on
+// a stream before it accepts another one.
 func (s *session) copyStreams(
 	ctx context.Context, mux *spdy.Conn, b *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {
 	if in := opened[typeStdin]; in != nil {
-		s.tasks.Go(func() { // it ends with the client's stream, after the session has
+		s.tasks.Go(func() { // ends with the client's stream, after the session
 			if _, err := io.Copy(in, onlyReader{streams.Stdin}); err == nil {
 				_ = in.CloseWrite()
 			}
@@ -146,8 +146,8 @@ func (s *session) copyStreams(
 	for kind, to := range map[string]io.Writer{typeStdout: streams.Stdout, typeStderr: streams.Stderr} {
 		if from := opened[kind]; from != nil {
 			outputs.Go(func() {
-				if err := flow.Copy(to, from); err != nil { // the client has gone
-					from.Input().Abort(err) // or what still comes for it holds up whoever would notice the end
+				if err := flow.Copy(to, from); err != nil { // the client has disconnected
+					from.Input().Abort(err) // otherwise unread output blocks the reader of the connection
 					_ = b.conn.Close()
 				}
 			})

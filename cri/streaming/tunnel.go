@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// tunnelConn carries the bytes of another protocol over a WebSocket, in messages of any length.
+// tunnelConn carries the bytes of another protocol in WebSocket messages of any length.
 type tunnelConn struct{ frames *websocket.Conn }
 
-// Read reads from the message that has begun, or the next.
+// Read reads from the current message, or from the next one.
 func (t tunnelConn) Read(b []byte) (int, error) {
 	for {
 		n, err := t.frames.Read(b)
@@ -36,13 +36,13 @@ func (t tunnelConn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write sends one message, or several.
+// Write sends b in one or more messages.
 func (t tunnelConn) Write(b []byte) (int, error) { return t.frames.WriteBinary(nil, b) }
 
-// finish says that no more comes.
+// closeWrite sends a close frame: no more data follows.
 func (t tunnelConn) closeWrite() { _ = t.frames.WriteClose(websocket.Normal, "") }
 
-// upgradeTunnel answers with the upgrade to a WebSocket that carries SPDY.
+// upgradeTunnel upgrades a request to a WebSocket that carries the SPDY protocol inner.
 func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {
 	protocol, refusal := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
 	if refusal != nil {
@@ -56,7 +56,7 @@ func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner st
 	return c, tunnelConn{ws}, err
 }
 
-// tunnel connects a WebSocket that carries SPDY with a runtime that speaks it.
+// serveTunnelSession connects a client whose WebSocket carries SPDY with a runtime that speaks SPDY.
 func (s *session) serveTunnelSession(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
 	s.finishSession(s.serveTunnel(w, r, locate))
 }

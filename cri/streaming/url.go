@@ -17,7 +17,7 @@ import (
 
 var _ cri.Streamer = (*URLServer)(nil)
 
-// Exec returns the URL of a session that runs cmd. The runtime is asked when a client comes.
+// Exec returns the URL of a session that runs cmd. The command starts when a client connects to the URL.
 func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o cri.StreamOptions) (string, error) {
 	cmd = slices.Clone(cmd)
 	url, err := s.addURL("/exec/", func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o 
 	return url, urlError("Exec", containerID, err)
 }
 
-// Attach returns the URL of a session with the container's own process. TTY is as the container has it.
+// Attach returns the URL of a session with the main process of the container. o.TTY must be set as the container was created.
 func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOptions) (string, error) {
 	url, err := s.addURL("/attach/", func(w http.ResponseWriter, r *http.Request) {
 		s.sessions.ServeAttach(w, r, containerID, o)
@@ -34,7 +34,8 @@ func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOp
 	return url, urlError("Attach", containerID, err)
 }
 
-// PortForward returns the URL of a session that forwards to ports inside the sandbox. A client by SPDY names its ports itself.
+// PortForward returns the URL of a session that forwards ports of the sandbox. A SPDY client names its ports itself and needs no
+// ports here.
 func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
 	ports = slices.Clone(ports)
 	url, err := s.addURL("/portforward/", func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +44,7 @@ func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int
 	return url, urlError("PortForward", sandboxID, err)
 }
 
-// add makes a URL for a session.
+// addURL creates a URL at which serve is called once.
 func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()
@@ -66,5 +67,5 @@ func urlError(op, id string, err error) error {
 	return &cri.Error{Op: op, ID: id, Err: err}
 }
 
-// errNotLoopback is the error for a listener that others than this machine reach.
+// errNotLoopback is the error for a listener that other machines can reach.
 var errNotLoopback = errors.New("the listener must be on a loopback address: sessions are neither encrypted nor authenticated but by their URL")

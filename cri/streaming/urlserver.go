@@ -18,35 +18,37 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// URLOptions are the settings of a [URLServer]. The zero value is right for production.
+// URLOptions configure a [URLServer]. The zero value is right for production.
 type URLOptions struct {
-	Lifetime      time.Duration // how long a URL holds; zero: a minute
-	MaxUnusedURLs int           // URLs that nobody has used yet, at once; zero: 1,000
-	MaxConns      int           // connections at once that are no session yet; zero: 1,000
+	Lifetime      time.Duration // how long an unused URL is valid; zero: a minute
+	MaxUnusedURLs int           // unused URLs at a time; zero: 1,000
+	MaxConns      int           // connections at a time that have not started a session; zero: 1,000
 	Logger        *slog.Logger  // nil discards
 }
 
-// Limits of a connection before it is a session.
+// Limits for a connection before it starts a session.
 const (
 	headerTimeout  = 30 * time.Second
 	maxHeaderBytes = 64 << 10
 )
 
-// URLServer serves sessions at URLs that it makes.
+// URLServer creates URLs for streaming sessions and serves the sessions at these URLs. It implements [cri.Streamer]. Use
+// [NewURLServer].
 type URLServer struct {
 	sessions *Server
 	opts     URLOptions
 	guard    runonce.Guard
-	handlers sync.WaitGroup // none begins once closed is set
+	handlers sync.WaitGroup // no handler starts once closed is set
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	tokens urlTokens
-	base   string // of URLs; empty: Serve has not been called
+	base   string // prefix of all URLs; empty: Serve was not called
 	closed bool
-	conns  int // that are no session yet
+	conns  int // connections that have not started a session
 }
 
-// NewURLServer returns a server for sessions, which it ends when it ends. It panics if there are none.
+// NewURLServer returns a URLServer that runs its sessions on sessions, which it closes at the end of Serve. It panics if sessions
+// is nil.
 func NewURLServer(sessions *Server, o URLOptions) *URLServer {
 	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
 	o.MaxConns = cmp.Or(max(o.MaxConns, 0), 1000)
@@ -58,8 +60,8 @@ func NewURLServer(sessions *Server, o URLOptions) *URLServer {
 	}}
 }
 
-// Serve serves sessions on l, which has to be on the loopback, until ctx ends, then ends those that there are, waits until nothing
-// of them is left, and returns nil. It closes l. It is called once.
+// Serve serves sessions on l, which must be on the loopback, until ctx ends. Then it closes all sessions, waits until their
+// resources are released, closes l and returns nil. It must be called only once.
 func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another URLServer", err), l.Close())
@@ -79,7 +81,7 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 		ConnState:         s.countConn,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
-	server.SetKeepAlivesEnabled(false) // a URL is for one request
+	server.SetKeepAlivesEnabled(false) // a URL is valid for one request
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var serving sync.WaitGroup
@@ -98,7 +100,7 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 	return failure
 }
 
-// forget drops what has expired, and all when ctx ends.
+// expireURLs removes expired URLs periodically, and all URLs when ctx ends.
 func (s *URLServer) expireURLs(ctx context.Context) {
 	t := time.NewTicker(s.tokens.lifetime)
 	defer t.Stop()
@@ -117,7 +119,7 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 	clear(s.tokens.pending)
 }
 
-// count closes connections that are too many.
+// countConn counts the connections without a session and closes a new one beyond MaxConns.
 func (s *URLServer) countConn(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,7 @@ func (s *URLServer) countConn(c net.Conn, state http.ConnState) {
 	}
 }
 
-// serve serves the session that a URL was made for.
+// serveURL serves the session of the requested URL.
 func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
 	session, late := s.takeSession(r)
 	if late {
@@ -150,7 +152,8 @@ func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take begins a handler, unless it is too late for one, and returns the session that a request is for, or nil.
+// takeSession registers a handler and returns the session of the requested URL, or nil if the URL is not valid. late is true
+// after the end of Serve: no handler is registered then.
 func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +161,7 @@ func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late
 		return nil, true
 	}
 	s.handlers.Add(1)
-	if r.Method == http.MethodGet || r.Method == http.MethodPost { // no other uses up a URL
+	if r.Method == http.MethodGet || r.Method == http.MethodPost { // other methods do not use up a URL
 		session = s.tokens.takeSession(time.Now(), r.URL.Path)
 	}
 	return session, false

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flow copies the bytes of a session of package cri/streaming.
+// Package flow copies bytes between the two connections of a streaming session (exec, attach, port-forward). It reads all
+// available bytes of a socket at once and holds no buffer while it waits.
 package flow
 
 import (
@@ -11,23 +12,23 @@ import (
 	"syscall"
 )
 
-// size is how many bytes a copy holds while something comes.
+// bufferSize is the size of the large buffer that a copy uses while data arrives.
 const bufferSize = 64 << 10
 
-// fewReads is after how many reads that were short a copy that cannot see whether more comes gives its large buffer back. Runtimes and
-// clients write the two words in front of a frame of SPDY each by itself.
+// shrinkAfter is the number of consecutive short reads after which a copy returns its large buffer. It is above two, because
+// runtimes and clients write both words of a SPDY frame header separately.
 const shrinkAfter = 4
 
-// buffers are shared by all sessions: most hold none.
+// buffers is shared by all sessions; an idle session holds none.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }} //nolint:gochecknoglobals // a pool has no state to be seen
 
-// Socket is a reader that may have a socket.
+// RawSource is a reader that may have a socket.
 type RawSource interface {
-	// Raw returns the socket, to be read from there after what was read early; nil where there is none.
+	// Raw returns the socket, to be read after the bytes in early. Both are nil if there is no socket.
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
-// Copy copies until the end, or an error. It holds a large buffer only while much comes.
+// Copy copies bytes until the end of from or an error. It holds a large buffer only while much data arrives.
 func Copy(to io.Writer, from io.Reader) error {
 	if c, ok := from.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {
@@ -66,8 +67,8 @@ func Copy(to io.Writer, from io.Reader) error {
 	}
 }
 
-// copyGathered copies what comes from a socket, where it holds no buffer while it waits, and takes all that is there at once: one write to
-// a client is one record of TLS and one wake-up, however many writes of the runtime it was.
+// copyFromSocket copies early and then the data of a socket to to. It holds no buffer while it waits, and reads all available
+// bytes at once, so that many small writes of the runtime become a single TLS record for the client.
 func copyFromSocket(to io.Writer, early []byte, raw syscall.RawConn) error {
 	if len(early) > 0 {
 		if _, err := to.Write(early); err != nil {

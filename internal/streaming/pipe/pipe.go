@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipe has the buffer of a stream of package cri/streaming, between one goroutine that writes and one that reads. It is bounded,
-// takes memory only while it has bytes, and returns since when its reader has taken none.
+// Package pipe has a bounded byte buffer between one goroutine that writes a stream and one that reads it. It allocates memory
+// only while it holds bytes.
 package pipe
 
 import (
@@ -14,35 +14,36 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ErrFull is the error of a Write whose reader takes nothing.
+// ErrFull is the error of a write whose reader has read nothing for the given time.
 var ErrFull = errors.New("buffer is full and its reader takes nothing")
 
-// Pipe is a bounded buffer. It has one writer and one reader; the methods that close it may be called from anywhere.
+// Pipe is a bounded buffer with one writer and one reader. The closing methods may be called from any goroutine.
 type Pipe struct {
 	limit    int
-	readable chan struct{} // something was written, or the pipe was closed
-	writable chan struct{} // something was read, or the pipe was closed
+	readable chan struct{} // data was written, or the pipe was closed
+	writable chan struct{} // data was read, or the pipe was closed
 
-	mu     sync.Mutex // guards what follows
-	buf    []byte     // what is in it; its memory is released when it is empty
-	closed bool       // no more is written
-	err    error      // what both sides see from now on
+	mu     sync.Mutex // guards the fields below
+	buf    []byte     // unread bytes; nil when empty
+	closed bool       // the writer has closed the pipe
+	err    error      // returned by all further reads and writes
 }
 
-// New returns a pipe that holds a number of bytes.
+// New returns a pipe that buffers up to limit bytes.
 func New(limit int) *Pipe {
 	return &Pipe{limit: limit, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)}
 }
 
-// Write puts all of b into the pipe, and waits for space.
+// Write writes all of b and waits for space.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteWithTimeout(b, 0) }
 
-// WriteWithin is Write that returns [ErrFull] once the reader has taken nothing for a time. Zero waits for ever.
+// WriteWithTimeout writes all of b like Write. It returns [ErrFull] if the reader reads nothing for the time within while it
+// waits; zero waits without a limit.
 func (p *Pipe) WriteWithTimeout(b []byte, within time.Duration) (written int, err error) {
 	var timer *time.Timer
 	var expired <-chan time.Time
 	for {
-		n, err := p.append(b)
+		n, err := p.writeAvailable(b)
 		b, written = b[n:], written+n
 		if err != nil || len(b) == 0 {
 			return written, err
@@ -62,24 +63,24 @@ func (p *Pipe) WriteWithTimeout(b []byte, within time.Duration) (written int, er
 	}
 }
 
-// put takes as much of b as there is space for.
-func (p *Pipe) append(b []byte) (int, error) {
+// writeAvailable writes as much of b as there is space for.
+func (p *Pipe) writeAvailable(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.err != nil:
-		signal(p.writable)
+		wakeUp(p.writable)
 		return 0, p.err
 	case p.closed:
 		return 0, io.ErrClosedPipe
 	}
 	n := min(len(b), p.limit-len(p.buf))
 	p.buf = append(p.buf, b[:n]...)
-	signal(p.readable)
+	wakeUp(p.readable)
 	return n, nil
 }
 
-// Read takes what is there, and waits for it. At the end of what was written it returns [io.EOF].
+// Read returns buffered bytes and waits for them. After CloseWrite and the last byte it returns [io.EOF].
 func (p *Pipe) Read(b []byte) (int, error) {
 	for {
 		n, err := p.readBuffered(b)
@@ -94,13 +95,13 @@ func (p *Pipe) readBuffered(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		signal(p.readable)
+		wakeUp(p.readable)
 		return 0, p.err
 	}
 	n := copy(b, p.buf)
 	switch {
 	case n == 0 && p.closed:
-		signal(p.readable)
+		wakeUp(p.readable)
 		return 0, io.EOF
 	case n == len(p.buf):
 		p.buf = nil
@@ -108,38 +109,38 @@ func (p *Pipe) readBuffered(b []byte) (int, error) {
 		p.buf = p.buf[n:]
 	}
 	if n > 0 {
-		signal(p.writable)
+		wakeUp(p.writable)
 	}
 	return n, nil
 }
 
-// CloseWrite says that no more is written: the reader gets what is there, and then the end.
+// CloseWrite ends the data: the reader gets the buffered bytes and then io.EOF.
 func (p *Pipe) CloseWrite() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	signal(p.readable)
-	signal(p.writable)
+	wakeUp(p.readable)
+	wakeUp(p.writable)
 }
 
-// Abort drops what is in the pipe; both sides get err. The first call counts.
+// Abort discards the buffered bytes; further reads and writes return err. Only the first call has an effect.
 func (p *Pipe) Abort(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
 		p.err, p.buf = err, nil
 	}
-	signal(p.readable)
-	signal(p.writable)
+	wakeUp(p.readable)
+	wakeUp(p.writable)
 }
 
-// Ended reports whether the writer has closed its end, or the pipe was aborted.
+// IsClosed reports whether CloseWrite or Abort was called.
 func (p *Pipe) IsClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed || p.err != nil
 }
 
-func signal(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	sleep.Wake(c)
 }

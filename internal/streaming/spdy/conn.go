@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spdy runs several streams over one connection, as SPDY/3.1 frames them: what kubectl, kube-apiserver and container
-// runtimes speak to each other. Frames with headers are parsed by github.com/moby/spdystream/spdy, with limits; data frames
-// are read in pieces, into a bounded buffer of their stream. One goroutine reads a connection.
+// Package spdy multiplexes streams over one connection with SPDY/3.1 framing, as kubectl, kube-apiserver and container runtimes
+// do. github.com/moby/spdystream/spdy parses the frames with headers, with limits. Data frames are copied in parts into the
+// bounded buffer of their stream.
 package spdy
 
 import (
@@ -22,14 +22,14 @@ import (
 	frames "github.com/moby/spdystream/spdy"
 )
 
-// Limits of what a peer may send.
+// Limits for frames of the peer.
 const (
 	maxControl = 64 << 10 // bytes of a control frame
-	maxHeaders = 64       // fields of a stream
-	maxField   = 8 << 10  // bytes of a name or a value
+	maxHeaders = 64       // header fields of a stream
+	maxField   = 8 << 10  // bytes of a field name or value
 )
 
-// chunk is how many bytes a data frame has that is written, at most.
+// maxFrameData is the maximum number of bytes of a written data frame.
 const maxFrameData = 32 << 10
 
 // Errors of streams and connections.
@@ -41,34 +41,35 @@ var (
 
 // Options configure a [Conn].
 type Options struct {
-	IsClient   bool // it is the end that opens streams
-	MaxStreams int  // open at once; zero means 16
-	Buffer     int  // bytes of a stream that nobody has read yet; zero means 64 KiB
-	// Stall is how long a stream with a full buffer may hold up other streams. Zero: for ever.
+	IsClient   bool // this side opens the streams
+	MaxStreams int  // open streams at a time; zero means 16
+	Buffer     int  // unread bytes of a stream; zero means 64 KiB
+	// UnreadTimeout is the time after which a stream with a full buffer is reset if it blocks other streams. Zero: never.
 	UnreadTimeout time.Duration
-	// Accept is called by Serve with each stream that the peer opens, and must not block: nil accepts it, an error refuses it.
+	// Accept is called by Serve with each stream that the peer opens, and must not block. Nil accepts the stream, an error
+	// refuses it.
 	Accept func(*Stream) error
 }
 
-// Conn is one end of a connection.
+// Conn is one side of a SPDY connection.
 type Conn struct {
 	opts   Options
 	r      *bufio.Reader
 	w      io.Writer
 	framer *frames.Framer // reads control frames
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	streams map[uint32]*Stream
-	last    uint32 // the newest stream of the peer
-	next    uint32 // the next stream of this end
+	last    uint32 // ID of the newest stream of the peer
+	next    uint32 // ID of the next stream of this side
 	err     error  // no stream is added any more
 
-	wmu         sync.Mutex // guards what follows, and keeps frames whole
+	wmu         sync.Mutex // guards the fields below, and serializes frames
 	out         []byte
-	headersSent bool // the header compression has begun
+	headersSent bool // the zlib stream of the headers has started
 }
 
-// New returns one end of a connection, of which r has what was read already.
+// New returns one side of a connection that is read from r and written to w.
 func New(r *bufio.Reader, w io.Writer, o Options) (*Conn, error) {
 	o.MaxStreams, o.Buffer = cmp.Or(o.MaxStreams, 16), cmp.Or(o.Buffer, 64<<10)
 	framer, err := frames.NewFramerWithOptions(io.Discard, r, frames.WithMaxControlFramePayloadSize(maxControl),
@@ -79,7 +80,7 @@ func New(r *bufio.Reader, w io.Writer, o Options) (*Conn, error) {
 	return &Conn{opts: o, r: r, w: w, framer: framer, streams: map[uint32]*Stream{}, next: 1}, nil
 }
 
-// Serve reads until the connection ends, and then ends its streams. It returns nil when the peer said so before.
+// Serve reads the connection until its end, and then closes all streams. It returns nil if the peer sent GOAWAY before.
 func (c *Conn) Serve() error {
 	err := c.readFrames()
 	c.mu.Lock()
@@ -116,7 +117,7 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// data passes a data frame on to its stream, piece by piece.
+// readData copies a data frame with header h to the buffer of its stream, in parts.
 func (c *Conn) readData(h []byte) error {
 	id := binary.BigEndian.Uint32(h)
 	fin, left := h[4]&1 != 0, int64(binary.BigEndian.Uint32(h[4:])&0xffffff)
@@ -125,7 +126,7 @@ func (c *Conn) readData(h []byte) error {
 	}
 	s := c.getStream(id)
 	for left > 0 {
-		if _, err := c.r.Peek(1); err != nil { // waits until something is there
+		if _, err := c.r.Peek(1); err != nil { // waits for data
 			return err
 		}
 		b, err := c.r.Peek(int(min(left, int64(c.r.Buffered()))))
@@ -147,7 +148,8 @@ func (c *Conn) readData(h []byte) error {
 	return nil
 }
 
-// deliver waits until a stream has space, unless others wait for that too long.
+// writeToStream copies b to the buffer of s and waits for space. It resets s if the buffer stays full for UnreadTimeout while
+// other streams are open.
 func (c *Conn) writeToStream(s *Stream, b []byte) {
 	for {
 		n, err := s.in.WriteWithTimeout(b, c.opts.UnreadTimeout)
@@ -167,7 +169,7 @@ func (c *Conn) writeToStream(s *Stream, b []byte) {
 
 var errGoAway = errors.New("the peer goes away")
 
-// control handles a control frame.
+// handleControl reads and handles a control frame with header h.
 func (c *Conn) handleControl(h []byte) error {
 	kind, size := binary.BigEndian.Uint16(h[2:]), binary.BigEndian.Uint32(h[4:])&0xffffff
 	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
@@ -197,16 +199,16 @@ func (c *Conn) handleControl(h []byte) error {
 	case *frames.GoAwayFrame:
 		return errGoAway
 	}
-	return nil // settings, windows and headers of a stream say nothing here
+	return nil // SETTINGS, WINDOW_UPDATE and HEADERS frames are ignored
 }
 
-// shortest is how many bytes a control frame has at least.
+// minFrameSize is the minimum size of each type of control frame, in bytes.
 var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals // only read
 	frames.TypeSynStream: 10, frames.TypeSynReply: 4, frames.TypeRstStream: 8, frames.TypeSettings: 4,
 	frames.TypePing: 4, frames.TypeGoAway: 8, frames.TypeHeaders: 4, frames.TypeWindowUpdate: 8,
 }
 
-// synStream takes a stream that the peer opens.
+// handleSynStream adds or refuses a stream that the peer opens.
 func (c *Conn) handleSynStream(f *frames.SynStreamFrame) error {
 	id := uint32(f.StreamId)
 	s := newStream(c, id, f.Headers)
@@ -236,7 +238,7 @@ func (c *Conn) handleSynStream(f *frames.SynStreamFrame) error {
 		return s.Reset()
 	}
 	err := c.writeFrame(c.buildSynReply(id), nil)
-	s.setReply(err) // only now it is written to
+	s.setReply(err) // from now on data may be written
 	return err
 }
 
@@ -252,7 +254,7 @@ func (c *Conn) removeStream(s *Stream) {
 	delete(c.streams, s.id)
 }
 
-// half notes that one direction of a stream has ended.
+// closeHalf records that one direction of s is closed, and removes s when both are.
 func (c *Conn) closeHalf(s *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +268,7 @@ func (c *Conn) closeHalf(s *Stream, local bool) {
 	}
 }
 
-// Open opens a stream. It does not wait until the peer has accepted it: see [Stream.Accepted].
+// Open opens a stream with headers h. It does not wait for the reply of the peer: see [Stream.AwaitReply].
 func (c *Conn) Open(h http.Header) (*Stream, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -285,11 +287,11 @@ func (c *Conn) Open(h http.Header) (*Stream, error) {
 	return s, c.writeLocked(append(f, block...), nil)
 }
 
-// Ping sends a ping, which keeps a connection from being taken for idle.
+// Ping sends a ping, which keeps an idle connection from being closed.
 func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
-// Abort drops what the peer has sent and nobody has read, and all that it still sends: Serve, which may wait for a reader, goes on to the
-// end of the connection.
+// Abort discards unread data and all further data of the peer. A Serve that waits for a reader then continues to the end of the
+// connection.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)
@@ -300,7 +302,7 @@ func (c *Conn) Abort() {
 	}
 }
 
-// GoAway tells the peer that this end has finished.
+// GoAway sends a GOAWAY frame: this side opens and accepts no further streams.
 func (c *Conn) GoAway() error {
 	c.mu.Lock()
 	last := c.last

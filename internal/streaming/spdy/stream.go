@@ -14,9 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/pipe"
 )
 
-// Stream is one stream of a connection. One goroutine may read while others write.
+// Stream is a stream of a SPDY connection. One goroutine may read while other goroutines write.
 type Stream struct {
-	// Companions is how many other streams belong to the same matter: they do not count as waiting for this one.
+	// RelatedStreams is the number of other streams of the same request, such as the error stream of a forwarded connection. They
+	// do not count as blocked by this stream.
 	RelatedStreams int
 
 	conn    *Conn
@@ -27,25 +28,25 @@ type Stream struct {
 	once    sync.Once
 	refused error // valid once replied is closed
 
-	// conn.mu guards both.
+	// Guarded by conn.mu.
 	localClosed, remoteClosed bool
 
-	mu          sync.Mutex // guards what follows
-	writeClosed bool       // this end writes no more
-	writeErr    error      // the error of a write
+	mu          sync.Mutex // guards the fields below
+	writeClosed bool       // this side has closed or reset the stream
+	writeErr    error      // error of all further writes
 }
 
 func newStream(c *Conn, id uint32, h http.Header) *Stream {
 	return &Stream{conn: c, id: id, header: h, in: pipe.New(c.opts.Buffer), replied: make(chan struct{})}
 }
 
-// ID returns the number of the stream: odd, and rising, where the client opened it.
+// ID returns the ID of the stream. Streams of a client have odd, increasing IDs.
 func (s *Stream) ID() uint32 { return s.id }
 
-// Header returns the headers that the stream was opened with.
+// Header returns the headers of the SYN_STREAM frame.
 func (s *Stream) Header() http.Header { return s.header }
 
-// Accepted waits until the peer has accepted or refused a stream.
+// AwaitReply waits until the peer has accepted the stream, and returns the error if the peer refused it.
 func (s *Stream) AwaitReply(ctx context.Context) error {
 	select {
 	case <-s.replied:
@@ -62,10 +63,10 @@ func (s *Stream) setReply(err error) {
 	})
 }
 
-// Read reads what the peer has sent, and returns io.EOF at its end.
+// Read reads data of the peer. It returns io.EOF after the last byte.
 func (s *Stream) Read(b []byte) (int, error) { return s.in.Read(b) }
 
-// Write sends all of b, in frames of 32 KiB at most.
+// Write sends all of b, in frames of at most 32 KiB.
 func (s *Stream) Write(b []byte) (n int, err error) {
 	for {
 		part := b[n:min(len(b), n+maxFrameData)]
@@ -105,21 +106,21 @@ func (s *Stream) sendData(b []byte, fin bool) error {
 	return s.conn.writeFrame(h[:], b)
 }
 
-// CloseWrite tells the peer that no more comes; reading goes on.
+// CloseWrite closes the write side of the stream; reads continue.
 func (s *Stream) CloseWrite() error {
 	err := s.sendData(nil, true)
 	s.conn.closeHalf(s, true)
 	return err
 }
 
-// Close ends both directions: the peer gets what was written, and what it sends from now on is dropped.
+// Close closes both directions: written data still arrives, and further data of the peer is discarded.
 func (s *Stream) Close() error {
 	err := s.CloseWrite()
 	s.in.Abort(io.ErrClosedPipe)
 	return err
 }
 
-// Reset ends both directions at once. What was written before arrives nevertheless.
+// Reset closes both directions at once. Data written before still arrives.
 func (s *Stream) Reset() error {
 	s.mu.Lock()
 	ended := s.writeClosed
@@ -133,7 +134,7 @@ func (s *Stream) Reset() error {
 	return s.conn.writeFrame(newControlFrame(frames.TypeRstStream, 0, s.id, uint32(frames.Cancel)), nil)
 }
 
-// peerReset ends both directions, because the peer has done so. What came before can be read.
+// closeByReset closes both directions after the peer reset the stream. Received data can still be read.
 func (s *Stream) closeByReset() {
 	s.mu.Lock()
 	s.writeErr = ErrReset
@@ -141,7 +142,7 @@ func (s *Stream) closeByReset() {
 	s.in.CloseWrite()
 }
 
-// peerGone ends both directions, because the connection has ended.
+// closeByConn closes both directions after the end of the connection.
 func (s *Stream) closeByConn() {
 	s.setReply(ErrClosed)
 	s.mu.Lock()
@@ -152,5 +153,5 @@ func (s *Stream) closeByConn() {
 	s.in.CloseWrite()
 }
 
-// Input returns the buffer that holds what the peer has sent.
+// Input returns the buffer with unread data of the peer.
 func (s *Stream) Input() *pipe.Pipe { return s.in }

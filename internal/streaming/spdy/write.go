@@ -11,7 +11,7 @@ import (
 	frames "github.com/moby/spdystream/spdy"
 )
 
-// write writes a frame in one piece.
+// writeFrame writes a frame and its payload with a single Write call.
 func (c *Conn) writeFrame(frame, payload []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -21,13 +21,13 @@ func (c *Conn) writeFrame(frame, payload []byte) error {
 func (c *Conn) writeLocked(frame, payload []byte) error {
 	c.out = append(append(c.out[:0], frame...), payload...)
 	_, err := c.w.Write(c.out)
-	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 {
+	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 { // an idle connection holds no buffer
 		c.out = nil // an idle connection holds no buffer
 	}
 	return err
 }
 
-// controlFrame returns a frame of numbers, which says that more bytes follow them.
+// newControlFrame returns a control frame that contains numbers. Its length field includes more bytes that the caller appends.
 func newControlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []byte {
 	b := make([]byte, 0, 16)
 	b = binary.BigEndian.AppendUint16(b, 0x8000|frames.Version)
@@ -46,14 +46,14 @@ func (c *Conn) buildSynReply(id uint32) []byte {
 	return append(newControlFrame(frames.TypeSynReply, len(block), id), block...)
 }
 
-// zlibStart begins a zlib stream whose dictionary is that of SPDY/3, which it names by its checksum.
+// zlibStart is the start of a zlib stream with the dictionary of SPDY/3, which it identifies by a checksum.
 const zlibStart = "\x78\xbb\xe3\xc6\xa7\xc2"
 
-// zlibFlush is an empty block, at which a decompressor hands out what it has.
+// zlibFlush is an empty block that makes a decompressor return all data so far.
 const zlibFlush = "\x00\x00\x00\xff\xff"
 
-// headerBlock returns headers as a part of the connection's one zlib stream, in a block that is not compressed: there is
-// next to nothing in them, and a compressor takes most of a megabyte. The caller holds wmu until the block is written.
+// buildHeaderBlock returns the headers as the next part of the connection's zlib stream, in an uncompressed block: they are
+// short, and a compressor needs almost a megabyte. The caller holds wmu until the block is written.
 func (c *Conn) buildHeaderBlock(h http.Header) []byte {
 	text := binary.BigEndian.AppendUint32(nil, uint32(len(h)))
 	for name, values := range h {
@@ -66,7 +66,7 @@ func (c *Conn) buildHeaderBlock(h http.Header) []byte {
 		c.headersSent = true
 		block = append(block, zlibStart...)
 	}
-	size := uint16(len(text)) // Open is called with a few short fields
+	size := uint16(len(text)) // Open is called with few short fields
 	block = append(block, 0)
 	block = binary.LittleEndian.AppendUint16(block, size)
 	block = binary.LittleEndian.AppendUint16(block, ^size)

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Protocols returns the protocols of commands, by the names that [Run] takes.
+// Protocols returns the protocols for exec and attach, as values of Command.Protocol.
 func Protocols() []string {
 	return []string{
 		"SPDY channel.k8s.io", "SPDY v2.channel.k8s.io", "SPDY v3.channel.k8s.io", "SPDY v4.channel.k8s.io",
@@ -31,19 +31,19 @@ func Protocols() []string {
 	}
 }
 
-// Command is a client's end of an exec or attach.
+// Command is the client of an exec or attach session.
 type Command struct {
 	URL      string
-	Protocol string // one of [Protocols]
+	Protocol string // a value of [Protocols]
 	Stdin    io.Reader
-	Stdout   io.Writer // nil: not asked for
-	Stderr   io.Writer // nil: not asked for
+	Stdout   io.Writer // nil: not requested
+	Stderr   io.Writer // nil: not requested
 	TTY      bool
 	Sizes    []cri.TerminalSize // sent one after the other
-	Header   http.Header        // beside those of the upgrade
+	Header   http.Header        // added to the upgrade headers
 }
 
-// Run asks for a session and follows it to its end. It returns what the error stream carried.
+// Run opens a session and runs it to its end. It returns the content of the error stream.
 func (c Command) Run(ctx context.Context) (string, error) {
 	kind, protocol, _ := strings.Cut(c.Protocol, " ")
 	if kind == "SPDY" {
@@ -125,10 +125,10 @@ func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
 	return string(text), err
 }
 
-// Key is a WebSocket key.
+// Key is the Sec-WebSocket-Key header of all clients.
 const Key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// DialWebSocket asks for a WebSocket with a protocol, which may be a list or empty.
+// DialWebSocket opens a WebSocket. protocol is the Sec-WebSocket-Protocol header, which may be a list or empty.
 func DialWebSocket(ctx context.Context, url, protocol string, h http.Header) (*Upgraded, *websocket.Conn, error) {
 	if h == nil {
 		h = http.Header{}
@@ -185,7 +185,8 @@ func (c Command) runWebSocket(ctx context.Context, protocol string) (string, err
 	return c.readMessages(ws, w.base64)
 }
 
-// receive passes on what the server sends until it closes.
+// readMessages copies the messages of the server to the outputs until the server closes. It returns the content of the error
+// channel.
 func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error) {
 	var fault bytes.Buffer
 	for {
@@ -215,7 +216,7 @@ func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error)
 	}
 }
 
-// sender sends messages on channels.
+// sender sends messages on the channels of a WebSocket.
 type sender struct {
 	ws     *websocket.Conn
 	base64 bool
@@ -230,7 +231,7 @@ func (s sender) sendMessage(number byte, b []byte) error {
 	return err
 }
 
-// channel is one channel as a writer, whose messages fit into one frame.
+// channel is a writer that sends its data on one channel, in messages that fit into one frame.
 type channel struct {
 	sender
 

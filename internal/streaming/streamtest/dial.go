@@ -15,15 +15,16 @@ import (
 	"time"
 )
 
-// Upgraded is a connection whose upgrade was asked for.
+// Upgraded is a connection on which an upgrade was requested.
 type Upgraded struct {
 	net.Conn
 
 	Response *http.Response
-	Reader   *bufio.Reader // of what follows the headers of the answer
+	Reader   *bufio.Reader // reads the bytes after the response headers
 }
 
-// Upgrade asks a server for an upgrade, and returns its answer, whatever that is. The certificate of an https server is not verified.
+// Upgrade sends an upgrade request and returns the connection with the response of any status. It does not verify the certificate
+// of an https server.
 func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgraded, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -68,17 +69,17 @@ func closeWithError(c net.Conn, err error) error {
 	return err
 }
 
-// Refused is the error of a client whose server has not upgraded.
+// Refused is the error of a client whose server refused the upgrade.
 type Refused struct {
 	Code   int
 	Body   string
 	Header http.Header
 }
 
-// Error has the status and the body.
+// Error returns the status and the body.
 func (e *Refused) Error() string { return fmt.Sprintf("refused with %d: %s", e.Code, e.Body) }
 
-// check returns a *Refused unless the server has upgraded.
+// checkSwitched returns a *Refused error unless the response is 101 Switching Protocols.
 func (u *Upgraded) checkSwitched() error {
 	if u.Response.StatusCode == http.StatusSwitchingProtocols {
 		return nil

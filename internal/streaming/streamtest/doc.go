@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package streamtest has a runtime for tests of streaming sessions, scripted by the command that is run, and clients for
-// every protocol that package cri/streaming speaks.
+// Package streamtest has a fake runtime for tests of streaming sessions, which runs scripts instead of commands, and clients for
+// every protocol of package cri/streaming.
 //
-// A [Runtime] is a [cri.SessionRunner]. [Serve] makes of it a [cri.Streamer]: a server that speaks SPDY of version 4 and
-// WebSockets at a URL, which holds for one use, as container runtimes do.
+// A [Runtime] implements [cri.SessionRunner]. [Serve] turns it into a [cri.Streamer]: a server with SPDY of version 4 and
+// WebSockets at URLs that are valid once, like a container runtime.
 //
-// What is not modelled: processes, terminals (a TTY only joins the outputs), namespaces and networks. Ports are functions.
+// It does not model processes, terminals (a TTY only merges stdout and stderr), namespaces and networks. Ports are functions.
 package streamtest

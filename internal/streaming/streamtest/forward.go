@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Forwarder is a client's end of a port-forward by SPDY, on a connection of its own or in a WebSocket.
+// Forwarder is the client of a SPDY port-forward session, on a plain connection or inside a WebSocket.
 type Forwarder struct {
 	mux   *spdy.Conn
 	conn  *Upgraded
@@ -26,7 +26,7 @@ type Forwarder struct {
 	tasks sync.WaitGroup
 }
 
-// Forward asks for a port-forward. With tunnel it is carried by a WebSocket.
+// Forward opens a port-forward session. With tunnel, a WebSocket carries the SPDY connection.
 func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 	f := &Forwarder{}
 	var r *bufio.Reader
@@ -60,7 +60,7 @@ func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 	return f, nil
 }
 
-// carried is a WebSocket as a connection.
+// tunnelConn is a WebSocket as a connection: its messages are a byte stream.
 type tunnelConn struct{ *websocket.Conn }
 
 func (c tunnelConn) Read(b []byte) (int, error) {
@@ -79,7 +79,7 @@ func (c tunnelConn) Write(b []byte) (int, error) { return c.WriteBinary(nil, b) 
 
 // Connection is one forwarded connection.
 type Connection struct {
-	*spdy.Stream // its data
+	*spdy.Stream // data stream
 
 	errors *spdy.Stream
 }
@@ -106,7 +106,7 @@ func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) 
 	return c, c.errors.CloseWrite()
 }
 
-// Fault returns what the error stream says, at its end.
+// ReadError returns the content of the error stream, at its end.
 func (c *Connection) ReadError() (string, error) {
 	b, err := io.ReadAll(c.errors)
 	return string(b), err
@@ -118,14 +118,14 @@ func (f *Forwarder) Close() {
 	f.tasks.Wait()
 }
 
-// PortSocket is a client's end of a port-forward by WebSocket with a channel for each port.
+// PortSocket is the client of a WebSocket port-forward session with two channels for each port.
 type PortSocket struct {
 	ws     *websocket.Conn
 	conn   *Upgraded
 	base64 bool
 }
 
-// ForwardPorts asks for a port-forward of the ports in the URL.
+// ForwardPorts opens a port-forward session to the ports in the query of url.
 func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error) {
 	u, ws, err := DialWebSocket(ctx, url, protocol, nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error
 	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
 }
 
-// Send sends to a channel: twice the number of the port in the URL.
+// Send sends b on a channel. The data channel of a port is twice its index in the URL.
 func (p *PortSocket) Send(number byte, b []byte) error {
 	_, err := channel{sender{p.ws, p.base64}, number}.Write(b)
 	return err

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Relay is a network between clients and a server that can be slow, and can lose everything without either side being told. The systems
-// of both still answer each other: what needs a machine that does not, such as keep-alive, is not modelled.
+// Relay is a TCP proxy that simulates a slow network, and one that drops all data without closing the connections. The kernels of
+// both sides still acknowledge data, so a crashed machine is not simulated.
 type Relay struct {
 	listener net.Listener
 	target   string
-	ctx      context.Context // ends with Close, or before
+	ctx      context.Context // ends with Close or the parent context
 	end      context.CancelFunc
 	tasks    sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	delay   time.Duration
 	dropped bool
 }
 
-// StartRelay listens on the loopback for clients of a server, which target names by host and port. Close, or the end of ctx, ends it.
+// StartRelay listens on the loopback and forwards connections to target, a host:port. Close, or the end of ctx, stops it.
 func StartRelay(ctx context.Context, target string) (*Relay, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,17 +36,17 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 	return r, nil
 }
 
-// Address is where clients connect to.
+// Address returns the host:port of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// Slow passes on one byte of the server in so much time. What it has not passed on it has not read.
+// SetDelay limits the data of the server to one byte per delay. The relay reads no further bytes meanwhile.
 func (r *Relay) SetDelay(every time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = every
 }
 
-// Vanish passes nothing on any more, also no end, and reads nothing but what it was waiting for.
+// DropPackets makes the relay drop all further data and closes, without closing its connections.
 func (r *Relay) DropPackets() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *Relay) relayConn(client net.Conn) {
 	})
 	defer stop()
 	if c, ok := server.(*net.TCPConn); ok {
-		_ = c.SetReadBuffer(4 << 10) // so that a server that is not read notices it soon
+		_ = c.SetReadBuffer(4 << 10) // a blocked server notices it soon
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { r.copyBytes(client, server, true) })
@@ -97,7 +97,7 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copy passes on what comes, and its end.
+// copyBytes copies data and its end from one connection to the other. slow applies the delay.
 func (r *Relay) copyBytes(to, from net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {

@@ -17,17 +17,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Runtime runs scripts instead of commands. A command is a list of steps, one argument each:
+// Runtime is a fake runtime that runs scripts instead of commands. A command is a list of steps, one argument each:
 //
 //	out=TEXT      write to stdout
 //	err=TEXT      write to stderr, or to stdout with a TTY
 //	flood=N       write N bytes to stdout
 //	cat           copy stdin to stdout, to its end
-//	count         read stdin to its end, and write how many bytes came
+//	count         read stdin to its end, and write the number of bytes
 //	size          wait for a terminal size, and write it as WIDTHxHEIGHT
 //	sleep=D       wait for a time, or the end of the session
 //	hang          wait for the end of the session
-//	deaf          wait for Release, whatever happens: a runtime that does not notice the end of a session
+//	deaf          wait for Release: a runtime that ignores the end of a session
 //	fail=TEXT     return an error
 //	exit=N        return an exit code
 //
@@ -36,7 +36,7 @@ type Runtime struct {
 	Main  []string
 	Ports map[int32]func(io.ReadWriteCloser) error // nil: a port that echoes
 
-	// Begun counts the sessions, Running those that have not returned, and Killed those whose context ended.
+	// Started counts the sessions, Running the sessions that have not returned, and Killed the sessions whose context ended.
 	Started, Running, Killed atomic.Int64
 
 	once    sync.Once
@@ -45,7 +45,7 @@ type Runtime struct {
 
 var _ cri.SessionRunner = (*Runtime)(nil)
 
-// Release lets what is deaf return.
+// Release makes all deaf steps return.
 func (r *Runtime) Release() {
 	r.init()
 	close(r.release)
@@ -75,7 +75,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return 0, nil
 }
 
-// step runs one step, and returns whether it was the last.
+// runStep runs one step. over is true if it was the last one.
 func (r *Runtime) runStep(ctx context.Context, step string, s cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
@@ -136,7 +136,7 @@ func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// interruptible runs f until it returns or ctx ends: then whoever owns what f waits for makes it return.
+// runUntilDone runs f until it returns or ctx ends. After the end of ctx, f continues until its input or output is closed.
 func runUntilDone(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -174,7 +174,7 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// Pattern is what flood repeats: whoever gets it can tell what is missing.
+// FillPattern fills b with the bytes that flood writes at offset from. The pattern shows which bytes are missing.
 func FillPattern(from int64, b []byte) {
 	for i := range b {
 		at := from + int64(i)
@@ -199,13 +199,13 @@ func writeFlood(out io.Writer, value string) error {
 	return nil
 }
 
-// RunAttach runs the steps of Main; its exit code is nobody's.
+// RunAttach runs the steps of Main and ignores the exit code.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
 	_, err := r.RunExec(ctx, containerID, r.Main, s)
 	return err
 }
 
-// RunPortForward runs a port.
+// RunPortForward runs the function of a port.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)

@@ -13,27 +13,27 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Handler serves one session by the protocols of package streaming, such as the methods of its Server with a Runner.
+// Handler serves streaming sessions over HTTP, like the methods of a streaming.Server with a Runner.
 type Handler interface {
-	// Exec serves a command.
+	// Exec serves an exec session.
 	Exec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions)
-	// Attach serves an attach.
+	// Attach serves an attach session.
 	Attach(w http.ResponseWriter, r *http.Request, containerID string, o cri.StreamOptions)
-	// PortForward serves a port-forward.
+	// PortForward serves a port-forward session.
 	PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32)
 }
 
-// Streamer is a runtime that serves sessions at URLs, each of which holds for one use.
+// Streamer is a fake runtime that serves sessions at URLs. Each URL is valid once.
 type Streamer struct {
-	// Answer takes the place of the sessions where it is set.
+	// Override, if set, serves all requests instead of the sessions.
 	Override http.HandlerFunc
-	// URL changes the URLs that are returned. Nil: they are as they are.
+	// URL changes the returned URLs. Nil: no change.
 	URL func(string) string
 
 	server  *httptest.Server
 	handler Handler
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	next     int
 	sessions map[string]http.HandlerFunc
 	requests []*http.Request
@@ -41,27 +41,27 @@ type Streamer struct {
 
 var _ cri.Streamer = (*Streamer)(nil)
 
-// Serve starts the server of a runtime. Close ends it.
+// Serve starts the server of a runtime. Close stops it.
 func Serve(h Handler) *Streamer {
 	s := &Streamer{handler: h, sessions: map[string]http.HandlerFunc{}}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serveURL))
 	return s
 }
 
-// Close ends the server and what is open of it.
+// Close stops the server and closes its connections.
 func (s *Streamer) Close() {
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
 
-// Requests returns the requests that came.
+// Requests returns all received requests.
 func (s *Streamer) Requests() []*http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]*http.Request(nil), s.requests...)
 }
 
-// Outstanding returns how many URLs have not been used.
+// UnusedURLs returns the number of URLs that were not used yet.
 func (s *Streamer) UnusedURLs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,17 +99,17 @@ func (s *Streamer) addURL(id string, f http.HandlerFunc) (string, error) {
 	return s.server.URL + path, nil
 }
 
-// Exec returns the URL of a command.
+// Exec returns the URL of an exec session.
 func (s *Streamer) Exec(_ context.Context, id string, cmd []string, o cri.StreamOptions) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, o) })
 }
 
-// Attach returns the URL of an attach.
+// Attach returns the URL of an attach session.
 func (s *Streamer) Attach(_ context.Context, id string, o cri.StreamOptions) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, o) })
 }
 
-// PortForward returns the URL of a port-forward.
+// PortForward returns the URL of a port-forward session.
 func (s *Streamer) PortForward(_ context.Context, id string, ports []int32) (string, error) {
 	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.PortForward(w, r, id, ports) })
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrade negotiates the protocol of a request to package cri/streaming that asks for an upgrade, or returns the reason for a
-// refusal. It is pure.
+// Package upgrade negotiates the protocol of an HTTP upgrade request for a streaming session (SPDY or WebSocket), or returns the
+// refusal for it. Its functions are pure.
 package upgrade
 
 import (
@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Headers of upgrades.
+// Headers of upgrade requests and responses.
 const (
 	HeaderProtocol  = "X-Stream-Protocol-Version"
 	HeaderAccepted  = "X-Accepted-Stream-Protocol-Versions"
 	HeaderWebSocket = "Sec-Websocket-Protocol"
 )
 
-// Protocols, by their names on the wire.
+// Names of protocols in these headers.
 const (
 	SPDY31      = "SPDY/3.1"
 	ChannelV1   = "channel.k8s.io"
@@ -33,14 +33,14 @@ const (
 	bearer      = "base64url.bearer.authorization.k8s.io."
 )
 
-// IsUpgrade reports whether a request asks for another protocol, in the kubelet's generous reading.
+// IsUpgrade reports whether r requests an upgrade: a Connection header contains "upgrade" in any case, as the kubelet checks it.
 func IsUpgrade(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Connection"], func(v string) bool {
 		return strings.Contains(strings.ToLower(v), "upgrade")
 	})
 }
 
-// IsWebSocket reports whether a request asks for a WebSocket.
+// IsWebSocket reports whether r requests an upgrade to a WebSocket.
 func IsWebSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && IsUpgrade(r)
 }
@@ -49,17 +49,17 @@ func isSPDY(r *http.Request) bool {
 	return strings.Contains(strings.ToUpper(r.Header.Get("Upgrade")), SPDY31) && IsUpgrade(r)
 }
 
-// IsClosable reports whether a request is a WebSocket whose protocol has a signal that closes a stream.
+// IsClosable reports whether r requests a WebSocket of version 5, in which a client can close a stream.
 func IsClosable(r *http.Request) bool {
 	return IsWebSocket(r) && slices.Contains(Subprotocols(r), ChannelV5)
 }
 
-// IsTunnel reports whether a request is a WebSocket that carries SPDY.
+// IsTunnel reports whether r requests a WebSocket that carries SPDY.
 func IsTunnel(r *http.Request) bool {
 	return IsWebSocket(r) && len(TunnelledProtocols(r)) > 0
 }
 
-// Tunnelled returns the SPDY protocols that a WebSocket may carry.
+// TunnelledProtocols returns the SPDY protocols that the WebSocket of r may carry.
 func TunnelledProtocols(r *http.Request) (protocols []string) {
 	for _, p := range Subprotocols(r) {
 		if inner, ok := strings.CutPrefix(p, SPDY31+"+"); ok && strings.HasSuffix(inner, ".k8s.io") {
@@ -69,12 +69,12 @@ func TunnelledProtocols(r *http.Request) (protocols []string) {
 	return protocols
 }
 
-// Subprotocols returns the WebSocket protocols that a request offers. A bearer token that is among them is left out.
+// Subprotocols returns the WebSocket protocols that r offers, without a bearer token among them.
 func Subprotocols(r *http.Request) []string {
 	return slices.DeleteFunc(splitList(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
 }
 
-// list returns the parts of a header whose values are lists.
+// splitList returns the elements of a comma-separated header.
 func splitList(values []string) (parts []string) {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {
@@ -86,19 +86,19 @@ func splitList(values []string) (parts []string) {
 	return parts
 }
 
-// Refusal is an answer to a request that is not upgraded.
+// Refusal is the HTTP response to an upgrade request that is refused. It implements error.
 type Refusal struct {
 	Code        int
 	Text        string
-	Header      http.Header // beside those of a text
-	FromRuntime bool        // it is the runtime's: its headers are those of Header alone
+	Header      http.Header // additional headers
+	FromRuntime bool        // response of the runtime: only the headers in Header are sent
 }
 
-// Error returns the text.
+// Error returns the text of the response.
 func (e *Refusal) Error() string { return e.Text }
 
-// Check refuses a request that no upgrade can come of. A body would be read as the first frames by one side and as
-// the body by another.
+// Check returns a refusal for a request that cannot be upgraded. A request with a body is refused, because proxy and runtime
+// could disagree on where the body ends.
 func Check(r *http.Request) *Refusal {
 	switch {
 	case !IsUpgrade(r):
@@ -111,7 +111,7 @@ func Check(r *http.Request) *Refusal {
 	return nil
 }
 
-// NegotiateSPDY chooses the protocol of a SPDY connection: the first of the client's that the server has.
+// NegotiateSPDY returns the first SPDY protocol of the client that the server supports, or a refusal.
 func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	values, ok := r.Header[HeaderProtocol]
 	client := splitList(values)
@@ -137,7 +137,8 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket chooses the protocol of a WebSocket, "" if the client offers none, and checks the handshake.
+// NegotiateWebSocket checks the WebSocket handshake and returns the first protocol of the client that the server supports, "" if
+// the client offers none, or a refusal.
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

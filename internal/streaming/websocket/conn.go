@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package websocket frames messages as RFC 6455 says, on a connection that was upgraded already: both roles, no extensions.
-// A message is read in pieces, however long it is, so that a peer cannot make its reader hold one.
+// Package websocket reads and writes the frames of RFC 6455 on a connection that is already upgraded, for both roles, without
+// extensions. Messages of any length are read in parts, so that a peer cannot make the reader allocate one.
 package websocket
 
 import (
@@ -27,7 +27,7 @@ const (
 	pong         = 0xa
 )
 
-// Codes of close frames.
+// Status codes of close frames.
 const (
 	Normal        = 1000
 	GoingAway     = 1001
@@ -37,16 +37,16 @@ const (
 
 const (
 	maxControl   = 125      // bytes in the payload of a control frame
-	maxFrameData = 32 << 10 // bytes in a data frame that is written
+	maxFrameData = 32 << 10 // bytes in a written data frame
 )
 
-// CloseError is what reading returns once the peer has closed.
+// CloseError is the error of reads after the peer has sent a close frame.
 type CloseError struct {
-	Code   int // 1005: the peer gave none
+	Code   int // 1005: the close frame had no code
 	Reason string
 }
 
-// Error names the code and the reason.
+// Error returns the code and the reason.
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("closed by the peer: %d %s", e.Code, e.Reason)
 }
@@ -54,45 +54,45 @@ func (e *CloseError) Error() string {
 // Unwrap returns io.EOF.
 func (*CloseError) Unwrap() error { return io.EOF }
 
-// FrameError is a frame that RFC 6455 does not allow.
+// FrameError is the error for a frame that violates RFC 6455.
 type FrameError struct{ Text string }
 
-// Error says what is wrong.
+// Error returns the violation.
 func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
 
-// Accept returns the Sec-WebSocket-Accept for a Sec-WebSocket-Key.
+// AcceptKey returns the Sec-WebSocket-Accept header for a Sec-WebSocket-Key header.
 func AcceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Conn is one end of a WebSocket connection. One goroutine may read while others write.
+// Conn is one side of a WebSocket connection. One goroutine may read while other goroutines write.
 type Conn struct {
 	r      *bufio.Reader
 	w      io.Writer
-	client bool // it is the client's end: what it writes is masked
+	client bool // this side is the client: it masks its frames
 
-	// Of the message that is read.
-	opcode    byte   // of the frame; zero with more: it continues
-	left      uint64 // bytes of the frame that are to come
-	final     bool   // the frame is the last of its message
-	inMessage bool   // a message has begun and not ended
+	// State of the message that is being read.
+	opcode    byte   // of the first frame of the message
+	left      uint64 // unread bytes of the frame
+	final     bool   // the frame is the last one of its message
+	inMessage bool   // a message has started and not ended
 	masked    bool
 	mask      [4]byte
-	maskPos   int   // the position in mask
-	readErr   error // nothing is read any more
+	maskPos   int   // position in mask
+	readErr   error // error of all further reads
 
-	mu     sync.Mutex // guards what follows, and keeps frames whole
-	out    []byte     // a frame, built in one piece
+	mu     sync.Mutex // guards the fields below, and serializes frames
+	out    []byte     // a complete frame
 	closed bool       // a close frame was written
 }
 
-// New returns one end of a connection, of which r has what was read already.
+// New returns one side of a connection that is read from r and written to w.
 func New(r *bufio.Reader, w io.Writer, client bool) *Conn {
 	return &Conn{r: r, w: w, client: client, final: true}
 }
 
-// Next finds the next message, after what is left of the one before, and answers what pings there are.
+// NextMessage skips the remaining current message and waits for the next one. It replies to pings meanwhile.
 func (c *Conn) NextMessage() error {
 	for c.inMessage && c.readErr == nil {
 		if _, err := io.Copy(io.Discard, onlyReader{c}); err != nil {
@@ -109,10 +109,10 @@ func (c *Conn) NextMessage() error {
 	return nil
 }
 
-// onlyReader hides the other methods from io.Copy.
+// onlyReader hides all methods but Read from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// Read reads the message that Next has found, and returns io.EOF at its end.
+// Read reads the message that NextMessage has found. It returns io.EOF at the end of the message.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.readErr != nil {
 		return 0, c.readErr
@@ -146,7 +146,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// header reads the header of the next data frame; continued: one that continues a message.
+// readHeader reads the header of the next data frame, and handles control frames before it. continued: the frame must continue a
+// message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()
@@ -166,7 +167,7 @@ func (c *Conn) readHeader(continued bool) error {
 	}
 }
 
-// frame reads the header of a frame, and checks it.
+// readFrameHeader reads and checks the header of a frame.
 func (c *Conn) readFrameHeader() (op byte, err error) {
 	var h [8]byte
 	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
@@ -208,7 +209,7 @@ func (c *Conn) readFrameHeader() (op byte, err error) {
 	return op, eofToUnexpected(err)
 }
 
-// control handles a ping, a pong or a close.
+// handleControl handles a ping, pong or close frame.
 func (c *Conn) handleControl(op byte) error {
 	var buf [maxControl]byte
 	b := buf[:c.left]
@@ -229,7 +230,7 @@ func (c *Conn) handleControl(op byte) error {
 	}
 }
 
-// peerClosed answers a close frame, and returns it as an error.
+// handleClose replies to a close frame with payload b and returns it as a CloseError.
 func (c *Conn) handleClose(b []byte) error {
 	e := &CloseError{Code: 1005}
 	switch {
@@ -244,7 +245,7 @@ func (c *Conn) handleClose(b []byte) error {
 	return e
 }
 
-// fail ends reading, and tells the peer of a frame that is invalid.
+// failRead stores err for all further reads. It sends a close frame if the peer violated the protocol.
 func (c *Conn) failRead(err error) error {
 	c.readErr = err
 	if e, ok := err.(*FrameError); ok { //nolint:errorlint // frame and control return it bare
@@ -253,13 +254,13 @@ func (c *Conn) failRead(err error) error {
 	return err
 }
 
-// Text reports whether the message that Next has found is one of text.
+// IsText reports whether the current message is a text message.
 func (c *Conn) IsText() bool { return c.opcode == text }
 
-// WriteBinary writes a prefix and a payload as binary messages of at most 32 KiB, each with the prefix.
+// WriteBinary writes b as binary messages of at most 32 KiB, each with the prefix.
 func (c *Conn) WriteBinary(prefix, b []byte) (int, error) { return c.writeAll(binaryFrame, prefix, b) }
 
-// WriteText is WriteBinary for text.
+// WriteText writes b as text messages of at most 32 KiB, each with the prefix.
 func (c *Conn) WriteText(prefix, b []byte) (int, error) { return c.writeAll(text, prefix, b) }
 
 func (c *Conn) writeAll(op byte, prefix, b []byte) (n int, err error) {
@@ -274,7 +275,7 @@ func (c *Conn) writeAll(op byte, prefix, b []byte) (n int, err error) {
 	}
 }
 
-// WriteClose writes a close frame, once; nothing is written after it.
+// WriteClose writes a close frame with a code and a reason, once. Later writes fail.
 func (c *Conn) WriteClose(code int, reason string) error {
 	if len(reason) > maxControl-2 {
 		reason = reason[:maxControl-2]
@@ -288,7 +289,7 @@ func (c *Conn) WriteClose(code int, reason string) error {
 // errClosed is the error of a write after a close frame.
 var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
 
-// write writes one frame, whose payload is the two parts.
+// writeFrame writes one frame with the payload prefix + b.
 func (c *Conn) writeFrame(op byte, prefix, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,7 +318,7 @@ func (c *Conn) writeFrame(op byte, prefix, b []byte) error {
 	return err
 }
 
-// appendHeader appends the header of a frame, less the mask.
+// appendHeader appends the header of a frame, without the mask.
 func appendHeader(b []byte, op byte, size int, masked bool) []byte {
 	var m byte
 	if masked {
@@ -334,7 +335,7 @@ func appendHeader(b []byte, op byte, size int, masked bool) []byte {
 	}
 }
 
-// unmask masks or unmasks b, and returns where in the mask it ends.
+// applyMask masks or unmasks b in place, from position at of the mask, and returns the next position.
 func applyMask(b []byte, mask [4]byte, at int) int {
 	for len(b) > 0 && at != 0 {
 		b[0] ^= mask[at]
@@ -362,5 +363,5 @@ func eofToUnexpected(err error) error {
 	return err
 }
 
-// Long reports whether the frame that is read has more than n bytes to come.
+// HasMoreThan reports whether the current frame has more than n unread bytes.
 func (c *Conn) HasMoreThan(n int) bool { return c.left > uint64(n) }

@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// canGather reports whether gather works here.
+// canReadSocket is true if readSocket works on this platform.
 const canReadSocket = true
 
-// gather waits until something comes, and reads what is there until half of a buffer is full. There may be bytes beside an error. The
-// buffer, which is nil beside an error alone, goes back to buffers.
+// readSocket waits for data and reads until the socket is empty or half of the buffer is full. n may be positive beside an error.
+// The caller returns buf to buffers; buf is nil if there are no bytes.
 func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[bufferSize]byte)
@@ -28,13 +28,13 @@ func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 		buf = nil
 		return err != nil
 	})
-	if waitErr != nil && n == 0 { // it was closed
+	if waitErr != nil && n == 0 { // the connection was closed
 		err = waitErr
 	}
 	return buf, n, err
 }
 
-// readAvailable reads without waiting. No bytes and no error mean that there is nothing yet.
+// readAvailable reads without blocking. n and err are zero if there is no data.
 func readAvailable(fd int, b []byte) (n int, err error) {
 	for n < len(b)/2 {
 		m, err := syscall.Read(fd, b[n:])

@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// retryAfter is when a client may come again that was refused because of a limit, in seconds: what the kubelet says.
+// retryAfter is the Retry-After header, in seconds, of a request refused because of a limit, as in the kubelet.
 const retryAfter = 60
 
-// answer refuses a request that is not upgraded yet.
+// writeRefusal sends err as the response to a request that is not upgraded.
 func writeRefusal(w http.ResponseWriter, err error) {
 	var r *upgrade.Refusal
 	if !errors.As(err, &r) {
@@ -32,7 +32,7 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, r.Text)
 }
 
-// refuse says with which status an error is answered: that of the kubelet for errors of the runtime.
+// newRefusal returns the HTTP response for an error, with the kubelet's status for errors of the runtime.
 func newRefusal(err error) *upgrade.Refusal {
 	r := &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
 	switch {
