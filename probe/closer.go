@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// maxClosing is how many probers are closed at a time. One whose peer has vanished may hold a thread for a while.
+// maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// closerOf returns a prober that is to be closed when it is no longer needed, or nil. What cannot be compared is never
-// closed, for it cannot be found out whether it is still needed.
+// proberCloser returns p as an [io.Closer] that the set must close, or nil. A prober that is not comparable is never closed,
+// because its uses cannot be counted.
 func proberCloser(p Prober) io.Closer {
 	if c, ok := p.(io.Closer); ok && reflect.ValueOf(p).Comparable() {
 		return c
@@ -22,28 +22,28 @@ func proberCloser(p Prober) io.Closer {
 	return nil
 }
 
-// closers are the probers that are to be closed, with the number of entries and flights that use each: several may
-// share one. Closing may take a while, so it has goroutines of its own. The methods are for Run's.
+// proberClosers counts the entries and flights that use each closable prober, and closes probers without users in goroutines.
+// Only Run's goroutine calls its methods.
 type proberClosers struct {
 	logger   *slog.Logger
 	uses     map[io.Closer]int
-	released []io.Closer    // may have no user any more
-	slots    chan struct{}  // full while maxClosing are being closed
-	wg       sync.WaitGroup // of those that are being closed or wait for a slot
+	released []io.Closer    // released probers that may have no user
+	slots    chan struct{}  // full while maxClosing probers are being closed
+	wg       sync.WaitGroup // probers that are being closed or wait for a slot
 }
 
 func newClosers(logger *slog.Logger) *proberClosers {
 	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// retain keeps a prober from being closed; nil is none.
+// retainProber counts a user of c, which may be nil.
 func (s *proberClosers) retainProber(c io.Closer) {
 	if c != nil {
 		s.uses[c]++
 	}
 }
 
-// release takes a retain back.
+// releaseProber removes a user of c, which may be nil. closeUnused closes c if no user remains.
 func (s *proberClosers) releaseProber(c io.Closer) {
 	if c == nil {
 		return
@@ -53,8 +53,8 @@ func (s *proberClosers) releaseProber(c io.Closer) {
 	}
 }
 
-// closeIdle closes what was released and has no user. It comes after all that is to be done at a time, in which a
-// prober may go from one target to another.
+// closeUnused closes released probers that have no user. It is called after all changes of one loop step, in which a prober may
+// move from one target to another.
 func (s *proberClosers) closeUnused() {
 	for _, c := range s.released {
 		if n, ok := s.uses[c]; ok && n == 0 {
@@ -64,7 +64,7 @@ func (s *proberClosers) closeUnused() {
 	s.released = nil
 }
 
-// closeAll closes all that is in use and returns when it is closed, as is everything that was released before.
+// closeAll closes all probers and returns when they are closed, including probers released before.
 func (s *proberClosers) closeAll() {
 	for c := range s.uses {
 		s.startClose(c)

@@ -1,73 +1,56 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe runs liveness, readiness and startup probes of containers: when each is due, which results add up to
-// success or failure, and what is remembered of them. It does not know pods and restarts nothing: package podprobe makes
-// targets of a pod and says what a result means for it.
-//
-// What belongs here is the engine, and the probers that need nothing but the standard library: [TCP], [Exec] and [Func].
-// HTTP is in package httpprobe and gRPC in package grpcprobe, so that whoever needs neither links neither.
-//
-// # Model
-//
-// A [Prober] probes once. A [State] is one probe as it stands: pure, with the time as an argument. It has the thresholds,
-// the initial delay, what waits for the startup probe, and what a new container begins with. A [Set] puts both to work:
+// Package probe runs liveness, readiness and startup probes of containers: it schedules them, applies their thresholds, and
+// stores their results for a restarted agent. It does not read pods and does not restart containers: package podprobe translates
+// pods to probe targets and decides the consequences of a result.
 //
 //	set := probe.NewSet(probe.Options{Store: "/var/lib/agent/probes", Hooks: probe.Hooks{
-//		Changed: func(k probe.Key, v probe.Value) { queue.Add(k.PodUID) },
+//		ValueChanged: func(k probe.Key, v probe.Value) { queue.Add(k.PodUID) },
 //	}})
 //	go func() { done <- set.Run(ctx) }()
 //	…
-//	err := set.SyncPod(uid, targets) // all of a pod's, whenever one has changed
+//	err := set.SyncPod(uid, targets) // all probes of the pod, after each change of the pod
 //
-// [Set.Sync] and, for one pod, [Set.SyncPod] are level-triggered: they say all that is wanted, and how each container
-// is now. When a startup probe has succeeded, the container's other probes begin once the targets say Started. A
-// container without a target for a startup probe has started when it runs.
+// # Model
 //
-// A probe at rest is an entry in a heap, less than 800 bytes with its names, and no goroutine. Those in flight, one
-// goroutine each, are at most Options.Parallel, not counting those that have been for more than a second, and at most
-// Options.PodParallel of one pod. The others wait, are counted, and start one of each pod in turn: pods whose containers
-// never answer delay the probes of other pods by about a second at most.
-// What becomes due within [MinPeriod] begins together: a probe is never early, and up to that late. After the start of
-// the agent first probes are spread over their period. Sync looks at every target, SyncPod only at those of its pod.
+// A [Prober] runs a probe once. [State] applies the thresholds, the initial delay and the startup probe to the results of one
+// probe; it is a pure value. A [Set] schedules the probes of all pods. The package has the probers [TCP], [Exec] and [Func];
+// httpprobe and grpcprobe are packages of their own, so that an agent links only the probers that it uses.
 //
-// With Options.Store results are kept in a file, by container ID. The next agent begins with them, so that nothing that
-// is ready stops being so and no startup probe runs twice. The file is never synced to the disk: it only has to outlive
-// the agent, as after a crash of the machine all containers are new. Damage costs the damaged lines.
+// [Set.Sync] and, for one pod, [Set.SyncPod] are level-triggered: each call passes all targets with the current state of their
+// containers. The other probes of a container start once its targets have Started set.
+//
+// A waiting probe is an entry of a heap, below 800 bytes, without a goroutine. At most Options.Parallel probes run at a time, and
+// Options.PodParallel of one pod; a probe that runs for more than a second is not counted in Parallel. Pods take turns, so that
+// pods whose containers hang delay the probes of other pods by about a second. Probes that are due within [MinPeriod] start
+// together. After the start of the agent, the first probes are spread over their period.
+//
+// With Options.Store, results are kept in a file by container ID. After a restart of the agent, ready containers stay ready and
+// no startup probe runs twice. The file is not synced to the disk, because no container survives a crash of the machine.
 //
 // # Concurrency
 //
-// Run owns all goroutines and returns when they have ended. Hooks are called from its own, one at a time, with no lock
-// held. Everything else may be called from anywhere. A prober that does not return a second after its timeout is
-// reported with [ErrHung] and delays no probe of another pod, but Run waits for it. What a prober leaves behind on purpose it
-// announces with [Outlast]: that ends a second after Run's context, and Run waits for it, too.
-//
-// A prober that keeps something open, as those of grpcprobe do, is an [io.Closer], and the set closes it: Target.Prober
-// says when. That delays no probe either, but Run waits for it.
+// Run owns all goroutines and returns when they have returned. It calls the hooks from its own goroutine, one at a time, with no
+// lock held. All methods may be called from any goroutine. A prober that does not return within a second after its timeout is
+// reported with [ErrHung]; it delays no other pod, but Run waits for it. The set closes a prober that implements [io.Closer]: see
+// Target.Prober.
 //
 // # Errors
 //
-// [Set.Sync] refuses an invalid target with an error that names the pod, the container and the field; the others take
-// effect. A probe that could not be made is tried three times in a row and then counts for nothing. A store that fails is
-// reported and tried again; the probes go on.
+// [Set.Sync] rejects an invalid target with an error that names the pod, the container and the field; the remaining targets take
+// effect. A probe whose prober returns an error is repeated up to three times and then ignored. A failing store is reported and
+// retried.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/prober and pkg/probe of Kubernetes 1.37. DIFFERENCES.md has the whole list. What a user has to
-// know:
+// The model is pkg/kubelet/prober and pkg/probe of Kubernetes 1.37. DIFFERENCES.md has all differences. The most important ones:
 //
-//   - A readiness probe runs as soon as it can, and right after the initial delay, not at the next tick of its period.
-//   - A probe in flight is cancelled when its container is gone, and its result counts for nothing.
-//   - Of a container that an earlier agent started there is no result before its first probe, unless the store has one.
-//   - A prober that panics takes the agent with it.
-//   - A changed Spec or Prober takes effect at the next probe; the kubelet keeps the first that it has seen.
+// - A readiness probe runs as soon as its container can be probed, not at the next tick of its period.
+// - A running probe is cancelled when its container terminates, and its result is ignored.
+// - A container that a previous agent started has no result before its first probe, unless the store has one.
+// - A prober that panics ends the agent.
+// - A changed Spec or Prober takes effect at the next probe; the kubelet keeps the first one.
 //
-// # When not to use it
-//
-// To wait until one thing is true: a prober can be called by itself. Results of single probes are not kept, only what
-// they add up to; [Hooks] has each of them.
-//
-// # Test kit
-//
-// A [Func] is a fake of a container, and a [Set] runs in a bubble of testing/synctest.
+// Test kit: a [Func] simulates a container, and a [Set] runs in a bubble of testing/synctest.
 package probe

@@ -14,17 +14,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// Execer runs a command in a container, to its end.
+// Execer runs commands in containers.
 //
-// It returns what the command wrote, standard output before standard error, and
-// its exit code. It stops the command and returns soon after ctx has ended, with
-// an error; an error also says that the command could not be run at all. A code
-// other than zero is no error.
+// Exec returns the output of the command, standard output before standard error, and its exit code; a nonzero code is no error.
+// When ctx ends, Exec stops the command and returns soon, with an error. An error may also mean that the command could not run.
 type Execer interface {
 	Exec(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error)
 }
 
-// ExecFunc is a function that is an [Execer].
+// ExecFunc is a function that implements [Execer].
 type ExecFunc func(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error)
 
 var _ Execer = ExecFunc(nil)
@@ -34,13 +32,13 @@ func (f ExecFunc) Exec(ctx context.Context, containerID string, command []string
 	return f(ctx, containerID, command)
 }
 
-// ExecConfig says what an [Exec] runs. Both fields are required.
+// ExecConfig is the command that an [Exec] prober runs. Both fields are required.
 type ExecConfig struct {
 	ContainerID string
-	Command     []string // the program and its arguments; no shell looks at them
+	Command     []string // program and arguments, without a shell
 }
 
-// Exec probes by running a command in the container: exit code zero is a success.
+// Exec is a [Prober] that runs a command in a container: exit code zero is a success.
 type Exec struct {
 	execer Execer
 	config ExecConfig
@@ -48,7 +46,8 @@ type Exec struct {
 
 var _ Prober = (*Exec)(nil)
 
-// NewExec returns a prober that runs a command. The error names the field that is wrong and its value, or a nil execer.
+// NewExec returns a prober that runs the command of c with execer. An error names a nil execer, or the invalid field and its
+// value.
 func NewExec(execer Execer, c ExecConfig) (*Exec, error) {
 	if err := required.Args("probe.NewExec", required.Arg{Name: "execer", Value: execer, Hint: "that of podprobe.CRI"}); err != nil {
 		return nil, err
@@ -68,8 +67,8 @@ func NewExec(execer Execer, c ExecConfig) (*Exec, error) {
 	return &Exec{execer: execer, config: c}, nil
 }
 
-// Probe runs the command. Another exit code than zero is a failure, and so is a command that has not ended when ctx
-// reaches its deadline. A command that could not be run is an error: that says nothing of the container's health.
+// Probe runs the command. A nonzero exit code, and a command that has not exited at the deadline of ctx, are a Failure. A command
+// that could not run is an error, because it does not show the health of the container.
 func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	began := time.Now()
 	output, code, err := e.execer.Exec(ctx, e.config.ContainerID, slices.Clone(e.config.Command))
@@ -86,12 +85,13 @@ func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	}
 }
 
-// late reports whether the command ran out of time: a runtime that ends it at the deadline may call that something else.
+// isTimeout reports whether the command timed out: its error or the error of ctx is context.DeadlineExceeded. A runtime may
+// return another error at the deadline.
 func (*Exec) isTimeout(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// timeout is the text of the kubelet for a command that ran out of time.
+// timeoutMessage returns the kubelet's message for a command that timed out.
 func (e *Exec) timeoutMessage(ctx context.Context, began time.Time) string {
 	limit := time.Since(began)
 	if deadline, ok := ctx.Deadline(); ok {

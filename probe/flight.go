@@ -13,40 +13,41 @@ import (
 // ErrHung is the error of a probe whose prober has not returned a second after its context ended.
 var ErrHung = errors.New("prober does not return")
 
-// slowAfter is how long a flight takes up one of Options.Parallel. It is a little longer than the default timeout, so that most
-// probes that time out need no second look.
+// slowAfter is the time after which a flight (a running probe) no longer counts against Options.Parallel. It slightly exceeds the
+// default timeout of 1 s, so that most probes that time out end before.
 const slowAfter = 1100 * time.Millisecond
 
 const (
-	// totalFactor times Options.Parallel is how many probers may be called at the same time, slow ones included.
+	// totalFactor times Options.Parallel is the maximum number of running prober calls, including slow ones.
 	totalFactor = 4
-	// reservedFlights is how many probers of a pod may be called even when there are as many in all as may be.
+	// reservedFlights is the number of prober calls that a pod may run even if the total maximum is reached.
 	reservedFlights = 4
 )
 
-// phase is how a flight counts.
+// flightPhase is how a running probe is counted in the Status.
 type flightPhase uint8
 
 const (
-	inFlight  flightPhase = iota // it takes up one of Options.Parallel
-	slow                         // in flight for [slowAfter]
+	inFlight  flightPhase = iota // counts against Options.Parallel
+	slow                         // running for [slowAfter]
 	hung                         // its prober has not returned [hungAfter] after its timeout
-	cancelled                    // its container is gone, or is not to be probed any more
+	cancelled                    // its container has terminated, or must not be probed any more
 )
 
-// flight is a probe that is being made: up to [maxAttempts] calls of the prober, one after the other.
+// flight is a running probe: up to [maxAttempts] calls of the prober, one after the other.
 type flight struct {
 	entry       *entry
-	containerID string // of the container that is probed
+	containerID string // instance that is probed
 	prober      Prober
 	started     time.Time
 	attempts    int
 	phase       flightPhase
-	deadline    time.Time // when the present attempt has hung
+	deadline    time.Time // when the current attempt counts as hung
 	cancel      context.CancelFunc
 }
 
-// nextCheck returns when the phase of a flight changes if its prober has not returned; zero: it does not.
+// nextCheck returns when the flight becomes slow or hung unless its prober returns before. Zero: its phase does not change any
+// more.
 func (f *flight) nextCheck() time.Time {
 	switch slowAt := f.started.Add(slowAfter); {
 	case f.phase == inFlight && slowAt.Before(f.deadline):
@@ -57,14 +58,14 @@ func (f *flight) nextCheck() time.Time {
 	return time.Time{}
 }
 
-// answer is what an attempt came to.
+// attemptResult is the result of one prober call.
 type attemptResult struct {
 	flight *flight
 	result Result
 	err    error
 }
 
-// launchWaiting starts entries that are due, one of each pod in turn, as far as the limits allow.
+// startWaitingProbes starts due probes, one of each pod in turn, until the limits are reached.
 func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.takeNext(l.hasCapacity)
@@ -88,13 +89,13 @@ func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	}
 }
 
-// mayStart reports whether a pod may have one more probe in flight. What a pod's probes hold, goroutines, memory and
-// connections, they hold for as long as their timeouts, which the pod sets.
+// hasCapacity reports whether pod p may run one more probe. The number is limited because running probes hold goroutines, memory
+// and connections for as long as the timeouts that the pod itself sets.
 func (l *loop) hasCapacity(p *pod) bool {
 	return p.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || p.flights < reservedFlights)
 }
 
-// setPhase changes how a flight counts in the status. A hung flight is counted until its prober returns.
+// setPhase changes the phase in which a flight is counted in the status. A hung flight is counted until its prober returns.
 func (l *loop) setPhase(f *flight, next flightPhase) {
 	l.addToStatus(f.phase, -1)
 	l.addToStatus(next, 1)
@@ -113,7 +114,7 @@ func (l *loop) addToStatus(p flightPhase, n int) {
 	}
 }
 
-// attempt calls the prober of a flight in a goroutine of its own.
+// startAttempt calls the prober of a flight in a goroutine.
 func (l *loop) startAttempt(ctx context.Context, f *flight) {
 	timeout := f.entry.state.target.Spec.Timeout
 	f.attempts++
@@ -132,7 +133,8 @@ func (l *loop) startAttempt(ctx context.Context, f *flight) {
 	l.reschedule(f.entry)
 }
 
-// answered takes what an attempt came to.
+// applyResult handles the return of a prober call: it repeats the call after an error, or applies the result to the state of the
+// probe.
 func (l *loop) applyResult(ctx context.Context, a attemptResult) {
 	f := a.flight
 	e := f.entry
@@ -157,7 +159,7 @@ func (l *loop) applyResult(ctx context.Context, a attemptResult) {
 	l.removeIfEmpty(e.pod)
 }
 
-// checkFlight makes the flight of an entry slow or hung, whichever it has become.
+// updateFlightPhase marks the flight of an entry as slow, or gives it up as hung.
 func (l *loop) updateFlightPhase(e *entry, now time.Time) {
 	if now.Before(e.flight.deadline) {
 		l.setPhase(e.flight, slow)
@@ -167,14 +169,14 @@ func (l *loop) updateFlightPhase(e *entry, now time.Time) {
 	l.giveUpFlight(e.flight)
 }
 
-// giveUpFlight ignores the result of a flight from now on and no longer counts it against Options.Parallel. Its entry keeps
-// it, so that a prober that does not return is not called a second time.
+// giveUpFlight ignores the result of a running probe and no longer counts it against Options.Parallel. The entry keeps the
+// flight, so that a prober that does not return is not called a second time.
 func (l *loop) giveUpFlight(f *flight) {
 	l.setPhase(f, hung)
 	l.reportProbe(f, attemptResult{err: ErrHung})
 }
 
-// cancelFlight ends the flight of an entry whose container is gone or is not to be probed any more.
+// cancelFlight cancels the running probe of an entry whose container has terminated or must not be probed any more.
 func (l *loop) cancelFlight(e *entry) {
 	e.flight.cancel()
 	if e.flight.phase != hung {
@@ -183,7 +185,7 @@ func (l *loop) cancelFlight(e *entry) {
 	e.flight = nil
 }
 
-// probed reports what a probe came to.
+// reportProbe logs the result of a probe and calls Hooks.ProbeFinished.
 func (l *loop) reportProbe(f *flight, a attemptResult) {
 	k, took := f.entry.state.target.Key, time.Since(f.started)
 	switch {

@@ -5,10 +5,10 @@ package probe
 
 import "container/heap"
 
-// schedule is a heap of the entries that something is to happen to, by time.
+// entryHeap is a heap of entries, ordered by the time at which the loop must handle them.
 type entryHeap struct{ entries dueHeap }
 
-// set puts an entry where its due time belongs; zero takes it out.
+// update moves an entry to the position of its due time; a zero time removes it.
 func (s *entryHeap) update(e *entry) {
 	switch in := e.index >= 0; {
 	case !in && e.due.IsZero():
@@ -21,7 +21,7 @@ func (s *entryHeap) update(e *entry) {
 	}
 }
 
-// first returns the entry that is due first, or nil.
+// nextEntry returns the entry with the earliest due time, or nil.
 func (s *entryHeap) nextEntry() *entry {
 	if len(s.entries) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (s *entryHeap) nextEntry() *entry {
 	return s.entries[0]
 }
 
-// byDue implements heap.Interface; index is -1 for entries that are not in it.
+// dueHeap implements heap.Interface. The index of an entry outside of the heap is -1.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int           { return len(h) }

@@ -5,33 +5,34 @@ package probe
 
 import "time"
 
-// Hooks are called as a [Set] works, from Run's goroutine with no lock held. Any may be nil. They must be quick, and
-// must not wait for the set.
+// Hooks are called while a [Set] runs, from Run's goroutine with no lock held. Each hook may be nil. Hooks must return quickly
+// and must not wait for the set.
 type Hooks struct {
-	// Changed is called when there is something new to say of a container: also with what is said before its
-	// first probe, and with what an earlier agent has found. [Set.Result] already returns it.
+	// ValueChanged is called when the value of a probe has changed, after [Set.Result] returns the new value. This includes
+	// initial values, set before the first probe or read from the store.
 	ValueChanged func(Key, Value)
-	// Removed is called when a probe is no longer wanted; [Set.Result] no longer knows it.
+	// TargetRemoved is called when a probe has no target any more. [Set.Result] no longer returns its value.
 	TargetRemoved func(Key)
-	// Probed is called after each probe with its last attempt and the time since its first
-	// (prober_probe_total, prober_probe_duration_seconds). A result that comes with an error counts for nothing.
-	// A probe whose container is gone by the time it ends is not reported.
+	// ProbeFinished is called after each probe with the result and error of its last attempt and the time since its first attempt
+	// (prober_probe_total, prober_probe_duration_seconds). A result with an error is ignored. It is not called if the container
+	// has terminated meanwhile.
 	ProbeFinished func(Key, Result, error, time.Duration)
-	// Delayed is called before a probe that had to wait for others in flight: see Options.Parallel and PodParallel.
+	// ProbeDelayed is called before a probe that had to wait because of Options.Parallel or PodParallel, with the time that it
+	// waited.
 	ProbeDelayed func(Key, time.Duration)
-	// StoreFailed is called when Options.Store cannot be read in full, or not be written. The probes go on; what
-	// this agent knows is lost with it unless a later write succeeds.
+	// StoreFailed is called when Options.Store cannot be read completely or cannot be written. Probes continue. Results are lost
+	// at the end of the agent unless a later write succeeds.
 	StoreFailed func(error)
 }
 
-// Status is how a [Set] does.
+// Status is the current load of a [Set].
 type Status struct {
-	Targets  int // wanted
-	InFlight int // for a second or less; at most Options.Parallel
-	Slow     int // in flight for longer, within their timeouts
-	Waiting  int // due, but Options.Parallel or PodParallel others are in flight
-	// Hung are those whose prober has not returned a second after its timeout. They are not run again until it
-	// returns, and keep no probe of another pod from running.
+	Targets  int // probes that have a target
+	InFlight int // running for about a second or less; at most Options.Parallel
+	Slow     int // running for longer, within their timeouts
+	Waiting  int // due, but waiting because of Options.Parallel or PodParallel
+	// Hung counts probes whose prober has not returned a second after its timeout. Such a probe does not run again until its
+	// prober returns, and does not delay probes of other pods.
 	Hung    int
 	Delayed uint64 // probes that had to wait, since the start
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// inbox holds what callers ask of Run's loop. Asking never waits.
+// inbox collects requests for Run's loop. A request never blocks.
 type inbox struct {
-	wake chan struct{} // of capacity 1: full while there is something to take
+	wake chan struct{} // capacity 1; full while requests are pending
 
 	mu      sync.Mutex // guards pending
 	pending requests
 }
 
-// requests are what has been asked for since the loop last looked: all that is to be probed, if synced, then pods one
-// by one, then triggers.
+// requests are the requests since the loop last read them. The loop applies targets if replaceAll is set, then pods, then
+// triggers.
 type requests struct {
-	replaceAll bool // targets replace those before
+	replaceAll bool // targets replace all previous targets
 	targets    []Target
-	pods       map[string][]Target // by UID, in place of what was said of them before
+	pods       map[string][]Target // by UID; replace the previous targets of the pod
 	triggers   map[Key]struct{}
-	// dropped are probers that were handed over and then taken back before the loop has seen them.
+	// dropped are probers of targets that were replaced before the loop read them.
 	dropped map[io.Closer]struct{}
 }
 
-// sync replaces all that has been said.
+// setTargets replaces all pending targets.
 func (r *requests) setTargets(targets []Target) {
 	r.dropProbers(r.targets)
 	for _, of := range r.pods {
@@ -38,7 +38,7 @@ func (r *requests) setTargets(targets []Target) {
 	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
-// syncPod replaces what has been said of a pod.
+// setPodTargets replaces the pending targets of a pod.
 func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.dropProbers(r.pods[uid])
 	if r.pods == nil {
@@ -47,7 +47,7 @@ func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.pods[uid] = targets
 }
 
-// drop remembers the probers of targets that are no longer wanted.
+// dropProbers records the closable probers of replaced targets.
 func (r *requests) dropProbers(targets []Target) {
 	for i := range targets {
 		c := proberCloser(targets[i].Prober)
@@ -61,7 +61,7 @@ func (r *requests) dropProbers(targets []Target) {
 	}
 }
 
-// trigger asks for a probe now.
+// addTrigger requests that a probe runs now.
 func (r *requests) addTrigger(k Key) {
 	if r.triggers == nil {
 		r.triggers = make(map[Key]struct{})

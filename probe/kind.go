@@ -5,20 +5,20 @@ package probe
 
 import "fmt"
 
-// Kind is what a probe is for.
+// Kind is the kind of a probe: startup, readiness or liveness.
 type Kind uint8
 
 // The kinds of probes.
 const (
-	// Startup probes find out when a container has started. Its other probes wait for that.
+	// Startup probes detect that a container has started. Its other probes wait for them.
 	Startup Kind = iota
-	// Readiness probes find out whether a container takes requests.
+	// Readiness probes detect whether a container can serve requests.
 	Readiness
-	// Liveness probes find out when a container has to be restarted.
+	// Liveness probes detect that a container must be restarted.
 	Liveness
 )
 
-// String returns the kind as the kubelet writes it in events and metrics: "Startup", "Readiness" or "Liveness".
+// String returns the kind as in events and metrics of the kubelet: "Startup", "Readiness" or "Liveness".
 func (k Kind) String() string {
 	switch k {
 	case Startup:
@@ -32,14 +32,14 @@ func (k Kind) String() string {
 	}
 }
 
-// Key names a probe. A container has at most one of each kind.
+// Key identifies a probe. A container has at most one probe of each kind.
 type Key struct {
 	PodUID    string
-	Container string // the name, which stays when the container is restarted
+	Container string // the name in the pod spec, equal for all instances of the container
 	Kind      Kind
 }
 
-// String returns the key as it is put in errors and logs.
+// String returns the key as text for errors and logs.
 func (k Key) String() string {
 	return fmt.Sprintf("%s probe of container %q of pod %q", k.Kind, k.Container, k.PodUID)
 }

@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// maxAttempts is how often a probe is tried whose prober returns an error. Source: maxProbeRetries in
+	// maxAttempts is how often a prober is called for one probe while it returns errors. Source: maxProbeRetries in
 	// pkg/kubelet/prober/prober.go.
 	maxAttempts = 3
-	// hungAfter is how long after its timeout a prober is given up.
+	// hungAfter is the time after its timeout at which a prober counts as hung.
 	hungAfter = time.Second
-	// idle is the wait of the loop when nothing is due.
+	// idleWait is how long the loop sleeps when no probe is due.
 	idleWait = time.Hour
 )
 
-// entry is one probe that is wanted.
+// entry is a probe that has a target.
 type entry struct {
 	state        State
 	pod          *pod
 	flight       *flight
-	waiting      bool      // in the queue of the loop
-	waitingSince time.Time // when it began to wait
-	due          time.Time // of the next probe, or, with a flight, when that becomes slow or hung; zero: none
-	index        int       // in the schedule; -1: not there
-	lastSync     uint64    // the number of the sync that wanted it last
+	waiting      bool      // waits in loop.queue for its start
+	waitingSince time.Time // start of the wait
+	due          time.Time // time of the next probe or, for a running probe, of its next phase; zero: none
+	index        int       // in the heap; -1: not in it
+	lastSync     uint64    // number of the last sync that had the target
 }
 
-// loop is the state of Run. Only Run's goroutine touches it.
+// loop is the state of Run. Only Run's goroutine uses it.
 type loop struct {
 	set       *Set
-	wg        sync.WaitGroup // of the calls of probers, and of what they leave behind
+	wg        sync.WaitGroup // prober calls and their detached calls
 	results   chan attemptResult
 	closers   *proberClosers
 	start     time.Time
-	syncCount uint64 // how many there were
+	syncCount uint64 // number of syncs so far
 	entries   map[Key]*entry
-	pods      map[string]*pod // by UID; those with entries or flights
-	flights   int             // of all pods: calls of probers that have not returned
+	pods      map[string]*pod // by UID; pods with entries or running prober calls
+	flights   int             // running prober calls of all pods
 	schedule  entryHeap
 	queue     waitingQueue
-	lastDue   time.Time // the latest time that something was due; what is due soon after it waits for company
+	lastDue   time.Time // last time at which an entry was due; entries due within MinPeriod after it start together
 	status    Status
 }
 
@@ -63,7 +63,7 @@ func newLoop(s *Set) *loop {
 	return l
 }
 
-// forgetUnclaimed forgets the results of an earlier agent for containers that no target has named since.
+// removeUnclaimedResults removes stored results of a previous agent whose containers no target has named.
 func (l *loop) removeUnclaimedResults() {
 	for _, k := range l.set.store.removeUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.hasValue {
@@ -72,11 +72,11 @@ func (l *loop) removeUnclaimedResults() {
 	}
 }
 
-// close waits for the calls of probers, and lets go of all that is open.
+// releaseAll waits for the prober calls, then closes the store and all probers.
 func (l *loop) releaseAll() {
 	l.wg.Wait()
 	l.set.store.closeFile()
-	r := l.set.inbox.takeRequests() // what came too late
+	r := l.set.inbox.takeRequests() // targets that arrived after the last step
 	r.setTargets(nil)
 	for c := range r.dropped {
 		l.closers.retainProber(c)
@@ -91,7 +91,7 @@ func (l *loop) reportStoreError(err error) {
 	}
 }
 
-// step does what is to be done now and returns the time until the next step.
+// runDueWork applies the requests, starts due probes, and returns the time until it must be called again.
 func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	r := l.set.inbox.takeRequests()
 	l.applySyncs(r)
@@ -123,7 +123,7 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	return idleWait
 }
 
-// sync makes the entries those that are wanted.
+// applySyncs replaces the entries by those of the requested targets.
 func (l *loop) applySyncs(r requests) {
 	if r.replaceAll {
 		l.addTargets(r.targets)
@@ -141,7 +141,7 @@ func (l *loop) applySyncs(r requests) {
 	}
 }
 
-// want is the first half of a sync: it makes entries of targets, or takes in what is new of them.
+// addTargets is the first half of a sync: it creates or updates the entries of the targets.
 func (l *loop) addTargets(targets []Target) {
 	l.syncCount++
 	now := time.Now()
@@ -166,7 +166,7 @@ func (l *loop) addTargets(targets []Target) {
 	}
 }
 
-// pod returns the pod of a UID, a new one if there is none.
+// podOf returns the pod with a UID, which it creates if needed.
 func (l *loop) podOf(uid string) *pod {
 	p := l.pods[uid]
 	if p == nil {
@@ -176,7 +176,7 @@ func (l *loop) podOf(uid string) *pod {
 	return p
 }
 
-// removeUnwanted is the second half: it removes the entries of a pod that the targets did not name.
+// removeStaleEntries is the second half of a sync: it removes the entries of a pod that the last targets do not contain.
 func (l *loop) removeStaleEntries(uid string) {
 	p := l.pods[uid]
 	if p == nil {
@@ -192,15 +192,15 @@ func (l *loop) removeStaleEntries(uid string) {
 	l.removeIfEmpty(p)
 }
 
-// removeIfEmpty removes a pod without entries when none of its probers is being called.
+// removeIfEmpty removes a pod that has no entries and no running prober calls.
 func (l *loop) removeIfEmpty(p *pod) {
 	if len(p.entries) == 0 && p.flights == 0 {
 		delete(l.pods, p.uid)
 	}
 }
 
-// firstProbe returns when a new target may be probed. After the start of the agent there are many of them, and their
-// probes are spread over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
+// firstProbeTime returns when a new target may be probed first. Shortly after the start of the agent, it spreads first probes
+// over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbeTime(t Target, now time.Time) time.Time {
 	if period := t.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
@@ -224,7 +224,7 @@ func (l *loop) removeEntry(e *entry) {
 	}
 }
 
-// change moves an entry to its next state and reports what is new.
+// setState stores the next state of an entry. If its value has changed, it updates the store and the results and calls the hooks.
 func (l *loop) setState(e *entry, next State) {
 	before, hadValue := e.state.Value()
 	e.state = next
@@ -237,7 +237,7 @@ func (l *loop) setState(e *entry, next State) {
 	case !hasValue, hadValue && before == after:
 		return
 	}
-	if !next.notRunning { // what does not run needs no memory, and what is yet to run must not be held to it
+	if !next.notRunning { // a stopped container needs no stored result, and one not yet started must not keep Failure
 		l.set.store.setRecord(k, after)
 	}
 	l.set.board.setValue(k, after)
@@ -251,8 +251,8 @@ func (l *loop) setState(e *entry, next State) {
 	}
 }
 
-// reschedule sets when something is to happen to an entry next. One that waits for its turn keeps its place, unless it
-// is now due later or not at all.
+// reschedule updates the due time of an entry. A waiting entry keeps its position in the queue, unless it is due later now or not
+// at all.
 func (l *loop) reschedule(e *entry) {
 	due := e.state.NextProbe()
 	switch {

@@ -9,15 +9,13 @@ import (
 	"strings"
 )
 
-// MaxOutput is the most a [Result] keeps of what a container answered, in
-// bytes. The rest is dropped; a long answer is no failure.
+// MaxOutput is the number of bytes that a [Result] keeps of a container's output. Longer output is cut and is no failure.
 const MaxOutput = 10 << 10
 
-// Outcome is what a probe found.
+// Outcome is the outcome of a probe.
 type Outcome uint8
 
-// The outcomes. A warning counts as a success, with an event; unknown is the zero
-// value, and counts as a failure when a prober returns it without an
+// The outcomes. A Warning counts as a success. Unknown, the zero value, counts as a failure if a prober returns it without an
 // error.
 const (
 	Unknown Outcome = iota
@@ -43,14 +41,14 @@ func (o Outcome) String() string {
 	}
 }
 
-// Result is what one probe found.
+// Result is the result of one call of a [Prober].
 type Result struct {
 	Outcome Outcome
-	Output  string // for people: at most [MaxOutput] bytes of the answer, or why it is a failure
+	Output  string // for events and logs: up to [MaxOutput] bytes of output, or the reason of a failure
 }
 
-// NewResult returns a result with the first [MaxOutput] bytes of output. It copies what it cuts off from the rest, so that the
-// result does not keep a longer output in memory.
+// NewResult returns a Result with the first [MaxOutput] bytes of output. It copies them if it cuts output, so that the rest can
+// be freed.
 func NewResult(o Outcome, output string) Result {
 	if len(output) > MaxOutput {
 		output = strings.Clone(output[:MaxOutput])
@@ -58,18 +56,16 @@ func NewResult(o Outcome, output string) Result {
 	return Result{Outcome: o, Output: output}
 }
 
-// Prober probes one container.
+// Prober runs a probe of one container once.
 //
-// The context carries the timeout of the probe: a container that has not
-// answered when it ends has failed, which is a [Result]. The error says that the
-// probe could not be made, for a reason that is not the container's; such a
-// probe counts for nothing. Probe may be called from several goroutines. It leaves
-// nothing running behind, but for what [Outlast] knows of.
+// ctx carries the timeout of the probe. No response before its deadline is a [Result] with Failure. An error means that the probe
+// could not run for a reason outside of the container; the call is then ignored. Probe may be called concurrently. It leaves no
+// goroutine running, except calls with a context of [DetachContext].
 type Prober interface {
 	Probe(ctx context.Context) (Result, error)
 }
 
-// Func is a function that is a [Prober].
+// Func is a function that implements [Prober].
 type Func func(ctx context.Context) (Result, error)
 
 var _ Prober = Func(nil)

@@ -8,24 +8,24 @@ import (
 	"slices"
 )
 
-// pod is the part of a loop that belongs to one pod.
+// pod has the probes of one pod in the loop.
 type pod struct {
 	uid     string
 	entries []*entry
-	waiting []*entry      // due and not in flight, in the order in which they became due
-	element *list.Element // of the pod in its queue; nil: waiting is empty
-	// flights counts the calls of probers that have not returned, also those of containers that are gone.
+	waiting []*entry      // due and not running, in the order of their due times
+	element *list.Element // the pod in waitingQueue.pods; nil: no entry waits
+	// flights counts the prober calls that have not returned, including calls for terminated containers.
 	flights int
 }
 
-// queue holds the entries that are due until they may start. Pods take turns, one probe a turn: a pod with many probes
-// delays its own, not those of other pods. The zero value is empty.
+// waitingQueue holds due entries until they may start. Pods take turns, one probe each, so that a pod with many probes delays
+// only its own. The zero value is empty.
 type waitingQueue struct {
-	pods    list.List // of *pod, those with waiting entries; the next turn is in front
-	entries int       // waiting, of all pods
+	pods    list.List // of *pod with waiting entries; the next turn is in front
+	entries int       // waiting entries of all pods
 }
 
-// push appends an entry to the waiting entries of its pod.
+// addEntry appends an entry to the waiting entries of its pod.
 func (q *waitingQueue) addEntry(e *entry) {
 	p := e.pod
 	e.waiting = true
@@ -36,7 +36,7 @@ func (q *waitingQueue) addEntry(e *entry) {
 	}
 }
 
-// remove takes a waiting entry out of the queue.
+// removeEntry removes a waiting entry from the queue.
 func (q *waitingQueue) removeEntry(e *entry) {
 	p := e.pod
 	at := slices.Index(p.waiting, e)
@@ -49,8 +49,8 @@ func (q *waitingQueue) removeEntry(e *entry) {
 	}
 }
 
-// pop removes and returns the oldest waiting entry of the first pod that mayStart accepts, and moves that pod and those
-// before it to the end. It returns nil if mayStart accepts none.
+// takeNext removes and returns the oldest waiting entry of the first pod that hasCapacity accepts. It moves that pod and the pods
+// before it to the end of the queue. It returns nil if no pod is accepted.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {
 		front := q.pods.Front()

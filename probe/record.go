@@ -11,19 +11,19 @@ import (
 	"strconv"
 )
 
-// record is a line of a store: what is known of a probe from here on.
+// storeRecord is a line of the store file: the value of a probe from this line on.
 type storeRecord struct {
 	key   Key
-	value Value // without a container ID: the probe is forgotten
+	value Value // empty ContainerID: the probe is removed
 }
 
-// A line is the CRC-32C of the rest in hexadecimal digits, a space, and a JSON array of strings. A line that was not
-// written to its end does not have its sum.
+// sumLength is the number of hexadecimal digits of the CRC-32C at the start of a line. A space and a JSON array of strings
+// follow. The checksum of an incomplete line does not match.
 const sumLength = 8
 
 var errDamaged = errors.New("damaged line")
 
-// appendLine appends the record as a line.
+// appendLine appends the record as a line of the file to buf.
 func (r storeRecord) appendLine(buf []byte) []byte {
 	k, v := r.key, r.value
 	// Strings can always be marshalled.
@@ -36,7 +36,7 @@ func (r storeRecord) appendLine(buf []byte) []byte {
 	return append(append(buf, text...), '\n')
 }
 
-// parseRecord reads a line, with its end.
+// parseRecord parses a line, including its line break.
 func parseRecord(line []byte) (storeRecord, error) {
 	line, whole := bytes.CutSuffix(line, []byte("\n"))
 	if !whole || len(line) < sumLength+1 || line[sumLength] != ' ' {

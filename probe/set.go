@@ -16,15 +16,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Options tune a [Set]. The zero value is right for production, but for Store.
+// Options configure a [Set]. The zero value is right for production, except for Store.
 type Options struct {
-	// Parallel is how many probes may be in flight, without those that have been for over a second; zero means 256. The others
-	// wait, and pods take turns. With the slow ones there are at most four times as many, or four of a pod.
+	// Parallel is the maximum number of running probes, not counting probes that run for over a second; zero means 256. Further
+	// probes wait, and pods take turns. Including the slow probes the limit is four times Parallel, but each pod may always run
+	// four.
 	Parallel int
-	// PodParallel is how many probes of one pod may be in flight, slow and hung ones included; zero means 64.
+	// PodParallel is the maximum number of running probes of one pod, including slow and hung ones; zero means 64.
 	PodParallel int
-	// Store is the path of a file that keeps results for the next agent; its directory is created. Empty keeps none. The
-	// result of a probe that is no longer wanted goes: an agent that stops leaves its targets as they are.
+	// Store is the path of a file that keeps results for a restarted agent; its directory is created. Empty keeps no results. The
+	// result of a probe without a target is removed, so an agent that stops must not remove its targets.
 	Store string
 
 	Rand   func() float64 // in [0,1), for the jitter after the start; nil means math/rand/v2
@@ -32,8 +33,8 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Set runs liveness, readiness and startup probes. Its methods may be called from any goroutine, before, during
-// and after Run.
+// Set runs liveness, readiness and startup probes of many pods. All methods may be called from any goroutine, before, during and
+// after Run.
 type Set struct {
 	opts  Options
 	store *store
@@ -44,8 +45,8 @@ type Set struct {
 	listeners listener.List
 }
 
-// NewSet returns a Set with nothing to probe. It reads the store, so that [Set.Result] knows from the start what an
-// earlier agent had found; nothing else happens until Run.
+// NewSet returns a Set without targets. It reads Options.Store, so that [Set.Result] returns the results of a previous agent
+// before Run.
 func NewSet(o Options) *Set {
 	if o.Parallel <= 0 {
 		o.Parallel = 256
@@ -68,9 +69,8 @@ func NewSet(o Options) *Set {
 	}
 }
 
-// Sync says all that is to be probed, in place of what was said before, and how the containers are now. It returns
-// before anything has been probed. The error joins those of targets that are invalid, or that come twice; they are
-// left out, as if they had not been there, and the others take effect.
+// Sync replaces the targets of all pods and updates the state of their containers. It returns before any probe runs. The error
+// joins an error for each invalid or duplicate target; these are ignored, and the remaining targets take effect.
 func (s *Set) Sync(targets []Target) error {
 	good, err := filterTargets(targets, nil)
 	s.requireRun(good)
@@ -78,9 +78,8 @@ func (s *Set) Sync(targets []Target) error {
 	return err
 }
 
-// SyncPod says all that is to be probed of one pod, in place of what [Set.Sync] or SyncPod said of it before, and how
-// its containers are now. No targets: the pod is forgotten. Other pods are left as they are, and cost nothing. The
-// error is as that of Sync; a target of another pod is refused.
+// SyncPod replaces the targets of one pod and updates the state of its containers. Without targets, the probes and results of the
+// pod are removed. The error is like that of [Set.Sync]; a target of another pod is invalid.
 func (s *Set) SyncPod(podUID string, targets []Target) error {
 	good, err := filterTargets(targets, func(t *Target) error {
 		if t.PodUID != podUID {
@@ -93,14 +92,14 @@ func (s *Set) SyncPod(podUID string, targets []Target) error {
 	return err
 }
 
-// need says that there are targets, for which somebody has to call Run.
+// requireRun logs an error later if there are targets and Run is not called.
 func (s *Set) requireRun(targets []Target) {
 	if len(targets) > 0 {
 		s.guard.Require("probe.Set", s.opts.Logger, nil)
 	}
 }
 
-// Healthy returns an error when there are targets and Run is not running, so that nothing is probed.
+// Healthy returns an error if there are targets and Run is not running, so that no probe runs.
 func (s *Set) Healthy() error {
 	if s.guard.Err() != nil {
 		return runonce.NotRun("probe.Set")
@@ -108,13 +107,13 @@ func (s *Set) Healthy() error {
 	return nil
 }
 
-// accept returns the targets that are valid and that check, if there is one, lets pass. The error joins those of the
-// others.
+// filterTargets returns the targets that are valid, not duplicate, and accepted by check, which may be nil. The error joins the
+// errors of the remaining targets.
 func filterTargets(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
 	valid := make([]Target, 0, len(targets))
-	startup := make(map[Key]struct{}) // of Startup targets, also those that are refused
+	startup := make(map[Key]struct{}) // containers with a Startup target, also an invalid one
 	for i := range targets {
 		t := &targets[i]
 		if t.Kind == Startup {
@@ -137,36 +136,36 @@ func filterTargets(targets []Target, check func(*Target) error) ([]Target, error
 	for i := range valid {
 		t := &valid[i]
 		if _, waits := startup[Key{PodUID: t.PodUID, Container: t.Container, Kind: Startup}]; !waits {
-			t.Started = true // there is nothing to wait for
+			t.Started = true // the container has no startup probe to wait for
 		}
 	}
 	return valid, errors.Join(errs...)
 }
 
-// Trigger asks for a probe now instead of after the rest of the period, and returns at once. It means nothing for a
-// container that is not to be probed at the moment.
+// Trigger requests that a probe runs now, not at the end of its period, and returns at once. It does nothing if the container
+// cannot be probed at present.
 func (s *Set) Trigger(k Key) {
 	s.inbox.request(func(r *requests) { r.addTrigger(k) })
 }
 
-// Result returns what the container of a probe has been found to be, and whether anything is known. The value names
-// the container: it may be an older one than the caller has in mind.
+// Result returns the current value of a probe, and whether the probe has one. The value may be of a previous container instance:
+// compare its ContainerID.
 func (s *Set) Result(k Key) (Value, bool) { return s.board.getValue(k) }
 
-// results returns all values that [Set.Result] returns.
+// allResults returns the values of all probes that have one.
 func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
 
-// Notify has fn called with the UID of the pod whenever there is something new to say of one of its containers, right after
-// and on the terms of Hooks.Changed. It may be called at any time and more than once: each fn is added to those before,
-// hears of later changes only, and is never removed. It panics if fn is nil.
+// Notify registers fn, which is called with the UID of a pod after each change of one of its values, after Hooks.ValueChanged and
+// like it: from Run's goroutine, and fn must not block. Each call adds a function, which receives later changes and is never
+// removed. Notify panics if fn is nil.
 func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
-// Status returns how the set does.
+// Status returns the number of running and waiting probes.
 func (s *Set) Status() Status { return s.board.getStatus() }
 
-// Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed, and what they have left
-// behind has ended, which takes a second at most where it heeds its context ([Outlast]). A second call returns an error at
-// once.
+// Run runs probes until ctx ends. Then it waits until all probers have returned and are closed, and their detached calls have
+// returned, which takes at most a second if these respect their context ([DetachContext]). It returns nil. A second call returns
+// an error at once.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("probe.Set: %w", err)

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// MinPeriod is the shortest period of a probe, and the longest that one waits to begin together with others.
+// MinPeriod is the shortest period of a probe. It is also the longest time that a due probe is delayed to start together with
+// other probes.
 const MinPeriod = 10 * time.Millisecond
 
-// Spec says when to probe and how to count. Period is required; zero of any other field is the default of the Kubernetes
-// API.
+// Spec has the schedule and the thresholds of a probe, like the fields of corev1.Probe. Period is required. Zero of any other
+// field means the default of the Kubernetes API.
 type Spec struct {
 	InitialDelay     time.Duration // from the start of the container to its first probe; zero: none
-	Period           time.Duration // from probe to probe, at least [MinPeriod]
+	Period           time.Duration // between the starts of two probes, at least [MinPeriod]
 	Timeout          time.Duration // of each attempt; zero means 1 s
-	SuccessThreshold int           // successes in a row that make a success; zero means 1
-	FailureThreshold int           // failures in a row that make a failure; zero means 3
+	SuccessThreshold int           // consecutive successes for the outcome Success; zero means 1
+	FailureThreshold int           // consecutive failures for the outcome Failure; zero means 3
 }
 
 // Validate returns an error that names the first field that is invalid.
@@ -38,7 +39,8 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// withDefaults fills in what is zero. A state can be given a period that Validate refuses, and divides by it.
+// withDefaults replaces zero fields by the defaults of the Kubernetes API, and raises Period to MinPeriod, because a State
+// divides by Period.
 func (s Spec) withDefaults() Spec {
 	s.Period = max(s.Period, MinPeriod)
 	if s.Timeout == 0 {

@@ -5,46 +5,47 @@ package probe
 
 import "time"
 
-// adoptedAge is how long before its agent a container has to have started to be one that an earlier agent started.
+// adoptedAge is how long before the start of the agent a container must have started to count as started by a previous agent.
 // Source: kubeletRestartGracePeriod in pkg/kubelet/prober/prober_manager.go.
 const adoptedAge = 10 * time.Second
 
-// State is a probe as it stands: what its container has been found to be, what counts towards a change, and when to
-// probe next. It is a value, and its methods are pure: they return the state that follows. Begin with [NewState].
+// State is the state of one probe: its current value, the consecutive results that count towards a threshold, and the time of the
+// next probe. It is an immutable value: methods return the next state. Use [NewState].
 //
 // Source: worker.doProbe in pkg/kubelet/prober/worker.go.
 type State struct {
-	target     Target // as last observed, with the defaults of its Spec
-	value      Value  // of the newest container
+	target     Target // as last passed to UpdateTarget, with defaults in its Spec
+	value      Value  // of the newest container instance
 	hasValue   bool   // there is a value
-	notRunning bool   // value says that the container does not run, which no probe has found
-	final      bool   // value is final for this container: it is not probed any more
-	probable   bool   // the container can be probed
-	// last and run are the result that came last and how often it came in a row. A new container does not reset
-	// them: two failures before a crash count towards the threshold of what comes after it.
+	notRunning bool   // value is Failure because the container does not run, not because of a probe
+	final      bool   // value is final for this container instance: no further probes
+	probable   bool   // the container can be probed now
+	// lastResult is the last result, and repeats is how often it occurred in a row. A new container instance does not reset them:
+	// two failures before a crash count towards the threshold of the new instance.
 	lastResult Outcome
 	repeats    int
 
-	earliestProbe time.Time // no probe before it
-	nextTick      time.Time // while open the next probe, else any time that is a number of periods away from a probe
+	earliestProbe time.Time // earliest time of the first probe
+	nextTick      time.Time // while probable, the next probe; otherwise any time on the probe's grid of periods
 }
 
-// Past is what is known of a container that an agent has not met before.
+// PreviousRun is the information about a container of which the state has no value yet: what a previous agent process may have
+// done.
 type PreviousRun struct {
-	AgentStart time.Time // what started well before it was started by an earlier agent
-	Outcome    Outcome   // what the earlier agent had found; Unknown: nothing
+	AgentStart time.Time // containers started well before it were started by a previous agent
+	Outcome    Outcome   // stored by the previous agent; Unknown: none
 }
 
-// NewState returns the state of a probe that can be made for the first time at a given time, and every period from
-// there.
+// NewState returns the state of a probe without a target. Its probes run at first at the earliest, and then on a grid of periods
+// from first.
 func NewState(first time.Time) State {
 	return State{lastResult: Success, earliestProbe: first, nextTick: first}
 }
 
-// Value returns what the container has been found to be, and whether there is anything to say.
+// Value returns the current value of the probe, and whether there is one.
 func (s State) Value() (v Value, ok bool) { return s.value, s.hasValue }
 
-// Due returns the time of the next probe, or zero if there is none until something changes.
+// NextProbe returns the time of the next probe. Zero: none until the target changes.
 func (s State) NextProbe() time.Time {
 	if !s.probable {
 		return time.Time{}
@@ -52,8 +53,8 @@ func (s State) NextProbe() time.Time {
 	return s.nextTick
 }
 
-// Observe returns the state after a look at the container. It knows one probe alone: Target.Started is taken at its word,
-// also where the container has no startup probe.
+// UpdateTarget returns the state after a change of the target, such as a new container instance. It reads Target.Started as
+// given, also for a container without a startup probe.
 func (s State) UpdateTarget(t Target, past PreviousRun, now time.Time) State {
 	t.Spec = t.Spec.withDefaults()
 	if t.StartedAt.IsZero() && t.Running {
@@ -62,18 +63,19 @@ func (s State) UpdateTarget(t Target, past PreviousRun, now time.Time) State {
 			t.StartedAt = s.target.StartedAt
 		}
 	}
-	wasOpen := s.probable && t.ContainerID == s.value.ContainerID && t.Spec == s.target.Spec
+	wasProbable := s.probable && t.ContainerID == s.value.ContainerID && t.Spec == s.target.Spec
 	s.target = t
 	if t.ContainerID != "" {
 		s = s.applyTarget(past)
 	}
-	if s.probable = s.canProbe(); s.probable && !wasOpen {
+	if s.probable = s.canProbe(); s.probable && !wasProbable {
 		s.nextTick = s.firstProbeTime(now)
 	}
 	return s
 }
 
-// judge returns the state with what can be said of the container without a probe.
+// applyTarget returns the state with the value that follows from the target without a probe: an initial value, or Failure for a
+// stopped container.
 func (s State) applyTarget(past PreviousRun) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.notRunning && t.Running {
@@ -87,11 +89,11 @@ func (s State) applyTarget(past PreviousRun) State {
 		s.value.Outcome, s.hasValue, s.notRunning = Failure, true, true
 	case t.Terminating && t.Kind != Readiness:
 		s.value.Outcome, s.hasValue = Success, true // a failure has no consequence any more
-	}
+	} // a failure of a terminating container has no consequence
 	return s
 }
 
-// seed returns what is said of a container before its first probe, and whether anything is.
+// initialOutcome returns the outcome before the first probe, and whether there is one.
 func (t *Target) initialOutcome(past PreviousRun) (o Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
@@ -99,7 +101,7 @@ func (t *Target) initialOutcome(past PreviousRun) (o Outcome, ok bool) {
 		return past.Outcome, true
 	case adopted && t.Kind == Startup && t.Started:
 		return Success, true
-	case adopted: // saying that it is not ready could be a lie
+	case adopted: // reporting it as not ready could be wrong
 		return Unknown, false
 	case t.Kind == Readiness:
 		return Failure, true
@@ -110,7 +112,7 @@ func (t *Target) initialOutcome(past PreviousRun) (o Outcome, ok bool) {
 	}
 }
 
-// settles reports whether a container is not probed any more once it has been found to be o.
+// isConclusive reports whether outcome o of a probe of kind k is final, so that the container instance is not probed again.
 func (k Kind) isConclusive(o Outcome) bool { return k == Startup || k == Liveness && o == Failure }
 
 // canProbe reports whether the container can be probed.
@@ -121,9 +123,9 @@ func (s State) canProbe() bool {
 		t.Started == (t.Kind != Startup)
 }
 
-// opening returns the time of the first probe of a container that can be probed from now on. Readiness is probed
-// at once, as somebody is waiting for it. For the others an early first probe would be an early failure that counts:
-// they stay on the grid.
+// firstProbeTime returns the time of the first probe of a container that can be probed from now on. A readiness probe runs at
+// once, because clients wait for it. Other kinds stay on the grid of periods, because an early probe could be an early failure
+// that counts.
 func (s State) firstProbeTime(now time.Time) time.Time {
 	at := s.earliestProbeTime(now)
 	if s.target.Kind == Readiness {
@@ -132,15 +134,15 @@ func (s State) firstProbeTime(now time.Time) time.Time {
 	return maxTime(nextTickAfter(s.nextTick, at, s.target.Spec.Period), s.earliestProbe)
 }
 
-// earliest returns the first time from now on at which the container may be probed. A start that lies in the future,
-// by a clock that was wrong, makes no probe wait for longer than the initial delay.
+// earliestProbeTime returns the earliest time from now on at which the container may be probed. A start time in the future, from
+// a wrong clock, delays a probe by the initial delay at most.
 func (s State) earliestProbeTime(now time.Time) time.Time {
 	delay := s.target.Spec.InitialDelay
 	return maxTime(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.earliestProbe)
 }
 
-// trigger returns the state with a probe due now instead of at the next tick; the ticks go on from here. Nothing
-// changes while the container cannot be probed.
+// triggerProbe returns the state with the next probe due now; the grid of periods restarts at now. Nothing changes while the
+// container cannot be probed.
 func (s State) triggerProbe(now time.Time) State {
 	if s.probable {
 		s.nextTick = s.earliestProbeTime(now)
@@ -148,14 +150,14 @@ func (s State) triggerProbe(now time.Time) State {
 	return s
 }
 
-// Begin returns the state after the start of a probe. Ticks that were missed are one.
+// StartProbe returns the state after a probe was started at now. Missed ticks count as one.
 func (s State) StartProbe(now time.Time) State {
 	s.nextTick = nextTickAfter(s.nextTick, now.Add(1), s.target.Spec.Period)
 	return s
 }
 
-// Answer returns the state after a result of the container that was observed last. A warning is a success and
-// unknown a failure. Nothing changes when the container cannot be probed any more.
+// AddResult returns the state after a probe of the current container instance returned o. Warning counts as success, Unknown as
+// failure. Nothing changes if the container can no longer be probed.
 func (s State) AddResult(o Outcome) State {
 	if !s.probable {
 		return s
@@ -180,7 +182,7 @@ func (s State) AddResult(o Outcome) State {
 	return s
 }
 
-// onGrid returns the first time not before t that is a whole number of periods away from a tick.
+// nextTickAfter returns the first time at or after t that is a whole number of periods away from tick.
 func nextTickAfter(tick, t time.Time, period time.Duration) time.Time {
 	behind := t.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future
@@ -190,7 +192,7 @@ func nextTickAfter(tick, t time.Time, period time.Duration) time.Time {
 	return tick.Add(n * period)
 }
 
-// later returns the later of two times.
+// maxTime returns the later of two times.
 func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

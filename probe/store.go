@@ -17,36 +17,34 @@ import (
 )
 
 const (
-	// forgetAfter is how long after the start what an earlier agent has found is kept for containers that have
-	// not been mentioned since.
+	// unclaimedTTL is how long results of a previous agent are kept for containers that no target has named.
 	unclaimedTTL = time.Hour
-	// slack is how many lines a store may have beside two for each record before it is written anew.
+	// maxExtraLines is how many lines beyond two for each record the file may have before it is rewritten.
 	maxExtraLines = 1000
-	// storeRetry is how long a store that could not be written is left alone.
+	// storeRetry is the pause after a failed write.
 	storeRetry = time.Minute
 )
 
-// store keeps what was found for the next agent, in a file to which every change appends a line; it is written anew
-// at the start and when most of its lines are out of date.
+// store keeps the values of probes in a file, so that a restarted agent can continue with them. Each change appends a line. The
+// file is rewritten at the start and when most of its lines are obsolete.
 //
-// Nothing is ever synced to the disk. What an agent wrote survives its end and its crash; when the machine goes down
-// the containers go with it, and of the next ones the file knows nothing. A line that was lost or damaged, wherever
-// it is, costs what it said.
+// The file is never synced to the disk: it survives the end of the agent, but a crash of the machine ends the containers too. A
+// lost or damaged line costs only its record.
 //
-// A store without a path keeps nothing. All errors go to complain; after one, the file is written anew a minute later.
+// A store without a path keeps nothing. Errors go to onError, and the file is rewritten a minute after an error.
 type store struct {
 	path      string
-	onError   func(error) // nil until the store is begun
-	readError error       // why it could not be read in full
+	onError   func(error) // nil until startWriting
+	readError error       // why the file could not be read completely
 	records   map[Key]Value
-	unclaimed map[Key]struct{} // records of an earlier agent that this one has not needed so far
+	unclaimed map[Key]struct{} // records of a previous agent that no target has used
 	file      *os.File         // nil after an error
 	retryAt   time.Time        // when to write again after an error
-	lines     int              // in file
+	lines     int              // number of lines in file
 	pending   []byte           // lines to append
 }
 
-// readStore reads the file of a store, which may be missing.
+// readStore reads the store file at path, which may be missing. An empty path returns a store that keeps nothing.
 func readStore(path string) *store {
 	s := &store{path: path, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
 	if path == "" {
@@ -61,7 +59,7 @@ func readStore(path string) *store {
 	return s
 }
 
-// begin writes the file anew. From here on errors are told, also that of the reading.
+// startWriting rewrites the file and reports errors to onError from now on, including the error of readStore.
 func (s *store) startWriting(complain func(error)) {
 	s.onError = complain
 	if s.readError != nil {
@@ -70,7 +68,7 @@ func (s *store) startWriting(complain func(error)) {
 	s.writePending()
 }
 
-// load reads the file and skips what is damaged.
+// readFile reads the records of the file and skips damaged lines.
 func (s *store) readFile() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +109,7 @@ func (s *store) applyRecord(r storeRecord) {
 	}
 }
 
-// known returns what was found of a container, or Unknown.
+// outcomeOf returns the stored outcome of a container instance, or Unknown.
 func (s *store) outcomeOf(k Key, containerID string) Outcome {
 	if v := s.records[k]; v.ContainerID == containerID {
 		return v.Outcome
@@ -119,7 +117,7 @@ func (s *store) outcomeOf(k Key, containerID string) Outcome {
 	return Unknown
 }
 
-// put records what was found of a container.
+// setRecord stores the value of a probe.
 func (s *store) setRecord(k Key, v Value) {
 	if s.path == "" {
 		return
@@ -130,7 +128,7 @@ func (s *store) setRecord(k Key, v Value) {
 	}
 }
 
-// remove forgets a probe.
+// removeRecord removes the value of a probe.
 func (s *store) removeRecord(k Key) {
 	delete(s.unclaimed, k)
 	if _, ok := s.records[k]; ok {
@@ -138,7 +136,7 @@ func (s *store) removeRecord(k Key) {
 	}
 }
 
-// forgetUnclaimed forgets what this agent has not needed, and returns it.
+// removeUnclaimed removes the records that no target has used, and returns their keys.
 func (s *store) removeUnclaimed() (forgotten []Key) {
 	forgotten = slices.Collect(maps.Keys(s.unclaimed))
 	for _, k := range forgotten {
@@ -155,7 +153,7 @@ func (s *store) appendRecord(r storeRecord) {
 	}
 }
 
-// flush brings the file up to date.
+// writePending appends the pending lines to the file, or rewrites it.
 func (s *store) writePending() {
 	var err error
 	switch {
@@ -173,7 +171,7 @@ func (s *store) writePending() {
 	}
 }
 
-// rewrite replaces the file by one that has a line for each record.
+// rewriteFile replaces the file by one with a line for each record.
 func (s *store) rewriteFile() error {
 	s.closeFile()
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
@@ -200,10 +198,10 @@ func (s *store) rewriteFile() error {
 	return nil
 }
 
-// close lets go of the file.
+// closeFile closes the file.
 func (s *store) closeFile() {
 	if s.file != nil {
-		_ = s.file.Close() // every write has been checked
+		_ = s.file.Close() // every write was checked
 		s.file = nil
 	}
 }

@@ -9,36 +9,35 @@ import (
 	"time"
 )
 
-// Target is a probe that is wanted, and its container as it is now.
+// Target is a probe that a [Set] runs, with the current state of its container.
 type Target struct {
 	Key
-	ContainerID string // of the newest container of that name; empty: there is none yet
-	// StartedAt is when the container started. Zero is the time at which a target first says that it runs.
+	ContainerID string // newest container instance; empty: not created yet
+	// StartedAt is when the container started. Zero: the time at which a Target of this container has Running for the first time.
 	StartedAt time.Time
-	// Running says that the container runs. Otherwise it is yet to run, or has terminated, for good or not: its probes wait,
-	// and its readiness and liveness are a Failure.
+	// Running is true while the container runs. Otherwise it is not probed, and the outcome of its readiness and liveness probes
+	// is Failure.
 	Running bool
-	// Started says that the startup probe of the container has succeeded: the others wait for that. It means nothing
-	// where a [Set] is given no target of kind Startup for the container: one without a startup probe has started once it
-	// runs.
+	// Started is true once the startup probe of the container has succeeded; its other probes wait for that. A [Set] ignores it
+	// for a container without a Startup target, which counts as started while it runs.
 	Started     bool
-	Terminating bool // its pod is being deleted: only readiness matters any more
+	Terminating bool // the pod is being deleted: only its readiness probes still run
 	Spec        Spec
-	// Prober makes the probe. A set owns the probers of the targets that it accepts: one that is an [io.Closer], and comparable as
-	// pointers are, it closes once, when no target has it any more or Run ends, and never during a call. Targets may
-	// share a prober, and the same value in the next Sync is the same prober. One that was dropped must not come back.
+	// Prober runs the probe. The set owns the probers of accepted targets. It closes a prober that is an [io.Closer] and
+	// comparable once, when no target uses it any more or Run returns, and never during a call. Targets may share a prober. A
+	// prober without targets must not be used again.
 	Prober Prober
 }
 
-// Validate returns an error that names the probe and the field that is invalid.
+// Validate returns an error that names the probe and the invalid field.
 func (t Target) Validate() error {
-	if err := t.validate(); err != nil {
+	if err := t.checkFields(); err != nil {
 		return fmt.Errorf("%s: %w", t.Key, err)
 	}
 	return nil
 }
 
-func (t Target) validate() error {
+func (t Target) checkFields() error {
 	switch {
 	case t.PodUID == "":
 		return errors.New("field PodUID: is empty")
@@ -52,9 +51,9 @@ func (t Target) validate() error {
 	return t.Spec.Validate()
 }
 
-// Value is what the probes of a container add up to.
+// Value is the current outcome of a probe for one container instance, after applying the thresholds of its [Spec].
 type Value struct {
 	ContainerID string
-	// Outcome is Success, Failure, or Unknown where a startup probe has not decided yet.
+	// Outcome is Success, Failure, or Unknown while a startup probe is undecided.
 	Outcome Outcome
 }

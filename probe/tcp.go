@@ -11,20 +11,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
-// TCPConfig says where a [TCP] connects to. Both fields are required.
+// TCPConfig is the address that a [TCP] prober connects to. Both fields are required.
 type TCPConfig struct {
-	Host string // a name or an IP address, IPv6 without brackets
+	Host string // name or IP address, IPv6 without brackets
 	Port int    // 1 to 65535
 }
 
-// TCP probes whether a port accepts a connection, and sends nothing over it.
+// TCP is a [Prober] that checks whether a port accepts connections. It sends no data.
 type TCP struct {
 	address string
 }
 
 var _ Prober = (*TCP)(nil)
 
-// NewTCP returns a prober of a port. The error names the field that is wrong and its value.
+// NewTCP returns a prober of the port in c. An error names the invalid field and its value.
 func NewTCP(c TCPConfig) (*TCP, error) {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func NewTCP(c TCPConfig) (*TCP, error) {
 	return &TCP{address: net.JoinHostPort(c.Host, strconv.Itoa(c.Port))}, nil
 }
 
-// Probe connects and closes the connection at once. A connection that is refused, or not there when ctx reaches its
-// deadline, is a failure. When ctx is cancelled, the error is its cause.
+// Probe connects and closes the connection at once. A refused connection, or none before the deadline of ctx, is a Failure. If
+// ctx is cancelled, the error is its cause.
 func (t *TCP) Probe(ctx context.Context) (Result, error) {
 	conn, err := probeconn.Dial(ctx, "tcp", t.address)
 	if err != nil {
@@ -42,7 +42,7 @@ func (t *TCP) Probe(ctx context.Context) (Result, error) {
 		}
 		return NewResult(Failure, err.Error()), nil
 	}
-	// The port has answered; how the connection ends changes nothing.
+	// The port has accepted the connection; an error of closing it does not matter.
 	_ = conn.Close()
 	return Result{Outcome: Success}, nil
 }

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// CheckAddress returns an error that names the field, Host or Port, that nobody can connect to. Whether a name exists is
-// for the resolver to say, so a host is refused only for what no name has in it.
+// CheckAddress returns an error that names the field, Host or Port, that is invalid. It does not resolve host: it rejects only
+// characters that no host name contains.
 func CheckAddress(host string, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("field Port: %d is not from 1 to 65535", port)
@@ -29,8 +29,7 @@ func CheckAddress(host string, port int) error {
 	return nil
 }
 
-// notInName reports whether a character ends the host in a URL, or can be in no text of one line. Names beyond ASCII are
-// the resolver's business.
+// isInvalidInHost reports whether r cannot be part of a host name in a URL. Characters beyond ASCII are left to the resolver.
 func isInvalidInHost(r rune) bool {
 	return r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", r)
 }

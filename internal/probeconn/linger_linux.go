@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linger makes the kernel forget the connection when the peer has acknowledged its end, in place of keeping the port in
-// TIME_WAIT for a minute: nothing that arrives late could matter to anybody. The peer reads an ordinary end of file.
+// setLinger makes the kernel forget a closed connection once the peer has acknowledged its end (TCP_LINGER2), so that the port is
+// not in TIME_WAIT for a minute. The peer reads a normal end of file.
 //
-// The kubelet sets SO_LINGER to one second here, which on Linux leaves the TIME_WAIT as it is and makes closing wait for
-// the peer.
-func linger(conn *net.TCPConn) error {
+// The kubelet sets SO_LINGER to one second, which on Linux does not avoid TIME_WAIT and makes Close wait for the peer.
+func setLinger(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err

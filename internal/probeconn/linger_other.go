@@ -7,5 +7,5 @@ package probeconn
 
 import "net"
 
-// linger does what the kubelet does: closing waits one second at most for the peer.
-func linger(conn *net.TCPConn) error { return conn.SetLinger(1) }
+// setLinger sets SO_LINGER to one second as the kubelet does: Close waits for the peer for a second at most.
+func setLinger(conn *net.TCPConn) error { return conn.SetLinger(1) }

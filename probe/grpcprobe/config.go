@@ -12,19 +12,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
-// Config says whom to ask, and how.
+// Config is the server and the service that a [Prober] checks.
 type Config struct {
-	Host    string // an IP address or a name; the pod's IP for a probe of the API
+	Host    string // IP address or name; the pod IP for a probe in a pod spec
 	Port    int    // 1 to 65535
-	Service string // which service of the server; empty is the server as a whole
+	Service string // name of the service; empty checks the whole server
 
-	// TLS talks TLS to the server and takes any certificate, as the API's mode TLS has it.
+	// TLS connects with TLS and accepts any certificate, like mode TLS of the API.
 	TLS bool
 	// FreshConnections opens a connection for each probe, as the kubelet does.
 	FreshConnections bool
 }
 
-// validate names the field that no server could be asked with.
+// validateFields returns an error that names the invalid field.
 func (c *Config) validateFields() error {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return err
@@ -35,5 +35,5 @@ func (c *Config) validateFields() error {
 	return nil
 }
 
-// address returns host:port, with brackets around an IPv6 address.
+// hostPort returns host:port, with brackets around an IPv6 address.
 func (c *Config) hostPort() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

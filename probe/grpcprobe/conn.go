@@ -18,36 +18,37 @@ import (
 )
 
 const (
-	// idleTimeout is longer than the periods that probes usually have, and short for a connection that was forgotten.
+	// idleTimeout exceeds the usual periods of probes, and closes the connection of a prober that is no longer used.
 	idleTimeout = 90 * time.Second
-	// bufferSize holds what a health check is made of; a node has many of these connections open at once.
+	// bufferSize suits the messages of a health check; a node may have many of these connections.
 	bufferSize = 1 << 10
-	// windowSize is HTTP/2's default. It is stated so that no connection grows beyond it.
+	// windowSize is the default of HTTP/2. Setting it prevents that gRPC enlarges the window of a connection.
 	windowSize = 64<<10 - 1
-	// maxHeaders bounds the headers of an answer, uncompressed. They have the text of a failure, twice where the server sends
-	// its details, and a server that does not end its answer makes the agent keep them until the timeout.
+	// maxHeaders limits the uncompressed headers of a response, which contain the text of a failure, twice if the server sends
+	// details. Otherwise a response without end would fill the memory of the agent until the timeout.
 	maxHeaders = 32 << 10
-	// maxResponse bounds the message of an answer, which has two bytes.
+	// maxResponse limits the message of a response, which has two bytes.
 	maxResponse = 4 << 10
 
 	userAgent = "kube-probe/1.37"
 )
 
-// connection is a gRPC connection that knows when it is not the server's fault.
+// connection is a gRPC connection that records failures to connect for lack of file descriptors.
 type connection struct {
 	*grpc.ClientConn
-	noFilesErr atomic.Pointer[error] // of file descriptors, when it last tried to connect
+	noFilesErr atomic.Pointer[error] // set if the last connect failed for lack of file descriptors
 }
 
-// dial returns a connection that opens when it is first used.
+// newConnection returns a connection that connects at its first use.
 func (p *Prober) newConnection() (*connection, error) {
 	transport := insecure.NewCredentials()
 	if p.cfg.TLS {
-		// A probe reports whether a container answers, not who it is: pods have certificates for names it cannot know.
+		// A probe checks whether a container responds, not its identity: the names in the certificates of pods are unknown.
 		transport = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 	}
 	c, address := &connection{}, p.cfg.hostPort()
-	// The dialer knows the address: no resolver and no parser of targets, which has its own idea of IPv6 zones.
+	// The dialer knows the address, so the resolver and target parser of gRPC, which treats IPv6 zones differently, are not
+	// needed.
 	conn, err := grpc.NewClient("passthrough:///probe",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dialServer(ctx, address) }),
 		grpc.WithAuthority(address),
@@ -66,9 +67,8 @@ func (p *Prober) newConnection() (*connection, error) {
 	return c, err
 }
 
-// connect goes to the address directly, whatever proxy the environment of the node has. Closing waits for the peer for
-// a second at most, as with the kubelet's sockets (pkg/probe/dialer_others.go). There are no keep-alives of TCP: each
-// probe is one.
+// dialServer connects to the server directly, without the proxy of the environment. Closing waits for the peer for a second at
+// most, like the kubelet's sockets (pkg/probe/dialer_others.go). TCP keep-alives are disabled: each probe is one.
 func (c *connection) dialServer(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -76,7 +76,7 @@ func (c *connection) dialServer(ctx context.Context, address string) (net.Conn, 
 		c.noFilesErr.Store(&err)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(1) // fails only where the connection has already ended
+		_ = tcp.SetLinger(1) // fails only if the connection is already closed
 	}
 	return conn, err
 }

@@ -18,21 +18,21 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// defaultTimeout is the API's, for a context without a deadline.
+// defaultTimeout is the API's default, used for a context without a deadline.
 const defaultTimeout = time.Second
 
-// Prober asks one server. Its methods may be called from several goroutines.
+// Prober checks the health of one server. It may be used concurrently.
 type Prober struct {
 	cfg Config
 
-	// mu guards kept, the connection that answered last, which no probe is using. It is nil while one is.
+	// mu guards kept, the idle connection of the last successful probe. It is nil while a probe uses the connection.
 	mu   sync.Mutex
 	kept *connection
 }
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober, or an error that names the field of the configuration which is wrong. It opens no connection.
+// New returns a prober, or an error that names the invalid field of cfg. It opens no connection.
 func New(cfg Config) (*Prober, error) {
 	if err := cfg.validateFields(); err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func New(cfg Config) (*Prober, error) {
 	return &Prober{cfg: cfg}, nil
 }
 
-// Probe asks the server once. A context without a deadline gets one of a second; one that is canceled ends the probe
-// with an error.
+// Probe calls the health service once. A context without a deadline gets one of a second. If ctx is cancelled, Probe returns an
+// error.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	ctx, cancel, timeout := withTimeout(ctx)
 	defer cancel()
@@ -55,7 +55,7 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	return probe.NewResult(result.Outcome, result.Output), nil
 }
 
-// Close closes the connection that is kept for the next probe, which may still come and connects anew.
+// Close closes the idle connection. A later probe opens a new one.
 func (p *Prober) Close() error {
 	if conn := p.swapConn(nil); conn != nil {
 		return conn.Close()
@@ -63,8 +63,8 @@ func (p *Prober) Close() error {
 	return nil
 }
 
-// withTimeout returns a context with a deadline, and the timeout to speak of: what is left of the deadline, rounded up
-// to what was configured before the first microseconds went by.
+// withTimeout returns a context with a deadline, and the timeout for messages: the remaining time, rounded up to the configured
+// value.
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -74,7 +74,8 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// given is the time that a probe was given, of which a moment has passed already.
+// roundTimeout rounds the remaining time up to the timeout that the probe was configured with, because a moment has passed
+// already.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds
@@ -83,7 +84,7 @@ func roundTimeout(left time.Duration) time.Duration {
 	return max(0, (left + unit - 1).Truncate(unit))
 }
 
-// swap keeps a connection, or none, and returns the one that was kept.
+// swapConn stores conn, which may be nil, as the idle connection and returns the previous one.
 func (p *Prober) swapConn(conn *connection) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +92,7 @@ func (p *Prober) swapConn(conn *connection) *connection {
 	return conn
 }
 
-// probe asks on the connection that is kept, and on a new one if there is none or it is broken.
+// probeOnce checks the server on the idle connection, or on a new one if there is none or it is broken.
 func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Result, error) {
 	if conn := p.swapConn(nil); conn != nil {
 		result, broken, err := p.probeConn(ctx, conn, timeout)
@@ -107,8 +108,8 @@ func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Re
 	return result, err
 }
 
-// ask asks on a connection, and keeps or closes it. It also reports whether there was no answer because the connection
-// could not be made or broke.
+// probeConn calls the health service on conn, and then keeps or closes conn. broken reports that there was no response because
+// conn could not connect or broke.
 func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (r probe.Result, broken bool, err error) {
 	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
@@ -122,23 +123,24 @@ func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.D
 	return newResult(response, err, timeout), status.Code(err) == codes.Unavailable, nil
 }
 
-// release keeps a connection that answered, instead of the one another probe may have left, and closes any other.
+// keepOrClose keeps conn as the idle connection if err is nil, and closes the connection that it replaces. Otherwise it closes
+// conn.
 func (p *Prober) keepOrClose(conn *connection, err error) {
 	if err == nil && !p.cfg.FreshConnections {
 		conn = p.swapConn(conn)
 	}
 	if conn != nil {
-		_ = conn.Close() // what is wrong with it, if anything, is in the result
+		_ = conn.Close() // the result already has any error of the connection
 	}
 }
 
-// check makes the call.
+// callCheck calls Check of the health service.
 func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
 	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
 }
 
-// connect waits until calls can be made, or says why they cannot.
+// awaitReady waits until conn is connected. It returns the text of a failure, or "".
 func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
 	for {
 		state := conn.GetState()
@@ -148,7 +150,7 @@ func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.
 		case connectivity.Idle:
 			conn.Connect()
 		case connectivity.TransientFailure:
-			// A call that does not wait ends here and now, with the reason.
+			// A call that does not wait fails at once, with the reason.
 			if _, err := p.callCheck(ctx, conn); status.Code(err) == codes.Unavailable {
 				return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.hostPort(), status.Convert(err).Message())
 			}
@@ -159,7 +161,7 @@ func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.
 	}
 }
 
-// verdict is what the end of a call says about the server.
+// newResult converts the response or error of a Check call to a probe result.
 func newResult(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
 	failure := func(format string, args ...any) probe.Result {
 		return probe.Result{Outcome: probe.Failure, Output: fmt.Sprintf(format, args...)}

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// exchange is a connection in use, with its buffers. It serves one connection after the other, so that an idle one holds
-// no buffer.
+// exchange has the buffers for requests and responses on one connection at a time. It is reused for other connections, so that
+// idle connections hold no buffer.
 type exchange struct {
-	ctx     context.Context // of the request
+	ctx     context.Context // context of the request
 	conn    net.Conn
-	limited io.LimitedReader // of conn
-	r       *bufio.Reader    // of limited
-	w       *bufio.Writer    // to conn
-	stop    func() bool      // keeps the end of ctx from ending what waits for conn
+	limited io.LimitedReader // limits reads of conn
+	r       *bufio.Reader    // reads from limited
+	w       *bufio.Writer    // writes to conn
+	stop    func() bool      // stops the goroutine that interrupts conn when ctx ends
 }
 
 func newExchange() *exchange {
@@ -31,7 +31,7 @@ func newExchange() *exchange {
 	return e
 }
 
-// begin makes the exchange one over a connection, which it ends with ctx.
+// attachConn prepares the exchange for a request on conn. The end of ctx interrupts reads and writes of conn.
 func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.ctx, e.conn = ctx, conn
 	e.limited = io.LimitedReader{R: conn, N: maxHeader}
@@ -40,7 +40,7 @@ func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// ask sends the request and reads the header of the answer. One with a status below 200 is for the caller to refuse.
+// sendRequest sends the request and reads the header of the response. The caller must reject a status below 200.
 func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err := req.Write(e.w); err != nil {
 		return nil, e.contextError(err)
@@ -52,11 +52,11 @@ func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, e.contextError(err)
 	}
-	e.limited.N = math.MaxInt64 // who reads the body knows how much
+	e.limited.N = math.MaxInt64 // the reader of the body limits itself
 	return res, nil
 }
 
-// cause returns why the connection failed: it has no deadline but the end of the context.
+// contextError returns the error of the context if it has ended, otherwise err: the connection has no deadline of its own.
 func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
 		return e.ctx.Err()
@@ -64,8 +64,8 @@ func (e *exchange) contextError(err error) error {
 	return err
 }
 
-// end lets go of the connection, and reports whether it is as it was before: nothing has been read ahead, and the context
-// has not ended, for that would still make it fail later.
+// detachConn releases the connection and reports whether it can be reused: no byte was read ahead, and ctx has not ended, which
+// would interrupt it later.
 func (e *exchange) detachConn() (clean bool) {
 	clean = e.stop() && e.r.Buffered() == 0
 	e.ctx, e.conn, e.stop = nil, nil, nil
@@ -74,20 +74,20 @@ func (e *exchange) detachConn() (clean bool) {
 	return clean
 }
 
-// keptBody is the body of an answer. When it is closed the connection is kept, unless the body has not been read to its
-// end or the server has said that this was the last one.
+// keptBody is the body of a response. Close keeps the connection for reuse if the body was read completely and the server did not
+// announce to close it.
 type keptBody struct {
 	body       io.Reader
 	exchange   *exchange // nil: closed
 	transport  *keepAliveTransport
 	address    string
-	complete   bool // it has been read to its end
-	closeAfter bool
+	complete   bool // the body was read to its end
+	closeAfter bool // the server closes the connection after this response
 }
 
 var _ io.ReadCloser = (*keptBody)(nil)
 
-// Read reads what the server sends.
+// Read reads the body of the response.
 func (b *keptBody) Read(p []byte) (int, error) {
 	if b.exchange == nil {
 		return 0, http.ErrBodyReadAfterClose
@@ -102,7 +102,7 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange. Another Close does nothing.
+// Close ends the exchange. Further calls do nothing.
 func (b *keptBody) Close() error {
 	if b.exchange != nil {
 		b.transport.finishExchange(b.exchange, b.address, b.complete && !b.closeAfter)

@@ -17,40 +17,38 @@ const (
 	defaultMaxIdle = 256
 	maxIdlePerHost = 4 // over TLS
 
-	// keptIdle is long enough that a connection is still there at the next probe of the usual period of 10 s, and the
-	// one after it.
+	// idleTimeout is long enough for the next two probes with the default period of 10 s.
 	idleTimeout = 30 * time.Second
 
-	// strayIdle ends a connection of HTTP/2 whose handshake took longer than its probe: net/http keeps it, although it
-	// is told to keep none, and uses it for nothing.
+	// freshIdleTimeout closes an HTTP/2 connection whose handshake took longer than its probe: net/http keeps it although
+	// keep-alives are disabled, and never uses it.
 	freshIdleTimeout = time.Second
 
-	// handshakeLimit holds even where a probe has more time, as for the kubelet.
+	// handshakeTimeout limits a TLS handshake even if the probe has more time, as in the kubelet.
 	handshakeTimeout = 10 * time.Second
 
-	// maxHeader bounds the header of an answer, which the agent keeps in memory until the timeout if its body does not end: 16 KiB
-	// of short lines are 220 KiB in memory. It is what servers commonly take of a request. Go's own limit is 10 MiB.
+	// maxHeader limits the header of a response to 16 KiB, about 220 KiB in memory for short lines. Otherwise a response without
+	// end would fill the memory of the agent until the timeout. Go's default is 10 MiB.
 	maxHeader = 16 << 10
 
-	// maxUnread bounds what a server of HTTP/2 may send of a body before it is read. Go's own limit is 4 MiB.
+	// maxUnread limits the body bytes that an HTTP/2 server may send before they are read. Go's default is 4 MiB.
 	maxUnread = 16 << 10
 
-	// bufferSize suits the small requests and answers of probes; an idle connection holds two of them.
+	// bufferSize suits the small requests and responses of probes. An idle TLS connection holds two buffers.
 	bufferSize = 1 << 10
 )
 
-// PoolOptions configures a [Pool].
+// PoolOptions configure a [Pool].
 type PoolOptions struct {
-	MaxIdle      int  // connections kept open between probes, and as many over TLS; zero means 256
-	DisableHTTP2 bool // speak HTTP/1.1 with every server, as the kubelet does where DISABLE_HTTP2 is in its environment
+	MaxIdle      int  // idle connections without TLS, and as many with TLS; zero means 256
+	DisableHTTP2 bool // use HTTP/1.1 for all servers, like the environment variable DISABLE_HTTP2 of the kubelet
 }
 
-// Pool is what the probers of a node share: the connections that stay open between probes, for half a minute at most,
-// and their number. Between probes it has no goroutine but those of connections over TLS. It may be used from several
-// goroutines.
+// Pool holds the idle connections that all HTTP probers of a node share, for at most half a minute each. Between probes it has
+// goroutines only for TLS connections. It may be used concurrently.
 type Pool struct {
-	reusing http.Client // keeps connections open, speaks HTTP/1 only
-	fresh   http.Client // closes each connection after its answer, as the kubelet
+	reusing http.Client // keeps connections open; HTTP/1 only
+	fresh   http.Client // closes each connection after its response, as the kubelet does
 }
 
 // NewPool returns a pool without connections.
@@ -71,15 +69,15 @@ func NewPool(o PoolOptions) *Pool {
 	}
 }
 
-// Close closes the connections that no probe uses, and their goroutines end soon after. It belongs after the last probe:
-// one that is under way or comes later leaves its connection open for half a minute.
+// Close closes the idle connections; their goroutines end soon after. It should be called after the last probe: the connection of
+// a later probe stays open for half a minute.
 func (p *Pool) Close() {
 	p.reusing.CloseIdleConnections()
 	p.fresh.CloseIdleConnections()
 }
 
-// newTransport returns a transport for HTTP/1 that goes straight to the container: no proxy, no compression, and no look
-// at certificates, for they are rarely made for the address of a pod.
+// newTransport returns an HTTP/1 transport without proxy and compression. It does not verify certificates, which rarely name the
+// IP address of a pod.
 func newTransport() *http.Transport {
 	t := &http.Transport{
 		DialContext:            probeconn.Dial,
@@ -96,13 +94,13 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// route asks by the scheme of a URL, over the connections that each side keeps.
+// schemeTransport sends http requests on plain and https requests on secure.
 type schemeTransport struct {
 	plain  *keepAliveTransport
 	secure *http.Transport
 }
 
-// RoundTrip asks one of the two.
+// RoundTrip sends the request on the transport for its scheme.
 func (r schemeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" {
 		return r.plain.RoundTrip(req)
@@ -110,7 +108,7 @@ func (r schemeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.secure.RoundTrip(req)
 }
 
-// CloseIdleConnections closes those of both.
+// CloseIdleConnections closes the idle connections of both transports.
 func (r schemeTransport) CloseIdleConnections() {
 	r.plain.CloseIdleConnections()
 	r.secure.CloseIdleConnections()

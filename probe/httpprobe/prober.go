@@ -15,44 +15,45 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// maxReuses is how many probes in a row may do without a new connection. A server that answers those it has and accepts
-// no other one is found out by the next.
+// maxReuses is the number of consecutive probes on reused connections. The next probe opens a new connection, and so detects a
+// server that accepts no new connections.
 const maxReuses = 3
 
-// Header is one header of a request.
+// Header is an HTTP request header.
 type Header struct {
 	Name, Value string
 }
 
-// Config says what a [Prober] asks for. Host and Port are required.
+// Config is the request that a [Prober] sends. Host and Port are required.
 type Config struct {
-	Host   string   // a name or an IP address, IPv6 without brackets
+	Host   string   // name or IP address, IPv6 without brackets
 	Port   int      // 1 to 65535
 	Scheme string   // "http" or "https" in upper or lower case; empty means http
-	Path   string   // with its query, if any; empty means "/"
-	Header []Header // in this order, a name as often as it is listed; "Host" names the virtual host
+	Path   string   // with an optional query; empty means "/"
+	Header []Header // in this order, names may repeat; "Host" sets the virtual host
 
-	// Pool keeps connections open between probes. Nil opens one for each probe, and costs a transport for each prober.
+	// Pool keeps connections open between probes. Nil: each probe opens a connection, and each prober needs memory for a
+	// transport.
 	Pool *Pool
-	// FreshConnections opens a connection for each probe even with a pool, as the kubelet does.
+	// FreshConnections opens a connection for each probe even with a Pool, as the kubelet does.
 	FreshConnections bool
 }
 
-// Prober sends GET requests to one URL: a status from 200 to 299 is a success, one from 300 to 399 a warning, any other
-// a failure, and so is no answer at all. It may be used from several goroutines.
+// Prober sends GET requests to one URL. A status of 200 to 299 is a success, 300 to 399 a warning, and any other status or no
+// response a failure. It may be used concurrently.
 //
-// Redirects are followed while they lead to the same host name, ten at most. No proxy is used and no certificate
-// checked; HTTP/2 is spoken where a server offers it in a TLS handshake.
+// It follows at most ten redirects, to the same host name only. It uses no proxy and verifies no certificate. It uses HTTP/2 if
+// the server offers it in the TLS handshake.
 type Prober struct {
 	request *http.Request
 	pool    *Pool
 	fresh   bool
-	reuses  atomic.Int32 // how many of the next probes may use an open connection
+	reuses  atomic.Int32 // how many of the next probes may reuse an open connection
 }
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober of a URL. The error names the field that is wrong and its value.
+// New returns a prober of the URL in c. An error names the invalid field and its value.
 func New(c Config) (*Prober, error) {
 	request, err := newRequest(c)
 	if err != nil {
@@ -65,7 +66,7 @@ func New(c Config) (*Prober, error) {
 	return p, nil
 }
 
-// Probe asks once. No answer when ctx reaches its deadline is a failure; when ctx is cancelled, the error is its cause.
+// Probe sends the request once. No response before the deadline of ctx is a failure. If ctx is cancelled, the error is its cause.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	reuse := p.reuses.Load() > 0
 	if reuse {
@@ -80,21 +81,21 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 		}
 	}
 	r, reusable, err := p.sendProbe(ctx, &p.pool.fresh)
-	// After a connection that was no good the next probe has its own too: a server that never answers a second question
-	// is not asked twice each time.
+	// If the reused connection failed, the next probe opens a new connection too. Otherwise a server that never serves a second
+	// request would get two requests per probe.
 	if reusable && !p.fresh && !reuse && r.Outcome != probe.Failure {
 		p.reuses.Store(maxReuses)
 	}
 	return r, err
 }
 
-// ask sends the request and judges the answer. It also reports whether the server speaks the one version of HTTP whose
-// connections are reused: one of HTTP/2 outlives the request that hangs on it.
+// sendProbe sends the request with client and converts the response to a result. reusable reports whether the server speaks
+// HTTP/1.1, whose connections can be reused; an HTTP/2 connection survives a hung request.
 func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (r probe.Result, reusable bool, err error) {
 	res, err := client.Do(p.request.WithContext(ctx))
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			// The words by which people look for this failure in the events of a pod.
+			// Users search for this text in the events of a pod.
 			err = fmt.Errorf("%w (Client.Timeout exceeded while awaiting headers)", err)
 		}
 		if agent := probeconn.AgentError(ctx, err); agent != nil {
@@ -107,12 +108,12 @@ func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (r probe.Re
 	return r, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
 }
 
-// judge turns an answer into a result. The text of a failure never has the body, for events are read by more people than
-// may talk to the container.
+// newResult converts a response to a probe result. The text of a failure never contains the body, because events have more
+// readers than the container has authorized clients.
 func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	status := res.StatusCode
-	// The body of a failure is not waited for. Below 200 there is none, but a connection that speaks another protocol now,
-	// and no deadline ends reading it.
+	// Do not wait for the body of a failure. Below 200 there is no body: the connection may speak another protocol, and no
+	// deadline would end the read.
 	if status < http.StatusOK || status >= http.StatusBadRequest {
 		return probe.NewResult(probe.Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", status)), nil
 	}
@@ -128,8 +129,7 @@ func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	return probe.Result{Outcome: probe.Success, Output: body}, nil
 }
 
-// readBody reads what a result keeps of a body. It stops at [probe.MaxOutput] without looking whether more follows, for
-// a body may have no end.
+// readBody reads at most [probe.MaxOutput] bytes of a body, because a body may have no end.
 func readBody(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, probe.MaxOutput))
 	return string(b), err

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
-// userAgent is what probes call themselves: the name of the kubelet that they behave like.
+// userAgent is the User-Agent header of probes, as sent by the kubelet.
 const userAgent = "kube-probe/1.37"
 
 // newRequest builds the request of a probe, as pkg/probe/http/request.go of the kubelet does.
@@ -28,7 +28,7 @@ func newRequest(c Config) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The URL was put together from parts: only reading it back shows what a server would be asked.
+	// The URL was built from parts: parse it again, and check that it still has the host of c.
 	req, err := http.NewRequest(http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("fields Host and Path: %w", err)
@@ -40,8 +40,8 @@ func newRequest(c Config) (*http.Request, error) {
 	return req, nil
 }
 
-// newURL reads the path as a reference, so that it may have a query, and puts the address in place of any that it
-// brings along. What is no reference is a path letter by letter.
+// newURL builds the URL of a probe. It parses the path as a reference, which may contain a query, and replaces any host in it. A
+// path that is not a valid reference is used literally.
 func newURL(c Config) (*url.URL, error) {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func newURL(c Config) (*url.URL, error) {
 	return u, nil
 }
 
-// newHeader adds what the kubelet sends where the list does not say otherwise. An empty User-Agent stays, and makes
-// net/http send none; of an empty Accept nothing may stay.
+// newHeader builds the headers of a probe and adds the kubelet's defaults. With an empty User-Agent, net/http sends none. An
+// empty Accept removes the header.
 func newHeader(list []Header) (http.Header, error) {
 	header := http.Header{}
 	for i, h := range list {
@@ -85,11 +85,11 @@ func newHeader(list []Header) (http.Header, error) {
 	return header, nil
 }
 
-// notInToken reports whether a character is none of a token, RFC 9110 section 5.6.2.
+// isInvalidInToken reports whether a character is not allowed in a header name (token of RFC 9110, section 5.6.2).
 func isInvalidInToken(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
-// control reports whether a character may not be in the value of a header, RFC 9110 section 5.5.
+// isControl reports whether a character is not allowed in a header value (RFC 9110, section 5.5).
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

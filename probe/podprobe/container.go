@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// probed returns the containers that may have probes, sidecars after the others. Source: manager.AddPod in
-// pkg/kubelet/prober/prober_manager.go.
+// listProbedContainers yields the containers that may have probes: the regular containers, then the sidecars. Source:
+// manager.AddPod in pkg/kubelet/prober/prober_manager.go.
 func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range pod.Containers {
@@ -30,7 +30,7 @@ func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// probes returns the probes of a container.
+// listProbes yields the probes of a container by kind.
 func listProbes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	return func(yield func(probe.Kind, *corev1.Probe) bool) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
@@ -41,7 +41,7 @@ func listProbes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	}
 }
 
-// probeOf returns one probe of a container, nil if it has none of the kind.
+// getProbe returns the probe of a container of one kind, or nil.
 func getProbe(c *corev1.Container, kind probe.Kind) *corev1.Probe {
 	switch kind {
 	case probe.Startup:
@@ -54,15 +54,15 @@ func getProbe(c *corev1.Container, kind probe.Kind) *corev1.Probe {
 	return nil
 }
 
-// word is a kind as it is written in the API and in events.
+// kindName returns the kind as written in the API and in events: "startup", "readiness" or "liveness".
 func kindName(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
-// isSidecar reports whether c is an init container of the pod that runs along with its containers.
+// isSidecar reports whether c is an init container of pod with restartPolicy Always.
 func isSidecar(pod *corev1.PodSpec, c *corev1.Container) bool {
 	return containers.IsInit(pod, c) && containers.IsSidecar(c)
 }
 
-// findStatus returns the status of a container that has an ID, nil if there is none.
+// findStatus returns the status of the container with this name, or nil if it has no container ID yet.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
 		for i := range list {
@@ -74,8 +74,7 @@ func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// containerID returns the ID as the runtime knows it: a status may have it with the name of the runtime, as in
-// containerd://ID.
+// containerID returns the container ID in st without the prefix of the runtime, as in containerd://ID.
 func containerID(st *corev1.ContainerStatus) string {
 	if _, id, found := strings.Cut(st.ContainerID, "://"); found {
 		return id

@@ -14,52 +14,52 @@ import (
 )
 
 const (
-	// lateTime is how long after its deadline a call to the runtime may go on.
+	// detachedTimeout is how long a runtime call may continue after its probe has timed out.
 	detachedTimeout = 10 * time.Second
-	// maxOutput is how many bytes a command may write. The runtime sends them at once, for as many probes as are in flight.
+	// maxOutput is the number of bytes that a command may write. The runtime returns the whole output at once, for every running
+	// probe.
 	maxOutput = 1 << 20
-	// maxLate is how many calls may do so at the same time. Others are given up at their deadline.
+	// maxDetached is the number of runtime calls that may continue after their probes have timed out. Further calls are cancelled
+	// at the deadline.
 	maxDetached = 256
 )
 
-// CRI returns an execer that runs commands through a container runtime. It keeps at most [probe.MaxOutput] bytes of
-// what a command writes. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
+// CRI returns an Execer that runs the commands of exec probes with ExecSync of a container runtime. It keeps at most
+// [probe.MaxOutput] bytes of output; more than 1 MiB is an error. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
 //
-// Exec returns when its context ends. At a deadline the call to the runtime goes on without it, for ten seconds at most,
-// so that the runtime ends the command by its own clock, which has whole seconds: if the call is given up while
-// containerd 2.4 starts the command, containerd loses it, and it runs without end. When a [probe.Set] ends, its Run waits for
-// such calls, and gives them up after a second: by then the runtime's clock has ended the command. The kubelet waits for
-// the runtime instead, up to two minutes. A context without a deadline sets no limit, as timeoutSeconds 0 in the kubelet.
+// Exec returns when its context ends. At a deadline, the runtime call continues in the background for at most ten seconds, so
+// that the runtime ends the command by its own timeout in whole seconds. If the call were cancelled while containerd 2.4 starts
+// the command, containerd would lose the command, which would run forever. When a [probe.Set] ends, its Run waits for these calls
+// and cancels them after a second. The kubelet instead waits up to two minutes for the runtime. A context without a deadline
+// means no timeout, like timeoutSeconds 0 in the kubelet.
 //
-// What a command leaves in the background belongs to its container and ends with it. While that holds the output open,
-// containerd does not answer, and the probe runs out of time; package process answers. Of a command that runs out of
-// time containerd leaves what it has started, too. More than 1 MiB of output are an error, where the runtime sends
-// them at once: the memory of a node is not for that. A command whose container terminates has exit code 137, or is an error.
+// Background processes of a command belong to the container. While they hold the output open, containerd does not return, and the
+// probe times out; package process returns. A command whose container terminates has exit code 137, or is an error.
 func CRI(runtime cri.Execer) probe.Execer {
 	required.MustArgs("podprobe.CRI", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"})
 	return &execer{runtime: runtime, detached: make(chan struct{}, maxDetached)}
 }
 
-// execer is a runtime that runs commands.
+// execer implements probe.Execer with a container runtime.
 type execer struct {
 	runtime  cri.Execer
-	detached chan struct{} // holds a token for each call that goes on after its deadline
+	detached chan struct{} // has an element for each call that continues after its deadline
 }
 
-// execution is what a call to the runtime came to.
+// execResult is the result of an ExecSync call.
 type execResult struct {
 	result cri.ExecResult
 	err    error
 }
 
-// Exec runs a command until it ends, or ctx does.
+// Exec runs a command until it exits or ctx ends.
 func (e *execer) Exec(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
 	var timeout time.Duration
 	if deadline, ok := ctx.Deadline(); ok {
-		timeout = max(time.Until(deadline), 1) // zero would be no limit
+		timeout = max(time.Until(deadline), 1) // zero would mean no limit
 	}
 	outlast, returned := probe.DetachContext(ctx)
 	call, cancel := context.WithCancel(cri.WithMaxOutput(outlast, maxOutput))
@@ -83,7 +83,8 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// leave lets a call go on without its caller. It reports whether it may.
+// detachCall lets a runtime call continue without its caller, for detachedTimeout at most. It returns false if maxDetached calls
+// already do.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:
@@ -98,7 +99,7 @@ func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) boo
 	return true
 }
 
-// head returns a copy of the first [probe.MaxOutput] bytes of both, one after the other.
+// joinOutput returns a copy of the first [probe.MaxOutput] bytes of stdout followed by stderr.
 func joinOutput(stdout, stderr []byte) []byte {
 	stdout = stdout[:min(len(stdout), probe.MaxOutput)]
 	stderr = stderr[:min(len(stderr), probe.MaxOutput-len(stdout))]

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// handler makes the probers of one container.
+// proberBuilder creates the probers of one container.
 type proberBuilder struct {
 	podIP       string
 	container   *corev1.Container
@@ -27,20 +27,20 @@ type proberBuilder struct {
 	options     Options
 }
 
-// absent is the prober of a container that is not there, or has no address, yet. It is never called.
+// failWithoutContainer is the prober of a container that does not exist or has no address yet. It is never called.
 func failWithoutContainer(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
 
-// broken returns the prober of a probe that can never be made. It fails with the reason.
+// newFailingProber returns a prober that always fails with reason, for a probe that can never run.
 func newFailingProber(reason error) probe.Prober {
 	return probe.Func(func(context.Context) (probe.Result, error) {
 		return probe.NewResult(probe.Failure, reason.Error()), nil
 	})
 }
 
-// prober makes the prober of the first handler that is set, as runProbe in pkg/kubelet/prober/prober.go. With an error,
-// which begins with the name of the handler, it is one that says so.
+// newProber creates the prober for the first handler that is set in p, as runProbe in pkg/kubelet/prober/prober.go. If it returns
+// an error, which starts with the name of the handler, the prober always fails with it.
 func (h proberBuilder) newProber(p *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {
@@ -68,7 +68,7 @@ func (h proberBuilder) newProber(p *corev1.Probe) (prober probe.Prober, err erro
 	return newPodProber(prober, h.podIP), nil
 }
 
-// needsIP reports whether the probe goes to the address of the pod.
+// needsIP reports whether the probe connects to the pod IP.
 func needsIP(p *corev1.Probe) bool {
 	switch {
 	case p.Exec != nil:
@@ -81,8 +81,8 @@ func needsIP(p *corev1.Probe) bool {
 	return p.GRPC != nil
 }
 
-// exec makes the prober of a command. References to the environment are replaced where the pod has the value itself:
-// what comes from elsewhere is empty, and what is not there stays as it is written.
+// newExecProber creates the prober of a command. References such as $(NAME) are replaced by the values in the container's env
+// list. Variables with valueFrom are empty, and unknown references stay unchanged.
 func (h proberBuilder) newExecProber(action *corev1.ExecAction) (probe.Prober, error) {
 	if h.options.Execer == nil {
 		return nil, errors.New("commands cannot be run here")
@@ -137,7 +137,7 @@ func (h proberBuilder) newGRPCProber(action *corev1.GRPCAction) (probe.Prober, e
 	return h.options.GRPC(cfg)
 }
 
-// port returns a number, or the one that the container's port of that name has.
+// resolvePort returns a port number, or the number of the container port with this name.
 func (h proberBuilder) resolvePort(p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

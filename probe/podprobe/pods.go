@@ -16,26 +16,25 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Pods keeps the probes of pods in a [probe.Set], each pod by itself: what a change of one costs does not depend on how
-// many others there are. It starts nothing; the set has to run. Its methods may be called from any goroutine, but those
-// that change one pod not at the same time.
+// Pods keeps the probes of many pods in a [probe.Set]. The cost of a change of one pod does not depend on the number of pods. It
+// starts nothing: the caller runs the set. Methods may be called from any goroutine, but two calls that change one pod must not
+// overlap.
 type Pods struct {
 	set     *probe.Set
 	options Options
 
 	mu      sync.Mutex                // guards targets
-	targets map[string][]probe.Target // by UID, as last handed over
+	targets map[string][]probe.Target // by pod UID, as last passed to the set
 }
 
-// NewPods returns a Pods whose probes are run by a set, which has no other user.
+// NewPods returns a Pods that uses set, which must have no other user. It panics if set is nil.
 func NewPods(set *probe.Set, o Options) *Pods {
 	required.MustArgs("podprobe.NewPods", required.Arg{Name: "set", Value: set, Hint: "probe.NewSet(probe.Options{})"})
 	return &Pods{set: set, options: o, targets: make(map[string][]probe.Target)}
 }
 
-// Sync says how a pod and its containers are now; the status is the one that is published. The error joins those of
-// probes that can never be made. The others take effect. As in the kubelet, a container that has started and is not
-// ready is probed at once.
+// Sync updates the probes of a pod to its spec and its published status. The error joins the errors of probes that can never run;
+// the remaining probes take effect. As in the kubelet, a container that has started and is not ready is probed at once.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
 	targets, errs := Targets(pod, status, p.getTargets(uid), p.options)
@@ -55,8 +54,8 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error for each probe of a pod that needs an option which is nil: it could never be run, and the kubelet's rule for
-// a liveness probe that fails is to stop the container.
+// Check returns an error for each probe of a pod that needs an option which is nil. Such a probe could never run, and the kubelet
+// would stop the container for a failed liveness probe.
 func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
@@ -76,8 +75,8 @@ func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	return errs
 }
 
-// Remove ends the probes of a pod and forgets their results. It is for pods of which nothing runs any more, not for the
-// end of the agent: the next one begins with the results.
+// Remove removes the probes of a pod and their stored results. It is called when no container of the pod runs any more, but not
+// when the agent stops: a restarted agent continues with the results.
 func (p *Pods) Remove(uid string) {
 	p.mu.Lock()
 	_, known := p.targets[uid]
@@ -88,13 +87,13 @@ func (p *Pods) Remove(uid string) {
 	}
 }
 
-// Healthy returns an error when there are probes and the set does not run, so that nothing is probed.
+// Healthy returns an error if there are probes and the set does not run.
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
-// Result returns what a probe has come to, if anything. It is a [Results].
+// Result returns the current value of a probe, and whether it has one. Its type is [Results].
 func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) }
 
-// Notify has fn called with the UID of a pod when a result of one of its probes has changed: [probe.Set.Notify].
+// Notify registers fn, which is called with the UID of a pod after a probe value of the pod has changed: see [probe.Set.Notify].
 func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }
 
 func (p *Pods) getTargets(uid string) []probe.Target {

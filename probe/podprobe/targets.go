@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// GRPC says what a gRPC probe asks. It is what package grpcprobe wants to know.
+// GRPCConfig is the configuration of a gRPC probe, as grpcprobe.Config needs it.
 type GRPCConfig struct {
 	Host    string // the pod's IP address
 	Port    int
@@ -22,24 +22,24 @@ type GRPCConfig struct {
 	TLS     bool
 }
 
-// Options say how probes are made.
+// Options configure how probers are created.
 type Options struct {
-	// Execer runs the commands of exec probes. Nil: [Pods.Check] refuses pods that have some.
+	// Execer runs the commands of exec probes. Nil: [Pods.Check] rejects pods with exec probes.
 	Execer probe.Execer
-	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil: [Pods.Check] refuses pods that have some.
+	// GRPC creates the prober of a gRPC probe, for example with grpcprobe.New. Nil: [Pods.Check] rejects pods with gRPC probes.
 	GRPC func(GRPCConfig) (probe.Prober, error)
-	// Pool keeps the connections of HTTP probes. Nil gives each probe its own, opened and closed each time.
+	// Pool holds the idle connections of HTTP probes. Nil: each probe opens and closes its own connection.
 	Pool *httpprobe.Pool
-	// FreshConnections opens a connection for each HTTP probe, also with a Pool, as the kubelet does.
+	// FreshConnections opens a new connection for each HTTP probe even with a Pool, as the kubelet does.
 	FreshConnections bool
 }
 
-// Targets returns the probes of a pod, and an error for each that can never be made. The status is the one that is
-// published: Started counts for containers that have a startup probe. A pod in a terminal phase has no probes. A probe whose
-// numbers are invalid has no target, and neither have those that wait for it.
+// Targets returns the probe targets of a pod, and an error for each probe that can never run. status is the published status: its
+// Started field counts for containers with a startup probe. A pod in a terminal phase has no targets. A probe with invalid
+// numbers has no target, and if it is a startup probe, neither have the probes that wait for it.
 //
-// Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
-// there are taken over from it, with their connections.
+// previous is the result of the last call for this pod, nil for the first call: probers of unchanged containers are reused with
+// their connections.
 func Targets(
 	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, o Options,
 ) (targets []probe.Target, errs []error) {
@@ -54,12 +54,12 @@ func Targets(
 			if err := t.Spec.Validate(); err != nil {
 				errs = append(errs, fieldError(pod, c, kind, err))
 				if kind == probe.Startup && !t.Started {
-					break // the others would wait for it
+					break // the remaining probes would wait for it
 				}
 				continue
 			}
 			if status.PodIP == "" && needsIP(spec) {
-				t.ContainerID, t.Running = "", false // as good as not there
+				t.ContainerID, t.Running = "", false // the container counts as not created
 			}
 			h := proberBuilder{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: o}
 			var err error
@@ -75,25 +75,25 @@ func Targets(
 	return targets, errs
 }
 
-// mistake says where something is wrong.
+// fieldError adds the pod, container and probe to the error of a probe field.
 func fieldError(pod *corev1.Pod, c *corev1.Container, kind probe.Kind, err error) error {
 	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, c.Name, kindName(kind), err)
 }
 
-// made is a prober that serves as long as the container and the address of the pod stay what they are.
+// podProber is a prober that remains valid while the container instance and the pod IP are unchanged.
 type podProber struct {
 	probe.Prober
 	podIP string
 }
 
-// closing is a made whose prober keeps something open. No other is an io.Closer: a set remembers each that it has to
-// close.
+// closablePodProber is a podProber whose prober holds a connection. Only these implement io.Closer, because a set tracks each
+// prober that it must close.
 type closablePodProber struct {
 	*podProber
 	io.Closer
 }
 
-// newMade wraps a prober.
+// newPodProber wraps a prober of a pod with the IP address podIP.
 func newPodProber(p probe.Prober, podIP string) probe.Prober {
 	m := &podProber{p, podIP}
 	if c, ok := p.(io.Closer); ok {
@@ -102,11 +102,11 @@ func newPodProber(p probe.Prober, podIP string) probe.Prober {
 	return m
 }
 
-// servesAt reports whether the prober is of an address.
+// servesAt reports whether the prober was created for this pod IP.
 func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
-// takeOver returns the prober that there is for a target already, or nil. All else that probers are made of is as
-// immutable as the container.
+// reuseProber returns the prober of target t in previous, or nil if the container instance or the pod IP has changed. All other
+// inputs of a prober are immutable.
 func reuseProber(previous []probe.Target, t probe.Target, podIP string) probe.Prober {
 	for i := range previous {
 		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
@@ -119,7 +119,7 @@ func reuseProber(previous []probe.Target, t probe.Target, podIP string) probe.Pr
 	return nil
 }
 
-// observe returns what is the same for all probes of a container.
+// newTarget returns a target with the fields that are common to all probes of a container.
 func newTarget(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: c.Name},
@@ -137,8 +137,8 @@ func newTarget(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus)
 	return t
 }
 
-// schedule translates when to probe and how to count. What is zero has the API's default in both, but for the period,
-// which has to be there.
+// newSpec converts the schedule and thresholds of a probe. Zero fields get the API defaults in probe.Spec too, except for the
+// period, which is required.
 func newSpec(p *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet reports whether an idle connection is as it was left. One that has something to read was closed by the server, or
-// has an answer that nobody has asked for and that must not be taken for the next one.
+// isUnchanged reports whether an idle connection can be reused. If it is readable, the server has closed it or sent an
+// unrequested response, which must not count as the response to the next request.
 func isUnchanged(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -26,7 +26,7 @@ func isUnchanged(conn net.Conn) bool {
 	}
 	var read error
 	err = raw.Read(func(fd uintptr) bool {
-		_, read = unix.Read(int(fd), make([]byte, 1)) // does not wait
+		_, read = unix.Read(int(fd), make([]byte, 1)) // does not block
 		return true
 	})
 	return err == nil && errors.Is(read, unix.EAGAIN)

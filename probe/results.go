@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// board shows what the loop has found to everyone.
+// resultBoard holds the values and the status of a Set, so that any goroutine can read the results of Run's loop.
 type resultBoard struct {
-	mu     sync.RWMutex // guards what is below
+	mu     sync.RWMutex // guards the fields below
 	values map[Key]Value
 	state  Status
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Results returns what a probe has come to, if anything. The method Result of a [probe.Set] is one. Nil knows nothing.
+// Results returns the current value of a probe and whether it has one, like the method Result of a [probe.Set]. A nil Results has
+// no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decided returns what a probe says of the container that the status is of. A result of an earlier container, or one
-// that is still unknown, is none.
+// decidedOutcome returns the outcome of a probe for the container instance of st, and false if it is Unknown or of another
+// instance.
 func (r Results) decidedOutcome(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
 	if r == nil {
 		return probe.Unknown, false
@@ -29,7 +30,7 @@ func (r Results) decidedOutcome(pod *corev1.Pod, st *corev1.ContainerStatus, kin
 	return v.Outcome, true
 }
 
-// same returns before if it is of the same container as st, else nil.
+// sameInstance returns before if it has the container ID of st, else nil.
 func sameInstance(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(st) {
 		return nil
@@ -37,9 +38,9 @@ func sameInstance(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	return before
 }
 
-// Started reports whether a container has started: it runs, and its startup probe has succeeded if it has one. Until there
-// is a result, what was said before of the same container stands; before may be nil. Source: isContainerStarted in
-// pkg/kubelet/prober/prober_manager.go.
+// Started reports whether a container has started: it runs, and its startup probe, if any, has succeeded. Without a result, it
+// returns the value in before, the previous status, if that is of the same container instance; before may be nil. Source:
+// isContainerStarted in pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
 	if st.State.Running == nil {
 		return false
@@ -54,12 +55,11 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 	return before != nil && before.Started != nil && *before.Started
 }
 
-// Ready reports whether a container that has [Started] takes requests: its readiness probe has succeeded, if it has one.
-// Until there is a result, what was said before of the same container stands; before may be nil. An init container that
-// is no sidecar is ready when it has terminated with exit code 0, started or not. Source: UpdatePodStatus in
-// pkg/kubelet/prober/prober_manager.go.
+// Ready reports whether a container is ready: it has [Started], and its readiness probe, if any, has succeeded. Without a result,
+// it returns the value in before, the previous status, if that is of the same container instance; before may be nil.
 //
-// The kubelet probes a container at once when it is found not to be ready: see [probe.Set.Trigger].
+// An init container that is not a sidecar is ready once it has terminated with exit code 0. Source: UpdatePodStatus in
+// pkg/kubelet/prober/prober_manager.go. The kubelet probes a container that is not ready at once: see [probe.Set.Trigger].
 func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
 	if containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
 		return st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
@@ -77,17 +77,17 @@ func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerSta
 	return before != nil && before.Ready
 }
 
-// Kill is why a container has to be killed, and how.
+// Kill describes why and how a container must be killed after its liveness or startup probe has failed.
 type Kill struct {
-	Kind        probe.Kind // of the probe that failed
-	Message     string     // of the kubelet's event
-	Restart     bool       // it is started again
-	GracePeriod time.Duration
+	Kind        probe.Kind    // of the failed probe
+	Message     string        // message of the kubelet's event
+	Restart     bool          // the container is started again
+	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill reports whether a container has to be killed because of its probes. The policy of the container, else of the
-// pod, reports whether it is started again; rules for exit codes do not apply, for it has not exited. Source:
-// computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+// MustKill returns why a container must be killed because of its liveness or startup probe, and false if it must not. Restart
+// follows the restart policy of the container or pod; restart rules for exit codes do not apply, because the container has not
+// exited. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, results Results) (Kill, bool) {
 	sidecar := isSidecar(&pod.Spec, c)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
@@ -113,7 +113,7 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 	return Kill{}, false
 }
 
-// restarts reports whether a container that was killed for its probes is started again.
+// isRestarted reports whether a container is started again after it was killed for a failed probe.
 func isRestarted(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -121,12 +121,12 @@ func isRestarted(pod *corev1.Pod, c *corev1.Container) bool {
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// minimumGrace is what every container gets to terminate by itself (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
+// minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns how long a container may take to terminate after its liveness or startup probe p has failed: what the
-// deletion of the pod says, else p, else the pod, but at least two seconds. The probe counts only in a pod that says
-// something. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// gracePeriod returns the time to terminate of a container whose probe p has failed, at least two seconds. It comes from the
+// deletion of the pod, else from p, else from the pod spec; p counts only if the pod spec has a grace period. Source:
+// setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func gracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {

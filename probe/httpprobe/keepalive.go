@@ -14,31 +14,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
-// keeper asks over connections that stay open, in the goroutine of its caller: net/http has two for each connection, and
-// waking them costs more than the question. It speaks HTTP/1.1 without TLS, and only as much of it as a healthy container
-// does: what goes wrong here is asked again elsewhere.
+// keepAliveTransport is an http.RoundTripper that keeps connections open and runs in the goroutine of its caller. net/http needs
+// two goroutines per connection, and waking them costs more than a probe. It supports only as much of HTTP/1.1 without TLS as a
+// healthy container needs; a failed request is repeated on another transport.
 //
-// The connections to one server are not limited beyond the number of all: there are at most as many as were in use at a
-// time, and a container has few probes.
+// The idle connections to one server are limited only by the total maximum, because a container has few probes.
 type keepAliveTransport struct {
-	max       int       // idle connections
+	max       int       // maximum number of idle connections
 	exchanges sync.Pool // of *exchange
 
-	mu    sync.Mutex  // guards what is below
-	idle  []idleConn  // the one that has been idle for longest is first
-	timer *time.Timer // closes what is idle for too long: due no later than the first one, nil before there was any
+	mu    sync.Mutex  // guards the fields below
+	idle  []idleConn  // longest idle connection first
+	timer *time.Timer // closes expired idle connections; due at the expiry of the first one or before; nil until the first use
 }
 
 var _ http.RoundTripper = (*keepAliveTransport)(nil)
 
-// idleConn is a connection that is not in use.
+// idleConn is an open connection that no request uses.
 type idleConn struct {
 	net.Conn
 	address   string
 	idleSince time.Time
 }
 
-// RoundTrip asks over an idle connection, or a new one if there is none. Who asks has to close the body.
+// RoundTrip sends the request on an idle connection, or on a new one. The caller must close the body of the response.
 func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, address := req.Context(), hostPort(req.URL)
 	conn := k.takeConn(address)
@@ -62,7 +61,7 @@ func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error
 	return res, nil
 }
 
-// addressOf returns where a URL of the scheme http leads to. The one of a redirect may have no port.
+// hostPort returns the host:port of an http URL. The URL of a redirect may have no port.
 func hostPort(u *url.URL) string {
 	if u.Port() == "" {
 		return net.JoinHostPort(u.Hostname(), "80")
@@ -70,7 +69,7 @@ func hostPort(u *url.URL) string {
 	return u.Host
 }
 
-// end is the end of an exchange. Its connection is kept if that is wanted and it is as it was before.
+// finishExchange releases an exchange. It keeps the connection for reuse if keep is set and the connection is clean.
 func (k *keepAliveTransport) finishExchange(e *exchange, address string, keep bool) {
 	conn := e.conn
 	clean := e.detachConn()
@@ -80,7 +79,7 @@ func (k *keepAliveTransport) finishExchange(e *exchange, address string, keep bo
 	}
 }
 
-// take returns an idle connection to an address, or nil.
+// takeConn removes and returns an unchanged idle connection to an address, or nil.
 func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
 		conn := k.removeNewest(address)
@@ -91,7 +90,7 @@ func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	}
 }
 
-// newest takes out the connection to an address that was used last, or returns nil.
+// removeNewest removes and returns the most recently used idle connection to an address, or nil.
 func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +103,7 @@ func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	return nil
 }
 
-// put keeps a connection, if there is room.
+// keepConn stores an idle connection. It returns false if the pool is full.
 func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +120,7 @@ func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	return true
 }
 
-// closeIdle closes the connections that have not been used after a time.
+// closeIdle closes the connections that became idle at or before a time.
 func (k *keepAliveTransport) closeIdle(after time.Time) {
 	k.mu.Lock()
 	n := 0
@@ -139,5 +138,5 @@ func (k *keepAliveTransport) closeIdle(after time.Time) {
 	}
 }
 
-// CloseIdleConnections closes what is not in use.
+// CloseIdleConnections closes all idle connections.
 func (k *keepAliveTransport) CloseIdleConnections() { k.closeIdle(time.Now()) }

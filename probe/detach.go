@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// outlastTime is how long after the end of Run what probers have left behind may go on: a runtime that counts the
-// timeout of a command in whole seconds has ended it by then.
+// detachTimeout is how long detached calls of probers may continue after the context of Run has ended. By then a runtime that
+// counts the timeout of a command in whole seconds has ended the command.
 const detachTimeout = time.Second
 
-// outlastKey is the key of the function behind [Outlast] in the context of a probe.
+// detachKey is the context key of the function that implements [DetachContext].
 type detachKey struct{}
 
-// Outlast returns a context for a call that a [Prober] leaves behind when its own context ends, because the call must
-// not be given up then, and a function that the prober calls once when that call has returned. It is called during
-// Probe, with the context of the probe, whose values the new one has.
+// DetachContext returns a context for a call that a [Prober] must leave running when its own context ends, such as a CRI call
+// that must not be cancelled. ctx is the context that the set passed to Probe. The prober calls ended once, after the call has
+// returned.
 //
-// In a [Set] the context ends a second after that of Run, and Run waits for the function to be called. Elsewhere it
-// never ends.
+// In a [Set], the returned context ends a second after the context of Run, and Run waits until ended is called. Outside of a set
+// it never ends.
 func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	if outlast, ok := ctx.Value(detachKey{}).(func(context.Context) (context.Context, func())); ok {
 		return outlast(ctx)
@@ -28,7 +28,7 @@ func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	return context.WithoutCancel(ctx), func() {}
 }
 
-// letOutlast returns the context of Run with what [Outlast] wants of it.
+// withDetachContext returns the context of Run with the function that [DetachContext] calls.
 func (l *loop) withDetachContext(ctx context.Context) context.Context {
 	run := ctx
 	return context.WithValue(ctx, detachKey{}, func(ctx context.Context) (context.Context, func()) {
