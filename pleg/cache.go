@@ -12,34 +12,35 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// keepBlank is how long an entry without objects is kept while no full relist succeeds.
+// maxEmptyAge is how long the cache keeps an entry without containers and sandboxes while no full relist succeeds.
 const maxEmptyAge = time.Minute
 
-// cache holds each pod as last seen, and how new that is.
+// cache holds the last state of each pod and the time at which that state was valid.
 type cache struct {
 	mu sync.Mutex // guards all fields
 
-	// global is the start of the last full relist: every pod is at least as new, but those marked behind.
+	// lastFull is the start of the last successful full relist. Each pod state is at least this new, unless its entry is
+	// outdated.
 	lastFull   time.Time
-	incomplete error // why there may be pods that are not here; nil after a full relist that succeeded
+	incomplete error // why pods may be missing here; nil after a successful full relist
 	pods       map[string]*entry
 	waiting    map[string]chan struct{} // by pod UID; closed when the pod may have become newer
-	emptyUIDs  []string                 // pods whose entry says only that they were not there
+	emptyUIDs  []string                 // UIDs of entries without containers and sandboxes
 }
 
-// entry is one pod of the cache. An entry without objects stands for a pod that is not there, or that was listed but
-// never inspected.
+// entry is the cached state of one pod. An entry without containers and sandboxes is a pod that the runtime does not have, or one
+// that was listed but never inspected.
 type entry struct {
 	pod         cri.Pod
-	listed      cri.Pod   // what was listed last and is yet to be inspected, without details; counts where pod has no objects
-	err         error     // why the pod is older than it could be
-	validAt     time.Time // the pod was like this at that time or later
-	outdated    bool      // a newer listing differs or may differ: global says nothing about this pod
-	inEmptyUIDs bool      // is in cache.blank
+	listed      cri.Pod   // last listed state, not yet inspected; used while pod is empty
+	err         error     // why the newest state could not be read
+	validAt     time.Time // the state was valid at this time or later
+	outdated    bool      // a newer list differs or may differ: lastFull does not apply to this pod
+	inEmptyUIDs bool      // the UID is in cache.emptyUIDs
 }
 
-// lookup returns a pod with the time it is known to be valid for, and the error of its last inspection.
-func (c *cache) lookup(uid string) (cri.Pod, error) {
+// lookUpLocked returns the cached pod with the time at which it was valid, and the error of its last inspection.
+func (c *cache) lookUpLocked(uid string) (cri.Pod, error) {
 	e, ok := c.pods[uid]
 	if !ok {
 		return cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: c.lastFull}, nil
@@ -55,14 +56,15 @@ func (c *cache) lookup(uid string) (cri.Pod, error) {
 func (c *cache) get(uid string) (cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lookup(uid)
+	return c.lookUpLocked(uid)
 }
 
-// newer returns the pod if it is newer than t. If not, it returns a channel that is closed when it may have become so.
+// getNewer returns the pod if it is newer than t. Otherwise changed is a channel that is closed when the pod may have become
+// newer.
 func (c *cache) getNewer(uid string, t time.Time) (p cri.Pod, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err = c.lookup(uid)
+	p, err = c.lookUpLocked(uid)
 	if p.Time.After(t) {
 		return p, nil, err
 	}
@@ -74,14 +76,14 @@ func (c *cache) getNewer(uid string, t time.Time) (p cri.Pod, changed <-chan str
 	return p, ch, err
 }
 
-// all returns every pod that has an object, by UID, and those that were listed and never inspected as they were listed.
-// The error says why these may not be all pods.
+// listPods returns all pods with containers or sandboxes, sorted by UID. A pod that was never inspected is returned as listed.
+// The error is the reason why pods may be missing.
 func (c *cache) listPods() ([]cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pods := make([]cri.Pod, 0, len(c.pods))
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
-		p, _ := c.lookup(uid)
+		p, _ := c.lookUpLocked(uid)
 		if isEmptyPod(p) {
 			p = c.pods[uid].listed
 		}
@@ -92,7 +94,8 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	return pods, c.incomplete
 }
 
-// fail notes why there is no newer listing, and drops entries of pods that were not there for a while: no listing will.
+// recordListError stores why the full list failed. It also removes empty entries older than maxEmptyAge, which otherwise the next
+// full list would remove.
 func (c *cache) recordListError(err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +115,7 @@ func (c *cache) recordListError(err error, now time.Time) {
 	})
 }
 
-// update changes the entry of a pod, made where there is none, and wakes those who wait for it.
+// update applies change to the entry of a pod, which it creates if needed, and wakes the callers that wait for the pod.
 func (c *cache) update(uid string, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +135,8 @@ func (c *cache) update(uid string, change func(*entry)) {
 	}
 }
 
-// advance sets the global time, wakes all who wait, and drops the entries of pods that are not there: for these
-// the global time says it all.
+// recordFullList stores the start time t of a successful full list, wakes all waiting callers, and removes empty entries:
+// lastFull now describes these pods.
 func (c *cache) recordFullList(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +155,8 @@ func (c *cache) recordFullList(t time.Time) {
 	clear(c.waiting)
 }
 
-// setBehind marks a pod whose newest listing is yet to be looked into. A listing that does not have it says nothing: another
-// one under way may. Nor does one that is older than what is known: a job that failed had begun with it.
+// markOutdated records that a newer list of the pod is not evaluated yet. It ignores an empty list, because another list in
+// progress may contain the pod. It also ignores a list older than the stored one, which a failed job may return late.
 func (e *entry) markOutdated(listed cri.Pod) {
 	e.outdated = true
 	if !isEmptyPod(listed) && !listed.Time.Before(e.listed.Time) {

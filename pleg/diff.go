@@ -11,14 +11,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Diff returns the events that lead from one snapshot to the next: the states of its containers and sandboxes
-// matter, nothing else does. Events are ordered by pod UID; within a pod come first the containers and then the
-// sandboxes of prev, then those that are new in next, each in listed order. A container that dies and goes between
-// the snapshots is reported as both, in this order.
+// Diff returns the events between two snapshots, by the states of containers and sandboxes. Events are sorted by pod UID. Within
+// a pod, the order is: containers and sandboxes of prev in listed order, then the new objects of next. A running container that
+// disappears yields ContainerDied and ContainerRemoved.
 //
-// An ID that is listed more than once counts where it is listed first, containers before sandboxes. Objects
-// without a pod UID are left out. Nil means that nothing changed; it costs no allocation when both snapshots list
-// the same objects in the same order.
+// For an ID that is listed repeatedly, the first object counts, containers before sandboxes. Objects without a pod UID are
+// ignored. The result is nil if nothing changed; no memory is allocated if both snapshots list the same objects in the same
+// order.
 func Diff(prev, next cri.Snapshot) []Event {
 	if haveSameStates(prev, next) {
 		return nil
@@ -36,7 +35,7 @@ func Diff(prev, next cri.Snapshot) []Event {
 
 func compareEvents(a, b Event) int { return cmp.Compare(a.PodUID, b.PodUID) }
 
-// state is what a container or sandbox does as far as events are concerned.
+// state is the state of a container or sandbox, reduced to the distinctions that cause events.
 type state uint8
 
 const (
@@ -46,7 +45,8 @@ const (
 	unknown
 )
 
-// containerState also maps what no CRI defines: a runtime newer than this package must not bring it down.
+// stateOfContainer returns the reduced state of a CRI container state. States that CRI does not define become unknown, so that a
+// newer runtime causes no panic.
 func stateOfContainer(s cri.ContainerState) state {
 	switch s {
 	case cri.ContainerRunning:
@@ -67,13 +67,13 @@ func stateOfSandbox(s cri.SandboxState) state {
 	return unknown
 }
 
-// object is a container or sandbox as listed.
+// object is the ID, pod UID and state of a listed container or sandbox.
 type object struct {
 	uid, id string
 	state   state
 }
 
-// objects yields the containers and then the sandboxes that belong to a pod.
+// listObjects yields the containers and then the sandboxes of s that have a pod UID.
 func listObjects(s cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range s.Containers {
@@ -91,7 +91,7 @@ func listObjects(s cri.Snapshot) iter.Seq[object] {
 	}
 }
 
-// alike reports whether both snapshots list the same objects in the same order and states.
+// haveSameStates reports whether both snapshots list the same containers and sandboxes in the same order and states.
 func haveSameStates(a, b cri.Snapshot) bool {
 	if len(a.Containers) != len(b.Containers) || len(a.Sandboxes) != len(b.Sandboxes) {
 		return false
@@ -121,8 +121,8 @@ func indexByID(s cri.Snapshot) map[string]object {
 	return m
 }
 
-// take returns the state that o's ID has in m as part of o's pod, and removes it: a second look finds nothing on
-// either side, thus no change.
+// takeState returns the state of object o in m and removes o from m. It returns absent if m lacks o or has it in another pod.
+// After the removal a repeated ID yields absent on both sides and thus no event.
 func takeState(m map[string]object, o object) state {
 	found, ok := m[o.id]
 	if !ok || found.uid != o.uid {

@@ -5,23 +5,23 @@ package pleg
 
 import "strconv"
 
-// EventType is what happened to a container, a sandbox or a whole pod.
+// EventType is the kind of a pod lifecycle event.
 type EventType uint8
 
-// The types of events. Sandboxes are reported like containers, under their own ID: a sandbox that is ready runs,
-// one that is not has died.
+// The types of events. Sandboxes are reported like containers, under their own ID: a ready sandbox counts as running, a sandbox
+// that is not ready as exited.
 const (
-	// ContainerStarted says that a container runs that did not run before.
+	// ContainerStarted reports that a container runs that did not run before.
 	ContainerStarted EventType = iota
-	// ContainerDied says that a container no longer runs. One that is dead when first seen is reported too.
+	// ContainerDied reports that a container no longer runs, or was already exited when first listed.
 	ContainerDied
-	// ContainerRemoved says that a container is gone from the runtime. It always follows ContainerDied, in this
-	// event list or an earlier one.
+	// ContainerRemoved reports that the runtime no longer lists a container. It always follows ContainerDied, in the same list of
+	// events or an earlier one.
 	ContainerRemoved
-	// ContainerChanged says that a container is in a state between: created, or unknown to the runtime. [Diff]
-	// reports it; a [Generator] keeps it to itself.
+	// ContainerChanged reports that a container entered a state other than running and exited: created, or unknown. [Diff]
+	// returns it; a [Generator] does not publish it.
 	ContainerChanged
-	// PodSync says that a pod was inspected anew on request and no container changed its state.
+	// PodSync reports that a requested inspection of a pod ([Generator.Reinspect]) found no change of a container state.
 	PodSync
 )
 
@@ -42,7 +42,7 @@ func (t EventType) String() string {
 	return "EventType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Event is one change of a pod.
+// Event is one change of a container, sandbox or pod.
 type Event struct {
 	PodUID string
 	ID     string // of the container or sandbox; empty for PodSync

@@ -19,29 +19,28 @@ import (
 
 // Times that are not options.
 const (
-	// podGap is the least time between the starts of two relists of one pod. The first of a burst of events is
-	// acted on at once; starting a container makes about four events within some ten milliseconds, and a
-	// relist of a pod takes one or two.
+	// podGap is the least time between the starts of two relists of one pod. A container start sends about four runtime events
+	// within some 10 ms. A relist of a pod takes 1 or 2 ms.
 	podGap = 10 * time.Millisecond
-	// fullGap is the least time from the end of a full relist to the start of the next. One that took longer is
-	// followed by a gap as long as itself, so that at most half the time goes into listing.
+	// fullGap is the least time from the end of a full relist to the start of the next. After a longer relist, the gap is as long
+	// as that relist, so that listing takes at most half of the time.
 	fullGap = 100 * time.Millisecond
-	// slowAfter is how long a pod may take before it no longer counts against Options.Parallel and is reported
-	// as being in trouble.
+	// slowAfter is the time after which a running job no longer counts against Options.Parallel and [Generator.PodHealthy]
+	// reports its pod.
 	slowAfter = time.Second
 )
 
-// Options tune a [Generator]. The zero value is right for production.
+// Options configure a [Generator]. The zero value is right for production.
 type Options struct {
-	Period      time.Duration // from the end of a full relist to the next; zero means 1 s
-	SlowPeriod  time.Duration // the same while events are streamed, varied by a tenth either way; zero means 10 s
-	Threshold   time.Duration // the age of the last full relist that is still healthy; zero means 3 min
-	ListTimeout time.Duration // of one full list; zero means 2 min
-	PodTimeout  time.Duration // to list and inspect one pod; zero means 10 s
-	Parallel    int           // pods listed or inspected at the same time, hung ones aside; zero means 8
+	Period      time.Duration // from the end of a full relist to the start of the next; zero means 1 s
+	SlowPeriod  time.Duration // replaces Period while runtime events are streamed, with a jitter of 10 %; zero means 10 s
+	Threshold   time.Duration // greatest age of the last successful full relist before Healthy fails; zero means 3 min
+	ListTimeout time.Duration // timeout of one full list; zero means 2 min
+	PodTimeout  time.Duration // timeout to list and inspect one pod; zero means 10 s
+	Parallel    int           // pods listed or inspected concurrently, not counting those that take over 1 s; zero means 8
 
-	// Sink is called with the events of each relist, after the cache has the new state; see "Concurrency" in the package
-	// documentation. It must not call NewerThan. The slice is the sink's to keep. Nil discards the events.
+	// Sink is called with the events of each relist after the cache has the new states. It runs on Run's goroutine, so it must
+	// not call NewerThan. The sink owns the slice. Nil discards the events.
 	Sink func([]Event)
 
 	Rand   func() float64 // in [0,1), safe for concurrent use, for jitter; nil means math/rand/v2
@@ -72,12 +71,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Generator follows the pods of a runtime. Its methods may be called from any goroutine, before, during and after
-// Run.
+// Generator lists a container runtime, publishes pod lifecycle events, and caches the pod states. All methods may be called from
+// any goroutine, before, during and after Run.
 type Generator struct {
 	opts      Options
 	lister    cri.Lister
-	streamer  cri.EventStreamer // nil where the runtime is none, as the next two
+	streamer  cri.EventStreamer // nil if the runtime does not implement it, like the next two
 	inspector cri.Inspector
 	podLister cri.PodLister
 
@@ -88,8 +87,8 @@ type Generator struct {
 	listeners listener.List
 }
 
-// New returns a Generator that follows the pods of l, which may also be a [cri.EventStreamer], a [cri.Inspector]
-// and a [cri.PodLister]. It panics if l is nil. Nothing happens until Run.
+// New returns a Generator for the pods of l. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and [cri.PodLister]
+// if l implements them. It panics if l is nil. It does not call l before Run.
 func New(l cri.Lister, o Options) *Generator {
 	required.MustArgs("pleg.New", required.Arg{Name: "l", Value: l, Hint: "a *remote.Client"})
 	g := &Generator{
@@ -105,8 +104,8 @@ func New(l cri.Lister, o Options) *Generator {
 	return g
 }
 
-// Run follows the runtime until ctx ends, then returns nil. No error of the runtime ends it. A second call
-// returns an error at once.
+// Run lists the runtime until ctx ends, then returns nil. Errors of the runtime do not end Run. A second call returns an error at
+// once.
 func (g *Generator) Run(ctx context.Context) error {
 	if err := g.guard.Begin(); err != nil {
 		return fmt.Errorf("pleg.Generator: %w", err)
@@ -137,21 +136,23 @@ func (g *Generator) Run(ctx context.Context) error {
 	}
 }
 
-// Notify has fn called with the UIDs of the pods that the events of a relist are about, each once and in order, from Run's
-// goroutine with no lock held, after Options.Sink returns and on the terms of that. It may be called at any time and more
-// than once: each fn is added to those before, hears of later relists only, and is never removed. It panics if fn is nil.
+// Notify registers fn, which is called after Options.Sink with the sorted UIDs of the pods of a relist's events. fn runs on Run's
+// goroutine with no lock held and must not block. Each call adds a function, which receives later relists only and is never
+// removed. Notify panics if fn is nil.
 func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 
-// Get returns a pod as last seen: Time tells at what time or later it was like this, zero if it was never seen. A
-// pod the runtime does not have is a Pod without sandboxes and containers. The error is that of the last
-// inspection; the pod is then the last that could be read, and Time tells when that was found to be out of date.
+// Get returns the cached state of a pod. Pod.Time is a time at or after which the state was valid; zero means that the pod was
+// never seen. A pod unknown to the runtime has neither sandboxes nor containers.
+//
+// err is the error of the last inspection. The returned pod is then the last state that could be read, and Pod.Time is when that
+// state was found outdated.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
 	g.requireRun()
 	return g.cache.get(uid)
 }
 
-// NewerThan returns a pod as Get does, as soon as its Time is after t. If it has to wait it asks for a relist of
-// the pod. The error may also be that of ctx.
+// NewerThan returns the pod as Get does once Pod.Time is after t. If it has to wait, it requests a relist of the pod. If ctx ends
+// first, the error is the cause of ctx.
 func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
 	for {
 		p, changed, err := g.cache.getNewer(uid, t)
@@ -167,34 +168,33 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri
 	}
 }
 
-// needRun starts the wait after which a missing Run is reported.
+// requireRun starts a timer after which the generator logs that Run was not called.
 func (g *Generator) requireRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
 
-// Pods returns every pod that the runtime has, as last seen, by UID: one that was listed and not inspected yet as it was
-// listed, without the fields that are marked "detail". With an error, which says why, there may be others: no full list has
-// been read yet, or the last one failed.
+// Pods returns all cached pods that have containers or sandboxes, sorted by UID. A pod that was listed but not yet inspected
+// lacks the fields marked "detail". With an error the list may be incomplete: no full list has succeeded yet, or the last one
+// failed.
 func (g *Generator) Pods() ([]cri.Pod, error) {
 	g.requireRun()
 	return g.cache.listPods()
 }
 
-// Relist asks for a relist of one pod and returns at once. Requests are never lost; those that come before the
-// work begins are one.
+// Relist requests a relist of one pod and returns at once. Requests are never lost; several requests before the relist starts
+// count as one.
 func (g *Generator) Relist(uid string) {
 	g.requireRun()
 	g.inbox.requestRelist(uid, false)
 }
 
-// Reinspect asks for a relist of one pod that reads the details of all its objects, and returns at once. A PodSync
-// follows even if nothing has changed its state.
+// Reinspect requests a relist of one pod that inspects all its containers and sandboxes, and returns at once. If no state has
+// changed, a PodSync event is published.
 func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
-// Healthy returns nil if a full relist has succeeded and started within Options.Threshold, and the newest list was not larger than a message
-// of the runtime may be, an error that does not pass by itself. It covers no single pods: a pod that cannot be inspected does not make the
-// node unhealthy.
+// Healthy returns nil if a successful full relist started within Options.Threshold. It returns an error, which does not pass by
+// itself, if the newest list exceeds the maximum message size of the runtime. Pods that cannot be inspected do not count.
 func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 
-// PodHealthy returns a [*PodError] if the last inspection of the pod failed, or the present one hangs, else nil.
+// PodHealthy returns a [*PodError] if the last inspection of the pod failed or the current one hangs; otherwise nil.
 func (g *Generator) PodHealthy(uid string) error {
 	if e := g.health.podError(uid, time.Now()); e != nil {
 		return e
@@ -202,14 +202,14 @@ func (g *Generator) PodHealthy(uid string) error {
 	return nil
 }
 
-// Status returns how the generator does.
+// Status returns the state of the full relists, of the event stream, and the failing pods.
 func (g *Generator) Status() Status {
 	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.isStreaming()}
-	s.LastRelist, s.Pods, s.ListErr = g.health.snapshot(time.Now())
+	s.LastRelist, s.Pods, s.ListErr = g.health.listErrors(time.Now())
 	return s
 }
 
-// send hands a value to the loop unless ctx ends first.
+// sendUnlessDone sends v to ch, or returns when ctx ends.
 func sendUnlessDone[T any](ctx context.Context, ch chan<- T, v T) {
 	select {
 	case ch <- v:

@@ -11,30 +11,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// inbox collects what the loop is asked to do, so that asking never blocks and nothing asked is lost: a request
-// made many times before the loop gets to it is one request.
+// inbox collects requests for the loop of Run. A request never blocks and is never lost; repeated requests before the loop reads
+// them count as one.
 type inbox struct {
-	wake chan struct{} // capacity 1; a value means that the loop should look
+	wake chan struct{} // capacity 1; a value makes the loop read the inbox
 
 	mu      sync.Mutex // guards pending
 	pending requests
 }
 
-// requests is the content of an inbox.
+// requests are the pending requests of an inbox.
 type requests struct {
-	full      bool                       // list everything
-	pods      map[string]bool            // by UID: list this pod, and inspect it whole where true
-	events    map[runtimeEvent]time.Time // what the runtime says has happened, and when it did last
-	streaming bool                       // the event stream can be relied on
+	full      bool                       // start a full relist
+	pods      map[string]bool            // pods to relist, by UID; true: also inspect all objects
+	events    map[runtimeEvent]time.Time // runtime events, with the newest time of each
+	streaming bool                       // the event stream works
 }
 
-// hint is an event of the runtime, less what is not looked at.
+// runtimeEvent has the fields of a CRI event that the loop uses. It is a map key, so that repeated events count as one.
 type runtimeEvent struct {
 	uid, id string
 	event   cri.EventType
 }
 
-// ask changes the pending requests and wakes the loop.
+// request applies change to the pending requests and wakes the loop.
 func (b *inbox) request(change func(*requests)) {
 	b.mu.Lock()
 	change(&b.pending)
@@ -46,7 +46,7 @@ func (b *inbox) wakeLoop() {
 	sleep.Wake(b.wake)
 }
 
-// take empties the inbox.
+// takeRequests returns the pending requests and empties the inbox.
 func (b *inbox) takeRequests() requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *inbox) takeRequests() requests {
 	return r
 }
 
-// streaming reports whether the event stream can be relied on.
+// isStreaming reports whether the event stream works.
 func (b *inbox) isStreaming() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *inbox) isStreaming() bool {
 }
 
 func (b *inbox) requestRelist(uid string, reinspect bool) {
-	if uid == "" { // what belongs to no pod is left out everywhere
+	if uid == "" { // objects without a pod UID are ignored everywhere
 		return
 	}
 	b.request(func(r *requests) {

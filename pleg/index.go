@@ -5,25 +5,25 @@ package pleg
 
 import "github.com/seed81659283/nodeagent/cri"
 
-// index finds what a new listing changes without building anything: it holds the state of every object as the
-// sink knows it. Runtimes that list in a stable order are compared by position, the others by a map look-up.
+// objectIndex holds the published state of each container and sandbox. It compares a new list with these states without
+// allocating memory. A list in the order of the previous one is compared by position, other lists by a map lookup.
 type objectIndex struct {
 	byID      map[string]*indexedObject
-	order     []*indexedObject // as last listed; nil where it was not known then
-	reordered bool             // this listing does not follow order
-	listing   uint64           // counts listings
+	order     []*indexedObject // in the order of the last list; nil: an unknown object
+	reordered bool             // the current list has left the order of the previous one
+	listing   uint64           // number of the current list
 }
 
-// known is one container or sandbox that the sink has been told of.
+// indexedObject is a container or sandbox whose state was published as an event.
 type indexedObject struct {
 	object
-	owner       *podRecord // nil once the object is gone
-	listed      uint64     // the last round that listed it
-	replacement uint64     // the last replacement of the owner's objects that kept it
+	owner       *podRecord // nil after the object was removed
+	listed      uint64     // number of the last list that contained the object
+	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// sift compares a listing of all pods with the index, and sets changed on the record of each pod that differs; of
-// finds or makes the record of a UID.
+// markChanged compares a list of all pods with the index, and sets podRecord.changed for each pod that differs. of returns or
+// creates the record of a pod UID.
 func (x *objectIndex) markChanged(s cri.Snapshot, of func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
@@ -35,7 +35,7 @@ func (x *objectIndex) markChanged(s cri.Snapshot, of func(uid string) *podRecord
 		case k == nil:
 			of(o.uid).changed = x.listing
 			continue
-		case k.uid != o.uid: // the object went from one pod to another
+		case k.uid != o.uid: // the object moved to another pod
 			k.owner.changed = x.listing
 			of(o.uid).changed = x.listing
 		case k.listed == x.listing: // listed twice: the first one counts
@@ -60,8 +60,8 @@ func (x *objectIndex) markChanged(s cri.Snapshot, of func(uid string) *podRecord
 	}
 }
 
-// at returns the known object with this ID, or nil, and remembers it as the i-th of the listing. A listing that has
-// left the order of the last one is not expected to come back to it.
+// lookUp returns the indexed object with this ID, or nil, and stores it as number i of the list. Once a list has left the order
+// of the previous one, all remaining lookups use the map.
 func (x *objectIndex) lookUp(i int, id string) *indexedObject {
 	switch {
 	case i == len(x.order):
@@ -77,7 +77,7 @@ func (x *objectIndex) lookUp(i int, id string) *indexedObject {
 	return k
 }
 
-// replace makes the index hold next in place of prev for the pod of r.
+// replacePod replaces the indexed objects of the pod of r, prev, by those of next.
 func (x *objectIndex) replacePod(r *podRecord, prev, next cri.Pod) {
 	r.replaced++
 	for o := range listObjects(podSnapshot(next)) {
@@ -99,7 +99,7 @@ func (x *objectIndex) replacePod(r *podRecord, prev, next cri.Pod) {
 	}
 }
 
-// parts returns the objects of a pod as a snapshot.
+// podSnapshot returns the sandboxes and containers of one pod as a snapshot.
 func podSnapshot(p cri.Pod) cri.Snapshot {
 	return cri.Snapshot{Time: p.Time, Sandboxes: p.Sandboxes, Containers: p.Containers}
 }

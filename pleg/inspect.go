@@ -12,28 +12,28 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// job is the work on one pod that asks the runtime: to list the pod, to inspect it, or both.
+// job lists one pod, inspects it, or does both, by calls to the runtime.
 type job struct {
 	rec        *podRecord
-	published  cri.Pod // the last complete state, whose details are carried over
-	listed     cri.Pod // what to inspect, where relist is false
-	relist     bool
-	inspectAll bool   // inspect every object
-	clock      uint64 // when the listing began, on the loop's clock
+	published  cri.Pod // last published state, whose details are reused
+	listed     cri.Pod // pod to inspect if relist is false
+	relist     bool    // list the pod first
+	inspectAll bool    // inspect all containers and sandboxes, not only changed ones
+	clock      uint64  // logical time of loop.clock at which the listing started
 	started    time.Time
 }
 
-// result is the end of a job.
+// result is the outcome of a job.
 type result struct {
 	job
-	pod       cri.Pod // complete; only what was listed where err is set
-	listedPod bool    // pod is valid
+	pod       cri.Pod // inspected state; if err is set, only the listed state
+	listedPod bool    // pod was listed successfully
 	ended     time.Time
 	err       error
 }
 
-// work does a job. The deadline is of the whole job; release gives the job's slot back, which happens earlier
-// than its end where the runtime is slow: jobs that hang must not keep others from being done.
+// runJob lists and inspects the pod of j within Options.PodTimeout. It calls release, which frees the job's slot, after slowAfter
+// or at its end, so that hung jobs do not block other pods.
 func (g *Generator) runJob(ctx context.Context, j job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()
@@ -57,8 +57,8 @@ func (g *Generator) runJob(ctx context.Context, j job, release func()) result {
 	return r
 }
 
-// complete returns the listed pod with the details of each object: read from the runtime where they may have
-// changed, else carried over from what was told before. An object that is gone by now is left out.
+// inspectPod returns the listed pod with the details of its containers and sandboxes. It reads details from the runtime if the
+// state changed or inspectAll is set, and otherwise copies them from published. It omits objects that the runtime no longer has.
 func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
 		return keepLostFields(listed, published), nil
@@ -124,9 +124,8 @@ func (g *Generator) inspectContainers(ctx context.Context, listed, published cri
 	return full, nil
 }
 
-// carryOver returns next with what the runtime no longer says about it: a pod without a sandbox keeps its name, and
-// one that has lost its network keeps its addresses for the record. This is so where no sandbox is ready and none
-// has an address; each sandbox then keeps those it had.
+// keepLostFields returns next with fields of published that the runtime no longer returns: the name of a pod without sandbox, and
+// the IP addresses of its sandboxes. It restores addresses only if no sandbox is ready and none has an address.
 func keepLostFields(next, published cri.Pod) cri.Pod {
 	if next.Name == "" && next.Namespace == "" {
 		next.Name, next.Namespace = published.Name, published.Namespace

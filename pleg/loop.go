@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// loop is the state of a running Generator. Only Run's goroutine touches it, slots aside; calls to the runtime
-// are made by goroutines that send back what they got.
+// loop is the state of a running Generator. Only Run's goroutine uses it, except for slots. Calls to the runtime run in
+// goroutines of their own, which send their results to lists and results.
 type loop struct {
 	gen     *Generator
 	wg      *sync.WaitGroup
@@ -25,30 +25,30 @@ type loop struct {
 
 	index   objectIndex
 	records map[string]*podRecord // by pod UID
-	queue   []*podRecord          // those with something wanted, oldest first
-	changed []*podRecord          // scratch of relisted
-	events  []Event               // not yet given to the sink
-	jobs    int                   // under way
+	queue   []*podRecord          // records with a task, oldest first
+	changed []*podRecord          // changed pods of the current list; reused memory
+	events  []Event               // not yet passed to the sink
+	jobs    int                   // running jobs
 	slots   atomic.Int32          // jobs that may still be started
 
-	// clock counts the starts and ends of calls. A listing that began before an inspection ended cannot be
-	// put in order with it.
+	// clock is a logical clock that counts starts and ends of calls. If an inspection ended after a list started, it is undefined
+	// which of them is newer.
 	clock uint64
 
-	listing       bool      // a full list is under way
-	fullRequested bool      // a full relist is asked for
-	lastFailed    bool      // the last one failed
-	streaming     bool      // the event stream can be relied on
-	lastStart     time.Time // the start of the last one
-	lastSuccess   time.Time // the start of the last one that succeeded
-	lastEnd       time.Time
-	lastDuration  time.Duration
-	slowPeriod    time.Duration // to the next full relist while events are streamed
+	listing       bool          // a full list is running
+	fullRequested bool          // a full relist was requested
+	lastFailed    bool          // the last full list failed
+	streaming     bool          // the event stream works
+	lastStart     time.Time     // start of the last full list
+	lastSuccess   time.Time     // start of the last successful full list
+	lastEnd       time.Time     // end of the last full list
+	lastDuration  time.Duration // duration of the last full list
+	slowPeriod    time.Duration // time to the next full relist while events are streamed
 
-	tooLarge bool // the last full list failed because it is larger than an answer may be
+	tooLarge bool // the last full list exceeded the maximum message size
 }
 
-// list is the end of a full list.
+// listResult is the outcome of a full list.
 type listResult struct {
 	snap  cri.Snapshot
 	err   error
@@ -56,33 +56,33 @@ type listResult struct {
 	clock uint64
 }
 
-// want is what a record waits for in the queue.
+// task is the work that a queued pod waits for.
 type task uint8
 
 const (
 	noTask      task = iota
-	inspectTask      // of record.pod
-	relistTask
+	inspectTask      // inspect podRecord.pod
+	relistTask       // list the pod alone, then inspect it
 )
 
-// record is what the loop knows of one pod.
+// podRecord is the loop's state of one pod.
 type podRecord struct {
 	uid         string
-	published   cri.Pod // complete, as the sink knows it; without objects while it knows nothing
-	listedAt    uint64  // on the loop's clock: when the listing that led to told began
-	inspectedAt uint64  // on the loop's clock: when told was complete
+	published   cri.Pod // last published state; empty until the first event
+	listedAt    uint64  // logical time at which the list of the published state started
+	inspectedAt uint64  // logical time at which the published state was complete
 
-	changed, replaced uint64 // kept by index
+	changed, replaced uint64 // maintained by objectIndex
 
-	pod           cri.Pod // as listed by a full relist, for an inspection
-	podClock      uint64  // when that listing began
+	pod           cri.Pod // as listed by a full relist, to be inspected
+	podClock      uint64  // logical time at which that list started
 	task          task
 	queued        bool      // is in loop.queue
-	coveredByList bool      // wants a relist that the full one under way will do
-	notBefore     time.Time // of the next job
-	relistStart   time.Time // the start of the last job that lists the pod
-	busy          bool      // a job is under way
-	repeat        bool      // more is wanted after that job
+	coveredByList bool      // the running full list replaces the requested relist
+	notBefore     time.Time // earliest start of the next job
+	relistStart   time.Time // start of the last job that lists the pod
+	busy          bool      // a job is running
+	repeat        bool      // relist again after the running job
 	reinspect     bool      // the next job inspects all objects
 }
 
@@ -99,7 +99,8 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	return l
 }
 
-// step starts what can be started now and returns when it wants to be called again at the latest.
+// startDueWork reads the inbox and starts the full list and the jobs that are due. It returns when it must be called again at the
+// latest.
 func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	l.applyRequests(l.gen.inbox.takeRequests())
 	now := time.Now()
@@ -109,12 +110,12 @@ func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	return l.startJobs(ctx, now)
 }
 
-// due returns when the next full relist starts.
+// nextFullRelist returns the time at which the next full relist may start.
 func (l *loop) nextFullRelist() time.Time {
 	wait := l.gen.opts.Period
 	switch {
 	case l.tooLarge:
-		wait = l.slowPeriod // it costs the runtime much, and nothing is to be had
+		wait = l.slowPeriod // the list is expensive for the runtime, and fails
 	case l.fullRequested && !l.lastFailed:
 		wait = min(wait, max(fullGap, l.lastDuration))
 	case l.streaming && !l.lastFailed:
@@ -123,7 +124,7 @@ func (l *loop) nextFullRelist() time.Time {
 	return l.lastEnd.Add(wait)
 }
 
-// accept turns requests and hints into wants.
+// applyRequests queues the pods that requests and runtime events name.
 func (l *loop) applyRequests(r requests) {
 	l.fullRequested = l.fullRequested || r.full
 	l.streaming = r.streaming
@@ -137,13 +138,14 @@ func (l *loop) applyRequests(r requests) {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(r.pods)) {
 		rec := l.recordOf(uid)
-		// The first inspection of a pod is a whole one anyway.
+		// The first inspection of a pod reads all objects anyway.
 		rec.reinspect = rec.reinspect || r.pods[uid] && !isEmptyPod(rec.published)
 		l.enqueuePod(rec, relistTask)
 	}
 }
 
-// heed returns the pod that is to be listed because of an event, or "" if there is none.
+// podForEvent returns the UID of the pod to relist for a runtime event received at a time, or "" if no relist of one pod is
+// needed. If the pod is unknown, it requests a full relist.
 func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 	k, uid := l.index.byID[h.id], h.uid
 	if uid == "" && k != nil {
@@ -159,7 +161,7 @@ func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 	var news bool
 	switch h.event {
 	case cri.EventCreated:
-		return "" // nothing to tell yet; a start follows, or a relist finds what was never started
+		return "" // no state to publish yet: a start event follows, or a relist finds a container that was never started
 	case cri.EventDeleted:
 		news = k != nil
 	case cri.EventStopped:
@@ -167,7 +169,7 @@ func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 	case cri.EventStarted:
 		news = k == nil || k.state == unknown
 	}
-	// What is known already may be overwritten by a listing under way that is older than the event.
+	// A running list that started before the event may overwrite the known state, so the pod is relisted after it.
 	if !news && !underway {
 		return ""
 	}
@@ -177,11 +179,12 @@ func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 	return uid
 }
 
-// covered reports whether a listing that began after an event tells what it is about: the last full one that succeeded, one
-// under way, or one of the pod. What fails is listed again. A runtime tells of something when it can be listed, by the clock
-// of this machine; if that is set back meanwhile, the next full relist finds what was missed. So a burst of events costs a
-// pod two listings, and an agent that starts does not list the pods of events that the runtime kept for it, mostly of pods
-// that are gone.
+// isCovered reports whether a list that started after the event already contains its effect: the last successful full list, a
+// running one, or the last list of the pod. Otherwise a burst of events would cost more than two lists of a pod, and a starting
+// agent would list the pods of all events that the runtime has stored.
+//
+// The times are comparable because the runtime uses the clock of this machine. If that clock is set back, the next full relist
+// finds missed changes.
 func (l *loop) isCovered(uid string, at time.Time) bool {
 	if at.IsZero() {
 		return false
@@ -193,7 +196,7 @@ func (l *loop) isCovered(uid string, at time.Time) bool {
 	return ok && at.Before(rec.relistStart)
 }
 
-// list starts a full list. Relists of pods that were asked for before it are left to it.
+// startList starts a full list in a goroutine. It also covers the relists of single pods that are queued now.
 func (l *loop) startList(ctx context.Context, now time.Time) {
 	l.listing, l.fullRequested, l.lastStart = true, false, now
 	for _, rec := range l.queue {
@@ -209,8 +212,7 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// dispatch starts the jobs of the queue that may start now. It returns when it wants to be called again: when a
-// job or the full relist is due.
+// startJobs starts the queued jobs that may start now. It returns the time at which it must be called again.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
@@ -245,7 +247,7 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// start starts a job for what rec wants.
+// startJob starts the task of rec in a goroutine.
 func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	j := job{
 		rec: rec, published: rec.published, listed: rec.pod, clock: rec.podClock,
@@ -267,7 +269,7 @@ func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	l.wg.Go(func() { sendUnlessDone(ctx, l.results, l.gen.runJob(ctx, j, release)) })
 }
 
-// enqueue makes rec want something.
+// enqueuePod adds task w to rec and queues it. If a job of the pod is running, the pod is relisted after that job.
 func (l *loop) enqueuePod(rec *podRecord, w task) {
 	if rec.busy {
 		rec.repeat = true
@@ -281,7 +283,7 @@ func (l *loop) enqueuePod(rec *podRecord, w task) {
 	}
 }
 
-// record returns the record of a pod, a new one where there is none.
+// recordOf returns the record of a pod, which it creates if needed.
 func (l *loop) recordOf(uid string) *podRecord {
 	rec, ok := l.records[uid]
 	if !ok {
@@ -291,7 +293,7 @@ func (l *loop) recordOf(uid string) *podRecord {
 	return rec
 }
 
-// deliver gives the events of a relist to the sink, and their pods to those who listen.
+// publishEvents passes the collected events to the sink, and the UIDs of their pods to the functions of Notify.
 func (l *loop) publishEvents() {
 	if len(l.events) == 0 {
 		return
@@ -299,7 +301,7 @@ func (l *loop) publishEvents() {
 	events := l.events
 	l.events = nil
 	slices.SortStableFunc(events, compareEvents)
-	pods := l.podsOf(events) // the events are the sink's to keep, and to change
+	pods := l.podsOf(events) // before Sink, which owns events and may modify them
 	if l.gen.opts.Sink != nil {
 		l.gen.opts.Sink(events)
 	}
@@ -308,7 +310,7 @@ func (l *loop) publishEvents() {
 	}
 }
 
-// podsOf returns the UIDs of sorted events, for those who listen; none where nobody does.
+// podsOf returns the distinct UIDs of events, which are sorted by UID. It returns nil if no function is registered with Notify.
 func (l *loop) podsOf(events []Event) []string {
 	if l.gen.listeners.Empty() {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// relisted takes in a full list.
+// applyList evaluates a completed full list, successful or not, calls Hooks.Relisted, and publishes the events.
 func (l *loop) applyList(r listResult) {
 	last := l.lastSuccess
 	l.listing = false
@@ -34,7 +34,8 @@ func (l *loop) applyList(r listResult) {
 	l.publishEvents()
 }
 
-// listFailed leaves everything as it is. The relists of pods that were left to the list are due again.
+// applyListError records a failed full list. Pod states stay unchanged. Relists that the list should have covered are due again.
+// If the list is too large, all known pods are relisted one by one.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("listing the runtime fails", "error", err)
@@ -50,7 +51,7 @@ func (l *loop) applyListError(err error) {
 	}
 }
 
-// listSingly lists the pods that are known one by one, because there is no full list to be had.
+// relistKnownPods queues a relist of each known pod, because the full list is too large for the runtime's messages.
 func (l *loop) relistKnownPods() {
 	for _, rec := range slices.SortedFunc(maps.Values(l.records), compareRecords) {
 		switch {
@@ -77,7 +78,7 @@ func (l *loop) applySnapshot(r listResult) {
 		case rec.changed == l.index.listing || rec.reinspect || rec.busy || rec.task != noTask:
 			l.changed = append(l.changed, rec)
 			rec.pod = cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: r.start}
-		case isEmptyPod(rec.published): // not earlier than this: its notBefore must outlast a burst of requests
+		case isEmptyPod(rec.published): // not earlier: notBefore of the record must last for a burst of requests
 			delete(l.records, uid)
 		}
 	}
@@ -93,7 +94,7 @@ func (l *loop) applySnapshot(r listResult) {
 	l.reportRunning(r.snap)
 }
 
-// group gives each dirty record its part of the snapshot.
+// splitSnapshot appends the sandboxes and containers of s to the records of the changed pods.
 func (l *loop) splitSnapshot(s cri.Snapshot) {
 	for _, sb := range s.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
@@ -108,8 +109,8 @@ func (l *loop) splitSnapshot(s cri.Snapshot) {
 	}
 }
 
-// compare acts on what a full list says of a pod that is not simply as before. A pod that it cannot decide on keeps
-// an older time than the others.
+// applyListedPod handles a pod that changed or has work pending, with the full list r. It publishes the listed state, queues an
+// inspection, or queues a relist if it cannot order r and another job; the cached pod is then marked outdated.
 func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 	rec.podClock = r.clock
 	listed := rec.pod
@@ -118,18 +119,18 @@ func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 	case rec.busy:
 		rec.repeat = true
 		behind()
-	case rec.task == relistTask && !rec.coveredByList: // asked for while the list was made
+	case rec.task == relistTask && !rec.coveredByList: // requested after the list started
 		rec.pod = cri.Pod{}
 		behind()
 	case rec.inspectedAt > r.clock:
-		// Inspected while the list was made: no telling which of the two is newer.
+		// Inspected while the list was running: it is undefined which of the two is newer.
 		rec.pod = cri.Pod{}
 		if rec.listedAt < r.clock {
 			l.enqueuePod(rec, relistTask)
 			behind()
 		}
 	case l.gen.inspector != nil && !isEmptyPod(rec.pod) && (rec.changed == l.index.listing || rec.reinspect):
-		rec.task = noTask // of a relist: this was it
+		rec.task = noTask // this list replaces a requested relist
 		l.enqueuePod(rec, inspectTask)
 		behind()
 	default:
@@ -142,7 +143,7 @@ func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 	}
 }
 
-// finished takes in the end of a job.
+// applyResult evaluates a completed job: it publishes the pod or queues a retry, and calls Hooks.PodRelisted.
 func (l *loop) applyResult(r result) {
 	rec := r.rec
 	rec.busy = false
@@ -153,7 +154,7 @@ func (l *loop) applyResult(r result) {
 		again := rec.repeat
 		rec.repeat = false
 		var newer cri.Pod
-		if rec.podClock > r.clock { // listed while the job was under way
+		if rec.podClock > r.clock { // a full list started after the job
 			newer = rec.pod
 		}
 		rec.pod = cri.Pod{}
@@ -168,8 +169,8 @@ func (l *loop) applyResult(r result) {
 	l.publishEvents()
 }
 
-// retry puts a pod back whose job failed. What it was about stays to be told; a full list that came in meanwhile
-// spares the pod another listing.
+// retryPod queues a failed job again after Options.Period. Its changes remain unpublished until a job succeeds. If a full list
+// arrived during the job, only the inspection is repeated.
 func (l *loop) retryPod(rec *podRecord, r result) {
 	if l.gen.health.recordFailure(rec.uid, r.err) {
 		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
@@ -177,7 +178,7 @@ func (l *loop) retryPod(rec *podRecord, r result) {
 	rec.reinspect = rec.reinspect || r.inspectAll || r.listedPod
 	if r.listedPod {
 		l.gen.cache.update(rec.uid, func(e *entry) {
-			e.markOutdated(r.pod) // keeps what is known to be there
+			e.markOutdated(r.pod) // keeps the listed objects
 			e.err, e.outdated = r.err, false
 			if r.pod.Time.After(e.validAt) {
 				e.validAt = r.pod.Time
@@ -193,8 +194,8 @@ func (l *loop) retryPod(rec *podRecord, r result) {
 	l.enqueuePod(rec, next)
 }
 
-// settle makes pod what is known of rec: in the cache, in the index, and by the events that tell the sink. A newer listing
-// that is yet to be inspected, if there is one, stays known.
+// publishPod stores pod as the state of rec in the cache and the index, and adds the events for the sink. newer is a newer listed
+// state that is not inspected yet, or empty. listedAt is the logical time of the list behind pod.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock
@@ -227,7 +228,7 @@ func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, 
 	}
 }
 
-// count reports how much runs.
+// reportRunning calls Hooks.RunningCounted with the running pods and the containers of s by state.
 func (l *loop) reportRunning(s cri.Snapshot) {
 	if l.gen.opts.Hooks.RunningCounted == nil {
 		return

@@ -14,19 +14,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Status is how a [Generator] does.
+// Status is the health of a [Generator].
 type Status struct {
-	LastRelist time.Time     // when the last full relist that succeeded began; zero before the first
-	ListErr    error         // why no full relist has succeeded since; nil if none has failed since
-	Threshold  time.Duration // how old Relisted may be
-	Streaming  bool          // the runtime's events are heard, full relists are rare
-	Pods       []PodError    // the pods in trouble, by UID
+	LastRelist time.Time     // start of the last successful full relist; zero: none yet
+	ListErr    error         // error of the full relists since LastRelist; nil: none has failed
+	Threshold  time.Duration // greatest healthy age of LastRelist: Options.Threshold
+	Streaming  bool          // runtime events are received, so full relists are rare
+	Pods       []PodError    // pods whose inspection fails or hangs, sorted by UID
 }
 
-// errNoRelist is why nothing is known at the beginning.
+// errNeverRelisted is the error of Healthy and Pods before the first successful full relist.
 var errNeverRelisted = errors.New("relist: none has succeeded yet")
 
-// healthy is [Generator.Healthy] at now.
+// checkHealth implements [Generator.Healthy] at time now.
 func (s Status) checkHealth(now time.Time) error {
 	age := now.Sub(s.LastRelist)
 	switch {
@@ -44,15 +44,15 @@ func (s Status) checkHealth(now time.Time) error {
 	return nil
 }
 
-// PodError says that a pod's state cannot be read from the runtime.
+// PodError reports that the runtime calls to inspect a pod fail or hang.
 type PodError struct {
 	PodUID string
-	Call   string    // the runtime call that fails or hangs, with the object: "ContainerStatus c1"
-	Since  time.Time // when the first try began that has not been followed by a good one
-	Err    error     // why the last try ended; nil while the first one hangs
+	Call   string    // the failing or hung runtime call and its object: "ContainerStatus c1"
+	Since  time.Time // start of the first attempt after the last success
+	Err    error     // error of the last attempt; nil: the first attempt hangs
 }
 
-// Error names the pod, the time, the call and the cause.
+// Error returns the pod, the start of the failures, the call and the cause.
 func (e *PodError) Error() string {
 	what := fmt.Sprintf("inspect pod %s, since %s: ", e.PodUID, e.Since.Format(time.RFC3339))
 	if e.Err != nil {
@@ -61,21 +61,21 @@ func (e *PodError) Error() string {
 	return what + e.Call + ": no answer"
 }
 
-// Unwrap returns the cause, nil while the runtime has not answered.
+// Unwrap returns Err, which is nil while the first attempt hangs.
 func (e *PodError) Unwrap() error { return e.Err }
 
-// health keeps what the runtime is asked about each pod, and what did not work.
+// podHealth records the running runtime call and the errors of each pod, and the error of the full relists.
 type podHealth struct {
 	mu       sync.Mutex // guards all fields
 	relisted time.Time
-	listErr  error // of the full relists since
+	listErr  error // of the full relists after relisted
 	pods     map[string]*attempt
 }
 
-// attempt is work on a pod that is under way or has failed.
+// attempt is a running or failed inspection of a pod.
 type attempt struct {
-	started  time.Time // the last try
-	since    time.Time // the first try of those that failed; zero if none has
+	started  time.Time // start of the last attempt
+	since    time.Time // start of the first failed attempt in a row; zero: none failed
 	call, id string
 	err      error
 }
@@ -99,7 +99,7 @@ func (h *podHealth) setCall(uid, call, id string) {
 	}
 }
 
-// fail records that work on a pod has failed, and reports whether it is the first time in a row.
+// recordFailure stores the error of an inspection and reports whether it is the first failure in a row.
 func (h *podHealth) recordFailure(uid string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *podHealth) recordFailure(uid string, err error) bool {
 	return first
 }
 
-// succeed forgets about a pod, and reports whether it was in trouble.
+// recordSuccess removes the attempt of a pod and reports whether its last attempt had failed.
 func (h *podHealth) recordSuccess(uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *podHealth) recordListError(err error) {
 	h.listErr = err
 }
 
-// of returns the trouble of a pod, or nil.
+// podError returns the error of a pod whose inspection fails or hangs, or nil.
 func (h *podHealth) podError(uid string, now time.Time) *PodError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func (h *podHealth) podErrorLocked(uid string, now time.Time) *PodError {
 	return &PodError{PodUID: uid, Call: a.call + " " + a.id, Since: since, Err: a.err}
 }
 
-func (h *podHealth) snapshot(now time.Time) (relisted time.Time, pods []PodError, listErr error) {
+func (h *podHealth) listErrors(now time.Time) (relisted time.Time, pods []PodError, listErr error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(h.pods)) {

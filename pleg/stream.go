@@ -14,21 +14,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// How the event stream is kept up.
+// Times of the event stream.
 const (
-	assumeConnectedAfter = 500 * time.Millisecond // a stream this old without an event is taken to work
-	minReconnect         = 100 * time.Millisecond // the wait before the first reconnect; it doubles with each
-	maxReconnect         = 5 * time.Second        // the longest wait, and how long a stream lives to reset it
+	assumeConnectedAfter = 500 * time.Millisecond // a stream without events counts as working after this time
+	minReconnect         = 100 * time.Millisecond // wait before the first reconnect; it doubles with each
+	maxReconnect         = 5 * time.Second        // longest wait; a stream that lived this long resets the wait
 )
 
 var errStreamEnded = errors.New("the stream ended without an error")
 
-// stream listens to the runtime's events until ctx ends, connecting anew whenever the stream breaks.
+// followEvents reads the runtime's event stream until ctx ends, and reconnects when the stream breaks. It returns early if the
+// runtime does not support the stream.
 //
-// Nothing tells when a stream begins, and what happens before is missed. So there is a full relist as the
-// connection is made, one when it has lived for settleAfter, and one with the first event: this event proves that
-// the stream has begun, the relist sees all that came before, and the stream delivers the rest. Until the first of
-// the latter two, full relists keep the short period.
+// The runtime does not report when a stream is established, and earlier events are lost. Therefore followEvents requests full
+// relists at the connection, after assumeConnectedAfter, and at the first event. That event proves that the stream is
+// established: the relist finds earlier changes, the stream delivers later ones. Until then the full relists keep the short
+// period.
 func (g *Generator) followEvents(ctx context.Context) {
 	reconnect := backoff.Policy{First: minReconnect, Max: maxReconnect}
 	wait := reconnect.First
@@ -56,12 +57,12 @@ func (g *Generator) followEvents(ctx context.Context) {
 			return
 		}
 		wait = reconnect.Next(wait)
-		// As Run begins it lists anyway, so that only a reconnect has to ask for it.
+		// The first full relist of Run covers the first connection, so only a reconnect requests one.
 		g.inbox.request(func(r *requests) { r.full = true })
 	}
 }
 
-// listen hands on the events of one connection until it ends.
+// readEvents adds the events of one stream connection to the inbox until the connection breaks or ctx ends.
 func (g *Generator) readEvents(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -90,8 +91,8 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// connected notes that the connection works, proven by its first event or, without one, taken for granted, and
-// asks for a full relist where that is news.
+// markConnected records that the stream works and requests a full relist if it did not work before. proof is the first event of
+// the connection, received at time at, or nil if none arrived within assumeConnectedAfter.
 func (g *Generator) markConnected(proof *runtimeEvent, at time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Compare checks our families against those of the kubelet and a list of verdicts, and returns what is wrong, sorted. Each
-// family of the kubelet has a verdict, which is true, and each verdict is about one of them. A family that only we have is no
-// problem when its name says so, because it has one of the prefixes of our own, such as nodeagent_.
+// Compare checks our metrics against those of the kubelet and a list of verdicts, and returns all mismatches, sorted. Each metric
+// of the kubelet needs a verdict, which must be true, and each verdict must match a metric. A metric that only we have needs a
+// name with one of the prefixes own, such as nodeagent_.
 //
-// A verdict is a line: "same NAME", "absent NAME: reason", "labels NAME: reason" for a family that is the same but for its
-// labels, or "varies NAME: reason" for one that either side may have or not, as those of the Go runtime do. NAME may end in * for all that begin like it, if no line has the whole name. Empty lines and lines with # are
-// comments.
+// A verdict is a line: "same NAME", "absent NAME: reason", "labels NAME: reason" for a metric that differs only in its labels, or
+// "varies NAME: reason" for a metric that either side may lack. NAME may end in * for all metrics with the prefix, unless a line
+// has the whole name. Empty lines and lines with # are comments.
 func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	list, problems := parseVerdicts(verdicts)
 	theirs, mine := indexByName(kubelet), indexByName(ours)
@@ -44,13 +44,13 @@ func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	return problems
 }
 
-// verdict is what is said about a family, or about all whose name begins alike.
+// verdict is the expected difference of a metric, or of all metrics with a prefix.
 type verdict struct {
 	kind, name, reason string
 	used               bool
 }
 
-// check returns what of the verdict is not true, or nothing. Ours is nil when there is none.
+// findMismatch returns how the metrics contradict the verdict, or "". ours is nil if we lack the metric.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
@@ -75,7 +75,7 @@ func (v *verdict) findMismatch(theirs, ours *Family) string {
 	return ""
 }
 
-// verdictList has exact names before patterns.
+// verdictList has all verdicts in the order of their lines.
 type verdictList []*verdict
 
 func parseVerdicts(text string) (list verdictList, problems []string) {
@@ -99,7 +99,8 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// of returns the verdict about a family, the longest pattern when no line has the whole name, and marks it as used.
+// findVerdict returns the verdict about a metric, and marks it as used. Without a line with the whole name, it is the longest
+// matching prefix.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {

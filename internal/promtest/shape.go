@@ -18,12 +18,12 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// kubelet has the shapes of the pages, as `make metrics` wrote them.
+// kubelet has the shapes of the kubelet's pages, as written by `make metrics`.
 //
 //go:embed kubelet/*.txt
 var kubelet embed.FS
 
-// The pages of a kubelet, by the last part of their path.
+// Pages of a kubelet, by the last part of their path.
 const (
 	PageMetrics  = "metrics"  // /metrics
 	PageProbes   = "probes"   // /metrics/probes
@@ -32,15 +32,15 @@ const (
 	PageSLIs     = "slis"     // /metrics/slis
 )
 
-// Family is the shape of the series of one name.
+// Family is the shape of all series of one metric.
 type Family struct {
 	Name    string
 	Type    string    // counter, gauge, histogram, summary or untyped
 	Labels  []string  // of all its series together, sorted, without le and quantile
-	Buckets []float64 // upper bounds of a histogram without +Inf, quantiles of a summary
+	Buckets []float64 // upper bounds of a histogram without +Inf, or quantiles of a summary
 }
 
-// String is a line of a list.
+// String returns the shape as a line of a list.
 func (f Family) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s {%s}", f.Name, f.Type, strings.Join(f.Labels, ","))
@@ -50,8 +50,8 @@ func (f Family) String() string {
 	return b.String()
 }
 
-// Kubelet returns the shape of a page of the kubelet by its name, such as [PageCadvisor], sorted by name. That of [PageMetrics] has
-// also the families that only its code tells, because nothing had happened for which the scraped kubelet had them.
+// Kubelet returns the shape of a page of the kubelet, such as [PageCadvisor], sorted by name. For [PageMetrics] it includes
+// metrics that only the kubelet's code shows, because the scraped kubelet had no series of them.
 func Kubelet(page string) ([]Family, error) {
 	files := []string{page}
 	if page == PageMetrics {
@@ -87,7 +87,7 @@ func Parse(page io.Reader) ([]Family, error) {
 	return Shape(slices.Collect(maps.Values(families))), nil
 }
 
-// Shape returns the shape of what a Gatherer has gathered, sorted by name.
+// Shape returns the shape of gathered metrics, sorted by name.
 func Shape(families []*dto.MetricFamily) []Family {
 	shape := make([]Family, 0, len(families))
 	for _, family := range families {
@@ -119,7 +119,7 @@ func newFamily(family *dto.MetricFamily) Family {
 	}
 }
 
-// ParseList reads a list of shapes, one a line; empty lines and lines with # are comments.
+// ParseList parses a list of shapes, one a line. Empty lines and lines with # are ignored.
 func ParseList(text string) ([]Family, error) {
 	var list []Family
 	for number, line := range listLines(text) {
@@ -151,7 +151,7 @@ func parseLine(line string) (Family, error) {
 	return family, nil
 }
 
-// lines returns what is no comment, with its number.
+// listLines yields the lines of text that are not comments, with their numbers.
 func listLines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		number := 0

@@ -1,14 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prom turns what the hooks of engines tell into metrics of Prometheus, with the names, types, labels and buckets that
-// the kubelet's have, and serves pages of them. It measures nothing itself: that the usage of containers has a page is up to
-// package usage below it.
-//
-// # Model
-//
-// The engines of this module know no metrics; they have hooks. [New] makes the metrics of all of them in a registry of the
-// caller's, and a method for each engine returns hooks that feed them, and that call hooks which somebody has already:
+// Package prom provides the kubelet's Prometheus metrics for the packages of this module, with the kubelet's names, types, labels
+// and buckets, and serves them as pages. It measures nothing itself: it counts the calls of hooks. The resource usage of
+// containers is in package usage.
 //
 //	registry := prometheus.NewRegistry()
 //	metrics, err := prom.New(registry, prom.Options{Pods: func() []lifecycle.PodState { return pods.Pods() }})
@@ -16,34 +11,34 @@
 //	pods, err := lifecycle.New(runtime, generator, lifecycle.Options{Hooks: metrics.Lifecycle(mine)})
 //	http.Handle("/metrics", prom.Page(registry, prom.PageOptions{}))
 //
-// What is on the page is what was wired: the metrics of an engine are there from when its hooks are asked for. Packages that
-// bring gRPC or client-go are not imported, and take functions: [Metrics.Runtime], [Metrics.CSI], [Metrics.StatusSent],
-// [Metrics.Node], [Metrics.Shutdown], [Metrics.ServingCertificate], [Metrics.Server], [Metrics.PodsAPI].
+// # Model
 //
-// Names that the kubelet does not have begin with nodeagent_. Labels have a bounded number of values, or go with the pod that
-// they name. [Options.Without] and [Options.WithoutLabels] leave out what a site does not want, where it is made.
+// The packages of this module have hooks instead of metrics. [New] creates all metrics in a registry of the caller. A method per
+// package returns hooks that update the metrics of that package and also call the hooks of the caller. The metrics of a package
+// appear on the page once its method was called.
+//
+// Packages that use gRPC or client-go are not imported. For these, a method returns functions: [Metrics.Runtime], [Metrics.CSI],
+// [Metrics.StatusSent], [Metrics.Node], [Metrics.Shutdown], [Metrics.ServingCertificate], [Metrics.Server], [Metrics.PodsAPI].
+//
+// Metrics that the kubelet does not have are named nodeagent_*. Labels have a bounded number of values, or their series are
+// removed with their pod. [Options.Without] and [Options.WithoutLabels] drop metrics and labels.
 //
 // # Concurrency
 //
-// Hooks may be called from any goroutine. Nothing here starts one, but for a [Page] while it is asked for.
+// Hooks may be called from any goroutine. Only [Page] starts a goroutine, for the duration of a request.
 //
 // # Errors
 //
-// A collector that fails, or a series that is there twice, costs that series and not the page; [PageOptions] has who is told.
-//
-// # When not to use it
-//
-// With another registry than client_golang's: the hooks are all that this package has, too.
+// A collector that fails, or a duplicate series, costs only that series of a page. PageOptions.Error receives the error.
 //
 // # Differs from the kubelet
 //
-//   - Each container that terminates is counted once, also one that was restarted before a status could say so.
-//   - Nothing is registered globally, and what is not wired is not on the page.
-//   - A state that no container is in has no series in kubelet_running_containers; the kubelet's keeps its last value.
-//   - Histograms have no native buckets.
-//   - Metrics of what this module does not have, such as topology, are absent.
+// - Each container that terminates is counted once, also one that is restarted before a status shows its termination.
+// - Nothing is registered globally.
+// - A state without containers has no series in kubelet_running_containers; the kubelet keeps the last value.
+// - Histograms have no native buckets.
+// - Metrics of missing features, such as the topology manager, are absent.
 //
-// DIFFERENCES.md has them all, and testdata/verdicts.txt says of each family of the kubelet's page whether ours is the same.
-//
-// Test kit: package promtest.
+// DIFFERENCES.md has all differences, and testdata/verdicts.txt compares each metric of the kubelet's page with ours. Test kit:
+// package promtest.
 package prom

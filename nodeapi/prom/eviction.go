@@ -34,7 +34,7 @@ func (m *Metrics) buildEviction(g *group) {
 	}
 }
 
-// Eviction returns the hooks of an evictor. They call those that are given, too.
+// Eviction returns hooks for the metrics of package eviction. They also call the hooks in with.
 func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	e := &m.eviction
 	e.group.enabled.Store(true)
@@ -69,7 +69,7 @@ func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	}
 }
 
-// Preempted counts a pod that has to make room for a critical one, which lacked a resource, such as cpu.
+// Preempted counts a pod that is evicted for a critical pod. resource is the resource that the critical pod needs, such as cpu.
 func (m *Metrics) Preempted(resource string) {
 	m.eviction.group.enabled.Store(true)
 	m.eviction.preemptions.inc(resource)
@@ -98,8 +98,7 @@ func (m *Metrics) buildCgroups(g *group) {
 	}
 }
 
-// Cgroups returns the hooks of a tree of cgroups, on a machine with this version of cgroups, 1 or 2. They call those that are
-// given, too.
+// Cgroups returns hooks for the metrics of package podtree, on a machine with cgroups v1 or v2. They also call the hooks in with.
 func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
 	c := &m.cgroups
 	c.group.enabled.Store(true)

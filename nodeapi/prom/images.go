@@ -31,7 +31,7 @@ func (m *Metrics) buildImages(g *group) {
 	}
 }
 
-// Images returns the hooks of what pulls images. They call those that are given, too.
+// Images returns hooks for the metrics of package images. They also call the hooks in with.
 func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
 	i := &m.images
 	i.group.enabled.Store(true)
@@ -68,8 +68,8 @@ func (i *imageMetrics) countRequest(r images.Request, present, required string) 
 	i.requests.inc(strings.ToLower(string(policy)), present, required)
 }
 
-// failed counts a request that came to nothing. An image that is not there and must not be pulled needs no pull that anybody
-// could know of.
+// countFailure counts a request whose image could not be made present. For policy Never it is unknown whether a pull was
+// required.
 func (i *imageMetrics) countFailure(r images.Request, err *images.Error) {
 	i.errors.inc(err.Reason)
 	switch {
@@ -82,7 +82,7 @@ func (i *imageMetrics) countFailure(r images.Request, err *images.Error) {
 	}
 }
 
-// presentBefore reports whether an image was there before it was pulled: with the policy Always nobody has looked.
+// presentLabel returns the label for whether an image was present before it was pulled. With policy Always this was not checked.
 func presentLabel(p images.Policy) string {
 	if p == images.PullAlways {
 		return "unknown"
@@ -90,7 +90,7 @@ func presentLabel(p images.Policy) string {
 	return "false"
 }
 
-// imageSize returns the label for the size of an image.
+// sizeLabel returns the label for the size of an image.
 func sizeLabel(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	sizes := [...]struct {
@@ -130,7 +130,7 @@ func (m *Metrics) buildImageGC(g *group) {
 	}
 }
 
-// ImageGC returns the hooks of what removes images. They call those that are given, too.
+// ImageGC returns hooks for the metrics of image garbage collection. They also call the hooks in with.
 func (m *Metrics) ImageGC(with ...gc.ImageHooks) gc.ImageHooks {
 	m.imageGC.group.enabled.Store(true)
 	return gc.ImageHooks{

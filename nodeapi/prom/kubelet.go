@@ -12,18 +12,20 @@ import (
 
 // KubeletOptions configure [Kubelet].
 type KubeletOptions struct {
-	// Options are the options of the metrics; zero is their default. Options.Probes is ignored: probes have a page.
+	// Options configure the metrics. Options.Probes is ignored: the metrics of probes have a page of their own.
 	Options Options
-	// Version is the version of the agent, for the metrics of the process. Empty: the version is unknown.
+	// Version is the version of the agent for nodeagent_build_info. Empty: unknown.
 	Version string
-	// Served: the pages are served. Without a page and without Registerer no metric is kept: the hooks of Metrics only call the given hooks.
+	// Served creates the registries of the pages. Without Served and Registerer, no metrics are created, and the hooks of Metrics
+	// only call the hooks of the caller.
 	Served bool
-	// Registerer gets the metrics of the engines beside the pages. The metrics of the process are not among them, because a program that has a
-	// Registerer may have them, too. Nil: they are on the pages alone.
+	// Registerer receives the metrics as well, except those of the process, which a program may have registered already. Nil:
+	// they are only on the pages.
 	Registerer prometheus.Registerer
 }
 
-// Kubelet has the metrics of the engines of a node in the registries of the kubelet's pages. Make one with [NewKubelet].
+// Kubelet has the metrics of a node agent in registries for the kubelet's pages /metrics, /metrics/probes and /metrics/slis. Use
+// [NewKubelet].
 type Kubelet struct {
 	Metrics *Metrics
 
@@ -32,12 +34,12 @@ type Kubelet struct {
 	slis, processMetrics *prometheus.Registry // nil: the pages are not served
 }
 
-// NewKubelet creates the registries and the metrics. An error is that of Registerer, or names the option.
+// NewKubelet creates the registries and the metrics. An error is returned by Registerer or names the invalid option.
 func NewKubelet(o KubeletOptions) (*Kubelet, error) {
 	k := &Kubelet{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry()}
 	o.Options.Probes = k.probes
 	if !o.Served && o.Registerer == nil {
-		o.Options = Options{Probes: k.probes, Without: []string{"*"}} // metrics without a reader are most of the heap of a simulated node
+		o.Options = Options{Probes: k.probes, Without: []string{"*"}} // unused metrics would be most of the heap of a simulated node
 	}
 	var err error
 	if k.Metrics, err = New(k.all, o.Options); err != nil {
@@ -49,22 +51,22 @@ func NewKubelet(o KubeletOptions) (*Kubelet, error) {
 	}
 	if err == nil && o.Registerer != nil {
 		if err := o.Registerer.Register(k.all); err != nil {
-			return nil, err // it names the metrics
+			return nil, err // the error names the metrics
 		}
 		k.registerer = o.Registerer
 	}
 	return k, err
 }
 
-// Register adds a collector to the page /metrics and to the Registerer.
+// Register adds a collector to the page /metrics and to Registerer.
 func (k *Kubelet) Register(c prometheus.Collector) error { return k.all.Register(c) }
 
-// Pages returns the pages /metrics, /metrics/probes and /metrics/slis. KubeletOptions.Served must be set.
+// Pages returns handlers for /metrics, /metrics/probes and /metrics/slis. KubeletOptions.Served must be set.
 func (k *Kubelet) Pages(o PageOptions) (all, probes, slis http.Handler) {
 	return Page(prometheus.Gatherers{k.all, k.processMetrics}, o), Page(k.probes, o), Page(k.slis, o)
 }
 
-// Close removes the metrics from the Registerer, so that another agent can register its metrics there.
+// Close unregisters the metrics from Registerer, so that another agent can register its own.
 func (k *Kubelet) Close() {
 	if k.registerer != nil {
 		k.registerer.Unregister(k.all)

@@ -21,12 +21,12 @@ import (
 type lifecycleMetrics struct {
 	group *group
 
-	// Of looks at pods.
+	// Pod workers.
 	worker, workerStart, podStart, containersPerPod *histogram
 	admitted, rejected                              *counter
 	refused, errors, orphaned                       *counter
 
-	// Of sandboxes and containers.
+	// Sandboxes and containers.
 	sandbox                                        *histogram
 	sandboxErrors, pods, podErrors                 *counter
 	userNSPods, userNSPodErrors                    *counter
@@ -34,7 +34,7 @@ type lifecycleMetrics struct {
 	containerStart                                 *histogram
 	images, imagesMounted, imageErrors, sleep, tls *counter
 
-	// Of resizes.
+	// Resizes.
 	resizes, infeasible, accepted *counter
 	deferred                      *histogram
 }
@@ -87,7 +87,7 @@ func (m *Metrics) buildLifecycle(g *group) {
 	}
 }
 
-// Lifecycle returns the hooks of a Reconciler. They call those that are given, too.
+// Lifecycle returns hooks for the metrics of package lifecycle. They also call the hooks in with.
 func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	l := &m.lifecycle
 	l.group.enabled.Store(true)
@@ -127,7 +127,7 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 	}
 }
 
-// work returns the hooks for what is done and how long it takes.
+// workHooks returns the hooks for sandboxes, syncs and image volumes, which also call the hooks in with.
 func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
 		SandboxStartAttempted: func(pod cri.PodIdentity, start podevents.SandboxStart) {
@@ -182,14 +182,14 @@ func (l *lifecycleMetrics) countStart(s podevents.ContainerStart) {
 	if s.Err == nil {
 		return
 	}
-	code := "Other" // an error of this agent, whose text would be a series of its own
+	code := "Other" // an error of this agent; its text would create a series of its own
 	if e, ok := errors.AsType[*podstatus.StartError](s.Err); ok {
 		code = e.Reason
 	}
 	l.containerErrors.inc(string(s.Type), code)
 }
 
-// rejectedFor counts a rejection. Reasons that anybody can make up are one, so that they cannot fill the page.
+// countRejection counts a rejected pod by reason. Reasons that a user can invent count as one, so that they cannot fill the page.
 func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):
@@ -201,7 +201,7 @@ func (l *lifecycleMetrics) countRejection(reason string) {
 	}
 }
 
-// isRejectionReason reports whether the kubelet counts a reason by its name. Source: admissionRejectionReasons in
+// isRejectionReason reports whether the kubelet counts a rejection reason by its name. Source: admissionRejectionReasons in
 // pkg/kubelet/kubelet.go.
 func isRejectionReason(reason string) bool {
 	switch reason {
@@ -216,7 +216,7 @@ func isRejectionReason(reason string) bool {
 	}
 }
 
-// priorityBucket returns the label for the priority of a pod.
+// priorityLabel returns the label for the priority of a pod.
 func priorityLabel(pod *corev1.Pod) string {
 	if pod == nil {
 		return "unknown"

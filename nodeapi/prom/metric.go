@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// group is the metrics of one engine. It is registered as a whole, so that a name that is taken is an error of New, and is on
-// the page from when its engine is wired: what nothing feeds would say 0 where nothing is known.
+// group is a collector with the metrics of one package. It is registered as a whole, so that New fails for a name that is already
+// registered. Its metrics appear on the page once it is enabled: before, they would show 0 for unknown values.
 type group struct {
 	metrics    *Metrics
 	name       string
@@ -23,14 +23,14 @@ type group struct {
 	collectors []prometheus.Collector
 }
 
-// Describe is a part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (g *group) Describe(descs chan<- *prometheus.Desc) {
 	for _, member := range g.collectors {
 		member.Describe(descs)
 	}
 }
 
-// Collect is a part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (g *group) Collect(metrics chan<- prometheus.Metric) {
 	if !g.enabled.Load() {
 		return
@@ -40,13 +40,13 @@ func (g *group) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// labels are those of a family, and which of them are kept.
+// labels are the label names of a metric without the excluded ones. kept has the positions of the names that remain.
 type labels struct {
 	names []string
 	kept  []int
 }
 
-// keptLabels returns the labels of a family, and false when the family is left out.
+// keptLabels returns the labels of a metric, and false if the metric is excluded by Options.Without.
 func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	if matchesAny(m.opts.Without, family) {
 		return labels{}, false
@@ -60,7 +60,7 @@ func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	return l, true
 }
 
-// pick returns the values of the labels that are kept, as text that a page can have.
+// keptValues returns the values of the labels that are kept, as valid UTF-8.
 func (l *labels) keptValues(values []string) []string {
 	kept := make([]string, len(l.kept))
 	for i, at := range l.kept {
@@ -71,18 +71,18 @@ func (l *labels) keptValues(values []string) []string {
 
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		matched, _ := path.Match(pattern, name) // New has checked it
+		matched, _ := path.Match(pattern, name) // New has checked the pattern
 		return matched
 	})
 }
 
-// counter is a family of counters; nil is one that is left out.
+// counter is a counter metric with labels; nil is an excluded metric, and its methods do nothing.
 type counter struct {
 	labels
 	vec *prometheus.CounterVec
 }
 
-// counter adds a family to the group. Without labels it begins at 0, as the kubelet's do.
+// addCounter adds a counter to the group. Without labels it starts at 0, as in the kubelet.
 func (g *group) addCounter(name, help string, names ...string) *counter {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
@@ -104,14 +104,14 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes a series. One that has fewer labels than the family was made with is shared, and stays.
+// remove removes a series. If a label of the metric is excluded, other series share its value, so it stays.
 func (c *counter) remove(values ...string) {
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)
 	}
 }
 
-// gauge is a family of gauges; nil is one that is left out.
+// gauge is a gauge metric with labels; nil is an excluded metric, and its methods do nothing.
 type gauge struct {
 	labels
 	vec *prometheus.GaugeVec
@@ -142,7 +142,7 @@ func (v *gauge) add(n float64, values ...string) {
 	}
 }
 
-// setTime sets the gauge to a time in seconds since the epoch.
+// setTime sets the gauge to t in seconds since the epoch, or 0 for the zero time.
 func (v *gauge) setTime(t time.Time, values ...string) {
 	if t.IsZero() {
 		v.set(0, values...)
@@ -151,13 +151,13 @@ func (v *gauge) setTime(t time.Time, values ...string) {
 	v.set(float64(t.UnixNano())/1e9, values...)
 }
 
-// histogram is a family of histograms; nil is one that is left out.
+// histogram is a histogram metric with labels; nil is an excluded metric, and its methods do nothing.
 type histogram struct {
 	labels
 	vec *prometheus.HistogramVec
 }
 
-// histogram adds a family to the group. Without buckets it has that of +Inf alone.
+// addHistogram adds a histogram to the group. Without buckets it has only +Inf.
 func (g *group) addHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	h := g.addLateHistogram(name, help, buckets, names...)
 	if h != nil && len(names) == 0 {
@@ -166,7 +166,7 @@ func (g *group) addHistogram(name, help string, buckets []float64, names ...stri
 	return h
 }
 
-// lateHistogram is a histogram that is on the page once it has a value.
+// addLateHistogram adds a histogram that appears on the page only once it has a value.
 func (g *group) addLateHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
@@ -196,7 +196,7 @@ func (h *histogram) remove(values ...string) {
 	}
 }
 
-// level is a family of gauges that are computed when the page is asked for; nil is one that is left out.
+// computedGauge is a gauge metric whose values are computed for each page; nil is an excluded metric.
 type computedGauge struct {
 	labels
 	desc *prometheus.Desc
@@ -210,7 +210,7 @@ func (m *Metrics) newComputedGauge(name, help string, names ...string) *computed
 	return &computedGauge{l, prometheus.NewDesc(name, help, l.names, nil)}
 }
 
-// tally is the values of some levels. What only labels that are left out tell apart is added up.
+// gaugeValues are the values of computed gauges for one page. Series that differ only in excluded labels are added up.
 type gaugeValues map[*computedGauge]map[string]*gaugeValue
 
 type gaugeValue struct {

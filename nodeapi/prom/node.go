@@ -25,7 +25,7 @@ type nodeMetrics struct {
 	provider *gauge
 }
 
-// certMetrics are those of one of the certificates of a node. They are on the page when it rotates.
+// certMetrics are the metrics of one certificate of the node.
 type certMetrics struct {
 	group   *group
 	errors  *counter
@@ -49,25 +49,26 @@ func (m *Metrics) buildNode(g *group) {
 	n.provider = g.addGauge("kubelet_metrics_provider", "What measures containers. The value is always 1.", "provider")
 }
 
-// NodeOptions is what is known of a node when its agent starts.
-type NodeOptions struct {
-	Name    string    // of the node; it may be empty
-	Boot    time.Time // of the machine; zero: not known
+// NodeOptions describe the node at the start of its agent.
+type NodeOptions struct { // of the node; may be empty
+	Name    string    // of the machine; zero: unknown
+	Boot    time.Time // of the agent; zero: unknown
 	Started time.Time // of the agent; zero: not known
-	// Provider says what measures containers: cadvisor for their cgroups, as the kubelet's page has it, or cri for the runtime.
-	// Empty: cadvisor.
+	// Provider is the value of kubelet_metrics_provider, the source of container metrics: "cadvisor" for cgroups, as in the
+	// kubelet, or "cri" for the runtime. Empty: cadvisor.
 	Provider string
 }
 
-// NodeHooks are for whoever registers a node: the fields Registered and Reported of heartbeat.ReporterHooks take them.
+// NodeHooks measure the registration of the Node object. Registered and Reported belong into the fields of the same name of
+// heartbeat.ReporterHooks.
 type NodeHooks struct {
-	Registering func() // the first attempt is about to be made
+	Registering func() // called before the first attempt
 	Registered  func(*corev1.Node)
 	Reported    func(*corev1.Node)
 }
 
-// Node returns hooks that count how long it takes until a node is ready. Those of a node that was registered before say nothing
-// of that: the API server has known it.
+// Node returns hooks that measure the time until the node is ready. They measure nothing for a Node object that existed before
+// the agent started.
 func (m *Metrics) Node(o NodeOptions) NodeHooks {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -80,13 +81,13 @@ func (m *Metrics) Node(o NodeOptions) NodeHooks {
 	return NodeHooks{Registering: s.startRegistration, Registered: s.recordRegistered, Reported: s.recordReport}
 }
 
-// startup is how far the start of a node is.
+// nodeStartup records the progress of the registration of a node.
 type nodeStartup struct {
 	node *nodeMetrics
 	opts NodeOptions
 
-	mu                                 sync.Mutex // guards all below
-	attemptedAt, registeredAt, readyAt time.Time  // when it was registered first: the attempt, the answer, and readiness
+	mu                                 sync.Mutex // guards the fields below
+	attemptedAt, registeredAt, readyAt time.Time  // first attempt, registration and first Ready status
 }
 
 func (s *nodeStartup) startRegistration() {
@@ -105,7 +106,7 @@ func (s *nodeStartup) recordRegistered(node *corev1.Node) {
 	}
 	s.registeredAt = time.Now()
 	if node.CreationTimestamp.Time.Before(s.opts.Started.Truncate(time.Second)) {
-		s.readyAt = s.registeredAt // it was there before
+		s.readyAt = s.registeredAt // the Node object existed before
 		return
 	}
 	s.node.preAgent.set(s.opts.Started.Sub(s.opts.Boot).Seconds())
@@ -129,7 +130,7 @@ func (s *nodeStartup) recordReport(node *corev1.Node) {
 	}
 }
 
-// Shutdown returns the fields Begun and Ended of the hooks of shutdown.
+// Shutdown returns functions for the fields Begun and Ended of the hooks of package shutdown.
 func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -157,8 +158,8 @@ func (m *Metrics) buildClientCert(g *group) {
 		"Attempts to get another client certificate that failed.")
 }
 
-// ServingCertificate returns the fields Rotated and Failed of the hooks of apiserver/cert, for the serving certificate. Current
-// returns the one in use, or nil.
+// ServingCertificate returns functions for the fields Rotated and Failed of the hooks of apiserver/cert, for the serving
+// certificate. current returns the certificate in use, or nil.
 func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.server
 	c.mu.Lock()
@@ -168,7 +169,8 @@ func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated 
 	return c.recordRotation, c.countError
 }
 
-// ClientCertificate returns the same for the client certificate.
+// ClientCertificate returns functions for the fields Rotated and Failed of the hooks of apiserver/cert, for the client
+// certificate.
 func (m *Metrics) ClientCertificate() (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.client
 	c.group.enabled.Store(true)
@@ -183,16 +185,16 @@ func (c *certMetrics) recordRotation(old, _ *x509.Certificate) {
 
 func (c *certMetrics) countError(error) { c.errors.inc() }
 
-// certTTL is the time until a certificate expires.
+// certTTL is a collector of the time until a certificate expires.
 type certTTL struct {
 	cert *certMetrics
 	ttl  *computedGauge
 }
 
-// Describe is a part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *certTTL) Describe(descs chan<- *prometheus.Desc) { descs <- c.ttl.desc }
 
-// Collect is a part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *certTTL) Collect(metrics chan<- prometheus.Metric) {
 	c.cert.mu.Lock()
 	current := c.cert.current

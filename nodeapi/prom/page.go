@@ -18,27 +18,26 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
 )
 
-// What a page does where its options say nothing.
+// Defaults of PageOptions.
 const (
 	defaultPageTimeout  = 30 * time.Second
 	defaultPageInFlight = 5
 )
 
-// PageOptions configures [Page]. The zero value is for production.
+// PageOptions configure [Page]. The zero value is right for production.
 type PageOptions struct {
-	// Timeout is how long all collectors together may take; an answer after that says that they did not return. Zero means
-	// 30 s.
+	// Timeout is the time limit for all collectors together; after it the response is 503. Zero means 30 s.
 	Timeout time.Duration
-	// InFlight is how many requests are answered at the same time, those counted whose collectors have not returned; beyond,
-	// the answer is 503. Zero means 5.
+	// InFlight is the number of concurrent requests, including requests whose collectors have not returned; further requests get
+	// 503. Zero means 5.
 	InFlight int
-	// Error is told what a page lacks: collectors that failed, and series that were there already. It is called by the goroutine
-	// of the request and must not block. Nil: nobody is told.
+	// Error is called with the errors of a page: failed collectors and duplicate series. It is called from the goroutine of the
+	// request and must not block. Nil ignores errors.
 	Error func(error)
 }
 
-// Page returns a handler of a page of metrics, in the text format of Prometheus or the one that a client prefers. What a
-// collector cannot collect, and a series that two of them have, is missing on the page; the others are there.
+// Page returns an HTTP handler that serves the metrics of from, in the text format of Prometheus or another format that the
+// client prefers. Failed collectors and duplicate series are missing on the page.
 func Page(from prometheus.Gatherer, o PageOptions) http.Handler {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultPageTimeout
@@ -58,13 +57,13 @@ type page struct {
 	slots chan struct{} // has an element for each request whose collectors have not returned
 }
 
-// gathered is what the collectors have come to.
+// gatherResult is the result of all collectors.
 type gatherResult struct {
 	families []*dto.MetricFamily
 	err      error
 }
 
-// errLate is told when collectors do not return in time.
+// errGatherTimeout is reported when collectors do not return within PageOptions.Timeout.
 var errGatherTimeout = errors.New("prom: a collector does not return; the page is served again when it has")
 
 // ServeHTTP serves the page.
@@ -96,12 +95,13 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, result.families)
 }
 
-// gather waits for the collectors, but not for ever. The place of a request is free again when they have returned.
+// gatherMetrics calls the collectors and waits for PageOptions.Timeout at most. The slot of the request is free once the
+// collectors have returned.
 func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
 	done := make(chan gatherResult, 1)
-	go func() { // ends with the collectors
+	go func() { // returns when the collectors do
 		defer func() { <-p.slots }()
 		families, err := p.from.Gather()
 		done <- gatherResult{families, err}
@@ -114,7 +114,7 @@ func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	}
 }
 
-// write writes the families. One that cannot be written is missing.
+// writePage writes the metrics. A metric that cannot be encoded is missing.
 func (p *page) writePage(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
 	format := expfmt.Negotiate(r.Header)
 	var body, one bytes.Buffer

@@ -36,7 +36,7 @@ func (m *Metrics) buildPLEG(g *group) {
 	}
 }
 
-// PLEG returns the hooks of a generator of pod lifecycle events. They call those that are given, too.
+// PLEG returns hooks for the metrics of package pleg. They also call the hooks in with.
 func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
 	p := &m.pleg
 	p.group.enabled.Store(true)
@@ -68,7 +68,7 @@ func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
 			callHooks(with, func(h pleg.Hooks) { callHook(h.StreamFailed, err) })
 		},
 		StreamEvent: func(e cri.Event, latency time.Duration) {
-			p.latency.observe(max(latency, 0)) // the clock of the runtime may have been set
+			p.latency.observe(max(latency, 0)) // the runtime's clock may have been changed
 			callHooks(with, func(h pleg.Hooks) { callHook2(h.StreamEvent, e, latency) })
 		},
 	}
@@ -85,7 +85,7 @@ func (p *plegMetrics) recordRelist(r pleg.Relist) {
 	}
 }
 
-// counted sets the gauges. A state that no container is in has no series until one is, as with the kubelet.
+// recordRunning sets the gauges of running pods and containers. A state without containers has no series.
 func (p *plegMetrics) recordRunning(c pleg.RunningCount) {
 	p.pods.set(float64(c.Pods))
 	for state, n := range c.Containers {
@@ -101,7 +101,7 @@ func (p *plegMetrics) recordRunning(c pleg.RunningCount) {
 	}
 }
 
-// containerState returns the state in the words of the kubelet's label.
+// stateLabel returns the kubelet's label for a container state.
 func stateLabel(s cri.ContainerState) string {
 	switch s {
 	case cri.ContainerCreated:
@@ -115,14 +115,14 @@ func stateLabel(s cri.ContainerState) string {
 	}
 }
 
-// each calls f with each of the hooks that somebody has beside ours.
+// callHooks calls f with each of the caller's hooks.
 func callHooks[H any](hooks []H, f func(H)) {
 	for _, h := range hooks {
 		f(h)
 	}
 }
 
-// call calls a hook that may be nil, as do the others for more arguments.
+// callHook calls a hook that may be nil. callHook2 and callHook3 do this for hooks with more arguments.
 func callHook[A any](hook func(A), a A) {
 	if hook != nil {
 		hook(a)

@@ -29,14 +29,15 @@ func (m *Metrics) buildProbes(g *group) {
 	}
 }
 
-// The results of probes in the words of the kubelet's label.
+// Values of the label result, as in the kubelet.
 const (
 	probeSuccessful = "successful"
 	probeFailed     = "failed"
 	probeUnknown    = "unknown"
 )
 
-// Probes returns the hooks of a set of probes. The series of a probe go with it. They call the hooks that are given, too.
+// Probes returns hooks for the metrics of package probe. They also call the hooks in with. The series of a probe are removed with
+// its target.
 func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
 	p := &m.probes
 	p.group.enabled.Store(true)
@@ -86,8 +87,8 @@ func (p *probeMetrics) removeSeries(k probe.Key, pod podName) {
 	p.took.remove(kind, k.Container, pod.name, pod.namespace)
 }
 
-// podOfProbe returns the name that the series of a probe have. It stays for as long as the probe is wanted, so that the series
-// can be removed by it.
+// podNameOfProbe returns the pod name in the series of a probe. It stays unchanged as long as the probe has a target, so that the
+// series can be removed.
 func (m *Metrics) podNameOfProbe(k probe.Key) podName {
 	return m.pods.nameForProbe(k, func() podName {
 		if m.opts.PodName != nil {

@@ -15,28 +15,29 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Options configures [Metrics]. The zero value has all that the hooks tell.
+// Options configure [Metrics]. The zero value enables all metrics that need no option.
 type Options struct {
-	// Without are names of families that are left out where they are made: they cost nothing. A name may be a pattern as
-	// path.Match has it, such as kubelet_pleg_*. Nil: none.
+	// Without are names of metrics that are not created and cost nothing. A name may be a pattern of path.Match, such as
+	// kubelet_pleg_*. Nil: none.
 	Without []string
-	// WithoutLabels are labels that a family does not have, by its name. Series that only they tell apart are one. Nil: none.
+	// WithoutLabels are labels to remove, by the name of the metric. Series that differ only in removed labels are added up. Nil:
+	// none.
 	WithoutLabels map[string][]string
-	// Pods returns the pods of the node, such as Reconciler.Pods, for the gauges that count them. It is called for each page.
-	// Nil: there are no such gauges.
+	// Pods returns the pods of the node, such as Reconciler.Pods, for the gauges that count pods. It is called for each page.
+	// Nil: these gauges are absent.
 	Pods func() []lifecycle.PodState
-	// MirrorPods returns how many mirrors of static pods the API server has. Nil: there is no such gauge.
+	// MirrorPods returns the number of mirror pods of static pods in the API server. Nil: the gauge is absent.
 	MirrorPods func() int
-	// PodName returns the namespace and the name of a pod, for the labels of probes. Nil: those that [Metrics.Lifecycle] or
-	// Pods knows.
+	// PodName returns the namespace and name of a pod, for the labels of probes. Nil: the names that [Metrics.Lifecycle] or Pods
+	// has seen.
 	PodName func(uid string) (namespace, name string)
-	// Probes is where the metrics of probes are registered, which the kubelet has on a page of their own. Nil: the same registry
-	// as all others.
+	// Probes is the registry for the metrics of probes, which the kubelet serves on a page of their own. Nil: the registry of all
+	// other metrics.
 	Probes prometheus.Registerer
 }
 
-// Metrics turns what the hooks of engines tell into metrics with the names of the kubelet. Make one with [New]. All methods may
-// be called from any goroutine, and what they return, too.
+// Metrics turns hook calls into metrics with the kubelet's names. Use [New]. All methods, and the functions that they return, may
+// be called from any goroutine.
 type Metrics struct {
 	opts Options
 	pods *podTable
@@ -57,8 +58,8 @@ type Metrics struct {
 	podsAPI   podsAPIMetrics
 }
 
-// New registers the metrics of all engines, which are on the page from when their hooks are asked for. An error names what is
-// invalid, or what is registered already; nothing of this call is registered then.
+// New registers the metrics of all packages; they appear on the page once their hooks were requested. An error names an invalid
+// option or a metric that is already registered; then nothing is registered.
 func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 	add(registry, "pods API", m.buildPodsAPI)
 	for i, g := range groups {
 		if len(g.group.collectors) == 0 {
-			continue // all are left out
+			continue // all metrics are excluded
 		}
 		if err := g.registry.Register(g.group); err != nil {
 			for _, earlier := range groups[:i] {
@@ -112,8 +113,8 @@ func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 	return m, nil
 }
 
-// RegisterProcess registers what the kubelet's page says of the process and of the Go runtime, and a family of our own,
-// nodeagent_build_info, with the version of the agent.
+// RegisterProcess registers the metrics of the process and of the Go runtime that the kubelet has, and nodeagent_build_info with
+// the version of the agent.
 func RegisterProcess(registry prometheus.Registerer, version string) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nodeagent_build_info", Help: "The version of the agent. The value is always 1.",
@@ -131,8 +132,8 @@ func RegisterProcess(registry prometheus.Registerer, version string) error {
 	return nil
 }
 
-// registerStart registers process_start_time_seconds alone, which the kubelet has on the page of probes as well, and on others that
-// have a registry of their own.
+// registerStartTime registers only process_start_time_seconds, which the kubelet has on several pages with registries of their
+// own.
 func registerStartTime(registry prometheus.Registerer) error {
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "Start time of the process since unix epoch in seconds.",
@@ -144,11 +145,12 @@ func registerStartTime(registry prometheus.Registerer) error {
 	return nil
 }
 
-// startTime returns when the process was started, as its own collector knows it; where that does not, it is now.
+// processStartTime returns the start time of the process in seconds since the epoch, or now if the process collector of
+// client_golang cannot read it.
 func processStartTime() float64 {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	families, _ := own.Gather() // what fails is not there
+	families, _ := own.Gather() // a failed collector yields no metric
 	for _, family := range families {
 		if family.GetName() == "process_start_time_seconds" {
 			return family.GetMetric()[0].GetGauge().GetValue()

@@ -17,22 +17,22 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// podRecord is what is remembered of a pod to tell what has changed.
+// podRecord is the last known state of a pod, with which changes are detected.
 type podRecord struct {
 	name         podName
-	pod          *corev1.Pod       // as it was last
-	status       *corev1.PodStatus // likewise; nil: this agent has said nothing yet
-	firstSeen    time.Time         // when it was first
-	counted      map[string]bool   // containers whose termination was counted, by ID
-	rejected     string            // the reason of the last warning, which is perhaps one of a rejection
-	pullTime     time.Duration     // that its images took
-	startCounted bool              // its start was counted
+	pod          *corev1.Pod       // last known spec
+	status       *corev1.PodStatus // last known status; nil: none reported yet
+	firstSeen    time.Time         // when the pod was first seen
+	counted      map[string]bool   // IDs of the containers whose termination was counted
+	rejected     string            // reason of the last warning event of the pod, which may be a rejection
+	pullTime     time.Duration     // total duration of image pulls
+	startCounted bool              // the start of the pod was counted
 }
 
-// annotationSeen has when a pod of a manifest was first read, as kubelets write it.
+// annotationSeen is the annotation with the time at which a kubelet first read a static pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// changed counts what a status says that the one before did not.
+// countStatus counts the changes between the last status of the pod and status.
 func (r *podRecord) countStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
@@ -55,7 +55,7 @@ func (r *podRecord) countStatus(l *lifecycleMetrics, pod *corev1.Pod, status *co
 	r.pod, r.status = pod, status
 }
 
-// begin notes when the pod was first seen, and counts one that is admitted.
+// initRecord stores when the pod was first seen, and counts the pod if it was admitted.
 func (r *podRecord) initRecord(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
 	r.firstSeen = now
@@ -69,7 +69,7 @@ func (r *podRecord) initRecord(l *lifecycleMetrics, pod *corev1.Pod, status *cor
 	l.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
 }
 
-// resourceMode says where a pod names resources.
+// resourceMode returns the label for where a pod specifies resources: for the pod, its containers, or both.
 func resourceMode(pod *corev1.Pod) string {
 	ofPod := pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
 	ofContainers := false
@@ -90,15 +90,16 @@ func resourceMode(pod *corev1.Pod) string {
 	}
 }
 
-// told notes what is perhaps a rejection: an earlier agent has told of the others.
+// noteRejection stores the reason of a warning event of the pod, which may be a rejection. Rejections by a previous agent have no
+// event.
 func (r *podRecord) noteRejection(e podevents.Event) {
 	if e.Type == corev1.EventTypeWarning && e.Container == "" {
 		r.rejected = e.Reason
 	}
 }
 
-// countTerminated counts containers that have terminated, each once, also those that were replaced since the last status.
-// Those that an earlier agent has seen are in the first status and not counted.
+// countTerminated counts each terminated container once, also one that was replaced since the last status. It does not count the
+// containers of the first status, which a previous agent has counted.
 func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
@@ -127,7 +128,7 @@ func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatu
 	}
 }
 
-// countResizes counts the resources of containers that a pod wants changed.
+// countResizes counts the changed requests and limits of the containers of a pod.
 func countResizes(l *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
 		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
@@ -167,7 +168,7 @@ func resizeOperation(before, after resource.Quantity) string {
 	}
 }
 
-// resizeChanged counts what has become of a resize.
+// countResizeStatus counts the changes of the resize conditions of a pod.
 func (r *podRecord) countResizeStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
@@ -187,7 +188,7 @@ func (r *podRecord) countResizeStatus(l *lifecycleMetrics, pod *corev1.Pod, stat
 	}
 }
 
-// endDeferred counts how long a resize was deferred, and reports whether it was.
+// countDeferred counts how long a resize was deferred. It returns false if the condition pending is not a deferred resize.
 func (r *podRecord) countDeferred(l *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
 	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
@@ -196,14 +197,14 @@ func (r *podRecord) countDeferred(l *lifecycleMetrics, pending *corev1.PodCondit
 	return true
 }
 
-// gone counts what ends with the pod.
+// countRemoval counts a deferred resize that ends with the removal of the pod.
 func (r *podRecord) countRemoval(l *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
 		r.countDeferred(l, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 
-// infeasibleDetail returns the label for why a resize cannot be. The message is of this agent, and has numbers in it.
+// detailLabel returns the label for the reason of an infeasible resize. The message contains numbers and cannot be a label.
 func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"

@@ -27,8 +27,8 @@ func (m *Metrics) buildRuntime(g *group) {
 	}
 }
 
-// Runtime returns what counts the calls of a container runtime, by the name of the call in the CRI, such as RunPodSandbox: the
-// field Called of the options of cri/remote takes it. It calls what is given, too.
+// Runtime returns a function that counts the calls of a container runtime by their CRI method, such as RunPodSandbox. It belongs
+// into the field Called of the options of cri/remote. It also calls the functions in with.
 func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
 	r.group.enabled.Store(true)
@@ -45,7 +45,7 @@ func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err er
 	}
 }
 
-// operationType returns what the kubelet calls a call of the CRI: the words in lower case, with PodSandbox as one.
+// operationType returns the kubelet's label for a CRI method: snake case, with PodSandbox as one word.
 func operationType(method string) string {
 	if method == "UpdateContainerResources" {
 		return "update_container"

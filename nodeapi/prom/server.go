@@ -31,11 +31,11 @@ func (m *Metrics) buildServer(g *group) {
 	}
 }
 
-// Request is what requests to the API of a node are told apart by; nodeapi.Request has the same fields.
+// Request has the labels of a request to the node API (the kubelet's HTTP API). Its fields are those of nodeapi.Request.
 type Request struct {
-	Method      string // of HTTP, or other
-	Path        string // the first element of the path, with the second for metrics; or other
-	ServerType  string // readwrite or readonly
+	Method      string // HTTP method, or "other"
+	Path        string // first element of the path, for metrics the first two; or "other"
+	ServerType  string // "readwrite" or "readonly"
 	LongRunning bool
 }
 
@@ -43,15 +43,15 @@ func (r Request) labelValues() []string {
 	return []string{r.Method, r.Path, r.ServerType, strconv.FormatBool(r.LongRunning)}
 }
 
-// ServerHooks count requests. Package nodeapi calls them, in the fields of its own hooks.
+// ServerHooks count requests to the node API. The caller puts them into the hooks of package nodeapi.
 type ServerHooks struct {
-	RequestStarted     func(Request)
-	RequestFinished    func(Request, time.Duration)
-	ConnectionsRefused func(connections int)    // that were closed because there were too many
-	WebSocketStarted   func(subresource string) // a session over WebSocket has begun: exec, attach or portforward
+	RequestStarted     func(Request)                // a request has arrived
+	RequestFinished    func(Request, time.Duration) // the response to a request is complete
+	ConnectionsRefused func(connections int)        // that many connections were closed because of a limit
+	WebSocketStarted   func(subresource string)     // a WebSocket session has started: exec, attach or portforward
 }
 
-// Server returns the hooks of the API of a node.
+// Server returns the hooks for the metrics of the node API.
 func (m *Metrics) Server() ServerHooks {
 	s := &m.server
 	s.group.enabled.Store(true)
@@ -90,13 +90,13 @@ func (m *Metrics) buildPodsAPI(g *group) {
 	}
 }
 
-// PodsAPI returns the fields Answered and Dropped of the hooks of nodeapi/podsapi.
+// PodsAPI returns functions for the fields Answered and Dropped of the hooks of nodeapi/podsapi.
 func (m *Metrics) PodsAPI() (answered func(method, code string), dropped func()) {
 	p := &m.podsAPI
 	p.group.enabled.Store(true)
 	answered = func(method, code string) {
 		p.total.inc("v1alpha1", code)
-		p.methods[method].inc("v1alpha1", code) // nil, of which inc does nothing, for one that is not known
+		p.methods[method].inc("v1alpha1", code) // nil for an unknown method; inc of nil does nothing
 	}
 	return answered, func() { p.dropped.inc() }
 }

@@ -36,9 +36,9 @@ func (m *Metrics) buildStatuses(g *group) {
 	m.statuses.first = g.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "The same of the first pod that has a network of its own.")
 }
 
-// StatusSent returns what counts the statuses that the API server has taken, with how long they were due: the field Sent of the
-// hooks of apiserver.Statuses takes it. With [Metrics.Lifecycle] it also counts how long pods of the API server took to start. It
-// calls what is given, too.
+// StatusSent returns a function that counts the pod statuses accepted by the API server; took is the time since the status
+// changed. It belongs into the field Sent of the hooks of apiserver.Statuses. With [Metrics.Lifecycle] it also measures how long
+// pods take to start. It also calls the functions in with.
 func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)
@@ -51,8 +51,8 @@ func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duratio
 	}
 }
 
-// sent counts the start of a pod when all its containers run. Pods that were created before this agent began it may have
-// started, too.
+// recordSent measures the start of a pod once all its containers run. It ignores static pods, and pods created before the agent
+// started, which may have been running already.
 func (s *statusMetrics) recordSent(r *podRecord, now time.Time) {
 	if r.startCounted || r.pod == nil || !hasStarted(r.status) || r.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(r.pod) {
 		return
@@ -83,8 +83,8 @@ func hasStarted(st *corev1.PodStatus) bool {
 	return true
 }
 
-// keepsSomething reports whether a pod has a volume that is no mere copy or scratch space: how long that takes is not up to the
-// agent.
+// hasPersistentVolume reports whether a pod has a volume other than secret, configMap, downwardAPI, emptyDir and projected. The
+// agent does not control how long its setup takes.
 func hasPersistentVolume(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -95,7 +95,7 @@ func hasPersistentVolume(pod *corev1.Pod) bool {
 	return false
 }
 
-// initTime returns how long the init containers of a pod ran that are no sidecars.
+// initDuration returns the total run time of the init containers of a pod, without sidecars.
 func initDuration(pod *corev1.Pod, st *corev1.PodStatus) (total time.Duration) {
 	for i := range st.InitContainerStatuses {
 		c := &st.InitContainerStatuses[i]

@@ -18,7 +18,7 @@ type volumeMetrics struct {
 	errors *counter
 }
 
-// storageBuckets are those of operations on volumes.
+// storageBuckets returns the buckets for volume operations.
 func storageBuckets() []float64 {
 	return []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 }
@@ -32,7 +32,7 @@ func (m *Metrics) buildVolumes(g *group) {
 	}
 }
 
-// Volumes returns the hooks of the engine of volumes. They call those that are given, too.
+// Volumes returns hooks for the metrics of package volume. They also call the hooks in with.
 func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	v := &m.volumes
 	v.group.enabled.Store(true)
@@ -62,7 +62,7 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	}
 }
 
-// volumeOperation returns what the kubelet calls a step.
+// volumeOperation returns the kubelet's label for a step of package volume.
 func volumeOperation(s volume.Step) string {
 	switch s {
 	case volume.StepTearDown:
@@ -71,7 +71,7 @@ func volumeOperation(s volume.Step) string {
 		return "mount_device"
 	case volume.StepUnstage:
 		return "unmount_device"
-	default: // StepSetUp, and StepUpdate, which is another mount with the kubelet as well
+	default: // StepSetUp, and StepUpdate, which the kubelet counts as a mount too
 		return "volume_mount"
 	}
 }
@@ -96,8 +96,9 @@ func (m *Metrics) buildCSI(g *group) {
 	}
 }
 
-// CSI returns what counts the calls of CSI drivers: the field Call of the hooks of volume/csi takes it. The error of a call says
-// its code by a method Code, as CallError of that package does. It calls what is given, too.
+// CSI returns a function that counts the calls of CSI drivers. It belongs into the field Call of the hooks of volume/csi. If err
+// has a method Code() string, as CallError of that package has, it is the label for the gRPC code. It also calls the functions in
+// with.
 func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
 	c.group.enabled.Store(true)
@@ -111,7 +112,7 @@ func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, er
 	}
 }
 
-// grpcCode returns the code of the error of a call.
+// grpcCode returns the label for the gRPC code of an error.
 func grpcCode(err error) string {
 	var coded interface{ Code() string }
 	switch {

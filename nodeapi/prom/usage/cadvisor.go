@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Cadvisor returns the page /metrics/cadvisor: what the kernel counts for the node, its pods and their containers, and what
-// [Options].Machine says.
+// Cadvisor returns the page /metrics/cadvisor: the kernel's counters for the node, its pods and containers, and the machine
+// information in [Options].Machine.
 func Cadvisor(source Source, o Options) (*Page, error) {
 	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -42,35 +42,35 @@ func Cadvisor(source Source, o Options) (*Page, error) {
 	}), nil
 }
 
-// reads says what a family is made of beside cgroups.
+// procParts is a set of the data that a metric needs in addition to cgroups.
 type procParts int
 
 const (
 	procOpenFiles procParts = 1 << iota // open files of processes
 	procLimits                          // limits of processes
-	procDisks                           // what the kernel counts for disks
-	procMounts                          // what is mounted
-	procCapacity                        // how full file systems are
+	procDisks                           // counters of disks
+	procMounts                          // mounted file systems
+	procCapacity                        // size and usage of file systems
 )
 
-// partsProcs is where the processes of a cgroup are known from.
+// partsProcs is the cgroup data with the processes of a cgroup.
 const partsProcs = cgroups.PartProcs
 
-// reading is all that a page is made of.
+// measurement has all data of a page.
 type measurement struct {
 	samples   []stats.Sample
-	processes []processInfo // of each of the samples
+	processes []processInfo // one for each of samples
 	disks     machineDisks
 }
 
-// processes is what is known of the processes of a cgroup.
+// processInfo has the open files and limits of the processes of a cgroup.
 type processInfo struct {
 	open          openCounts
-	openFileLimit int64 // limit of the first one
-	hasLimit      bool  // openFiles is known
+	openFileLimit int64 // soft limit of the first process
+	hasLimit      bool  // openFileLimit was read
 }
 
-// readAll reads what families are made of. What cannot be read is missing, and named by the error.
+// measureAll measures the data that the families need. Data that cannot be measured is missing and named by the error.
 func measureAll(ctx context.Context, source Source, o Options, families []family) (now measurement, err error) {
 	var parts cgroups.Parts
 	var reads procParts
@@ -98,30 +98,30 @@ func measureAll(ctx context.Context, source Source, o Options, families []family
 	return now, errors.Join(err, failed, unanswered)
 }
 
-// row is a cgroup with its labels.
+// cgroupRow is the measured data of a cgroup with its labels. Each family writes its series from it.
 type cgroupRow struct {
 	*stats.Sample
 	processInfo
-	mounts     []mountedFS   // the machine has them
-	machine    *machine.Info // nil: it is not the cgroup of the machine
+	mounts     []mountedFS   // set only for the root cgroup, which stands for the machine
+	machine    *machine.Info // nil: not the root cgroup
 	labels     string
 	kind       rowKind
 	interfaces []stats.Interface
-	devices    []string // a label for each of Stats.IO.Devices
+	devices    []string // a label for each element of Stats.IO.Devices
 	now        time.Time
 }
 
-// rowKind says what a cgroup is of.
+// rowKind is what a cgroup contains.
 type rowKind int
 
 const (
-	ofNode rowKind = iota // the whole node, all pods, a class, or a part of the system
+	ofNode rowKind = iota // the node, all pods, a QoS class, or a part of the system
 	ofPod
 	ofSandbox
 	ofContainer
 )
 
-// newRows returns every cgroup once.
+// newRows returns a row for each cgroup, without duplicates.
 func newRows(all *measurement, o Options) []cgroupRow {
 	without := make(map[string]bool, len(o.WithoutLabels))
 	for _, l := range o.WithoutLabels {
@@ -129,7 +129,7 @@ func newRows(all *measurement, o Options) []cgroupRow {
 	}
 	samples := all.samples
 	rows, seen, now := make([]cgroupRow, 0, len(samples)), make(map[string]bool, len(samples)), time.Now()
-	var traffic []stats.Interface // of the pod whose sandbox comes next
+	var traffic []stats.Interface // of the pod whose sandbox follows
 	for i := range samples {
 		s := &samples[i]
 		id := cgroupID(s, o.CgroupRoot, o.SystemdNames)
@@ -142,7 +142,7 @@ func newRows(all *measurement, o Options) []cgroupRow {
 			r.mounts, r.machine = all.disks.mounts, &o.Machine
 		}
 		switch r.kind {
-		case ofPod: // in cAdvisor the network is the sandbox's
+		case ofPod: // cAdvisor shows the network of a pod at its sandbox
 			traffic, r.interfaces = s.Interfaces, nil
 		case ofSandbox:
 			traffic, r.interfaces = nil, traffic
@@ -169,7 +169,7 @@ func kindOf(s *stats.Sample) rowKind {
 	return ofPod
 }
 
-// cgroupID returns the path of a cgroup as it is in the hierarchy.
+// cgroupID returns the path of a cgroup in the hierarchy, for the label id.
 func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
 	if s.Path == "" && s.Leaf == "" {
 		return "/"
@@ -193,7 +193,7 @@ func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
 	return id + "/" + s.Leaf
 }
 
-// describe returns the labels of a cgroup. All have the same ones; what is not known is empty.
+// buildLabels returns the labels of a cgroup. All cgroups have the same label names; unknown values are empty.
 func (r *cgroupRow) buildLabels(id string, o Options, without map[string]bool) string {
 	var image, name string
 	switch r.kind {
@@ -225,30 +225,30 @@ func deviceName(o Options, disks *machineDisks, d cgroups.IODevice) string {
 	return fmt.Sprintf("%d:%d", d.Major, d.Minor)
 }
 
-// family is a family of /metrics/cadvisor about cgroups.
+// family is a metric of /metrics/cadvisor with a series for each cgroup.
 type family struct {
 	name, help, kind string
-	parts            cgroups.Parts // that it is made of
+	parts            cgroups.Parts // cgroup data that it needs
 	procParts        procParts
 	emit             func(e *emitter, r *cgroupRow)
 }
 
-// emitter takes the values of a row.
+// emitter writes the series of one cgroup.
 type emitter struct {
 	*text
 	row *cgroupRow
 	at  time.Time
 }
 
-// value is a series without further labels.
+// writeValue writes a series without additional labels.
 func (e *emitter) writeValue(v float64) { e.writeSeries(e.row.labels, "", v, e.at) }
 
-// with is a series with more labels.
+// writeWithLabels writes a series with additional labels.
 func (e *emitter) writeWithLabels(labels string, v float64) {
 	e.writeSeries(e.row.labels, labels, v, e.at)
 }
 
-// write writes the family, if any cgroup has it.
+// writeFamily writes the metric for all rows, and nothing if it has no series.
 func (f *family) writeFamily(t *text, rows []cgroupRow) {
 	begun := t.startFamily(f.name, f.help, f.kind)
 	header := len(t.buf)
@@ -261,7 +261,7 @@ func (f *family) writeFamily(t *text, rows []cgroupRow) {
 	}
 }
 
-// writeVersion writes what the machine runs.
+// writeVersion writes the kernel and operating system version of the machine.
 func writeVersion(t *text, o Options) {
 	const name = "cadvisor_version_info"
 	if !o.isIncluded(name) || o.Machine.KernelVersion == "" {
@@ -272,7 +272,7 @@ func writeVersion(t *text, o Options) {
 		formatLabel("kernelVersion", o.Machine.KernelVersion)+","+formatLabel("osVersion", o.Machine.OSImage), "", 1, time.Time{})
 }
 
-// writeMachine writes what the machine is.
+// writeMachine writes the hardware of the machine.
 func writeMachine(t *text, o Options) {
 	m := o.Machine
 	if m.CPUs == 0 && m.Memory == 0 {
@@ -299,7 +299,7 @@ func writeMachine(t *text, o Options) {
 	writeMachineScrapeError(t, o)
 }
 
-// scrapeErrorOfMachine writes that nothing of the machine is missing: it was read before.
+// writeMachineScrapeError writes 0: Options.Machine was read before without an error.
 func writeMachineScrapeError(t *text, o Options) {
 	const name = "machine_scrape_error"
 	if o.isIncluded(name) {

@@ -5,7 +5,7 @@ package usage
 
 import "slices"
 
-// fullness is a family of how full the file systems of the machine are, which the cgroup of the whole machine has.
+// capacityFamily returns a metric about size and usage of the machine's file systems.
 func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
@@ -16,14 +16,15 @@ func capacityFamily(name, help string, value func(m *mountedFS) uint64) family {
 	}}
 }
 
-// activity is a family of disks that only the machine has, by the file system that is on them.
+// diskFamily returns a metric about the machine's disks, with a series for each file system on them.
 func diskFamily(name, kind, help string, value func(counts *[11]uint64) float64) family {
 	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeDisks(r, value, nil)
 	}}
 }
 
-// ofDisks writes what the disks below file systems have counted, but for those that the cgroup has counted itself.
+// writeDisks writes the counters of the disks of the machine's file systems, except for the device labels in written, which the
+// cgroup has counted.
 func (e *emitter) writeDisks(r *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
 	for i := range r.mounts {
 		if m := &r.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
@@ -32,12 +33,12 @@ func (e *emitter) writeDisks(r *cgroupRow, value func(counts *[11]uint64) float6
 	}
 }
 
-// count returns a counter of a disk.
+// diskCounter returns a function that returns a counter of a disk.
 func diskCounter(which int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[which]) }
 }
 
-// spent returns a time of a disk in seconds.
+// diskSeconds returns a function that returns a time counter of a disk in seconds.
 func diskSeconds(which int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[which]) / 1000 }
 }

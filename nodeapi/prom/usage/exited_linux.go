@@ -8,5 +8,5 @@ import (
 	"syscall"
 )
 
-// exited reports whether an error says that there is no such process any more, which /proc says of an open directory.
+// isExited reports whether err is ESRCH, which an open directory of /proc returns after its process has exited.
 func isExited(err error) bool { return errors.Is(err, syscall.ESRCH) }

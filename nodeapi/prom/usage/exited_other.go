@@ -5,5 +5,5 @@
 
 package usage
 
-// exited reports whether an error says that there is no such process any more; only Linux has /proc.
+// isExited returns false: only Linux has /proc.
 func isExited(error) bool { return false }

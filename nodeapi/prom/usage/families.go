@@ -13,13 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// containerFamilies are those of the kubelet's page that can be had from cgroups and from the list of the runtime.
+// containerFamilies returns the metrics of the kubelet's page that cgroups and the runtime's list can provide.
 func containerFamilies() []family {
 	return slices.Concat(cpuFamilies(), timeFamilies(), memoryFamilies(), ioFamilies(), diskFamilies(), networkFamilies(), taskFamilies(),
 		processFamilies(), pressureFamilies(), specFamilies())
 }
 
-// lifeFamilies say since when there is a cgroup, and until when.
+// timeFamilies returns the metrics about the creation and start of containers.
 func timeFamilies() []family {
 	return []family{
 		{
@@ -47,14 +47,14 @@ func timeFamilies() []family {
 	}
 }
 
-// moment is a series with a time as its value, if there is one, and without a time stamp.
+// writeTime writes a series with the time at as its value, without a timestamp. It writes nothing for the zero time.
 func (e *emitter) writeTime(at time.Time) {
 	if !at.IsZero() {
 		e.writeSeries(e.row.labels, "", float64(at.Unix()), time.Time{})
 	}
 }
 
-// created returns when what a cgroup is of was made; zero: nobody says.
+// createdAt returns when the container or sandbox of the cgroup was created; zero: unknown.
 func (r *cgroupRow) createdAt() time.Time {
 	if r.kind == ofContainer {
 		return r.Container.CreatedAt
@@ -62,12 +62,12 @@ func (r *cgroupRow) createdAt() time.Time {
 	return r.Sandbox.CreatedAt
 }
 
-// one is a family with one value for each cgroup.
+// cgroupFamily returns a metric with one value for each cgroup.
 func cgroupFamily(name, kind, help string, parts cgroups.Parts, value func(s *cgroups.Stats) float64) family {
 	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(value(&r.Stats)) }}
 }
 
-// bandwidth is a family of CPU quotas, for cgroups that have one.
+// quotaFamily returns a metric about CPU quotas, for cgroups with a quota.
 func quotaFamily(name, help string, value func(c *cgroups.CPUStat) float64) family {
 	return family{name: name, kind: counter, help: help, parts: cgroups.PartCPU | cgroups.PartCPULimit, emit: func(e *emitter, r *cgroupRow) {
 		if r.cpuLimit().Quota > 0 {
@@ -160,7 +160,8 @@ func memoryFamilies() []family {
 	}
 }
 
-// device is a family of block devices. Where ofDisk is not nil, the machine has its file systems beside what its cgroup has counted.
+// deviceFamily returns a metric with a series for each block device. If ofDisk is not nil, the root cgroup also has series for
+// the disks of its file systems that it has not counted.
 func deviceFamily(name, help string, value func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
@@ -196,7 +197,7 @@ func ioFamilies() []family {
 	}
 }
 
-// network is a family of network interfaces.
+// interfaceFamily returns a metric with a series for each network interface.
 func interfaceFamily(name, help string, value func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.interfaces {
@@ -229,7 +230,7 @@ func taskFamilies() []family {
 	}
 }
 
-// pressure is a family of stalls; there is none where the kernel does not tell.
+// pressureFamily returns a metric about pressure stalls (PSI). It has no series if the kernel does not measure them.
 func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
 	return family{name: name, kind: counter, help: help, parts: part, emit: func(e *emitter, r *cgroupRow) {
 		p := value(&r.Stats)
@@ -243,7 +244,7 @@ func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups
 	}}
 }
 
-// micro returns seconds of a time that the kernel counts in microseconds.
+// roundToMicros returns a duration in seconds, rounded to the kernel's resolution of microseconds.
 func roundToMicros(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e6 }
 
 func pressureFamilies() []family {

@@ -16,40 +16,40 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Filesystems is the optional capability of a [Source] to ask file systems how full they are, by their mount points: all at once,
-// and for a while at most, such as a stats.Collector does. What does not answer is missing, and named by the error. Without it a
-// page has no container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and container_fs_inodes_total.
+// Filesystems is an optional interface of a [Source] that measures file systems by their mount points, all at once and with a
+// time limit, as stats.Collector does. File systems that do not respond are missing in the result and named by the error. Without
+// it, the page lacks container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and container_fs_inodes_total.
 type Filesystems interface {
 	Filesystems(ctx context.Context, paths []string) (map[string]stats.Filesystem, error)
 }
 
 var _ Filesystems = (*stats.Collector)(nil)
 
-// How much is read of the mounts and disks of a machine. Whoever may mount in a user namespace does so in a list of its own.
+// Limits for reading mounts and disks of a machine. Mounts in user namespaces are not in the list of the machine.
 const (
 	maxMountinfo   = 4 << 20
 	maxFilesystems = 32
 	maxDiskstats   = 1 << 20
 )
 
-// mounted is a file system of the machine.
+// mountedFS is a mounted file system of the machine.
 type mountedFS struct {
 	device, path string
-	number       [2]uint32 // of the device
+	number       [2]uint32 // major and minor number of the device
 	label        string
 	stats.Filesystem
-	measured bool // Filesystem is known
+	measured bool // Filesystem was measured
 	disk     *disk
 }
 
-// disk is what the kernel counts for a block device, /proc/diskstats. Times are in milliseconds.
+// disk has the counters of a block device in /proc/diskstats. Times are in milliseconds.
 type disk struct {
 	name   string
 	number [2]uint32
 	counts [11]uint64
 }
 
-// The counters of a disk, in the kernel's order.
+// Indexes of the counters of a disk, in the kernel's order.
 const (
 	diskReads = iota
 	diskReadsMerged
@@ -64,14 +64,14 @@ const (
 	diskWeightedIOTime
 )
 
-// machineDisks are the file systems and the disks of a machine.
+// machineDisks are the file systems and disks of a machine.
 type machineDisks struct {
 	mounts []mountedFS
 	disks  []disk
 }
 
-// readDisks reads what is mounted, and what the kernel counts for disks. What cannot be read is missing, and named by the error. A
-// machine without disks has none.
+// readDisks reads the counters of disks and, if mounts is set, the mounted file systems. Data that cannot be read is missing and
+// named by the error. A missing file is no error.
 func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 	var errs []error
 	text, err := readLimited(proc, "diskstats", maxDiskstats)
@@ -96,7 +96,7 @@ func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 	return m, errors.Join(errs...)
 }
 
-// find returns the disk that a file system is on, nil where it is on none.
+// findDisk returns the disk of a file system, or nil if it is on none.
 func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	for i := range m.disks {
 		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
@@ -106,7 +106,7 @@ func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	return nil
 }
 
-// name returns the path of a block device, such as "/dev/sda", nothing where the kernel does not name it.
+// devicePath returns the path of a block device, such as "/dev/sda", or "" if /proc/diskstats does not contain it.
 func (m *machineDisks) devicePath(number [2]uint32) string {
 	for i := range m.disks {
 		if m.disks[i].number == number {
@@ -116,7 +116,7 @@ func (m *machineDisks) devicePath(number [2]uint32) string {
 	return ""
 }
 
-// ask asks the file systems how full they are.
+// measureCapacity measures size and usage of the file systems.
 func (m *machineDisks) measureCapacity(ctx context.Context, source Filesystems) error {
 	paths := make([]string, len(m.mounts))
 	for i := range m.mounts {
@@ -136,14 +136,14 @@ func readLimited(proc fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, limit))
-	if err == nil && int64(len(text)) == limit { // the last line may be half of one
+	if err == nil && int64(len(text)) == limit { // the last line may be incomplete
 		text = text[:bytes.LastIndexByte(text, '\n')+1]
 	}
 	return text, err
 }
 
-// parseDiskstats parses /proc/diskstats: "8 0 sda 1166 412 23242 ...", with eleven counters, or more on a new kernel. Devices that have
-// done nothing are left out.
+// parseDiskstats parses /proc/diskstats: "8 0 sda 1166 412 23242 ...", with at least eleven counters. It omits devices whose
+// counters are all zero.
 func parseDiskstats(text []byte) (disks []disk, err error) {
 	for line := range bytes.Lines(text) {
 		fields := strings.Fields(string(line))
@@ -170,8 +170,8 @@ func parseDiskstats(text []byte) (disks []disk, err error) {
 	return disks, nil
 }
 
-// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)) for the file systems that cAdvisor has (lib/fs), each device once,
-// without those that come and go with pods and containers. Of more than maxFilesystems the others are left out.
+// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)). It returns the file systems that cAdvisor lists (lib/fs),
+// each device once, at most maxFilesystems, without those of pods and containers.
 func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
@@ -192,7 +192,7 @@ func parseMountinfo(text []byte) (all []mountedFS, err error) {
 		switch kind := right[0]; {
 		case !isCountedType(kind), isPodMount(m.path):
 			continue
-		case kind == "tmpfs": // whose source is a word
+		case kind == "tmpfs": // its source is an arbitrary word
 			m.device = m.path
 		case kind == "overlay":
 			m.device = fmt.Sprintf("overlay_%d-%d", m.number[0], m.number[1])
@@ -207,7 +207,7 @@ func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	return all, nil
 }
 
-// counted reports whether cAdvisor has file systems of a type.
+// isCountedType reports whether cAdvisor lists file systems of a type.
 func isCountedType(kind string) bool {
 	switch kind {
 	case "tmpfs", "overlay", "btrfs", "zfs", "xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat",
@@ -217,8 +217,8 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// ofPods reports whether a mount point is that of a volume, in the directory that the kubelet and package volume have for a pod, or
-// of a container or sandbox, whose runtime mounts below a directory with its ID.
+// isPodMount reports whether a mount point is a pod volume, a CSI staging directory, or belongs to a container or sandbox, whose
+// runtime mounts below a directory named by its ID.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {
@@ -235,7 +235,7 @@ func isPodMount(path string) bool {
 	return false
 }
 
-// unescape turns \040 into what it stands for.
+// unescapeOctal replaces octal escapes such as \040.
 func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

@@ -19,40 +19,40 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Source measures, such as a stats.Collector does. An error names what is missing in an answer.
+// Source measures the node and its containers. *stats.Collector implements it. Errors name data that is missing in a result.
 type Source interface {
-	// Samples returns the numbers of the kernel for each cgroup.
+	// Samples returns the counters of each cgroup.
 	Samples(ctx context.Context, parts cgroups.Parts) ([]stats.Sample, error)
-	// CPUAndMemory returns the short form of a summary.
+	// CPUAndMemory returns a Summary with only CPU, memory and swap.
 	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
 var _ Source = (*stats.Collector)(nil)
 
-// Options are the settings of pages and of [Storage]. The zero value has all that the kubelet has.
+// Options configure the pages and [Storage]. The zero value has all metrics of the kubelet except machine_*.
 type Options struct {
-	// Without are names of families that are left out. A name may be a pattern as path.Match has it, such as container_fs_*. Nil: none.
+	// Without are names of metrics to exclude. A name may be a pattern of path.Match, such as container_fs_*. Nil: none.
 	Without []string
-	// WithoutLabels are labels of containers that are left out: "image" or "name", which tell no two series apart. Nil: none.
+	// WithoutLabels are labels of containers to exclude: "image" or "name", by which no series differ. Nil: none.
 	WithoutLabels []string
-	// MaxAge is for how long a page is made of what was measured before, as the kubelet's is for up to 15 s: measuring is what a page
-	// costs. Time stamps say when that was. Zero: each page is measured.
+	// MaxAge is how long a page may show earlier measurements, because measuring is most of the cost; in the kubelet it is up to
+	// 15 s. Timestamps show the time of the measurement. Zero: each request measures.
 	MaxAge time.Duration
-	// Machine is what machine_* and cadvisor_version_info say. Zero: there is no machine_*.
+	// Machine is shown by machine_* and cadvisor_version_info. Zero: machine_* is absent.
 	Machine machine.Info
-	// CgroupRoot is the cgroup that the paths of samples begin at, for the IDs of cgroups; the machine's is "/" all the same. Empty: the
-	// root of the hierarchy.
+	// CgroupRoot is the cgroup that contains the paths of samples, for the label id; the machine always has "/". Empty: the root
+	// of the hierarchy.
 	CgroupRoot cgroups.Path
-	// Systemd says that the IDs of cgroups are those of slices.
+	// SystemdNames shows the names of systemd slices in the label id.
 	SystemdNames bool
-	// SandboxImage is the image of sandboxes, for their label. Empty: it is not known.
+	// SandboxImage is the image label of sandboxes. Empty: unknown.
 	SandboxImage string
-	// Device returns the name of a block device, such as "/dev/sda". Nil, or what it does not know: as /proc/diskstats has it, or else
-	// the numbers, as in "8:0".
+	// Device returns the name of a block device, such as "/dev/sda". Nil or an empty result: the name in /proc/diskstats, else
+	// the numbers, such as "8:0".
 	Device func(major, minor uint32) string
-	// Proc is /proc, for open files, mounts and disks. Nil: that of this machine.
+	// Proc is /proc, from which open files, mounts and disks are read. Nil: /proc of this machine.
 	Proc fs.FS
-	// Error is told what a page lacks, once for each scrape, with the path of the page. Nil: nobody is.
+	// Error is called with the errors of a page and its path, once for each scrape. Nil ignores errors.
 	Error func(page string, err error)
 }
 
@@ -76,7 +76,7 @@ func (o Options) validateOptions(who string) error {
 	return nil
 }
 
-// withProc returns the options with a /proc.
+// withProc sets Proc to /proc if it is nil.
 func (o Options) withProc() Options {
 	if o.Proc == nil {
 		o.Proc = os.DirFS("/proc")
@@ -84,7 +84,7 @@ func (o Options) withProc() Options {
 	return o
 }
 
-// wants reports whether a family is on a page.
+// isIncluded reports whether a metric is not excluded by Without.
 func (o Options) isIncluded(name string) bool {
 	return !slices.ContainsFunc(o.Without, func(pattern string) bool {
 		ok, _ := path.Match(pattern, name)
@@ -92,7 +92,7 @@ func (o Options) isIncluded(name string) bool {
 	})
 }
 
-// fail tells of an error.
+// reportError calls Error if err is not nil.
 func (o Options) reportError(page string, err error) {
 	if err != nil && o.Error != nil {
 		o.Error(page, err)

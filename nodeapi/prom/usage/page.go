@@ -10,18 +10,18 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
 )
 
-// Page is a page of metrics. Use [Resource] or [Cadvisor].
+// Page is an http.Handler that serves a page of metrics. Use [Resource] or [Cadvisor].
 type Page struct {
-	lock  chan struct{} // held by whoever makes the page
+	lock  chan struct{} // held while a request writes the page
 	write func(ctx context.Context, t *text)
-	size  int // of the last one; whoever has the turn uses it
+	size  int // size of the last page, guarded by lock
 }
 
 func newPage(write func(ctx context.Context, t *text)) *Page {
 	return &Page{lock: make(chan struct{}, 1), write: write}
 }
 
-// ServeHTTP measures and answers with the page, compressed where the client takes that.
+// ServeHTTP measures and writes the page, compressed if the client accepts gzip.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

@@ -12,24 +12,24 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// summaryTimeout is how long a page waits for a summary.
+// summaryTimeout is how long the page /metrics waits for a summary.
 const summaryTimeout = 10 * time.Second
 
-// Summarizer is a [Source] that measures volumes and logs, too. *stats.Recent implements it.
+// Summarizer is a [Source] that also measures volumes and logs.
 type Summarizer interface {
 	Source
 	// Summary measures the node and its pods.
 	Summary(ctx context.Context) (*statsapi.Summary, error)
 }
 
-// Pages are what a kubelet serves of the usage of a node.
+// Pages are the kubelet's metrics about the resource usage of a node.
 type Pages struct {
 	Resource, Cadvisor *Page
 	Storage            prometheus.Collector // for the page /metrics
 }
 
-// NewPages returns the pages of [Resource] and [Cadvisor], and the collector of [Storage]. The end of ctx does not stop them. An error names the
-// option.
+// NewPages returns the pages [Resource] and [Cadvisor], and the collector [Storage]. They use the values of ctx, but not its end.
+// An error names the invalid option.
 func NewPages(ctx context.Context, source Summarizer, o Options) (p Pages, err error) {
 	var failed error
 	p.Resource, failed = Resource(source, o)

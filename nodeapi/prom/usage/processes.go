@@ -14,31 +14,31 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// How much of /proc a page looks at. Who runs in a container chooses how many processes and open files it has.
+// Limits for reading /proc. A container decides how many processes and open files it has.
 const (
-	maxPerCgroup = 10_000  // processes and open files of a cgroup; of one with more nothing is known
+	maxPerCgroup = 10_000  // processes and open files of a cgroup; beyond it the counts are missing
 	maxPerPage   = 100_000 // of all cgroups together
 	maxLimits    = 16 << 10
-	chunk        = 256 // open files that are listed at once
+	chunk        = 256 // open files that are listed per call
 )
 
-// opened is what the processes of a cgroup have open.
+// openCounts are the numbers of open files of the processes of a cgroup.
 type openCounts struct {
 	valid          bool
 	files, sockets int
 }
 
-// procReader looks at processes.
+// procReader reads the open files and limits of processes from /proc.
 type procReader struct {
 	fs.FS
-	budget int // how much a page may look at still
+	budget int // processes and open files that the page may still read
 }
 
-// errTooMany says that a cgroup has more than is looked at.
+// errTooMany reports that a cgroup has more processes and open files than the limit.
 var errTooMany = errors.New("too many")
 
-// processes looks at the processes of a cgroup. Only containers, sandboxes and the machine have a first process, whose limits tell of
-// the others.
+// readProcesses reads the open files and limits of the processes of a cgroup. Limits are those of the first process, for
+// containers, sandboxes and the machine only.
 func (p *procReader) readProcesses(s *stats.Sample, reads procParts) (all processInfo) {
 	pids := s.Stats.Pids.Procs
 	if reads&procOpenFiles != 0 {
@@ -56,8 +56,8 @@ func (p *procReader) readProcesses(s *stats.Sample, reads procParts) (all proces
 	return all
 }
 
-// open counts what processes have open. Nothing is known of more than maxLooked of them, and of those that nobody lets us look at.
-// A process that has exited has nothing open.
+// countOpenFiles counts the open files of processes. The result is invalid above maxPerCgroup, and if the agent may not read a
+// process. A process that has exited has none.
 func (p *procReader) countOpenFiles(pids []int) openCounts {
 	o := openCounts{valid: true}
 	budget := min(p.budget, maxPerCgroup)
@@ -72,7 +72,7 @@ func (p *procReader) countOpenFiles(pids []int) openCounts {
 	return o
 }
 
-// count counts what one process has open.
+// countProcess adds the open files of one process to o. It reduces budget, and returns errTooMany when it is used up.
 func (p *procReader) countProcess(dir string, o *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
@@ -108,7 +108,7 @@ func (p *procReader) countProcess(dir string, o *openCounts, budget *int) error 
 	}
 }
 
-// openFiles returns the soft limit of open files of a process, -1 for none.
+// readOpenFileLimit returns the soft limit of open files of a process, -1 for unlimited.
 func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	f, err := p.Open(strconv.Itoa(pid) + "/limits")
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	return parseOpenFileLimit(text)
 }
 
-// parseOpenFiles finds the soft limit in /proc/PID/limits: "Max open files            1024                 524288               files".
+// parseOpenFileLimit returns the soft limit in /proc/PID/limits: "Max open files 1024 524288 files".
 func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	for line := range bytes.Lines(text) {
 		rest, found := bytes.CutPrefix(line, []byte("Max open files"))
@@ -142,7 +142,7 @@ func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	return 0, false
 }
 
-// processFamilies are about what processes have open.
+// processFamilies returns the metrics about open files and limits of processes.
 func processFamilies() []family {
 	ofOpened := func(name, help string, value func(o openCounts) int) family {
 		return family{name: name, kind: gauge, help: help, procParts: procOpenFiles, parts: partsProcs, emit: func(e *emitter, r *cgroupRow) {

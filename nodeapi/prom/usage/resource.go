@@ -14,14 +14,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// figure is a value that was measured, if it was.
+// measuredValue is a value that may be missing.
 type measuredValue struct {
 	value float64
-	at    time.Time // zero: the page does not say
-	ok    bool
+	at    time.Time // zero: no timestamp
+	ok    bool      // the value was measured
 }
 
-// resourceFamily is a family of /metrics/resource.
+// resourceFamily is a metric of /metrics/resource, for the node, pods or containers.
 type resourceFamily struct {
 	name, help, kind string
 	node             func(*statsapi.NodeStats) measuredValue
@@ -29,7 +29,7 @@ type resourceFamily struct {
 	container        func(*statsapi.ContainerStats) measuredValue
 }
 
-// resourceFamilies are those of the kubelet's page, in the order of their names.
+// resourceFamilies returns the metrics of the kubelet's page, sorted by name.
 func resourceFamilies() []resourceFamily {
 	return []resourceFamily{
 		{
@@ -108,7 +108,7 @@ func swapValue(s *statsapi.SwapStats) measuredValue {
 	return measuredValue{float64(*s.SwapUsageBytes), s.Time.Time, true}
 }
 
-// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and their containers.
+// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and containers.
 func Resource(source Source, o Options) (*Page, error) {
 	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ type resourceRow struct {
 	container *statsapi.ContainerStats
 }
 
-// newResourceRows returns every pod and container once: where two have the same labels, as for a pod that takes the place of one
-// that terminates, the first counts.
+// newResourceRows returns the pods and containers of s without duplicate labels. The first one counts, for example of a
+// terminating pod and its replacement with one name.
 func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {
@@ -175,7 +175,7 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 	}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.PodRef.Name == "" { // which the runtime has not said yet
+		if p.PodRef.Name == "" { // the runtime has not listed its name yet
 			continue
 		}
 		of := formatLabel("namespace", p.PodRef.Namespace) + "," + formatLabel("pod", p.PodRef.Name)
@@ -188,7 +188,7 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 	return rows
 }
 
-// scrapeError writes whether a page lacks something.
+// writeScrapeError writes 1 if err is not nil, otherwise 0.
 func writeScrapeError(t *text, o Options, name string, err error) {
 	if !o.isIncluded(name) {
 		return

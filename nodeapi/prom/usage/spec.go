@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// limit is a limit of memory; zero where there is none.
+// limitOrZero returns a limit in bytes or processes, and 0 if there is none.
 func limitOrZero(most *int64) float64 {
 	if most == nil || *most < 0 || *most > 1<<62 {
 		return 0
@@ -17,7 +17,7 @@ func limitOrZero(most *int64) float64 {
 	return float64(*most)
 }
 
-// spec is a family of what a cgroup may use. As in cAdvisor, it has no time stamps.
+// specFamily returns a metric about limits of cgroups. As in cAdvisor, it has no timestamps.
 func specFamily(name, help string, parts cgroups.Parts, value func(r *cgroupRow) float64) family {
 	return family{name: name, kind: gauge, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeSeries(r.labels, "", value(r), time.Time{})
@@ -45,7 +45,7 @@ func specFamilies() []family {
 	}
 }
 
-// cpuLimit returns how CPU time is shared out.
+// cpuLimit returns the CPU limits of the cgroup; zero if unknown.
 func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	if r.Stats.CPU.Limit == nil {
 		return cgroups.CPULimit{}
@@ -53,7 +53,7 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	return *r.Stats.CPU.Limit
 }
 
-// cpuShares turns a weight into shares as cAdvisor does, by the linear formula whatever wrote the weight.
+// cpuShares converts a CPU weight to shares with cAdvisor's linear formula, also for weights that another formula has set.
 func cpuShares(r *cgroupRow) float64 {
 	l := r.cpuLimit()
 	if l.Weight > 0 {

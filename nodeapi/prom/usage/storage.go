@@ -10,23 +10,23 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// volumeMetric is a family of volumes with claims.
+// volumeMetric is a metric of volumes with PersistentVolumeClaims.
 type volumeMetric struct {
 	desc  *prometheus.Desc
 	value func(*statsapi.VolumeStats) *uint64
 }
 
-// storage is the collector of [Storage].
+// storage implements the collector [Storage].
 type storage struct {
 	measure func() (*statsapi.Summary, error)
 	opts    Options
 	volumes []volumeMetric
-	logs    *prometheus.Desc // nil: left out
+	logs    *prometheus.Desc // nil: excluded
 }
 
-// Storage returns a collector of what volumes with claims and the logs of containers take, for the kubelet's page /metrics:
-// kubelet_volume_stats_* and kubelet_container_log_filesystem_used_bytes. It calls measure for each page, such as a
-// stats.Collector's Summary with a context that ends in time, and panics without one.
+// Storage returns a collector for the kubelet's page /metrics: the usage of volumes with PersistentVolumeClaims
+// (kubelet_volume_stats_*) and of container logs (kubelet_container_log_filesystem_used_bytes). It calls measure for each page,
+// for example Summary of a stats.Collector with a deadline. It panics if measure is nil.
 func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Collector {
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
 	s := &storage{measure: measure, opts: o}
@@ -48,7 +48,7 @@ func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Co
 	return s
 }
 
-// Describe sends the descriptions of all families.
+// Describe implements prometheus.Collector.
 func (s *storage) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range s.volumes {
 		ch <- m.desc
@@ -58,7 +58,7 @@ func (s *storage) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect measures, and sends each series once, whatever repeats it.
+// Collect measures and sends each series once, without duplicates.
 func (s *storage) Collect(ch chan<- prometheus.Metric) {
 	all, err := s.measure()
 	s.opts.reportError("/metrics", err)
@@ -90,7 +90,7 @@ func (s *storage) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// volume sends what is known of the volume of a claim, which several pods may use.
+// sendVolume sends the measured values of the volume of a claim.
 func (s *storage) sendVolume(ch chan<- prometheus.Metric, v *statsapi.VolumeStats) {
 	for _, m := range s.volumes {
 		if value := m.value(v); value != nil {

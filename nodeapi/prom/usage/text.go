@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Types of families.
+// Types of metrics.
 const (
 	counter = "counter"
 	gauge   = "gauge"
@@ -20,10 +20,10 @@ const (
 // text is a page in the text format of Prometheus, version 0.0.4.
 type text struct {
 	buf  []byte
-	name string // of the family that is being written
+	name string // name of the current metric
 }
 
-// family begins a family. A family without series has no header either, see end.
+// startFamily writes the header of a metric, and returns its position: the caller removes the header if the metric has no series.
 func (t *text) startFamily(name, help, kind string) (begun int) {
 	begun = len(t.buf)
 	t.name = name
@@ -33,7 +33,7 @@ func (t *text) startFamily(name, help, kind string) (begun int) {
 	return begun
 }
 
-// series writes one value. The labels are as [label] makes them, without braces; a zero time is none.
+// writeSeries writes one value. labels and more are results of formatLabel, joined by commas. A zero time writes no timestamp.
 func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
@@ -52,7 +52,7 @@ func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 	t.buf = append(t.buf, '\n')
 }
 
-// number writes a value; whole ones, of which there are most, without the search for the shortest form.
+// appendNumber appends a value. It writes whole numbers, the most frequent ones, without searching for the shortest form.
 func appendNumber(b []byte, v float64) []byte {
 	switch {
 	case math.IsInf(v, 1):
@@ -65,7 +65,7 @@ func appendNumber(b []byte, v float64) []byte {
 
 var escapes = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 
-// label returns a label with its value.
+// formatLabel returns name="value" with escapes.
 func formatLabel(name, value string) string {
 	if !utf8.ValidString(value) {
 		value = strings.ToValidUTF8(value, "\uFFFD")

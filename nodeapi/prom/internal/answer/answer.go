@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package answer sends pages of metrics.
+// Package answer writes pages of metrics as HTTP responses.
 package answer
 
 import (
@@ -13,13 +13,13 @@ import (
 	"sync"
 )
 
-// packers are shared by all pages: each holds 800 KiB, and a page is packed in a millisecond.
+// gzipWriters is shared by all pages, because each writer needs 800 KiB, and compresses a page in a millisecond.
 var gzipWriters = sync.Pool{New: func() any { //nolint:gochecknoglobals // a pool has no state to be seen
-	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is one
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is valid
 	return z
 }}
 
-// Page answers with a page, compressed where the client takes that. The client may have gone; there is nobody to tell.
+// WritePage writes page as the response, compressed if the client accepts gzip. Errors of a disconnected client are ignored.
 func WritePage(w http.ResponseWriter, r *http.Request, contentType string, page []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -32,12 +32,12 @@ func WritePage(w http.ResponseWriter, r *http.Request, contentType string, page 
 	z := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(z)
 	z.Reset(w)
-	defer z.Reset(io.Discard) // it does not keep the connection
+	defer z.Reset(io.Discard) // the pool must not keep the connection
 	_, _ = z.Write(page)
 	_ = z.Close()
 }
 
-// takesGzip reports whether a client takes compressed answers.
+// acceptsGzip reports whether an Accept-Encoding header accepts gzip.
 func acceptsGzip(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")

@@ -9,12 +9,12 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// podName is what series say of a pod.
+// podName is the namespace and name of a pod in labels.
 type podName struct{ namespace, name string }
 
-// podTable is what is remembered of pods between two calls of hooks. What is of a pod goes with it.
+// podTable has the last known state of each pod, and the pod name of each probe.
 type podTable struct {
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	pods   map[string]*podRecord
 	probes map[probe.Key]podName
 }
@@ -23,7 +23,7 @@ func newPodTable() *podTable {
 	return &podTable{pods: map[string]*podRecord{}, probes: map[probe.Key]podName{}}
 }
 
-// record calls f with what is known of a pod, which is made when needed.
+// updatePod calls f with the record of a pod, which it creates if needed.
 func (t *podTable) updatePod(uid string, f func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *podTable) updatePod(uid string, f func(*podRecord)) {
 	f(r)
 }
 
-// look calls f with what is known of a pod, if anything is.
+// updateKnownPod calls f with the record of a pod, if there is one.
 func (t *podTable) updateKnownPod(uid string, f func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,14 +44,15 @@ func (t *podTable) updateKnownPod(uid string, f func(*podRecord)) {
 	}
 }
 
-// forget forgets a pod.
+// removePod removes the record of a pod.
 func (t *podTable) removePod(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pods, uid)
 }
 
-// probeName returns the name of the pod of a probe: as it was the first time, or as the table has it, or as lookup says.
+// nameForProbe returns the pod name of a probe: the name returned before, else the name in the table, else the result of lookup,
+// which is called without a lock.
 func (t *podTable) nameForProbe(k probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
 	name, known := t.probes[k]
@@ -63,14 +64,14 @@ func (t *podTable) nameForProbe(k probe.Key, lookup func() podName) podName {
 	if known {
 		return name
 	}
-	name = lookup() // with no lock held
+	name = lookup() // without a lock
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.probes[k] = name
 	return name
 }
 
-// forgetProbe forgets a probe, and returns the name that its series have.
+// removeProbe removes the pod name of a probe and returns it.
 func (t *podTable) removeProbe(k probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// levels counts the pods that there are when a page is asked for.
+// podGauges is a collector of gauges that count the current pods by state.
 type podGauges struct {
-	pods                                func() []lifecycle.PodState // nil: only mirrors are counted
-	mirrorPods                          func() int                  // nil: they are not
+	pods                                func() []lifecycle.PodState // nil: only mirror pods are counted
+	mirrorPods                          func() int                  // nil: mirror pods are not counted
 	desired, active, working, ephemeral *computedGauge
 	pending, inProgress, mirrors        *computedGauge
 }
@@ -36,7 +36,7 @@ func (m *Metrics) newPodGauges() *podGauges {
 	}
 }
 
-// Describe is a part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (l *podGauges) Describe(descs chan<- *prometheus.Desc) {
 	for _, level := range []*computedGauge{l.desired, l.active, l.working, l.ephemeral, l.pending, l.inProgress, l.mirrors} {
 		if level != nil {
@@ -45,7 +45,7 @@ func (l *podGauges) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is a part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (l *podGauges) Collect(metrics chan<- prometheus.Metric) {
 	t := gaugeValues{}
 	if l.pods != nil {
@@ -60,14 +60,14 @@ func (l *podGauges) Collect(metrics chan<- prometheus.Metric) {
 	t.sendMetrics(metrics)
 }
 
-// The words of the label lifecycle.
+// Values of the label lifecycle.
 const (
 	lifecycleSync        = "sync"
 	lifecycleTerminating = "terminating"
 	lifecycleTerminated  = "terminated"
 )
 
-// empty returns a tally of what is 0 where there is none.
+// newZeroValues returns gauge values with 0 for all series that exist without pods.
 func (l *podGauges) newZeroValues() gaugeValues {
 	t := gaugeValues{}
 	t.addValue(l.ephemeral, 0)
