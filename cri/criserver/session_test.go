@@ -105,7 +105,7 @@ func TestSessionsByURL(t *testing.T) {
 		_, err = client.Exec(ctx, &v1.ExecRequest{ContainerId: "c1", Stdout: true})
 		require.NoError(t, err)
 	}
-	_, refusals["ResourceExhausted desc = too many requests: 2 sessions wait for their clients"] = client.Exec(ctx,
+	_, refusals["ResourceExhausted desc = too many requests: 2 URLs are unused"] = client.Exec(ctx,
 		&v1.ExecRequest{ContainerId: "c1", Stdout: true})
 	for want, err := range refusals {
 		assert.EqualError(t, err, "rpc error: code = "+want)

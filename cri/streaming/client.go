@@ -21,7 +21,7 @@ import (
 const streamBuffer = 64 << 10
 
 // errSessionOver is the error for readers of a client's streams after the end of the session.
-var errSessionOver = errors.New("session is over")
+var errSessionOver = errors.New("session has ended")
 
 // client is the client's side of an exec or attach session, independent of the protocol.
 type client struct {

@@ -152,10 +152,10 @@ func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {
-		return errors.New("a close signal names one channel")
+		return errors.New("close signal must name one channel")
 	}
 	if rest[0] > channelSize {
-		return fmt.Errorf("a close signal names channel %d, which there is not", rest[0])
+		return fmt.Errorf("close signal names unknown channel %d", rest[0])
 	}
 	if in := ws.inputs[rest[0]]; in != nil {
 		in.CloseWrite()

@@ -120,8 +120,8 @@ func (s *session) runCommand(
 		c.closeWithStatus(&result)
 	}
 	if !returned {
-		s.server.opts.Logger.Warn("runtime has not ended a session", "kind", string(s.Kind), "target", s.Target.ID) // the session counts until the call returns
-		go func() {                                                                                                 // the session counts until it has
+		s.server.opts.Logger.Warn("runtime call has not returned after the end of its session", "kind", string(s.Kind), "target", s.Target.ID)
+		go func() { // the session counts until the call returns
 			<-done
 			s.finishSession(result.hookError())
 		}()

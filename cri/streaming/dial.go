@@ -134,7 +134,7 @@ func (s *session) dialRuntime(ctx context.Context, location, method string, head
 		return nil, err
 	}
 	if !stop() {
-		return nil, fmt.Errorf("error reading the answer of the runtime: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("error reading the response of the runtime: %w", context.Cause(ctx))
 	}
 	return &runtimeConn{conn: c, response: response, head: head}, nil
 }
@@ -160,7 +160,7 @@ func readHead(c *conn) (*http.Response, []byte, error) {
 		err = fmt.Errorf("headers have more than %d bytes", maxHead)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("error reading the answer of the runtime: %w", err)
+		return nil, nil, fmt.Errorf("error reading the response of the runtime: %w", err)
 	}
 	all := seen.Bytes()
 	rest := all[len(all)-br.Buffered():]

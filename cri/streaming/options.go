@@ -68,7 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Streamer == nil && o.Runner == nil {
 		return o, errors.New("streaming: Options need a Streamer or a Runner")
 	}
-	for name, d := range map[string]time.Duration{"Create": o.CreationTimeout, "Unread": o.BlockedForwardTimeout, "Linger": o.Linger} {
+	for name, d := range map[string]time.Duration{"CreationTimeout": o.CreationTimeout, "BlockedForwardTimeout": o.BlockedForwardTimeout, "Linger": o.Linger} {
 		if d < 0 {
 			return o, fmt.Errorf("streaming: Options.%s %v must not be negative", name, d)
 		}
@@ -82,7 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 	defaultTo(&o.BlockedForwardTimeout, 10*time.Second)
 	defaultTo(&o.Linger, 30*time.Second)
 	if o.MaxForwardedConns < 0 {
-		return o, fmt.Errorf("streaming: Options.MaxForwards %d must not be negative", o.MaxForwardedConns)
+		return o, fmt.Errorf("streaming: Options.MaxForwardedConns %d must not be negative", o.MaxForwardedConns)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

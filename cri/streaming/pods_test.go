@@ -93,7 +93,7 @@ func TestSessionWithPodsEndsWhenItsContainerStops(t *testing.T) {
 			pods.change(test.changed, test.err, test.pods...)
 			if test.ends {
 				b.wait(t)
-				require.Contains(t, b.fault, "session was ended: the container or the pod has ended")
+				require.Contains(t, b.fault, "session was closed: the container or the pod has ended")
 			} else {
 				require.Len(t, r.Streams(), 1)
 				b.cancel()

@@ -53,7 +53,7 @@ func (s *session) writeChannel(in *pipe.Pipe, b []byte, others bool) {
 		limit = 0
 	}
 	if _, err := in.WriteWithTimeout(b, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
-		in.Abort(fmt.Errorf("channel was reset: %w, and others wait", err))
+		in.Abort(fmt.Errorf("channel was reset: %w, and other channels wait", err))
 	}
 }
 

@@ -136,7 +136,7 @@ func TestAnswersOfTheRuntime(t *testing.T) {
 		},
 		"nothing": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			500, "error reading the answer of the runtime: unexpected EOF",
+			500, "error reading the response of the runtime: unexpected EOF",
 		},
 	}
 	const protocol = "SPDY v4.channel.k8s.io"

@@ -40,7 +40,7 @@ var (
 	ErrStallTimeout  = errors.New("session made no progress for too long")
 	ErrShutdown      = errors.New("the node agent is shutting down")
 	ErrLimit         = errors.New("too many streaming sessions")
-	ErrSessionClosed = errors.New("session was ended") // by [Server.CloseSessions]
+	ErrSessionClosed = errors.New("session was closed") // by [Server.CloseSessions]
 )
 
 // Server serves exec, attach and port-forward sessions. Use [New].
@@ -170,7 +170,7 @@ func (s *Server) admitSession(session *session) error {
 	case s.opts.MaxPerPod >= 0 && uid != "" && s.pods[uid] >= s.opts.MaxPerPod:
 		return fmt.Errorf("%w: pod %s has %d", ErrLimit, uid, s.pods[uid])
 	case s.opts.MaxSessions >= 0 && uid != "" && len(s.sessions) >= s.opts.MaxSessions-s.opts.MaxSessions/4 && s.pods[uid] >= max(1, s.opts.MaxSessions/100):
-		return fmt.Errorf("%w: the node has %d, and the last quarter is for pods with fewer than the %d of pod %s", ErrLimit, len(s.sessions), s.pods[uid], uid)
+		return fmt.Errorf("%w: the node has %d, and the last quarter is reserved for pods with fewer than the %d sessions of pod %s", ErrLimit, len(s.sessions), s.pods[uid], uid)
 	}
 	s.sessions[session] = struct{}{}
 	if uid != "" {

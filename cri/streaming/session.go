@@ -18,7 +18,7 @@ const (
 )
 
 // errClientGone is the reason for the end of a session whose client has disconnected.
-var errClientGone = errors.New("the client has gone")
+var errClientGone = errors.New("the client has disconnected")
 
 // session is a streaming session from its admission until its resources are released.
 type session struct {

@@ -88,7 +88,7 @@ func TestEnd(t *testing.T) {
 				quickest = min(quickest, took)
 				mu.Unlock()
 				assert.Less(t, took, 20*time.Second, "a client that is slow would have longer")
-				assert.Contains(t, b.fault, "session was ended: the container has exited")
+				assert.Contains(t, b.fault, "session was closed: the container has exited")
 				require.Eventually(t, func() bool { return len(r.Streams()) == 1 }, timeout, time.Millisecond)
 				other.cancel()
 				settled(t, r)
@@ -107,7 +107,7 @@ func TestEndOfProxied(t *testing.T) {
 			assert.Equal(t, 1, r.CloseSessions("uid/c", "the container has exited"))
 			b.wait(t)
 			if strings.Contains(protocol, "v5") {
-				assert.Contains(t, b.fault, "session was ended: the container has exited")
+				assert.Contains(t, b.fault, "session was closed: the container has exited")
 			}
 			settled(t, r)
 			assert.EqualValues(t, 1, r.runtime.Killed.Load(), "the runtime has seen it")
@@ -179,7 +179,7 @@ func TestLimitsHaveAShareForEachPod(t *testing.T) {
 	_, err := c.Run(t.Context())
 	var no *streamtest.Refused
 	require.ErrorAs(t, err, &no)
-	require.Equal(t, "too many streaming sessions: the node has 6, and the last quarter is for pods with fewer than the 6 of pod a", no.Body)
+	require.Equal(t, "too many streaming sessions: the node has 6, and the last quarter is reserved for pods with fewer than the 6 sessions of pod a", no.Body)
 	r.start(t, protocol, "b/1", "hang")
 	r.start(t, protocol, "c/1", "hang")
 }

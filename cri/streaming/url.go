@@ -53,9 +53,9 @@ func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) 
 	case s.base == "":
 		return "", fmt.Errorf("%w: streaming: call Serve first", cri.ErrUnavailable)
 	case s.closed:
-		return "", fmt.Errorf("%w: streaming: Serve has ended", cri.ErrUnavailable)
+		return "", fmt.Errorf("%w: streaming: Serve has returned", cri.ErrUnavailable)
 	case !s.tokens.addSession(time.Now(), path, serve):
-		return "", fmt.Errorf("%w: %d sessions wait for their clients", cri.ErrTooMany, s.tokens.limit)
+		return "", fmt.Errorf("%w: %d URLs are unused", cri.ErrTooMany, s.tokens.limit)
 	}
 	return s.base + path, nil
 }
@@ -68,4 +68,4 @@ func urlError(op, id string, err error) error {
 }
 
 // errNotLoopback is the error for a listener that other machines can reach.
-var errNotLoopback = errors.New("the listener must be on a loopback address: sessions are neither encrypted nor authenticated but by their URL")
+var errNotLoopback = errors.New("the listener must be on a loopback address: sessions are not encrypted and only their URL authenticates them")

@@ -155,7 +155,7 @@ func TestTooManyURLs(t *testing.T) {
 	}
 	_, err := urls.PortForward(ctx, "sandbox", nil)
 	require.ErrorIs(t, err, cri.ErrTooMany)
-	require.EqualError(t, err, "PortForward sandbox: too many requests: 3 sessions wait for their clients")
+	require.EqualError(t, err, "PortForward sandbox: too many requests: 3 URLs are unused")
 	get(t, last)
 	_, err = urls.PortForward(ctx, "sandbox", nil)
 	require.NoError(t, err)

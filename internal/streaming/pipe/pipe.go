@@ -15,7 +15,7 @@ import (
 )
 
 // ErrFull is the error of a write whose reader has read nothing for the given time.
-var ErrFull = errors.New("buffer is full and its reader takes nothing")
+var ErrFull = errors.New("buffer is full and is not read")
 
 // Pipe is a bounded buffer with one writer and one reader. The closing methods may be called from any goroutine.
 type Pipe struct {

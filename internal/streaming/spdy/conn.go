@@ -35,7 +35,7 @@ const maxFrameData = 32 << 10
 // Errors of streams and connections.
 var (
 	ErrReset         = errors.New("stream was reset by the peer")
-	ErrUnreadTimeout = errors.New("stream was reset: nobody reads it, and others wait")
+	ErrUnreadTimeout = errors.New("stream was reset: it is not read and blocks other streams")
 	ErrClosed        = errors.New("connection is closed")
 )
 
@@ -167,7 +167,7 @@ func (c *Conn) writeToStream(s *Stream, b []byte) {
 	}
 }
 
-var errGoAway = errors.New("the peer goes away")
+var errGoAway = errors.New("the peer sent GOAWAY")
 
 // handleControl reads and handles a control frame with header h.
 func (c *Conn) handleControl(h []byte) error {
