@@ -38,7 +38,7 @@ func (l *loop) applyList(r listResult) {
 // If the list is too large, all known pods are relisted one by one.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
-		l.gen.opts.Logger.Warn("listing the runtime fails", "error", err)
+		l.gen.opts.Logger.Warn("full relist failed", "error", err)
 	}
 	l.lastFailed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
 	for _, rec := range l.queue {
@@ -66,7 +66,7 @@ func (l *loop) relistKnownPods() {
 
 func (l *loop) applySnapshot(r listResult) {
 	if l.lastFailed {
-		l.gen.opts.Logger.Info("listing the runtime works again")
+		l.gen.opts.Logger.Info("full relist works again")
 	}
 	l.lastFailed, l.tooLarge = false, false
 	l.lastSuccess = r.start

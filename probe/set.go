@@ -124,7 +124,7 @@ func filterTargets(targets []Target, check func(*Target) error) ([]Target, error
 			err = check(t)
 		}
 		if _, twice := seen[t.Key]; err == nil && twice {
-			err = fmt.Errorf("%s: comes twice", t.Key)
+			err = fmt.Errorf("%s: has two targets", t.Key)
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -89,7 +89,7 @@ Readiness probe of container "bad" of pod "u1": field Prober: is nil
 Readiness probe of container "bad" of pod "": field PodUID: is empty
 Readiness probe of container "" of pod "u1": field Container: is empty
 Kind(7) probe of container "bad" of pod "u1": field Kind: 7 is none of Startup, Readiness and Liveness
-Readiness probe of container "good" of pod "u1": comes twice`)
+Readiness probe of container "good" of pod "u1": has two targets`)
 		assert.Len(t, d.told(time.Second), 3, "the good one is probed once")
 	})
 }

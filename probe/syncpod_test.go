@@ -80,7 +80,7 @@ func TestSyncPodRefusesOtherPods(t *testing.T) {
 		err := d.set.SyncPod("p", []probe.Target{of("p", "a"), of("q", "b"), bad, of("p", "a"), of("", "d")})
 		assert.EqualError(t, err, `Readiness probe of container "b" of pod "q": field PodUID: "q" is not "p", the pod that is synced
 Readiness probe of container "bad" of pod "p": field Timeout: -1ns is negative
-Readiness probe of container "a" of pod "p": comes twice
+Readiness probe of container "a" of pod "p": has two targets
 Readiness probe of container "d" of pod "": field PodUID: is empty`)
 		d.told(time.Second)
 		assert.Equal(t, []string{"p/a", "q/c"}, wanted(d.set))

@@ -67,7 +67,7 @@ func newHeader(list []Header) (http.Header, error) {
 	header := http.Header{}
 	for i, h := range list {
 		if h.Name == "" || strings.ContainsFunc(h.Name, isInvalidInToken) {
-			return nil, fmt.Errorf("field Header[%d].Name: %q is no name of a header", i, h.Name)
+			return nil, fmt.Errorf("field Header[%d].Name: %q is not a header name", i, h.Name)
 		}
 		if strings.ContainsFunc(h.Value, isControl) {
 			return nil, fmt.Errorf("field Header[%d].Value: %q of %s contains a control character", i, h.Value, h.Name)

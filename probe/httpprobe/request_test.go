@@ -65,9 +65,9 @@ func TestNewHTTPRefuses(t *testing.T) {
 		{func(c *httpprobe.Config) { c.Path = "mailto:me" }, `field Path: "mailto:me" is a URL without a path`},
 		{
 			func(c *httpprobe.Config) { c.Header = []httpprobe.Header{{"A", "b"}, {"X Y", "z"}} },
-			`field Header[1].Name: "X Y" is no name of a header`,
+			`field Header[1].Name: "X Y" is not a header name`,
 		},
-		{func(c *httpprobe.Config) { c.Header = []httpprobe.Header{{"", "z"}} }, `field Header[0].Name: "" is no name of a header`},
+		{func(c *httpprobe.Config) { c.Header = []httpprobe.Header{{"", "z"}} }, `field Header[0].Name: "" is not a header name`},
 		{
 			func(c *httpprobe.Config) { c.Header = []httpprobe.Header{{"X", "a\r\nY: b"}} },
 			`field Header[0].Value: "a\r\nY: b" of X contains a control character`,

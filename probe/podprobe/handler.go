@@ -85,7 +85,7 @@ func needsIP(p *corev1.Probe) bool {
 // list. Variables with valueFrom are empty, and unknown references stay unchanged.
 func (h proberBuilder) newExecProber(action *corev1.ExecAction) (probe.Prober, error) {
 	if h.options.Execer == nil {
-		return nil, errors.New("commands cannot be run here")
+		return nil, errors.New("exec probes are not supported: podprobe.Options.Execer is nil")
 	}
 	environment := make(map[string]string, len(h.container.Env))
 	for i := range h.container.Env {
@@ -127,7 +127,7 @@ func (h proberBuilder) newTCPProber(action *corev1.TCPSocketAction) (probe.Probe
 
 func (h proberBuilder) newGRPCProber(action *corev1.GRPCAction) (probe.Prober, error) {
 	if h.options.GRPC == nil {
-		return nil, errors.New("gRPC cannot be spoken here")
+		return nil, errors.New("gRPC probes are not supported: podprobe.Options.GRPC is nil")
 	}
 	cfg := GRPCConfig{Host: h.podIP, Port: int(action.Port)}
 	if action.Service != nil {

@@ -334,9 +334,9 @@ func TestBroken(t *testing.T) {
 		`httpGet: field Header`: get(func(a *corev1.HTTPGetAction) {
 			a.HTTPHeaders = []corev1.HTTPHeader{{Name: "X", Value: "a\r\nb"}}
 		}),
-		`exec: commands cannot be run here`: {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}},
-		`grpc: gRPC cannot be spoken here`:  {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}},
-		`handler: is none of exec`:          {PeriodSeconds: 10},
+		`exec: exec probes are not supported: podprobe.Options.Execer is nil`: {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}},
+		`grpc: gRPC probes are not supported: podprobe.Options.GRPC is nil`:   {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}},
+		`handler: is none of exec`: {PeriodSeconds: 10},
 	} {
 		t.Run(want, func(t *testing.T) {
 			pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p, LivenessProbe: good})
