@@ -25,12 +25,12 @@ func (m *Metrics) buildEviction(g *group) {
 	m.eviction = evictionMetrics{
 		group:       g,
 		evictions:   g.addCounter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
-		preemptions: g.addCounter("kubelet_preemptions", "Pods that had to make room for a critical one, by what it lacked.", "preemption_signal"),
-		age: g.addHistogram("kubelet_eviction_stats_age_seconds", "Age of the reading that something was done about.",
+		preemptions: g.addCounter("kubelet_preemptions", "Pods that were preempted for a critical pod, by the resource that it lacked.", "preemption_signal"),
+		age: g.addHistogram("kubelet_eviction_stats_age_seconds", "Age of the measurement that met an eviction threshold.",
 			prometheus.DefBuckets, "eviction_signal"),
 		failed:   g.addCounter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
-		reclaims: g.addCounter("nodeagent_eviction_reclaims_total", "Attempts to reclaim something before a pod is evicted."),
-		errors:   g.addCounter("nodeagent_eviction_observation_errors_total", "What could not be measured."),
+		reclaims: g.addCounter("nodeagent_eviction_reclaims_total", "Attempts to reclaim node resources before a pod is evicted."),
+		errors:   g.addCounter("nodeagent_eviction_observation_errors_total", "Measurements of eviction signals that failed."),
 	}
 }
 
@@ -89,12 +89,12 @@ func (m *Metrics) buildCgroups(g *group) {
 		group: g,
 		took: g.addHistogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
 			prometheus.DefBuckets, "operation_type"),
-		resized: g.addHistogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took to be in force.",
+		resized: g.addHistogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took until the cgroups had it.",
 			[]float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}, "success"),
 		min:     g.addGauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
 		low:     g.addGauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
 		version: g.addGauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
-		orphans: g.addCounter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by what became of them.", "result"),
+		orphans: g.addCounter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by the result of their removal.", "result"),
 	}
 }
 

@@ -22,9 +22,9 @@ type imageMetrics struct {
 func (m *Metrics) buildImages(g *group) {
 	m.images = imageMetrics{
 		group: g,
-		took: g.addHistogram("kubelet_image_pull_duration_seconds", "How long a pull took, with the time that it waited for its turn.",
+		took: g.addHistogram("kubelet_image_pull_duration_seconds", "How long a pull took, including the wait for its start.",
 			[]float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}, "image_size_in_bytes"),
-		requests: g.addCounter("kubelet_image_manager_ensure_image_requests_total", "Images that were asked for.",
+		requests: g.addCounter("kubelet_image_manager_ensure_image_requests_total", "Images that containers requested.",
 			"pull_policy", "present_locally", "pull_required"),
 		errors: g.addCounter("nodeagent_image_errors_total", "Images that could not be made present, by the reason in the status of the container.",
 			"reason"),
@@ -126,7 +126,7 @@ type imageGCMetrics struct {
 func (m *Metrics) buildImageGC(g *group) {
 	m.imageGC = imageGCMetrics{
 		group:   g,
-		removed: g.addCounter("kubelet_image_garbage_collected_total", "Images that were removed, by why.", "reason"),
+		removed: g.addCounter("kubelet_image_garbage_collected_total", "Images that were removed, by reason.", "reason"),
 	}
 }
 

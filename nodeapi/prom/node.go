@@ -39,14 +39,14 @@ func (m *Metrics) buildNode(g *group) {
 	n.group = g
 	n.name = g.addGauge("kubelet_node_name", "The name of the node. The value is always 1.", "node")
 	n.preAgent = g.addGauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent.")
-	n.preRegistration = g.addGauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from then to the first attempt to register the node.")
-	n.registration = g.addGauge("kubelet_node_startup_registration_duration_seconds", "Time from then until the node is registered.")
-	n.postRegistration = g.addGauge("kubelet_node_startup_post_registration_duration_seconds", "Time from then until the node is ready.")
-	n.total = g.addGauge("kubelet_node_startup_duration_seconds", "All of that.")
-	n.shutdownStart = g.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last shutdown began, in seconds since the epoch.")
-	n.shutdownEnd = g.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were stopped for it.")
-	n.reports = g.addCounter("nodeagent_node_status_reports_total", "Statuses of the node that the API server has taken.")
-	n.provider = g.addGauge("kubelet_metrics_provider", "What measures containers. The value is always 1.", "provider")
+	n.preRegistration = g.addGauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from the start of the agent to the first attempt to register the node.")
+	n.registration = g.addGauge("kubelet_node_startup_registration_duration_seconds", "Time from the first attempt until the node is registered.")
+	n.postRegistration = g.addGauge("kubelet_node_startup_post_registration_duration_seconds", "Time from the registration until the node is ready.")
+	n.total = g.addGauge("kubelet_node_startup_duration_seconds", "Time from the boot of the machine until the node is ready.")
+	n.shutdownStart = g.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last graceful node shutdown started, in seconds since the epoch.")
+	n.shutdownEnd = g.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were terminated for the last shutdown, in seconds since the epoch; 0 before.")
+	n.reports = g.addCounter("nodeagent_node_status_reports_total", "Node statuses that the API server has accepted.")
+	n.provider = g.addGauge("kubelet_metrics_provider", "The source of container metrics. The value is always 1.", "provider")
 }
 
 // NodeOptions describe the node at the start of its agent.
@@ -144,7 +144,7 @@ func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
 func (m *Metrics) buildServerCert(g *group) {
 	c := &m.node.server
 	c.group = g
-	c.errors = g.addCounter("kubelet_server_expiration_renew_errors", "Attempts to get another serving certificate that failed.")
+	c.errors = g.addCounter("kubelet_server_expiration_renew_errors", "Attempts to renew the serving certificate that failed.")
 	c.age = g.addHistogram("kubelet_certificate_manager_server_rotation_seconds", "How old serving certificates were when they were replaced.",
 		[]float64{60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000})
 	if ttl := m.newComputedGauge("kubelet_certificate_manager_server_ttl_seconds", "Time until the serving certificate expires; infinite without one."); ttl != nil {
@@ -155,7 +155,7 @@ func (m *Metrics) buildServerCert(g *group) {
 func (m *Metrics) buildClientCert(g *group) {
 	m.node.client.group = g
 	m.node.client.errors = g.addCounter("kubelet_certificate_manager_client_expiration_renew_errors",
-		"Attempts to get another client certificate that failed.")
+		"Attempts to renew the client certificate that failed.")
 }
 
 // ServingCertificate returns functions for the fields Rotated and Failed of the hooks of apiserver/cert, for the serving

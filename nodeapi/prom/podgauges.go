@@ -26,13 +26,13 @@ func (m *Metrics) newPodGauges() *podGauges {
 	return &podGauges{
 		pods:       m.opts.Pods,
 		mirrorPods: m.opts.MirrorPods,
-		desired:    m.newComputedGauge("kubelet_desired_pods", "Pods that sources want.", "static"),
-		active:     m.newComputedGauge("kubelet_active_pods", "Pods that sources want and that have not terminated.", "static"),
-		working:    m.newComputedGauge("kubelet_working_pods", "Pods that are worked on.", "lifecycle", "config", "static"),
+		desired:    m.newComputedGauge("kubelet_desired_pods", "Pods of all sources.", "static"),
+		active:     m.newComputedGauge("kubelet_active_pods", "Pods of all sources that have not terminated.", "static"),
+		working:    m.newComputedGauge("kubelet_working_pods", "Pods that the agent manages.", "lifecycle", "config", "static"),
 		ephemeral:  m.newComputedGauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods."),
-		pending:    m.newComputedGauge("kubelet_pod_pending_resizes", "Pods whose resize waits or cannot be.", "reason", "priority_bucket"),
-		inProgress: m.newComputedGauge("kubelet_pod_in_progress_resizes", "Pods whose resize is being made."),
-		mirrors:    m.newComputedGauge("kubelet_mirror_pods", "Mirrors of static pods."),
+		pending:    m.newComputedGauge("kubelet_pod_pending_resizes", "Pods whose resize is deferred or infeasible.", "reason", "priority_bucket"),
+		inProgress: m.newComputedGauge("kubelet_pod_in_progress_resizes", "Pods whose resize is in progress."),
+		mirrors:    m.newComputedGauge("kubelet_mirror_pods", "Mirror pods of static pods."),
 	}
 }
 

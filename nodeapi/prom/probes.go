@@ -24,7 +24,7 @@ func (m *Metrics) buildProbes(g *group) {
 			"probe_type", "result", "container", "pod", "namespace", "pod_uid"),
 		took: g.addHistogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
 			"probe_type", "container", "pod", "namespace"),
-		delayed: g.addCounter("nodeagent_probe_delayed_total", "Probes that had to wait because of too many others."),
+		delayed: g.addCounter("nodeagent_probe_delayed_total", "Probes that were delayed because too many were running."),
 		store:   g.addCounter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
 	}
 }

@@ -25,9 +25,9 @@ func (m *Metrics) buildServer(g *group) {
 		group:    g,
 		requests: g.addCounter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
 		took:     g.addHistogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
-		inFlight: g.addGauge("kubelet_http_inflight_requests", "Requests that are being answered.", names...),
+		inFlight: g.addGauge("kubelet_http_inflight_requests", "Requests in progress.", names...),
 		sockets:  g.addCounter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
-		closed:   g.addCounter("nodeagent_http_connections_refused_total", "Connections that were closed because there were too many."),
+		closed:   g.addCounter("nodeagent_http_connections_refused_total", "Connections that were closed because of a limit."),
 	}
 }
 
@@ -86,7 +86,7 @@ func (m *Metrics) buildPodsAPI(g *group) {
 			"GetPod":    g.addCounter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
 			"WatchPods": g.addCounter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
 		},
-		dropped: g.addCounter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were too far behind."),
+		dropped: g.addCounter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were closed because they were too slow."),
 	}
 }
 

@@ -27,13 +27,13 @@ func (m *Metrics) buildStatuses(g *group) {
 	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	m.statuses.group = g
 	m.statuses.agentStart = time.Now()
-	m.statuses.sync = g.addHistogram("kubelet_pod_status_sync_duration_seconds", "How long a change of a status was due until the API server had it.",
+	m.statuses.sync = g.addHistogram("kubelet_pod_status_sync_duration_seconds", "Time from a change of a pod status until the API server accepted it.",
 		[]float64{.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60})
 	m.statuses.total = g.addLateHistogram("kubelet_pod_start_total_duration_seconds",
-		"Time from when a pod was created until the API server knew that all its containers run.", start)
+		"Time from the creation of a pod until the API server accepted that all its containers run.", start)
 	m.statuses.sli = g.addLateHistogram("kubelet_pod_start_sli_duration_seconds",
-		"The same without pulls of images and init containers, of pods without volumes that keep something.", start)
-	m.statuses.first = g.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "The same of the first pod that has a network of its own.")
+		"Start time of pods without persistent volumes, without image pulls and init containers.", start)
+	m.statuses.first = g.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
 }
 
 // StatusSent returns a function that counts the pod statuses accepted by the API server; took is the time since the status

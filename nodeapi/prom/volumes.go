@@ -28,7 +28,7 @@ func (m *Metrics) buildVolumes(g *group) {
 		group: g,
 		took: g.addHistogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
 			"volume_plugin", "operation_name", "status", "migrated"),
-		errors: g.addCounter("nodeagent_volume_errors_total", "What was wrong with no volume in particular."),
+		errors: g.addCounter("nodeagent_volume_errors_total", "Errors that concern no single volume."),
 	}
 }
 
