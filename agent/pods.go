@@ -40,11 +40,11 @@ func (a *Agent) feed() *source.Feed {
 	k, n := &a.config.Kubelet, &a.config.Node
 	hasObjects, hasTokens := n.ObjectsDir != "" || a.options.Objects != nil, n.Kubeconfig != ""
 	if k.StaticPodPath != "" {
-		o := source.DirOptions{NodeName: n.NodeName, Objects: hasObjects, Tokens: hasTokens, Logger: a.log}
+		o := source.DirOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens, Logger: a.log}
 		f.Sources = append(f.Sources, source.Manifests(source.File, source.NewDir(k.StaticPodPath, o).Run, a.log))
 	}
 	if k.StaticPodURL != "" {
-		o := source.HTTPOptions{NodeName: n.NodeName, Objects: hasObjects, Tokens: hasTokens}
+		o := source.HTTPOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens}
 		f.Sources = append(f.Sources, source.Manifests(source.URL, source.NewHTTP(k.StaticPodURL, o).Run, a.log))
 	}
 	if a.cluster != nil {
@@ -82,7 +82,7 @@ func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
 		return err
 	}
 	handler := source.NewHandler(k.StaticPodPath, source.HandlerOptions{
-		NodeName: n.NodeName, Objects: n.ObjectsDir != "", Tokens: n.Kubeconfig != "", Status: func(uid string) *corev1.PodStatus {
+		NodeName: n.NodeName, AllowObjects: n.ObjectsDir != "", AllowTokens: n.Kubeconfig != "", Status: func(uid string) *corev1.PodStatus {
 			state, _ := a.pods.Pod(uid)
 			return state.Status
 		},

@@ -18,15 +18,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// document is one of the documents of a manifest.
+// document is one YAML document of a manifest.
 type document struct {
 	text   []byte
-	before int // lines of the file before it
+	before int // number of lines of the file before the document
 }
 
-// split parts a manifest at its "---" lines, and leaves out documents without content. A line of that form is never
-// part of a value in YAML. It returns one document more than there may be at most.
-func split(data []byte) []document {
+// splitDocuments splits a manifest at its "---" lines and skips documents without content. A line of dashes is never part of a
+// YAML value. It returns at most one document more than maxDocuments.
+func splitDocuments(data []byte) []document {
 	var docs []document
 	start, before, content := 0, 0, false
 	end := func(at int) {
@@ -57,24 +57,23 @@ func split(data []byte) []document {
 	return docs
 }
 
-// convert turns a document into JSON that costs no more to decode than the budget allows. YAML is read by the rules of
-// the kubelet's library, in which yes, no, on and off are booleans; a second parser comes first, which bounds what the
-// document expands to and tells where things are.
-func (p *parser) convert(d document) ([]byte, bool) {
+// convertToJSON converts a document to JSON within the decoding budget. A YAML parser with a cost limit comes first and provides
+// line numbers. The kubelet's library then converts the document; it reads yes, no, on and off as booleans.
+func (p *parser) convertToJSON(d document) ([]byte, bool) {
 	lines := bytes.Count(bytes.TrimSuffix(d.text, []byte("\n")), []byte("\n")) + 1
 	p.at = positions{before: d.before, lines: lines, root: &yaml.Node{}}
 	if json.Valid(d.text) {
 		if err := p.budget.JSON(d.text); err != nil {
-			p.failBounds(err)
+			p.reportConversionError(err)
 			return nil, false
 		}
-		// JSON allows tabs between values, where YAML does not. Inside of strings it allows none.
+		// JSON allows tabs between values, YAML does not. A JSON string contains no tab.
 		_ = yaml.Unmarshal(bytes.ReplaceAll(d.text, []byte("\t"), []byte(" ")), p.at.root)
 		return d.text, true
 	}
 	root, err := p.budget.YAML(d.text)
 	if err != nil {
-		p.failBounds(sameError(d.text, err))
+		p.reportConversionError(preferKubeletError(d.text, err))
 		return nil, false
 	}
 	p.at.root = root
@@ -83,15 +82,15 @@ func (p *parser) convert(d document) ([]byte, bool) {
 		err = p.budget.JSON(raw)
 	}
 	if err != nil {
-		p.failBounds(err)
+		p.reportConversionError(err)
 		return nil, false
 	}
-	return raw, p.duplicates(p.at.root, nil) == 0
+	return raw, p.reportDuplicates(p.at.root, nil) == 0
 }
 
-// sameError returns the error of the kubelet's library in place of that of the other parser, as its line is the better
-// one, where nothing in the text can expand.
-func sameError(text []byte, err error) error {
+// preferKubeletError returns the error of the kubelet's YAML library instead of err, because its line number is more precise. It
+// parses text again only if text cannot expand by aliases.
+func preferKubeletError(text []byte, err error) error {
 	if _, ok := errors.AsType[*safeyaml.Error](err); ok || len(text) > 1<<20 || bytes.IndexByte(text, '*') >= 0 {
 		return err
 	}
@@ -101,108 +100,109 @@ func sameError(text []byte, err error) error {
 	return err
 }
 
-// failBounds reports why a document is not decoded: it is not YAML, or it is too much.
-func (p *parser) failBounds(err error) {
+// reportConversionError reports why a document cannot be converted: it is invalid YAML or exceeds a limit.
+func (p *parser) reportConversionError(err error) {
 	e, ok := errors.AsType[*safeyaml.Error](err)
 	switch {
 	case !ok:
-		p.failYAML(err)
+		p.reportYAMLError(err)
 	case e.Line > 0:
-		p.report(p.at.before+min(e.Line, p.at.lines), e.Path, e.Err)
+		p.reportLine(p.at.before+min(e.Line, p.at.lines), e.Path, e.Err)
 	default:
-		p.fail(e.Path, e.Err)
+		p.reportField(e.Path, e.Err)
 	}
 }
 
-// failYAML reports an error of a YAML parser, which names a line of the document in its text.
-func (p *parser) failYAML(err error) {
+// reportYAMLError reports an error of a YAML parser, which contains the line number in its text.
+func (p *parser) reportYAMLError(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := p.at.line("")
+	line := p.at.lineOf("")
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		text = text[len(m[0]):]
-		// The library counts the lines of this one kind of error from 0.
+		// The library counts lines from 0 in this kind of error.
 		if strings.HasPrefix(text, "did not find expected") {
 			n++
 		}
 		line = p.at.before + min(n, p.at.lines)
 	}
-	p.report(line, "", fmt.Errorf("parse YAML: %s", text))
+	p.reportLine(line, "", fmt.Errorf("parse YAML: %s", text))
 }
 
-// place is where a node is, from the inside out: a path is made of it only when there is an error to report.
-type place struct {
-	in   *place
-	name string // of a field, or an index in brackets
+// nodePath is the path of a YAML node, as a linked list to its parents. It is formatted only for an error.
+type nodePath struct {
+	parent *nodePath
+	name   string // field name, or index in brackets
 }
 
-func (l *place) String() string {
+func (l *nodePath) String() string {
 	if l == nil {
 		return ""
 	}
-	return join(l.in.String(), l.name)
+	return joinPath(l.parent.String(), l.name)
 }
 
-// duplicates reports keys that a mapping has twice, and returns how many.
-func (p *parser) duplicates(n *yaml.Node, at *place) int {
+// reportDuplicates reports duplicate keys of mappings, and returns their number.
+func (p *parser) reportDuplicates(n *yaml.Node, at *nodePath) int {
 	found := 0
 	switch n.Kind {
 	case yaml.DocumentNode:
 		for _, c := range n.Content {
-			found += p.duplicates(c, at)
+			found += p.reportDuplicates(c, at)
 		}
 	case yaml.SequenceNode:
 		for i, c := range n.Content {
-			found += p.duplicates(c, &place{in: at, name: "[" + strconv.Itoa(i) + "]"})
+			found += p.reportDuplicates(c, &nodePath{parent: at, name: "[" + strconv.Itoa(i) + "]"})
 		}
 	case yaml.MappingNode:
 		seen := make(map[string]int)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			field := &place{in: at, name: key.Value}
+			field := &nodePath{parent: at, name: key.Value}
 			if first, ok := seen[key.Value]; ok && key.Kind == yaml.ScalarNode {
 				found++
-				if !p.full() {
-					p.report(p.at.before+key.Line, field.String(), fmt.Errorf("duplicate field, first in line %d", p.at.before+first))
+				if !p.hasTooManyErrors() {
+					p.reportLine(p.at.before+key.Line, field.String(), fmt.Errorf("duplicate field, first in line %d", p.at.before+first))
 				}
 			}
 			seen[key.Value] = key.Line
-			found += p.duplicates(n.Content[i+1], field)
+			found += p.reportDuplicates(n.Content[i+1], field)
 		}
 	}
 	return found
 }
 
-// positions finds the lines of fields in a document.
+// positions finds the line of a field in a document.
 type positions struct {
 	root   *yaml.Node
-	before int // lines of the file before the document
-	lines  int // of the document
+	before int // number of lines of the file before the document
+	lines  int // number of lines of the document
 }
 
-// line returns the line of a field such as spec.containers[0].image, or of the deepest part of the path that is there.
-func (p positions) line(path string) int {
+// lineOf returns the line of the field at path, such as spec.containers[0].image, or of its deepest parent that exists.
+func (p positions) lineOf(path string) int {
 	node := p.root
 	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
 		node = node.Content[0]
 	}
 	line := max(node.Line, 1)
-	for segment := range strings.FieldsFuncSeq(bracketed(path), func(r rune) bool { return r == separator }) {
-		next, at := child(node, segment)
+	for segment := range strings.FieldsFuncSeq(separatePath(path), func(r rune) bool { return r == separator }) {
+		next, at := findChild(node, segment)
 		if next == nil {
 			break
 		}
 		node, line = next, at
 	}
-	// The parser also counts line breaks that other tools do not, such as a lone carriage return.
+	// The parser also counts line breaks such as a lone carriage return, which other tools do not.
 	return p.before + min(line, p.lines)
 }
 
-// separator parts the segments of a path. It cannot occur in a key.
+// separator separates the elements of a path. It cannot occur in a key.
 const separator = '\x00'
 
-// bracketed replaces the dots and brackets between the segments of a path by separators: a[b.c].d is a, b.c and d.
-func bracketed(path string) string {
+// separatePath replaces the dots and brackets between the elements of a path by separator: a[b.c].d has the elements a, b.c and
+// d.
+func separatePath(path string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -219,8 +219,8 @@ func bracketed(path string) string {
 	}, path)
 }
 
-// child returns the value of a key or index, and the line where it begins.
-func child(n *yaml.Node, segment string) (*yaml.Node, int) {
+// findChild returns the value at a key or index of n, and its first line.
+func findChild(n *yaml.Node, segment string) (*yaml.Node, int) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -239,8 +239,8 @@ func child(n *yaml.Node, segment string) (*yaml.Node, int) {
 	return nil, 0
 }
 
-// join appends to a path.
-func join(path, rest string) string {
+// joinPath appends rest to path.
+func joinPath(path, rest string) string {
 	if path == "" || rest == "" || rest[0] == '[' {
 		return path + rest
 	}

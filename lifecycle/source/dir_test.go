@@ -28,7 +28,7 @@ func manifest(name, image string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\nspec:\n  containers:\n  - name: c\n    image: '" + image + "'\n"
 }
 
-// scanner drives a Dir by hand, with a clock of its own.
+// scanner calls Dir.Scan with its own clock.
 type scanner struct {
 	*testing.T
 	path string
@@ -46,20 +46,20 @@ func (s *scanner) write(name, content string) {
 	require.NoError(s, os.WriteFile(filepath.Join(s.path, name), []byte(content), 0o644))
 }
 
-// scan looks once.
+// scan calls Scan once.
 func (s *scanner) scan() source.Update { return s.dir.Scan(s.now) }
 
-// settled looks until all that has changed has held still.
+// settled calls Scan until all changes are stable.
 func (s *scanner) settled() source.Update {
 	s.scan()
-	s.now = s.now.Add(source.DefaultSettle)
+	s.now = s.now.Add(source.DefaultStableFor)
 	return s.scan()
 }
 
-// restart forgets everything, as a restart of the agent does.
+// restart replaces the Dir, as a restart of the agent does.
 func (s *scanner) restart() { s.dir = source.NewDir(s.path, source.DirOptions{}) }
 
-// images returns pod=image of every pod of an update.
+// images returns pod=image for every pod of an update.
 func images(u source.Update) string {
 	var s []string
 	for _, p := range u.Pods {
@@ -103,7 +103,7 @@ func TestUnchangedPodsKeepTheirPointers(t *testing.T) {
 	assert.Same(t, before[1], after[1])
 }
 
-func TestFixedUIDKeepsFirstSeen(t *testing.T) {
+func TestChangedPodWithFixedUIDKeepsSeenAnnotation(t *testing.T) {
 	s := newScanner(t)
 	fixed := strings.Replace(manifest("a", "1"), "name: a\n", "name: a\n  uid: u1\n", 1)
 	s.write("a.yaml", fixed)
@@ -116,20 +116,20 @@ func TestFixedUIDKeepsFirstSeen(t *testing.T) {
 	assert.Equal(t, before.Annotations[source.AnnotationSeen], after.Annotations[source.AnnotationSeen])
 }
 
-func TestChangeCountsOnceItHoldsStill(t *testing.T) {
+func TestScanReadsChangeOnceStable(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", manifest("a", "i1"))
 	require.Equal(t, "a=i1", images(s.scan()))
 
-	// Half a file may well be valid.
+	// Half a file may be a valid manifest.
 	s.write("a.yaml", manifest("a", "i"))
 	assert.Equal(t, "a=i1", images(s.scan()))
-	s.now = s.now.Add(source.DefaultSettle - 1)
+	s.now = s.now.Add(source.DefaultStableFor - 1)
 	assert.Equal(t, "a=i1", images(s.scan()))
 	s.write("a.yaml", manifest("a", "i22"))
 	s.now = s.now.Add(1)
 	assert.Equal(t, "a=i1", images(s.scan()), "it was written to again")
-	s.now = s.now.Add(source.DefaultSettle)
+	s.now = s.now.Add(source.DefaultStableFor)
 	assert.Equal(t, "a=i22", images(s.scan()))
 }
 
@@ -151,7 +151,7 @@ func TestFileMovedAwayForAMomentKeepsItsPod(t *testing.T) {
 	assert.False(t, u.Incomplete)
 }
 
-func TestBadFileKeepsItsPodsAndTouchesNoOther(t *testing.T) {
+func TestInvalidFileKeepsItsPodsAndOtherFiles(t *testing.T) {
 	huge := strings.Repeat("# 345678901234\n", 10<<20/15+1)
 	for name, bad := range map[string]struct {
 		content string
@@ -191,7 +191,7 @@ func TestBadFileKeepsItsPodsAndTouchesNoOther(t *testing.T) {
 	}
 }
 
-func TestBadPodOfAListTouchesNoOther(t *testing.T) {
+func TestInvalidPodOfListKeepsOtherPods(t *testing.T) {
 	s := newScanner(t)
 	s.write("l.yaml", manifest("a", "1")+"---\n"+manifest("b", "1")+"---\n"+manifest("c", "1"))
 	s.scan()
@@ -203,7 +203,7 @@ func TestBadPodOfAListTouchesNoOther(t *testing.T) {
 	assert.Equal(t, "a=2 b=2", images(s.settled()))
 }
 
-func TestUnreadableFile(t *testing.T) {
+func TestUnreadableFileIsError(t *testing.T) {
 	s := newScanner(t)
 	path := filepath.Join(s.path, "a.yaml")
 	require.NoError(t, os.Symlink("nowhere", path))
@@ -216,7 +216,7 @@ func TestUnreadableFile(t *testing.T) {
 	assert.Equal(t, []string{"nowhere:4: metadata.name: duplicate: pod default/a is in " + path}, []string{strings.ReplaceAll(u.Errs[0].Error(), s.path+"/nowhere", "nowhere")})
 }
 
-func TestDuplicates(t *testing.T) {
+func TestDuplicatePodIsErrorOfLaterFile(t *testing.T) {
 	s := newScanner(t)
 	s.write("m.yaml", manifest("web", "old"))
 	s.scan()
@@ -241,14 +241,14 @@ func TestDuplicates(t *testing.T) {
 	assert.Equal(t, []string{"b.yaml:4: metadata.uid: duplicate: UID u1 is in a.yaml"}, texts(u, s.path))
 }
 
-// While one of two files is changing, nobody knows yet whether both want the pod.
-func TestPodThatMovesToAnotherFileIsNoDuplicate(t *testing.T) {
+// While one of two files is changing, it is unknown whether both have the pod.
+func TestPodMovedBetweenFilesIsNoDuplicate(t *testing.T) {
 	s := newScanner(t)
 	s.write("f4.yaml", manifest("a", "i1"))
 	s.settled()
 	s.write("f0.yaml", manifest("a", "i2"))
 	s.scan()
-	s.now = s.now.Add(source.DefaultSettle)
+	s.now = s.now.Add(source.DefaultStableFor)
 	s.write("f4.yaml", manifest("b", "i33"))
 	u := s.scan()
 	assert.Equal(t, "a=i1", images(u))
@@ -265,14 +265,14 @@ func TestPodThatMovesToAnotherFileIsNoDuplicate(t *testing.T) {
 	assert.Equal(t, "b=i4", images(s.settled()))
 }
 
-func TestVanishedDirectoryKeepsPodsAndEmptyOneRemovesThem(t *testing.T) {
+func TestMissingDirectoryKeepsPodsAndEmptyDirectoryRemovesThem(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", manifest("a", "i"))
 	s.scan()
 	require.NoError(t, os.RemoveAll(s.path))
 	u := s.settled()
 	assert.Equal(t, "a=i", images(u))
-	assert.Equal(t, []string{s.path + ": look at manifests: stat: no such file or directory"}, texts(u, "-"))
+	assert.Equal(t, []string{s.path + ": find manifests: stat: no such file or directory"}, texts(u, "-"))
 	assert.ErrorIs(t, u.Errs[0], os.ErrNotExist)
 	assert.False(t, u.Incomplete)
 
@@ -300,7 +300,7 @@ func TestFileWithTimeInTheFuture(t *testing.T) {
 	assert.Equal(t, "a=i", images(s.settled()))
 }
 
-// follower runs a Dir and keeps its last update.
+// follower runs a Dir and stores its last update.
 type follower struct {
 	*testing.T
 	mu   sync.Mutex
@@ -309,7 +309,7 @@ type follower struct {
 
 func follow(t *testing.T, path string) *follower {
 	f := &follower{T: t, last: source.Update{PodSet: lifecycle.PodSet{Incomplete: true}}}
-	d := source.NewDir(path, source.DirOptions{Settle: 20 * time.Millisecond, Period: time.Minute})
+	d := source.NewDir(path, source.DirOptions{StableFor: 20 * time.Millisecond, Period: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -323,7 +323,7 @@ func follow(t *testing.T, path string) *follower {
 	return f
 }
 
-// sees waits until the pods are as wanted.
+// sees waits until the pods equal want.
 func (f *follower) sees(want string) {
 	f.Helper()
 	assert.EventuallyWithT(f, func(c *assert.CollectT) {
@@ -334,7 +334,7 @@ func (f *follower) sees(want string) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// The period is a minute here, so it is the kernel that tells.
+// The scan period is a minute, so the kernel reports the changes.
 func TestRunFollowsChanges(t *testing.T) {
 	path := t.TempDir()
 	write := func(name, content string) {
@@ -369,7 +369,7 @@ func TestRunFollowsMountedConfigMap(t *testing.T) {
 	f.sees("web=2")
 }
 
-func TestRunFollowsDirectoryThatComesAndGoes(t *testing.T) {
+func TestRunFollowsRecreatedDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifests")
 	f := follow(t, path)
 	for i := range 2 {
@@ -390,14 +390,14 @@ func TestRunFollowsSingleFile(t *testing.T) {
 	f.sees("a=2")
 }
 
-// A writer that replaces files in place and by renaming never makes a pod appear that nobody wrote, nor disappear. On
-// a busy machine it may pause long enough for an empty file to be seen and reported, which must not touch the pod.
-func TestRunUnderRacingWriters(t *testing.T) {
+// A writer replaces files in place and by rename. No pod may appear that was never written, and none may disappear. On a busy
+// machine the writer may pause long enough for an empty file to be reported, which must not affect the pod.
+func TestRunWithConcurrentWriters(t *testing.T) {
 	path := t.TempDir()
 	target := filepath.Join(path, "a.yaml")
 	long := manifest("a", strings.Repeat("x", 64)) + strings.Repeat("#\n", 1000)
 	require.NoError(t, os.WriteFile(target, []byte(long), 0o644))
-	d := source.NewDir(path, source.DirOptions{Settle: 20 * time.Millisecond})
+	d := source.NewDir(path, source.DirOptions{StableFor: 20 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var wg sync.WaitGroup

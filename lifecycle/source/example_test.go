@@ -114,7 +114,7 @@ func ExampleNewHTTP() {
 	// Output: web-edge-1
 }
 
-// The annotations of a static pod tell its mirror pod, and users, about its manifest.
+// The annotations of a static pod describe its manifest to the mirror pod and to users.
 func ExampleParse_annotations() {
 	pods, _ := source.Parse([]byte(manifest("web", "nginx")), source.Origin{
 		Source: source.File, Location: "web.yaml", Seen: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -128,7 +128,7 @@ func ExampleParse_annotations() {
 	// true
 }
 
-// A client of a Handler puts a manifest, and lists the directory.
+// A client uploads a manifest and lists the directory.
 func ExampleManifestList() {
 	dir, err := os.MkdirTemp("", "manifests")
 	if err != nil {

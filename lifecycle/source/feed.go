@@ -13,25 +13,26 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// storedTimeout is how long sources wait until the stored pods are set.
+// storedTimeout is how long the sources wait until the stored pods are set.
 const storedTimeout = time.Minute
 
-// Feed passes the pods of several sources of a node to one function. Sources and Set are required.
+// Feed passes the pods of all sources of a node to one function. Sources and Set are required.
 type Feed struct {
 	// Sources are the sources of the node.
 	Sources []Source
-	// Set gets the pods of a source, such as a function that calls Reconciler.Set. Several sources call it at the same time.
+	// Set receives all pods of one source, for example a function that calls Reconciler.Set. It is called concurrently for several sources.
 	Set func(lifecycle.PodSet)
-	// Stored are the pods that the sources listed last, such as those of podstore.Store.Load. They are set before any source runs. Nil: none.
+	// Stored are the pods that the sources last listed before a restart, such as those of podstore.Store.Load. They are set before any source
+	// runs. Nil: none.
 	Stored []lifecycle.PodSet
 	// Update stores the pods of a source and returns the pods to run, such as podstore.Store.Update. Nil: the pods are not stored.
 	Update func(lifecycle.PodSet) lifecycle.PodSet
-	// Logger gets an error if the stored pods take too long. Nil discards.
+	// Logger logs an error if setting the stored pods takes too long. Nil: no logs.
 	Logger *slog.Logger
 }
 
-// Run passes pods until ctx ends, and returns nil then. If a source fails, Run stops the other sources and returns the error with the name of the
-// source. All goroutines of Run have returned by then.
+// Run passes pods to Set until ctx ends, and then returns nil. If a source fails, Run stops all sources and returns the error
+// with the name of the source. Run returns after all its goroutines.
 func (f *Feed) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -62,8 +63,8 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// setStored sets the stored pods in a goroutine of wg, and returns when that is done. A pod that Set takes long to check must not stop the node at
-// each start: after storedTimeout, setStored logs an error and returns.
+// setStored sets the stored pods in a goroutine of wg, and waits for it. After storedTimeout it logs an error and returns, so
+// that a hung check of a stored pod does not block every start of the node.
 func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -79,7 +80,7 @@ func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	case <-ctx.Done():
 	case <-timer.C:
 		if f.Logger != nil {
-			f.Logger.Error("the pods of the store take too long to check; the sources are read", "after", storedTimeout)
+			f.Logger.Error("setting the stored pods takes too long; the sources start", "after", storedTimeout)
 		}
 	}
 }

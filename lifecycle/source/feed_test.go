@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// A stored pod that takes longer than a minute to check does not keep a Feed from running its sources.
+// A stored pod whose check hangs delays the sources by one minute.
 func TestFeedRunsSourcesAlthoughStoredPodHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -41,7 +41,7 @@ func TestFeedRunsSourcesAlthoughStoredPodHangs(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, feed.Run(ctx)) })
 		time.Sleep(2 * time.Minute)
-		synctest.Wait() // which the race detector knows
+		synctest.Wait() // synchronizes for the race detector
 		require.Equal(t, time.Minute, after)
 		require.Contains(t, log.String(), "take too long to check")
 		close(release)
@@ -72,7 +72,7 @@ func TestFeedSetsStoredPodsBeforeItRunsSources(t *testing.T) {
 	})
 }
 
-func TestFeedReturnsTheErrorOfASourceAndStopsTheOthers(t *testing.T) {
+func TestFeedStopsAllSourcesAfterError(t *testing.T) {
 	var stopped bool
 	feed := source.Feed{Set: func(lifecycle.PodSet) {}, Sources: []source.Source{
 		source.New("bad", func(context.Context, func(lifecycle.PodSet)) error { return errors.New("no such host") }),
@@ -86,7 +86,7 @@ func TestFeedReturnsTheErrorOfASourceAndStopsTheOthers(t *testing.T) {
 	require.True(t, stopped)
 }
 
-// A node runs the pods of two sources: one builds its pods in code.
+// A node runs the pods of two sources; one of them builds its pods in code.
 func ExampleFeed() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -38,7 +38,7 @@ func newClient(t *testing.T, o source.HandlerOptions) *client {
 	return &client{T: t, dir: dir, h: source.NewHandler(dir, o)}
 }
 
-// do sends a request with headers in turn and returns the status, the body and the ETag.
+// do sends a request with these header names and values, and returns status, body and ETag.
 func (c *client) do(method, path, body string, headers ...string) (status int, text, tag string) {
 	c.Helper()
 	r := httptest.NewRequest(method, "http://node/x", strings.NewReader(body))
@@ -51,7 +51,7 @@ func (c *client) do(method, path, body string, headers ...string) (status int, t
 	return w.Code, strings.TrimSpace(w.Body.String()), w.Header().Get("ETag")
 }
 
-// list returns what GET / says: a line for each manifest.
+// list returns the response of GET /, a line per manifest.
 func (c *client) list() (lines []string) {
 	c.Helper()
 	status, body, _ := c.do("GET", "/", "")
@@ -72,8 +72,8 @@ func (c *client) dirImages() string {
 	return images(source.NewDir(c.dir, source.DirOptions{NodeName: "edge"}).Scan(time.Now().Add(time.Hour)))
 }
 
-// A manifest from its first version to its end, and what the source of the directory makes of it.
-func TestHandler(t *testing.T) {
+// A manifest is created, changed and removed, and a Dir reads each state.
+func TestHandlerServesAndStoresManifests(t *testing.T) {
 	statuses := map[string]*corev1.PodStatus{}
 	c := newClient(t, source.HandlerOptions{NodeName: "edge", Status: func(uid string) *corev1.PodStatus { return statuses[uid] }})
 	assert.Empty(t, c.list(), "no directory, no manifests")
@@ -107,7 +107,7 @@ func TestHandler(t *testing.T) {
 	assert.Equal(t, []string{"db.json: db-edge i=Pending", "web.yaml: web-edge 2=Pending"}, c.list(), "another content is another pod")
 	assert.Equal(t, "db-edge=i web-edge=2", c.dirImages())
 
-	// What was written by hand is listed, too, with what is wrong with it.
+	// A manifest written by hand is listed with its errors.
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "hand.yaml"), []byte(manifest("web", "3")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "bad.yaml"), []byte("kind: {"), 0o600))
 	assert.Equal(t, []string{
@@ -123,14 +123,14 @@ func TestHandler(t *testing.T) {
 	assert.Equal(t, 404, status)
 	assert.Equal(t, "web-edge=2", c.dirImages())
 
-	// A manifest without pods is one.
+	// A manifest without pods is valid.
 	status, body, _ = c.do("PUT", "/web.yaml", `{"apiVersion":"v1","kind":"PodList","items":[]}`)
 	assert.Equal(t, 200, status, body)
 	assert.Empty(t, c.dirImages())
 }
 
-// Whatever is refused leaves what is there as it was, and says why.
-func TestHandlerRefuses(t *testing.T) {
+// A rejected request changes nothing and returns the reason.
+func TestHandlerRejectsInvalidRequests(t *testing.T) {
 	c := newClient(t, source.HandlerOptions{NodeName: "edge"})
 	status, _, tag := c.do("PUT", "/web.yaml", manifest("web", "1"))
 	require.Equal(t, 201, status)
@@ -156,7 +156,7 @@ func TestHandlerRefuses(t *testing.T) {
 		{"PUT", "/new.yaml", web, 412, "manifest new.yaml: If-Match: it is another version", []string{"If-Match", "*"}},
 		{"PUT", "/web.yaml", web, 412, "manifest web.yaml: If-None-Match: it is there", []string{"If-None-Match", "*"}},
 		{"DELETE", "/web.yaml", "", 412, "If-Match", []string{"If-Match", `"x"`}},
-		{"GET", "/link.yaml", "", 409, "manifest link.yaml: it is no regular file: L", nil},
+		{"GET", "/link.yaml", "", 409, "manifest link.yaml: not a regular file: L", nil},
 		{"PUT", "/link.yaml", manifest("x", "1"), 409, "no regular file", nil},
 		{"DELETE", "/link.yaml", "", 409, "no regular file", nil},
 		{"PUT", "/dangling.yaml", manifest("x", "1"), 409, "no regular file", nil},
@@ -190,8 +190,8 @@ func TestHandlerRefuses(t *testing.T) {
 	assert.Equal(t, 201, status)
 }
 
-// A client that sends slowly ends by its deadline, and costs the others nothing.
-func TestHandlerOfSlowClients(t *testing.T) {
+// A slow client is cut off at its deadline, and does not delay other clients.
+func TestHandlerLimitsSlowUploads(t *testing.T) {
 	h := source.NewHandler(t.TempDir(), source.HandlerOptions{BodyTimeout: 300 * time.Millisecond})
 	server := httptest.NewServer(h)
 	defer server.Close()
@@ -207,7 +207,7 @@ func TestHandlerOfSlowClients(t *testing.T) {
 		return resp.StatusCode, string(text)
 	}
 	var slow sync.WaitGroup
-	var busy atomic.Bool // somebody was refused because of them
+	var busy atomic.Bool // a request was rejected because of the slow clients
 	for i := range 5 {
 		slow.Go(func() {
 			for !busy.Load() {
@@ -235,9 +235,8 @@ func TestHandlerOfSlowClients(t *testing.T) {
 	assert.Equal(t, 201, status, text)
 }
 
-// Clients and somebody at the keyboard change the same directory. Whatever the answers were, the source never sees an error
-// that a client has made, and in the end it has what was put last.
-func TestHandlerBesideDir(t *testing.T) {
+// Clients and a user change one directory. The source never reports an error caused by a client, and finally has the last upload.
+func TestHandlerAndDirReadOneDirectory(t *testing.T) {
 	c := newClient(t, source.HandlerOptions{NodeName: "edge"})
 	require.NoError(t, os.MkdirAll(c.dir, 0o700))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -245,7 +244,7 @@ func TestHandlerBesideDir(t *testing.T) {
 	last := ""
 	var run sync.WaitGroup
 	run.Go(func() {
-		_ = source.NewDir(c.dir, source.DirOptions{NodeName: "edge", Settle: time.Millisecond, Period: 10 * time.Millisecond}).Run(ctx, func(u source.Update) {
+		_ = source.NewDir(c.dir, source.DirOptions{NodeName: "edge", StableFor: time.Millisecond, Period: 10 * time.Millisecond}).Run(ctx, func(u source.Update) {
 			assert.Empty(t, u.Errs)
 			mu.Lock()
 			defer mu.Unlock()
@@ -265,7 +264,7 @@ func TestHandlerBesideDir(t *testing.T) {
 				case 1:
 					_ = c.list()
 				default:
-					// Two files may want the same pod: one of them gets it.
+					// Two files may have one pod: one of them is rejected.
 					status, text, _ := c.do("PUT", name, manifest(fmt.Sprintf("p%d", random.IntN(6)), fmt.Sprint(i)))
 					assert.Contains(t, []int{200, 201, 409}, status, text)
 				}
@@ -283,7 +282,7 @@ func TestHandlerBesideDir(t *testing.T) {
 	run.Wait()
 }
 
-// FuzzHandler: no path and no body makes anything outside of the directory, or a file that the source cannot read.
+// FuzzHandler checks that no request creates a file outside of the directory, or a file that Dir cannot read.
 func FuzzHandler(f *testing.F) {
 	f.Add("PUT", "/web.yaml", manifest("web", "1"))
 	f.Add("PUT", "/../x", manifest("web", "1"))

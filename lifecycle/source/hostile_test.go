@@ -16,8 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// The agent reads whatever lies in the directory of manifests, so none of them may take its memory or its time away
-// from the pods of the others, and whoever wrote one has to find out which it is.
+// The agent reads all files of the manifest directory. None may exhaust its memory or time, and the error must name the file.
 func TestHostileManifests(t *testing.T) {
 	origin := source.Origin{Source: source.File, NodeName: "n"}
 	for _, m := range hostile.All(1 << 20) {
@@ -37,7 +36,7 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
-// What is refused is named: the file, the line, the field and the value.
+// Errors name file, line, field and value.
 func TestErrorsOfHostileManifests(t *testing.T) {
 	wants := map[string]string{
 		"alias-scalar-in-lists":   "alias-scalar-in-lists.yaml:13: more than 1309128 bytes of strings, with aliases expanded",
@@ -64,9 +63,8 @@ func TestErrorsOfHostileManifests(t *testing.T) {
 	assert.Empty(t, wants, "are in the corpus")
 }
 
-// A bound that is reached in part says nothing about what is within it: many pods in a file, long lists, anchors, and
-// the largest amounts that anybody writes.
-func TestBoundsLeaveRoom(t *testing.T) {
+// Large but legitimate manifests are accepted: many pods, long lists, anchors and large quantities.
+func TestLimitsAllowLargeManifests(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("apiVersion: v1\nkind: PodList\nitems:\n")
 	const pod = "- metadata: {name: p"

@@ -18,31 +18,31 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// HTTPOptions tunes an [HTTP]. The zero value is for production.
+// HTTPOptions configures an [HTTP]. The zero value is valid.
 type HTTPOptions struct {
-	NodeName string        // see Origin; empty: pods keep their names
-	Objects  bool          // see Origin
-	Tokens   bool          // see Origin
-	Header   http.Header   // of each request; nil: none
-	Period   time.Duration // between requests; zero: DefaultPeriod
-	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
-	Client   *http.Client  // nil: http.DefaultClient
-	Logger   *slog.Logger  // nil discards
+	NodeName     string        // see Origin; empty: pod names are unchanged
+	AllowObjects bool          // pods may refer to objects; see Origin
+	AllowTokens  bool          // pods may use service account tokens; see Origin
+	Header       http.Header   // headers of each request
+	Period       time.Duration // between two requests; zero: DefaultPeriod
+	Timeout      time.Duration // of a request including its response; zero: DefaultTimeout
+	Client       *http.Client  // nil: http.DefaultClient
+	Logger       *slog.Logger  // nil: no logs
 }
 
-// HTTP reads pods from what a server answers to GET requests.
+// HTTP reads static pods from a manifest that a server returns to GET requests.
 type HTTP struct {
-	url   string
-	name  string // without password
-	opts  HTTPOptions
-	guard runonce.Guard
+	url        string
+	displayURL string // url without password, for errors
+	opts       HTTPOptions
+	guard      runonce.Guard
 
-	manifest manifest
-	taken    [sha256.Size]byte // of the last answer that was parsed
-	last     Update
+	manifest   manifest
+	parsedSum  [sha256.Size]byte // of the last response that was parsed
+	lastUpdate Update
 }
 
-// NewHTTP returns an HTTP for an address.
+// NewHTTP returns an HTTP that reads the manifest at address, a URL.
 func NewHTTP(address string, o HTTPOptions) *HTTP {
 	o.Period = cmp.Or(o.Period, DefaultPeriod)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
@@ -52,13 +52,13 @@ func NewHTTP(address string, o HTTPOptions) *HTTP {
 	if u, err := url.Parse(address); err == nil {
 		name = u.Redacted()
 	}
-	h := &HTTP{url: address, name: name, opts: o}
+	h := &HTTP{url: address, displayURL: name, opts: o}
 	h.guard.Require("source.HTTP", o.Logger, nil)
 	return h
 }
 
-// Run calls sink with the state of the manifest, after the first request and then after each change, until ctx ends.
-// It returns nil. It returns an error at once without a sink, and when it is called a second time.
+// Run calls sink with the pods of the manifest, after the first request and after each change, until ctx ends, and returns nil.
+// It returns an error at once if sink is nil or if Run was called before.
 func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink
@@ -68,45 +68,44 @@ func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 	}
 	defer h.guard.End()
 	for first := true; ; first = false {
-		last := h.last
-		u := h.fetch(ctx, time.Now())
+		last := h.lastUpdate
+		u := h.fetchManifest(ctx, time.Now())
 		if ctx.Err() != nil {
 			return nil
 		}
-		if first || !u.equal(last) {
+		if first || !u.isEqual(last) {
 			sink(u)
 		}
-		if !pause(ctx, h.opts.Period, nil) {
+		if !waitOrWake(ctx, h.opts.Period, nil) {
 			return nil
 		}
 	}
 }
 
-// Fetch asks the server once and returns the state. Run calls it by itself; it is exported for tools that read a
-// manifest once, and do not call Run.
+// Fetch sends one request and returns the pods of the manifest. It is for programs that do not call Run.
 func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
 	h.guard.Spare()
-	return h.fetch(ctx, now)
+	return h.fetchManifest(ctx, now)
 }
 
-func (h *HTTP) fetch(ctx context.Context, now time.Time) Update {
+func (h *HTTP) fetchManifest(ctx context.Context, now time.Time) Update {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()
-	body, err := h.get(ctx)
-	if sum := sha256.Sum256(body); err == nil && sum != h.taken {
-		h.manifest.take(body, Origin{
-			Source: URL, Location: h.name, NodeName: h.opts.NodeName, Objects: h.opts.Objects, Tokens: h.opts.Tokens, Seen: now,
+	body, err := h.requestBody(ctx)
+	if sum := sha256.Sum256(body); err == nil && sum != h.parsedSum {
+		h.manifest.applyContent(body, Origin{
+			Source: URL, Location: h.displayURL, NodeName: h.opts.NodeName, AllowObjects: h.opts.AllowObjects, AllowTokens: h.opts.AllowTokens, Seen: now,
 		}, maxCost())
-		h.taken = sum
+		h.parsedSum = sum
 	}
-	h.last = merge(URL, map[string]*manifest{h.name: &h.manifest}, []string{h.name})
+	h.lastUpdate = mergeManifests(URL, map[string]*manifest{h.displayURL: &h.manifest}, []string{h.displayURL})
 	if err != nil {
-		h.last.Errs = append([]*Error{{File: h.name, Err: err}}, h.last.Errs...)
+		h.lastUpdate.Errs = append([]*Error{{File: h.displayURL, Err: err}}, h.lastUpdate.Errs...)
 	}
-	return h.last
+	return h.lastUpdate
 }
 
-func (h *HTTP) get(ctx context.Context) ([]byte, error) {
+func (h *HTTP) requestBody(ctx context.Context) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("request manifest: %w", err)
@@ -123,7 +122,7 @@ func (h *HTTP) get(ctx context.Context) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("get manifest: server answers %s", resp.Status)
+		return nil, fmt.Errorf("get manifest: server returned %s", resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
 	switch {
@@ -132,7 +131,7 @@ func (h *HTTP) get(ctx context.Context) ([]byte, error) {
 	case len(body) > maxSize:
 		return nil, fmt.Errorf("read manifest: more than %d bytes", maxSize)
 	case len(body) == 0:
-		return nil, errors.New("read manifest: empty answer; an empty PodList takes all pods away")
+		return nil, errors.New("read manifest: empty response; serve an empty PodList to remove all pods")
 	}
 	return body, nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-func TestFetch(t *testing.T) {
+func TestFetchKeepsPodsAfterErrors(t *testing.T) {
 	var body string
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,17 +42,17 @@ func TestFetch(t *testing.T) {
 		assert.Equal(t, errs, texts(u, server.URL))
 	}
 
-	check(fetch(503, ""), "", false, server.URL+": get manifest: server answers 503 Service Unavailable")
+	check(fetch(503, ""), "", false, server.URL+": get manifest: server returned 503 Service Unavailable")
 	u := fetch(200, manifest("a", "1")+"---\n"+manifest("b", "1"))
 	check(u, "a=1 b=1", true)
 	assert.Equal(t, "http", u.Pods[0].Annotations[source.AnnotationSource])
 	assert.Same(t, u.Pods[0], fetch(200, manifest("a", "1")).Pods[0])
 	check(fetch(200, "kind: {"), "a=1", true, server.URL+":1: parse YAML: did not find expected node content")
 	check(fetch(200, "kind: {"), "a=1", true, server.URL+":1: parse YAML: did not find expected node content")
-	check(fetch(404, "x"), "a=1", true, server.URL+": get manifest: server answers 404 Not Found",
+	check(fetch(404, "x"), "a=1", true, server.URL+": get manifest: server returned 404 Not Found",
 		server.URL+":1: parse YAML: did not find expected node content")
 	check(fetch(200, manifest("a", "1")), "a=1", true)
-	check(fetch(200, ""), "a=1", true, server.URL+": read manifest: empty answer; an empty PodList takes all pods away")
+	check(fetch(200, ""), "a=1", true, server.URL+": read manifest: empty response; serve an empty PodList to remove all pods")
 	check(fetch(200, strings.Repeat("#", 10<<20+1)), "a=1", true, server.URL+": read manifest: more than 10485760 bytes")
 	check(fetch(200, `{"apiVersion":"v1","kind":"PodList","items":[]}`), "", true)
 }
@@ -64,7 +64,7 @@ func TestFetchHidesPasswords(t *testing.T) {
 	assert.Contains(t, u.Errs[0].Error(), "http://user:xxxxx@127.0.0.1:1/pods: get manifest: dial tcp 127.0.0.1:1: ")
 }
 
-// answers is a client whose server is a function.
+// answers is an HTTP client whose server is a function.
 type answers func(*http.Request) (string, error)
 
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -75,7 +75,7 @@ func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewBufferString(body))}, nil
 }
 
-func TestRunAsksEveryPeriodAndTellsChanges(t *testing.T) {
+func TestRunFetchesEveryPeriodAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		start, asked := time.Now(), 0

@@ -13,34 +13,37 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// manifest is what is known of one file or address.
+// manifest is the state of one manifest file or URL.
 type manifest struct {
-	entries []entry  // the pods it holds; while it has errors, those it held before as well
-	errs    []*Error // of its last content, or of the attempt to read it
-	known   bool     // it has been read without error since the start
-	cost    cost     // of entries
+	entries   []entry  // its pods; while it has errors, also its previous pods
+	errs      []*Error // of the last content, or of the attempt to read it
+	everValid bool     // it was valid at least once since the start
+	cost      cost     // memory cost of entries
 
-	// Of files only:
-	read   os.FileInfo // of the content in entries; nil: read it again
-	seen   os.FileInfo // as last looked at
-	since  time.Time   // when it was first like seen
-	goneAt time.Time   // when it was first missed; zero while it is there
+	// Only for files:
+	read         os.FileInfo // stat of the file that entries were read from; nil: read it again
+	seen         os.FileInfo // stat of the file in the last scan
+	seenSince    time.Time   // when the file was first as in seen
+	missingSince time.Time   // when the file was first missing; zero: it exists
 }
 
-// cost is what it takes to keep what a manifest holds: values as package safeyaml counts them, and bytes of the text.
+// cost is the memory cost of a manifest: the number of values as counted by package safeyaml, and the size of the text.
 type cost struct{ values, bytes int }
 
-func (c cost) plus(other cost) cost  { return cost{c.values + other.values, c.bytes + other.bytes} }
-func (c cost) minus(other cost) cost { return cost{c.values - other.values, c.bytes - other.bytes} }
+func (c cost) addCost(other cost) cost { return cost{c.values + other.values, c.bytes + other.bytes} }
 
-// maxCost returns the most that the manifests of a directory may cost together. It is ours: the kubelet has no bound.
+func (c cost) subtractCost(other cost) cost {
+	return cost{c.values - other.values, c.bytes - other.bytes}
+}
+
+// maxCost returns the maximum cost of all manifests of a directory together. The kubelet has no limit.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// take reads new content in, and reports whether it costs no more than room. Pods that did not change keep their
-// pointers, and while there are errors those that are no longer found stay.
-func (m *manifest) take(data []byte, o Origin, room cost) bool {
+// applyContent parses new content, and reports whether it costs no more than limit. Unchanged pods keep their pointers. While the
+// content has errors, previous pods that it no longer has are kept.
+func (m *manifest) applyContent(data []byte, o Origin, limit cost) bool {
 	entries, errs, cost := parse(data, o)
-	fits := cost.values <= room.values && cost.bytes <= room.bytes
+	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
 	if !fits {
 		most := maxCost()
 		err := fmt.Errorf("the manifests have more than %d values or %d bytes together", most.values, most.bytes)
@@ -48,13 +51,13 @@ func (m *manifest) take(data []byte, o Origin, room cost) bool {
 	}
 	before := make(map[string]entry, len(m.entries))
 	for _, old := range m.entries {
-		before[old.key()] = old
+		before[old.podKey()] = old
 	}
 	found := make(map[string]bool, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		found[e.key()] = true
-		old, ok := before[e.key()]
+		found[e.podKey()] = true
+		old, ok := before[e.podKey()]
 		switch {
 		case !ok:
 			continue
@@ -63,51 +66,51 @@ func (m *manifest) take(data []byte, o Origin, room cost) bool {
 		case old.pod.UID == e.pod.UID:
 			e.pod.Annotations[AnnotationSeen] = old.pod.Annotations[AnnotationSeen]
 		}
-		e.won = old.won
+		e.inSet = old.inSet
 	}
 	if len(errs) > 0 {
 		for _, old := range m.entries {
-			if !found[old.key()] {
+			if !found[old.podKey()] {
 				entries = append(entries, old)
 			}
 		}
 	}
 	m.entries, m.errs, m.cost = entries, errs, cost
-	m.known = m.known || len(errs) == 0
+	m.everValid = m.everValid || len(errs) == 0
 	return fits
 }
 
-// fail records that the content cannot be had.
-func (m *manifest) fail(location string, err error) {
+// setReadError records that the manifest could not be read.
+func (m *manifest) setReadError(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }
 
-// changing reports whether entries are soon those of other content, which does not hold still yet.
-func (m *manifest) changing() bool {
-	return !m.goneAt.IsZero() || m.read != nil && !same(m.read, m.seen)
+// isChanging reports whether the file has changed or is missing, and is not yet stable enough to be read.
+func (m *manifest) isChanging() bool {
+	return !m.missingSince.IsZero() || m.read != nil && !isSameVersion(m.read, m.seen)
 }
 
-// claim is a pod that a manifest wants in the set.
+// claim is a pod of a manifest that competes for its name and UID.
 type claim struct {
 	*entry
 	file     string
-	changing bool // of the file
+	changing bool // the file is changing
 }
 
-// merge makes one set of all manifests of a source, in the order given.
-func merge(source string, manifests map[string]*manifest, order []string) Update {
+// mergeManifests combines the manifests of a source into one set, in the given order.
+func mergeManifests(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
 	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
 	for _, file := range order {
 		m := manifests[file]
-		u.Incomplete = u.Incomplete || !m.known
+		u.Incomplete = u.Incomplete || !m.everValid
 		for i := range m.entries {
-			claims = append(claims, claim{entry: &m.entries[i], file: file, changing: m.changing()})
+			claims = append(claims, claim{entry: &m.entries[i], file: file, changing: m.isChanging()})
 		}
 	}
-	duplicates := settle(claims)
+	duplicates := resolveDuplicates(claims)
 	for _, c := range claims {
-		if c.won {
+		if c.inSet {
 			u.Pods = append(u.Pods, c.pod)
 		}
 	}
@@ -119,23 +122,23 @@ func merge(source string, manifests map[string]*manifest, order []string) Update
 	return u
 }
 
-// settle decides who gets a name and a UID, as both are unique in a set: a pod that was in the last set comes first,
-// then the order counts. It returns an error for each of the others, by file, unless either of the two is changing: a pod may
-// have been taken out of one file and put into the other.
-func settle(claims []claim) map[string][]*Error {
+// resolveDuplicates decides which pod gets a name and a UID, which are unique in a set: a pod of the last set wins, then the
+// first in order. It returns an error by file for each other pod. It reports no error while one of the files is changing, because
+// a pod may have been moved between files.
+func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
-	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(rank(a.won), rank(b.won)) })
+	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })
 	names, uids := make(map[string]claim), make(map[string]claim)
 	duplicates := make(map[string][]*Error)
 	for _, c := range byRight {
-		name, uid := c.key(), string(c.pod.UID)
+		name, uid := c.podKey(), string(c.pod.UID)
 		what, field := "pod "+name, "metadata.name"
 		other, taken := names[name]
 		if !taken {
 			what, field = "UID "+uid, "metadata.uid"
 			other, taken = uids[uid]
 		}
-		if c.won = !taken; taken && !c.changing && !other.changing && len(duplicates[c.file]) < maxErrors {
+		if c.inSet = !taken; taken && !c.changing && !other.changing && len(duplicates[c.file]) < maxErrors {
 			duplicates[c.file] = append(duplicates[c.file], &Error{
 				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, other.file),
 			})
@@ -147,8 +150,8 @@ func settle(claims []claim) map[string][]*Error {
 	return duplicates
 }
 
-func rank(won bool) int {
-	if won {
+func claimRank(inSet bool) int {
+	if inSet {
 		return 0
 	}
 	return 1

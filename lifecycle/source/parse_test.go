@@ -55,7 +55,7 @@ func TestErrorsAreLimited(t *testing.T) {
 	assert.Len(t, pods, 1, "what comes after is read")
 	require.Len(t, errs, 101)
 	assert.EqualError(t, errs[99], "f.yaml:200: want an object")
-	assert.EqualError(t, errs[100], "f.yaml:202: there are more errors than are shown")
+	assert.EqualError(t, errs[100], "f.yaml:202: further errors are not shown")
 }
 
 const web = `
@@ -99,10 +99,10 @@ func TestStaticPod(t *testing.T) {
 	assert.Empty(t, pod.Spec.Tolerations, "only files tolerate all")
 }
 
-func TestUIDDependsOnContentNodeAndPlace(t *testing.T) {
+func TestUIDDependsOnContentNodeAndPath(t *testing.T) {
 	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1"}
 	uid := parseOne(t, web, origin).UID
-	// Pinned: another value would replace every pod of every node at an upgrade.
+	// A constant: another value would replace every pod of every node at an upgrade.
 	assert.EqualValues(t, "cb159319153f719397d17b2c88137f74", uid)
 
 	same := `{"kind":"Pod", "apiVersion":"v1", "spec":{"containers":[{"image":"nginx:1","name":"web"}]}, "metadata":{"name":"web"}}`
@@ -156,28 +156,28 @@ func FuzzParse(f *testing.F) {
 			assert.NotEmpty(t, p.Spec.Containers)
 		}
 		if len(pods)+len(errs) == 0 {
-			// Only a list can hold nothing.
+			// Only a list may have no pods.
 			assert.Contains(t, string(data), "List")
 		}
 	})
 }
 
-// Where there are config maps and secrets without an API server, pods may refer to them, and still not to more.
-func TestObjects(t *testing.T) {
+// With AllowObjects pods may refer to config maps and secrets, but not to other objects.
+func TestAllowObjectsPermitsReferences(t *testing.T) {
 	pod := strings.ReplaceAll(web, "spec:\n", "spec:\n  imagePullSecrets: [{name: pull}]\n")
 	_, errs := source.Parse([]byte(pod), source.Origin{Location: "f.yaml"})
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
-	parseOne(t, pod, source.Origin{Location: "f.yaml", Objects: true})
+	parseOne(t, pod, source.Origin{Location: "f.yaml", AllowObjects: true})
 
 	pod = strings.ReplaceAll(pod, "spec:\n", "spec:\n  serviceAccountName: web\n")
-	_, errs = source.Parse([]byte(pod), source.Origin{Location: "f.yaml", Objects: true})
+	_, errs = source.Parse([]byte(pod), source.Origin{Location: "f.yaml", AllowObjects: true})
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "spec.serviceAccountName: Forbidden: static pods may not reference service accounts")
 }
 
-// Where tokens can be had, a pod names its service account and mounts the volume that an API server would give it.
-func TestTokens(t *testing.T) {
+// With AllowTokens a pod may name a service account and mount the volume that an API server would add.
+func TestAllowTokensPermitsServiceAccount(t *testing.T) {
 	pod := strings.ReplaceAll(web, "spec:\n", `spec:
   serviceAccountName: web
   volumes:
@@ -193,9 +193,9 @@ func TestTokens(t *testing.T) {
 		want   []string
 	}{
 		"neither": {source.Origin{}, []string{"spec.serviceAccountName", "spec.volumes[0].projected"}},
-		"objects": {source.Origin{Objects: true}, []string{"spec.serviceAccountName", "spec.volumes[0].projected"}},
-		"tokens":  {source.Origin{Tokens: true}, []string{"spec.volumes[0].projected"}},
-		"both":    {source.Origin{Objects: true, Tokens: true}, nil},
+		"objects": {source.Origin{AllowObjects: true}, []string{"spec.serviceAccountName", "spec.volumes[0].projected"}},
+		"tokens":  {source.Origin{AllowTokens: true}, []string{"spec.volumes[0].projected"}},
+		"both":    {source.Origin{AllowObjects: true, AllowTokens: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.origin.Location = "f.yaml"

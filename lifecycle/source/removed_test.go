@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// A manifest that is removed and written again within a moment leaves the set in between, so that its pods are restarted, also with the
-// same content. A file that is replaced or written in place never leaves it. Both are as in the kubelet.
+// A manifest that is removed and recreated leaves the set in between, so that its pods are restarted, even with equal content. A
+// file that is replaced by a rename or written in place stays in the set. Both are as in the kubelet.
 func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 	content := []byte(manifest("a", "1"))
 	write := func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, content, 0o644)) }
@@ -65,7 +65,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
-			d := source.NewDir(dir, source.DirOptions{Settle: 20 * time.Millisecond, Period: time.Minute})
+			d := source.NewDir(dir, source.DirOptions{StableFor: 20 * time.Millisecond, Period: time.Minute})
 			wg.Go(func() {
 				assert.NoError(t, d.Run(ctx, func(u source.Update) {
 					mu.Lock()
@@ -91,7 +91,7 @@ func TestRunDropsPodsOfManifestRemovedForAMoment(t *testing.T) {
 				want = append(want, "", "a=1")
 			}
 			sees(want...)
-			// The next change shows that nothing of this one was still to come.
+			// The next change proves that no update of this one is pending.
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "b.yaml"), []byte(manifest("b", "1")), 0o644))
 			sees(append(want, "a=1 b=1")...)
 		})

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Many manifests, each of which is small enough, must not take the agent's memory together: what does not fit is
-// refused, what is there already stays, and it is taken when others leave room.
-func TestManifestsOfADirectoryAreBoundedTogether(t *testing.T) {
+// Many small manifests must not exhaust the memory of the agent. A manifest beyond the limit is rejected, existing pods stay, and
+// it is accepted when other manifests become smaller.
+func TestManifestsOfDirectoryLimitedInTotal(t *testing.T) {
 	s := newScanner(t)
 	comment := "# " + strings.Repeat("x", 9<<20) + "\n"
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -40,8 +40,8 @@ func TestManifestsOfADirectoryAreBoundedTogether(t *testing.T) {
 	assert.Equal(t, "a=k c=i d=i e=i", images(s.settled()))
 }
 
-// A directory of very many names is not listed, and the pods that were there stay.
-func TestDirectoryOfTooManyFiles(t *testing.T) {
+// A directory with too many files is not read, and its previous pods stay.
+func TestDirectoryWithTooManyFilesIsError(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", manifest("a", "i"))
 	s.settled()
@@ -53,7 +53,7 @@ func TestDirectoryOfTooManyFiles(t *testing.T) {
 	assert.Equal(t, []string{s.path + ": list manifests: more than 10000 files"}, texts(u, "-"))
 }
 
-// A file of the same pods over and over gets as many errors as any other file, not one for each of them.
+// The number of duplicate errors of a file is limited.
 func TestErrorsOfDuplicatesAreLimited(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", strings.Repeat("---\n"+manifest("a", "i"), 300))

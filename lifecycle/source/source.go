@@ -21,28 +21,30 @@ import (
 
 // Source lists the pods of one source of a node.
 type Source interface {
-	// Name returns the name of the source, which no other source of the node has.
+	// Name returns the name of the source, which is unique on the node.
 	Name() string
-	// Run calls set with all pods of the source, at first and after each change, until ctx ends. Set keeps the pods: they must not be changed
-	// after the call. A [Feed] sets the Source of the set to Name. An error before ctx ends stops the node.
+	// Run calls set with all pods of the source, at first and after each change, until ctx ends. The pods must not be modified
+	// after the call. [Feed] overwrites PodSet.Source with Name. If Run returns an error before ctx ends, the node stops.
 	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
-// New returns a Source that calls run, such as a function that calls Run of a [Dir] or of a watch.
+// New returns a Source with the given name and Run function, for example a function that calls [Dir.Run].
 func New(name string, run func(ctx context.Context, set func(lifecycle.PodSet)) error) Source {
-	return function{name, run}
+	return funcSource{name, run}
 }
 
-type function struct {
+type funcSource struct {
 	name string
 	run  func(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
-func (f function) Name() string { return f.name }
+func (f funcSource) Name() string { return f.name }
 
-func (f function) Run(ctx context.Context, set func(lifecycle.PodSet)) error { return f.run(ctx, set) }
+func (f funcSource) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
+	return f.run(ctx, set)
+}
 
-// Manifests returns the Source of a [Dir] or an [HTTP], whose method Run is run. It logs the errors of manifests.
+// Manifests returns a Source for the Run method of a [Dir] or an [HTTP]. It logs the errors of manifests to log.
 func Manifests(name string, run func(ctx context.Context, sink func(Update)) error, log *slog.Logger) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		return run(ctx, func(u Update) {
@@ -54,9 +56,9 @@ func Manifests(name string, run func(ctx context.Context, sink func(Update)) err
 	})
 }
 
-// Pods returns a Source whose pods are built in code. Each value that the channel receives replaces all previous pods. A closed channel leaves
-// the pods unchanged. Fields that are not set get the defaults of an API server, the namespace is default, and a pod without a UID gets one
-// that depends on its content, so that a changed pod replaces the previous one. For static pods see [Static].
+// Pods returns a Source of pods that are built in code. Each value received from pods replaces all previous pods; a closed
+// channel keeps them. Unset fields get the defaults of an API server, and the namespace defaults to "default". A pod without a
+// UID gets a hash of its content, so that a modified pod replaces the previous one. For static pods see [Static].
 func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for {
@@ -78,13 +80,13 @@ func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	})
 }
 
-// completePod returns a copy of pod with its defaults and a UID.
+// completePod returns a copy of pod with defaults, namespace and UID.
 func completePod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, metav1.NamespaceDefault)
 	podapi.Default(pod)
 	if pod.UID == "" {
-		text, _ := json.Marshal(pod) // every pod has a JSON form
+		text, _ := json.Marshal(pod) // a pod can always be encoded
 		sum := sha256.Sum256(text)
 		pod.UID = types.UID(hex.EncodeToString(sum[:16]))
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// The sources of pods, as the kubelet names them.
+// Names of manifest sources in the kubelet, for [Origin].Source.
 const (
 	File = "file"
 	URL  = "http"
@@ -32,53 +32,51 @@ const (
 const (
 	AnnotationHash   = "kubernetes.io/config.hash"   // the UID
 	AnnotationSource = "kubernetes.io/config.source" // "file" or "http"
-	AnnotationSeen   = "kubernetes.io/config.seen"   // when the pod was first read
+	AnnotationSeen   = "kubernetes.io/config.seen"   // time when the pod was first read
 )
 
-// Origin is where a manifest comes from and for which node it is read.
+// Origin describes where a manifest comes from and which node it is for.
 type Origin struct {
-	Source   string    // File or URL; for [Static] also empty
-	Location string    // path or address; errors name it, and UIDs are made of it
-	NodeName string    // pods are bound to it and named for it; empty: they keep their names
-	Seen     time.Time // when it was read; zero: the pods do not say
-	Objects  bool      // there are config maps, secrets, claims and CSI drivers, so pods may refer to them by name
-	Tokens   bool      // there are tokens of service accounts, so pods may name one and project its token
+	Source       string    // File or URL; may be empty for Static
+	Location     string    // path or URL; part of errors and UIDs
+	NodeName     string    // sets spec.nodeName and is appended to pod names; empty: neither
+	Seen         time.Time // time of reading, for AnnotationSeen; zero: no annotation
+	AllowObjects bool      // pods may refer to config maps, secrets, claims and CSI drivers, because the agent has a source of them
+	AllowTokens  bool      // pods may name a service account and project its token, because the agent can issue tokens
 }
 
-// Static returns a pod that a program has built as the sources of this package return those of a manifest: a copy with
-// a UID, the name and annotations of a static pod of the node, and defaults, if it can run. This is what
-// lifecycle.Reconciler.Set takes. An error names all fields that are wrong. The pod that is passed in is not changed.
+// Static returns a static pod of the node made from a pod that is built in code: a copy with UID, name, annotations and defaults,
+// which lifecycle.Reconciler.Set accepts. The error names all invalid fields.
 //
-// A pod without a UID gets one that is made of its content, its status aside, and of the origin: the same pod has the
-// same UID after a restart of the program, and one that was changed is another pod, which replaces the first. A field
-// that a newer version of the API types always writes changes it, too. Static is called with the pod as it was built:
-// it would name what it has returned for the node once more.
+// A pod without a UID gets one computed from its content without status, and from o. It is stable across restarts, and a changed
+// pod gets another UID and replaces the previous one. A new version of the API types may change the UID too. Do not pass the
+// result of Static to Static: the node name would be appended twice.
 func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
 	switch {
 	case pod == nil:
-		return nil, errors.New("make static pod: it is nil")
+		return nil, errors.New("make static pod: pod is nil")
 	case pod.Name == "":
 		return nil, errors.New("make static pod: metadata.name: required")
 	}
 	made := pod.DeepCopy()
-	made.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // which pods of a client do not have
+	made.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // pods from a client lack it
 	made.Status = corev1.PodStatus{}
 	raw, err := json.Marshal(made)
 	if err != nil {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if _, errs := o.complete(made, raw); len(errs) > 0 {
+	if _, errs := o.completeStatic(made, raw); len(errs) > 0 {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
 	}
 	return made, nil
 }
 
-// complete makes a pod that was just decoded from raw a static pod of the node with all defaults, and returns a sum of
-// how it was written, or all errors of the first kind that it has: one mistake often shows in several kinds.
-func (o Origin) complete(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
-	sum = o.adopt(pod, raw)
+// completeStatic makes pod, which was decoded from raw, a valid static pod with defaults. It returns a hash of raw, or the errors
+// of the first failing check: one mistake often fails several checks.
+func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
+	sum = o.setStaticMetadata(pod, raw)
 	podapi.Default(pod)
-	for _, check := range []func(*corev1.Pod) field.ErrorList{podapi.Validate, o.references, podapi.Unsupported} {
+	for _, check := range []func(*corev1.Pod) field.ErrorList{podapi.Validate, o.checkReferences, podapi.Unsupported} {
 		if errs := check(pod); len(errs) > 0 {
 			return "", errs
 		}
@@ -86,11 +84,11 @@ func (o Origin) complete(pod *corev1.Pod, raw []byte) (sum string, errs field.Er
 	return sum, nil
 }
 
-// adopt makes a pod that was just decoded from raw a static pod of the node, and returns a sum of how it was written.
-// The scheme is that of the kubelet (pkg/kubelet/config/common.go, applyDefaults).
-func (o Origin) adopt(pod *corev1.Pod, raw []byte) string {
+// setStaticMetadata sets UID, name, namespace and annotations of a static pod, and returns a hash of raw. The scheme is that of
+// the kubelet (pkg/kubelet/config/common.go, applyDefaults).
+func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 	h := fnv.New128a()
-	h.Write(canonical(raw))
+	h.Write(canonicalJSON(raw))
 	sum := hex.EncodeToString(h.Sum(nil))
 	if pod.UID == "" {
 		if o.Source == File {
@@ -121,7 +119,7 @@ func (o Origin) adopt(pod *corev1.Pod, raw []byte) string {
 	return sum
 }
 
-// tolerateNoExecute keeps a pod on its node whatever taints it gets.
+// tolerateNoExecute adds a toleration for all NoExecute taints.
 func tolerateNoExecute(pod *corev1.Pod) {
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&all) }) {
@@ -129,8 +127,8 @@ func tolerateNoExecute(pod *corev1.Pod) {
 	}
 }
 
-// canonical writes JSON without blanks and with sorted keys, so that neither format nor order count.
-func canonical(raw []byte) []byte {
+// canonicalJSON returns JSON without whitespace and with sorted keys, so that the hash ignores formatting.
+func canonicalJSON(raw []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -144,9 +142,9 @@ func canonical(raw []byte) []byte {
 	return b
 }
 
-// references returns an error for each object of the API server that a static pod refers to: there may be no API
-// server to get it from (pkg/api/pod/util.go, HasAPIObjectReference).
-func (o Origin) references(pod *corev1.Pod) field.ErrorList {
+// checkReferences returns an error for each object of the API server that a static pod refers to, unless the agent has another
+// source of it (pkg/api/pod/util.go, HasAPIObjectReference).
+func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
 	refuse := func(set bool, path *field.Path, what string) {
@@ -154,8 +152,8 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Forbidden(path, "static pods may not reference "+what))
 		}
 	}
-	object := func(set bool, path *field.Path, what string) { refuse(set && !o.Objects, path, what) }
-	refuse(spec.ServiceAccountName != "" && !o.Tokens, path.Child("serviceAccountName"), "service accounts")
+	object := func(set bool, path *field.Path, what string) { refuse(set && !o.AllowObjects, path, what) }
+	refuse(spec.ServiceAccountName != "" && !o.AllowTokens, path.Child("serviceAccountName"), "service accounts")
 	object(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
 	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
 	container := func(c *corev1.Container, path *field.Path) {
@@ -193,16 +191,16 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects reports whether a volume has anything in it that only an API server has, and that there is no other source of.
+// projectsObjects reports whether a projected volume has a source that only an API server provides.
 func (o Origin) projectsObjects(p *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool {
 		switch {
 		case s.DownwardAPI != nil:
 			return false
 		case s.ServiceAccountToken != nil:
-			return !o.Tokens
+			return !o.AllowTokens
 		default:
-			return !o.Objects || s.ConfigMap == nil && s.Secret == nil
+			return !o.AllowObjects || s.ConfigMap == nil && s.Secret == nil
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// built is a pod as a program writes it.
+// built returns a pod as a program builds it.
 func built() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -25,9 +25,8 @@ func built() *corev1.Pod {
 	}
 }
 
-// A program that builds its pods would otherwise have to know what a manifest gets for free: without a UID nothing can
-// be run, and without defaults it is run differently.
-func TestStaticIsWhatAManifestBecomes(t *testing.T) {
+// Static sets the UID and the defaults that Parse sets for a manifest.
+func TestStaticEqualsParsedManifest(t *testing.T) {
 	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1", Seen: time.Unix(1e9, 0)}
 	before := built()
 	pod, err := source.Static(before, origin)
@@ -39,7 +38,7 @@ func TestStaticIsWhatAManifestBecomes(t *testing.T) {
 	assert.Equal(t, parsed, pod)
 }
 
-// A restart of the program must find its pods, and a change of one must replace it: the UID is all that tells.
+// A program that restarts must find its pods, and a changed pod must be replaced: only the UID decides.
 func TestStaticUID(t *testing.T) {
 	uidOf := func(change func(*corev1.Pod, *source.Origin)) string {
 		pod, o := built(), source.Origin{}
@@ -50,7 +49,7 @@ func TestStaticUID(t *testing.T) {
 		return string(made.UID)
 	}
 	uid := uidOf(func(*corev1.Pod, *source.Origin) {})
-	// Pinned: another value would replace every pod of every node at an upgrade.
+	// A constant: another value would replace every pod of every node at an upgrade.
 	assert.Equal(t, "b21734a203ae86941e1f74f4999f19ad", uid)
 	assert.Equal(t, uid, uidOf(func(p *corev1.Pod, o *source.Origin) {
 		p.Status, o.Seen = corev1.PodStatus{Message: "x"}, time.Unix(1e9, 0)
@@ -65,10 +64,10 @@ func TestStaticUID(t *testing.T) {
 	assert.Equal(t, map[string]string{source.AnnotationHash: uid}, made.Annotations, "of no source and no time")
 }
 
-// What cannot run is refused where it is built, with every field that is wrong.
+// Static returns all invalid fields of a pod.
 func TestStaticErrors(t *testing.T) {
 	_, err := source.Static(nil, source.Origin{})
-	require.EqualError(t, err, "make static pod: it is nil")
+	require.EqualError(t, err, "make static pod: pod is nil")
 	_, err = source.Static(&corev1.Pod{}, source.Origin{})
 	require.EqualError(t, err, "make static pod: metadata.name: required")
 
@@ -83,12 +82,12 @@ func TestStaticErrors(t *testing.T) {
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	_, err = source.Static(pod, source.Origin{})
 	require.ErrorContains(t, err, "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
-	_, err = source.Static(pod, source.Origin{Objects: true})
+	_, err = source.Static(pod, source.Origin{AllowObjects: true})
 	require.NoError(t, err)
 }
 
-// Static pods may mount what is an object where there are objects, and never what only an API server has.
-func TestVolumesOfStaticPods(t *testing.T) {
+// With AllowObjects static pods may mount objects, but no volumes that only an API server provides.
+func TestStaticPodVolumesWithAllowObjects(t *testing.T) {
 	for name, c := range map[string]struct{ volume, without, with string }{
 		"emptyDir":    {"emptyDir: {}", "", ""},
 		"hostPath":    {"hostPath: {path: /x}", "", ""},
@@ -108,7 +107,7 @@ func TestVolumesOfStaticPods(t *testing.T) {
 					want = c.with
 				}
 				pod := podtest.Pod(t, "volumes: [{name: v, "+c.volume+"}]")
-				_, err := source.Static(pod, source.Origin{Objects: objects})
+				_, err := source.Static(pod, source.Origin{AllowObjects: objects})
 				if want == "" {
 					require.NoError(t, err)
 				} else {

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What fits alone may not fit beside the others. What the others take is made up here, because 300,000 values take long to read.
-func TestHandlerHasRoom(t *testing.T) {
+// A manifest within its own limit may exceed the limit of the directory. The cost of the other manifests is faked, because
+// reading 300,000 values is slow.
+func TestCheckRoomLimitsFilesAndCost(t *testing.T) {
 	h := NewHandler(t.TempDir(), HandlerOptions{})
 	put := func(name, image string) (int, string) {
 		w := httptest.NewRecorder()
@@ -24,10 +25,10 @@ func TestHandlerHasRoom(t *testing.T) {
 	status, text := put("a", "1")
 	assert.Equal(t, 201, status, text)
 	h.mu.Lock()
-	h.look()
-	one := h.view.kept
+	h.rescanDir()
+	one := h.view.totalCost
 	assert.Positive(t, one.values)
-	h.view.kept = maxCost().minus(one) // with room for one more
+	h.view.totalCost = maxCost().subtractCost(one) // leaves the capacity for one manifest
 	h.mu.Unlock()
 
 	status, text = put("b", "1")

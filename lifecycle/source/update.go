@@ -10,25 +10,25 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Update is all that a source wants to run, and all that is wrong with it.
+// Update has all pods of a [Dir] or [HTTP], and all errors of their manifests.
 type Update struct {
-	// PodSet has the pods of all manifests, by file name and then by position. They are shared and must not be changed. Its
-	// source is [File] or [URL]; an agent that has two of a kind changes it. It is incomplete as long as some manifest has not
-	// been read without error since the start: a pod that runs on the node and that no source has named may be meant to run.
+	// PodSet has the pods of all manifests, by file name and position. They are shared and must not be modified. Its source is
+	// [File] or [URL]. It is incomplete while a manifest was never valid since the start: running pods that no source lists must
+	// not be stopped.
 	lifecycle.PodSet
-	// Errs are the errors that hold now, by file name and then by line. They stay until they are fixed.
+	// Errs are all current errors, by file name and line.
 	Errs []*Error
 }
 
-func (u Update) equal(other Update) bool {
+func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b *Error) bool { return a.Error() == b.Error() })
 }
 
-// Error is one thing that is wrong with a manifest.
+// Error is an error of one manifest.
 type Error struct {
 	File  string // path or URL
-	Line  int    // in the file, from 1; zero where it has no line, such as for a file that cannot be opened
+	Line  int    // in the file, from 1; zero: no line, for example for an unreadable file
 	Field string // such as spec.containers[0].image; may be empty
 	Err   error
 }

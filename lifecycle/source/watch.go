@@ -17,52 +17,51 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// firstRetry is the time until a watch that failed is tried again. It doubles with each failure, up to the period.
+// firstRetry is the delay before a failed watch is created again. It doubles with each failure, up to the scan period.
 const firstRetry = time.Second
 
-// watch tells that something in a directory may have changed. It is only there for speed: without it, changes are
-// found by looking.
+// watch signals possible changes of a directory, through inotify. It only speeds up: without it, periodic scans find the changes.
 type watch struct {
-	path    string // a directory, or a file whose directory is watched
+	path    string // a directory, or a file whose parent is watched
 	period  time.Duration
 	logger  *slog.Logger
-	changed chan struct{} // ready after a change
+	changed chan struct{} // signalled after a change
 
-	watcher *fsnotify.Watcher // nil: none
-	target  os.FileInfo       // the directory that is watched
-	gone    atomic.Bool       // it was removed or renamed; another one may have its inode by now
-	relay   sync.WaitGroup
-	retry   time.Duration
-	retryAt time.Time
+	watcher       *fsnotify.Watcher // nil: no watch
+	target        os.FileInfo       // the watched directory
+	targetRemoved atomic.Bool       // the watched directory was removed or renamed; its inode may be reused
+	relay         sync.WaitGroup
+	retry         time.Duration
+	retryAt       time.Time
 
-	mu      sync.Mutex      // guards what follows
-	removed map[string]bool // paths of files that were removed or renamed away since takeRemoved
+	mu      sync.Mutex      // guards removed
+	removed map[string]bool // paths removed or renamed away since takeRemoved
 }
 
 func newWatch(path string, period time.Duration, l *slog.Logger) *watch {
 	return &watch{path: path, period: period, logger: l, changed: make(chan struct{}, 1), retry: firstRetry}
 }
 
-// renew makes sure that what is watched is what the path names now.
-func (w *watch) renew(now time.Time) {
+// renewWatch recreates the watch if the path now names another directory or the watch has failed.
+func (w *watch) renewWatch(now time.Time) {
 	dir := w.path
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
 		dir = filepath.Dir(dir)
 		info, err = os.Stat(dir)
 	}
-	if err == nil && w.watcher != nil && !w.gone.Load() && os.SameFile(info, w.target) {
+	if err == nil && w.watcher != nil && !w.targetRemoved.Load() && os.SameFile(info, w.target) {
 		return
 	}
-	w.close()
+	w.closeWatch()
 	if now.Before(w.retryAt) {
 		return
 	}
 	if err == nil {
-		err = w.start(dir)
+		err = w.startWatch(dir)
 	}
 	if err != nil {
-		w.logger.Warn("Cannot watch manifests, looking from time to time", "path", w.path, "error", err, "retryIn", w.retry)
+		w.logger.Warn("Cannot watch manifests, scanning periodically", "path", w.path, "error", err, "retryIn", w.retry)
 		w.retryAt = now.Add(w.retry)
 		w.retry = backoff.Policy{First: firstRetry, Max: w.period}.Next(w.retry)
 		return
@@ -70,7 +69,7 @@ func (w *watch) renew(now time.Time) {
 	w.target, w.retry, w.retryAt = info, firstRetry, time.Time{}
 }
 
-func (w *watch) start(dir string) error {
+func (w *watch) startWatch(dir string) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
@@ -80,10 +79,10 @@ func (w *watch) start(dir string) error {
 		return err
 	}
 	w.watcher = watcher
-	w.gone.Store(false)
+	w.targetRemoved.Store(false)
 	w.relay.Go(func() {
 		for {
-			// An error is an overflow of the kernel's queue: changes that are not told apart.
+			// An error is an overflow of the kernel queue: some change happened.
 			select {
 			case e, ok := <-watcher.Events:
 				if !ok {
@@ -92,7 +91,7 @@ func (w *watch) start(dir string) error {
 				switch {
 				case !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename):
 				case e.Name == dir:
-					w.gone.Store(true)
+					w.targetRemoved.Store(true)
 				default:
 					w.addRemoved(e.Name)
 				}
@@ -107,7 +106,7 @@ func (w *watch) start(dir string) error {
 	return nil
 }
 
-// addRemoved records that a file was removed or renamed away. A directory with more files than maxFiles is not read at all.
+// addRemoved records that a file was removed or renamed away, for at most maxFiles files.
 func (w *watch) addRemoved(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +118,7 @@ func (w *watch) addRemoved(path string) {
 	}
 }
 
-// takeRemoved returns the paths of the files that were removed or renamed away since the last call.
+// takeRemoved returns the paths of files that were removed or renamed away since the last call.
 func (w *watch) takeRemoved() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,15 +127,15 @@ func (w *watch) takeRemoved() map[string]bool {
 	return removed
 }
 
-// untilLook returns how long to wait for a change before looking anyway.
-func (w *watch) untilLook(now time.Time) time.Duration {
+// nextScanDelay returns how long to wait for a signal before the next scan.
+func (w *watch) nextScanDelay(now time.Time) time.Duration {
 	if w.watcher != nil {
 		return w.period
 	}
 	return max(0, min(w.period, w.retryAt.Sub(now)))
 }
 
-func (w *watch) close() {
+func (w *watch) closeWatch() {
 	if w.watcher != nil {
 		w.watcher.Close()
 		w.relay.Wait()
