@@ -10,59 +10,59 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PersistentVolumeClaim reads a claim. Without a controller it is bound to the volume that it names: a file need have no status.
+// PersistentVolumeClaim reads a claim. A claim with spec.volumeName is bound even if its manifest has no status.
 func (d *Dir) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	o := &corev1.PersistentVolumeClaim{}
-	err := d.read(ctx, manifest{kindClaim, "v1", "PersistentVolumeClaim", namespace, name}, o, func() error { return completeClaim(o) })
+	err := d.readObject(ctx, manifest{kindClaim, "v1", "PersistentVolumeClaim", namespace, name}, o, func() error { return completeClaim(o) })
 	return orNil(o, err)
 }
 
-// PersistentVolume reads a volume, at persistentvolumes/NAME.yaml.
+// PersistentVolume reads the volume in persistentvolumes/NAME.yaml.
 func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	o := &corev1.PersistentVolume{}
-	err := d.read(ctx, manifest{kindPV, "v1", "PersistentVolume", "", name}, o, func() error { return completePV(o) })
+	err := d.readObject(ctx, manifest{kindPV, "v1", "PersistentVolume", "", name}, o, func() error { return completePV(o) })
 	return orNil(o, err)
 }
 
-// PutPersistentVolumeClaim takes a copy of a claim, in place of the one of its name. An error says why it is not valid.
+// PutPersistentVolumeClaim stores a copy of o, and replaces the claim of that name. It returns an error if o is invalid.
 func (m *Memory) PutPersistentVolumeClaim(o *corev1.PersistentVolumeClaim) error {
 	o = o.DeepCopy()
-	err := m.claims.put(kindClaim, o.Namespace, o.Name, o, completeClaim(o))
+	err := m.claims.putObject(kindClaim, o.Namespace, o.Name, o, completeClaim(o))
 	m.watchers.Notify(KindClaim, o.Namespace, o.Name)
 	return err
 }
 
-// PutPersistentVolume takes a copy of a volume, in place of the one of its name. An error says why it is not valid.
+// PutPersistentVolume stores a copy of o, and replaces the volume of that name. It returns an error if o is invalid.
 func (m *Memory) PutPersistentVolume(o *corev1.PersistentVolume) error {
 	o = o.DeepCopy()
-	err := m.volumes.put(kindPV, "", o.Name, o, completePV(o))
+	err := m.volumes.putObject(kindPV, "", o.Name, o, completePV(o))
 	m.watchers.Notify(KindPV, "", o.Name)
 	return err
 }
 
-// DeletePersistentVolumeClaim forgets a claim, if it is there.
+// DeletePersistentVolumeClaim deletes a claim if it exists.
 func (m *Memory) DeletePersistentVolumeClaim(namespace, name string) {
-	m.claims.drop(namespace, name)
+	m.claims.deleteObject(namespace, name)
 	m.watchers.Notify(KindClaim, namespace, name)
 }
 
-// DeletePersistentVolume forgets a volume, if it is there.
+// DeletePersistentVolume deletes a volume if it exists.
 func (m *Memory) DeletePersistentVolume(name string) {
-	m.volumes.drop("", name)
+	m.volumes.deleteObject("", name)
 	m.watchers.Notify(KindPV, "", name)
 }
 
 // PersistentVolumeClaim returns a claim.
 func (m *Memory) PersistentVolumeClaim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	return m.claims.get(kindClaim, namespace, name)
+	return m.claims.getObject(kindClaim, namespace, name)
 }
 
 // PersistentVolume returns a volume.
 func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
-	return m.volumes.get(kindPV, "", name)
+	return m.volumes.getObject(kindPV, "", name)
 }
 
-// completeClaim fills in what a controller would, and checks the rest.
+// completeClaim sets the defaults of the API server and the status of a bound claim, and validates the claim.
 func completeClaim(o *corev1.PersistentVolumeClaim) error {
 	if name := o.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {
@@ -76,15 +76,15 @@ func completeClaim(o *corev1.PersistentVolumeClaim) error {
 		}
 	}
 	if o.Spec.VolumeMode == nil {
-		o.Spec.VolumeMode = filesystem()
+		o.Spec.VolumeMode = filesystemMode()
 	}
 	return validateAccess(o.Spec.AccessModes, o.Spec.VolumeMode)
 }
 
-// completePV fills in the defaults of the API server, and checks the rest.
+// completePV sets the defaults of the API server and validates the volume.
 func completePV(o *corev1.PersistentVolume) error {
 	if o.Spec.VolumeMode == nil {
-		o.Spec.VolumeMode = filesystem()
+		o.Spec.VolumeMode = filesystemMode()
 	}
 	if size := o.Spec.Capacity[corev1.ResourceStorage]; size.Sign() <= 0 {
 		return fmt.Errorf("spec.capacity.storage %s: must be more than zero", size.String())
@@ -95,7 +95,7 @@ func completePV(o *corev1.PersistentVolume) error {
 	return validateAccess(o.Spec.AccessModes, o.Spec.VolumeMode)
 }
 
-func filesystem() *corev1.PersistentVolumeMode {
+func filesystemMode() *corev1.PersistentVolumeMode {
 	mode := corev1.PersistentVolumeFilesystem
 	return &mode
 }

@@ -33,14 +33,14 @@ metadata: {name: disk}
 spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], claimRef: {namespace: default, name: data}, local: {path: /disk}}
 `
 
-// claims is what both kinds of sources have.
+// claims are the objects of Memory and Dir in these tests.
 type claims interface {
 	PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 }
 
-func TestClaims(t *testing.T) {
+func TestClaimAndVolumeDefaults(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"default/persistentvolumeclaims/data.yaml": claim, "persistentvolumes/disk.yaml": disk, "csidrivers/csi.example.yaml": csiDriver,
@@ -107,7 +107,7 @@ func TestInvalidClaims(t *testing.T) {
 	require.ErrorContains(t, m.PutPersistentVolumeClaim(bad), "spec.volumeName")
 }
 
-// Files of claims and volumes are watched like any, in directories that may be new.
+// Files of claims and volumes are watched, also in new directories.
 func TestWatchClaims(t *testing.T) {
 	dir := t.TempDir()
 	heard := make(chan string, 100)
@@ -137,7 +137,7 @@ func TestWatchClaims(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "default/persistentvolumeclaims"), 0o700))
 	hear(" default/")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "default/persistentvolumeclaims/data.yaml"), []byte(claim), 0o600))
-	for got := range heard { // the directory may have been found with the file in it
+	for got := range heard { // the file may already exist when the directory is found
 		if got == "PersistentVolumeClaim default/data" || got == " default/" {
 			break
 		}

@@ -10,33 +10,33 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// CSIDriver reads what a cluster would know of a CSI driver, at csidrivers/NAME.yaml.
+// CSIDriver reads the CSIDriver object in csidrivers/NAME.yaml.
 func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	o := &storagev1.CSIDriver{}
-	err := d.read(ctx, manifest{kindCSIDriver, "storage.k8s.io/v1", "CSIDriver", "", name}, o, func() error { return validateCSIDriver(o) })
+	err := d.readObject(ctx, manifest{kindCSIDriver, "storage.k8s.io/v1", "CSIDriver", "", name}, o, func() error { return validateCSIDriver(o) })
 	return orNil(o, err)
 }
 
-// PutCSIDriver takes a copy of a CSI driver, in place of the one of its name. An error says why it is not valid.
+// PutCSIDriver stores a copy of o, and replaces the CSI driver of that name. It returns an error if o is invalid.
 func (m *Memory) PutCSIDriver(o *storagev1.CSIDriver) error {
 	o = o.DeepCopy()
-	err := m.csiDrivers.put(kindCSIDriver, "", o.Name, o, validateCSIDriver(o))
+	err := m.csiDrivers.putObject(kindCSIDriver, "", o.Name, o, validateCSIDriver(o))
 	m.watchers.Notify(KindCSIDriver, "", o.Name)
 	return err
 }
 
-// DeleteCSIDriver forgets a CSI driver, if it is there.
+// DeleteCSIDriver deletes a CSI driver if it exists.
 func (m *Memory) DeleteCSIDriver(name string) {
-	m.csiDrivers.drop("", name)
+	m.csiDrivers.deleteObject("", name)
 	m.watchers.Notify(KindCSIDriver, "", name)
 }
 
 // CSIDriver returns a CSI driver.
 func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver, error) {
-	return m.csiDrivers.get(kindCSIDriver, "", name)
+	return m.csiDrivers.getObject(kindCSIDriver, "", name)
 }
 
-// validateCSIDriver checks what volumes are made by.
+// validateCSIDriver validates the fields that volume setup uses.
 func validateCSIDriver(o *storagev1.CSIDriver) error {
 	for i, mode := range o.Spec.VolumeLifecycleModes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
@@ -53,7 +53,7 @@ func validateCSIDriver(o *storagev1.CSIDriver) error {
 	audiences := map[string]bool{}
 	for i, r := range o.Spec.TokenRequests {
 		if audiences[r.Audience] {
-			return fmt.Errorf("spec.tokenRequests[%d].audience %q is there twice", i, r.Audience)
+			return fmt.Errorf("spec.tokenRequests[%d].audience %q is a duplicate", i, r.Audience)
 		}
 		audiences[r.Audience] = true
 		if s := r.ExpirationSeconds; s != nil && (*s < 600 || *s > 1<<32) {

@@ -26,40 +26,39 @@ import (
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// The limits of a directory.
+// Limits of a directory.
 const (
-	maxFile     = 3 << 20 // bytes of a manifest, what an API server takes in one request
-	maxServices = 10_000  // of a namespace
+	maxFile     = 3 << 20 // bytes of a manifest, the request limit of an API server
+	maxServices = 10_000  // per namespace
 )
 
 const extension = ".yaml"
 
-// Dir is a directory of objects. Links in it have to stay in it.
+// Dir reads objects from a directory of manifests. Symbolic links must not leave the directory.
 type Dir struct {
 	root string
 }
 
-// NewDir returns the objects in a directory, which need not exist yet.
+// NewDir returns a Dir for the directory root, which need not exist yet.
 func NewDir(root string) *Dir { return &Dir{root: root} }
 
 // ConfigMap reads a config map.
 func (d *Dir) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o := &corev1.ConfigMap{}
-	err := d.read(ctx, manifest{kindConfigMap, "v1", "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
+	err := d.readObject(ctx, manifest{kindConfigMap, "v1", "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
 	return orNil(o, err)
 }
 
 // Secret reads a secret.
 func (d *Dir) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o := &corev1.Secret{}
-	err := d.read(ctx, manifest{kindSecret, "v1", "Secret", namespace, name}, o, func() error { return validateSecret(o) })
+	err := d.readObject(ctx, manifest{kindSecret, "v1", "Secret", namespace, name}, o, func() error { return validateSecret(o) })
 	return orNil(o, err)
 }
 
-// Services reads the services of a namespace. One that cannot be read is an error, as without it pods would look for
-// its address in vain.
+// Services reads all services of a namespace. An unreadable service is an error, because pods would lack its variables.
 func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
-	names, err := d.services(namespace)
+	names, err := d.listServices(namespace)
 	if err != nil {
 		dir := filepath.Join(d.root, namespace, "services")
 		return nil, &Error{Kind: string(kindService), Namespace: namespace, File: dir, Err: err}
@@ -67,9 +66,9 @@ func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service
 	var list []*corev1.Service
 	for _, name := range names {
 		o := &corev1.Service{}
-		err := d.read(ctx, manifest{kindService, "v1", "Service", namespace, name}, o, func() error { return validateService(o) })
+		err := d.readObject(ctx, manifest{kindService, "v1", "Service", namespace, name}, o, func() error { return validateService(o) })
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed in between
+		case errors.Is(err, fs.ErrNotExist): // removed since the listing
 		case err != nil:
 			return nil, err
 		default:
@@ -79,8 +78,8 @@ func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service
 	return list, nil
 }
 
-// services returns the names of the services of a namespace.
-func (d *Dir) services(namespace string) ([]string, error) {
+// listServices returns the names of the services of a namespace.
+func (d *Dir) listServices(namespace string) ([]string, error) {
 	if err := validateNames(namespace, "x"); err != nil {
 		return nil, err
 	}
@@ -116,58 +115,59 @@ func (d *Dir) services(namespace string) ([]string, error) {
 	return names, nil
 }
 
-// manifest is a file that holds one object.
+// manifest identifies the file of one object.
 type manifest struct {
 	kind            kind
 	apiVersion      string
 	apiKind         string
-	namespace, name string // no namespace: the object is of the whole cluster
+	namespace, name string // empty namespace: cluster-scoped object
 }
 
-// path returns where the manifest is below the root, such as default/configmaps/app.yaml or persistentvolumes/disk.yaml.
-func (m manifest) path() string {
+// relativePath returns the path of the manifest below the root, such as default/configmaps/app.yaml or
+// persistentvolumes/disk.yaml.
+func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// read reads an object and validates it.
-func (d *Dir) read(ctx context.Context, m manifest, into metav1.Object, validate func() error) error {
+// readObject decodes the object of m into into, and validates it.
+func (d *Dir) readObject(ctx context.Context, m manifest, into metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
 		err = m.kind.validateNames(m.namespace, m.name)
 	}
 	if err == nil {
-		err = d.decode(m, into)
+		err = d.decodeManifest(m, into)
 	}
 	if err == nil {
 		err = validate()
 	}
 	if err != nil {
-		file := filepath.Join(d.root, filepath.FromSlash(m.path()))
-		return &Error{Kind: string(m.kind), Namespace: m.namespace, Name: m.name, File: file, Err: cause(err)}
+		file := filepath.Join(d.root, filepath.FromSlash(m.relativePath()))
+		return &Error{Kind: string(m.kind), Namespace: m.namespace, Name: m.name, File: file, Err: stripPath(err)}
 	}
 	return nil
 }
 
-func (d *Dir) decode(m manifest, into metav1.Object) error {
-	data, err := d.content(m.path())
+func (d *Dir) decodeManifest(m manifest, into metav1.Object) error {
+	data, err := d.readContent(m.relativePath())
 	if err != nil {
 		return err
 	}
-	if n := documents(data); n > 1 {
+	if n := countDocuments(data); n > 1 {
 		return errors.New("more than one document")
 	}
-	if err := bound(data, reflect.TypeOf(into)); err != nil {
-		return m.redact(err)
+	if err := checkCost(data, reflect.TypeOf(into)); err != nil {
+		return m.redactError(err)
 	}
 	var typ metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &typ); err != nil {
-		return m.redact(err)
+		return m.redactError(err)
 	}
 	if typ.APIVersion != m.apiVersion || typ.Kind != m.apiKind {
 		return fmt.Errorf("want a %s %s, got apiVersion %q and kind %q", m.apiVersion, m.apiKind, typ.APIVersion, typ.Kind)
 	}
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
-		return m.redact(err)
+		return m.redactError(err)
 	}
 	if name := into.GetName(); name != m.name {
 		return fmt.Errorf("metadata.name is %q, the file says %q", name, m.name)
@@ -179,8 +179,8 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	return nil
 }
 
-// bound returns an error where a manifest of an object of type t is not one, or where it would cost more to decode than it may.
-func bound(data []byte, t reflect.Type) error {
+// checkCost returns an error if data is not a manifest, or if decoding it as type t would exceed the limits.
+func checkCost(data []byte, t reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
 		if err := b.JSON(data); err != nil {
@@ -198,20 +198,20 @@ func bound(data []byte, t reflect.Type) error {
 	return safeyaml.Quantities(raw, t)
 }
 
-// redact leaves of the error of a parser nothing but the line, if it is about a secret: parsers quote what they read.
-func (m manifest) redact(err error) error {
+// redactError reduces a parser error about a secret to its line number, because parsers quote their input.
+func (m manifest) redactError(err error) error {
 	if m.kind != kindSecret {
 		return err
 	}
 	if e, ok := errors.AsType[*safeyaml.Error](err); ok {
-		return &safeyaml.Error{Line: e.Line, Err: e.Err} // which has nothing of the content but the path
+		return &safeyaml.Error{Line: e.Line, Err: e.Err} // contains only the path, no content
 	}
 	line := regexp.MustCompile(`line \d+`).FindString(err.Error())
 	return errors.New(strings.TrimSuffix("not a valid manifest: "+line, ": "))
 }
 
-// content reads a plain file. It does not wait for a pipe to be written to.
-func (d *Dir) content(name string) ([]byte, error) {
+// readContent reads a regular file. It does not block on a named pipe.
+func (d *Dir) readContent(name string) ([]byte, error) {
 	root, err := os.OpenRoot(d.root)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (d *Dir) content(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a plain file")
+		return nil, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
@@ -236,8 +236,8 @@ func (d *Dir) content(name string) ([]byte, error) {
 	return data, err
 }
 
-// documents counts the YAML documents in a file. A line of dashes is never part of a value.
-func documents(data []byte) int {
+// countDocuments counts the YAML documents of a file. A line of dashes is never part of a value.
+func countDocuments(data []byte) int {
 	n, content := 0, false
 	for line := range bytes.Lines(data) {
 		separator := bytes.HasPrefix(line, []byte("---")) && (len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0)
@@ -254,8 +254,8 @@ func documents(data []byte) int {
 	return n
 }
 
-// cause strips what the error of the object says anyway.
-func cause(err error) error {
+// stripPath removes the path from an error of package os, because [Error] names the file.
+func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}

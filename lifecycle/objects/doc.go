@@ -1,45 +1,40 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects holds the config maps, secrets, services, claims and volumes that pods refer to, for agents that do not get them from an
-// API server: [Memory] keeps those that it was given, [Dir] reads them from a directory. It does not decide which pod may see
-// what.
+// Package objects provides config maps, secrets, services, claims, volumes and CSI drivers to agents without an API server:
+// [Memory] stores objects of the program, [Dir] reads them from a directory. It does not restrict which pod may use an object.
 //
 // # Model
 //
-// Both return objects by namespace and name, as the references of a container need them:
+// Memory and Dir return objects by namespace and name:
 //
 //	refs, err := podspec.ResolveReferences(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
 //
-// A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets,
-// services or persistentvolumeclaims. Those of the whole cluster are at persistentvolumes/<name>.yaml and
-// csidrivers/<name>.yaml. A claim that names its volume is bound, without a status too. Nothing is cached between two
-// calls, so a change of a file counts from the next call on. Replace a file by
-// renaming another one, or a reader can see half of it.
+// A [Dir] has one manifest per object at <namespace>/<kind>/<name>.yaml, where kind is configmaps, secrets, services or
+// persistentvolumeclaims. Cluster-scoped objects are at persistentvolumes/<name>.yaml and csidrivers/<name>.yaml. A claim with
+// spec.volumeName is bound, even without status. Nothing is cached. Replace a file by a rename, so that no reader gets a part of
+// it.
 //
-// Whoever shows objects for longer, as volumes do, is told of changes by [Dir.Watch] and [Memory.Watch]: which object may be another
-// now, not how. A notice too many is possible, a lost one is not, but for the time in which nobody watches.
+// [Dir.Watch] and [Memory.Watch] report which object may have changed. A notification may be redundant, but none is lost while
+// the watch runs.
 //
-// An object that an API server refuses is refused here too: keys that are not file names, more data than fits into an
-// object, invalid addresses. The stringData of a secret becomes data.
-//
-// What belongs here: objects that pods refer to, and where they are kept. What does not: their use in an environment or a
-// volume (package podspec).
+// Objects that an API server would reject are errors: keys that are not file names, too much data, invalid addresses. The
+// stringData of a secret is moved to data.
 //
 // # Concurrency
 //
-// All methods can be called at any time by several goroutines. The returned objects must not be changed.
+// All methods are safe for concurrent use. Returned objects must not be modified.
 //
 // # Errors
 //
-// Every error is an [*Error], which names the object and the file, and never contains the data of a secret. One about an
-// object that does not exist wraps [fs.ErrNotExist].
+// Every error is an [*Error] with the object and the file, and without the data of a secret. The error for a missing object wraps
+// [fs.ErrNotExist].
 //
 // # Differs from the kubelet
 //
-// The kubelet gets these objects from the API server alone. The cost of decoding a manifest is bounded, because an agent
-// reads it whenever a pod starts: 3 MiB, 50,000 values (100,000 if it is larger than 1 MiB), lists of 1,000 elements, 100
-// levels, strings of 2 MiB as they are in JSON. Aliases of YAML count as what they stand for.
+// The kubelet gets these objects only from the API server. The cost of decoding a manifest is limited, because the agent reads it
+// at each pod start: 3 MiB, 50,000 values (100,000 if larger than 1 MiB), lists of 1,000 elements, 100 levels, strings of 2 MiB
+// in JSON. YAML aliases count as their content.
 //
-// Test kit: [Memory] is the fake; it serves the objects that a test gives it.
+// Test kit: [Memory] serves the objects of a test.
 package objects

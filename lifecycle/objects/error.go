@@ -3,12 +3,12 @@
 
 package objects
 
-// Error is the error of reading one object, or of listing the services of a namespace.
+// Error is the error of reading one object or of listing the services of a namespace.
 type Error struct {
 	Kind      string // such as "config map", "secret", "service" or "persistent volume claim"
-	Namespace string // empty: the object is of the whole cluster
-	Name      string // empty: all of the namespace
-	File      string // empty: not from a file
+	Namespace string // empty: cluster-scoped object
+	Name      string // empty: all services of the namespace
+	File      string // empty: the object is not from a file
 	Err       error
 }
 

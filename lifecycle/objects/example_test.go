@@ -40,7 +40,7 @@ func ExampleMemory() {
 	// [{LEVEL info}] <nil>
 }
 
-// A program that brings its own objects to the machine puts those of a new version, and deletes those of the version before.
+// A program stores its objects under versioned names, and deletes those of the previous version.
 func ExampleMemory_PutSecret() {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -59,7 +59,7 @@ func ExampleMemory_PutSecret() {
 		store.PutCSIDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disks.example.com"}}),
 	)
 	fmt.Println(err)
-	store.DeleteConfigMap("shop", "app-1") // one that was never put is no error
+	store.DeleteConfigMap("shop", "app-1") // deleting a missing object is no error
 	store.DeleteSecret("shop", "tls-1")
 	store.DeleteService("shop", "web-1")
 	store.DeletePersistentVolumeClaim("shop", "data-1")
@@ -75,7 +75,7 @@ func ExampleMemory_PutSecret() {
 	// secret tls-1 file does not exist
 }
 
-// A watch tells which pods have to be refreshed.
+// Watch reports which pods must be refreshed.
 func ExampleMemory_Watch() {
 	store := &objects.Memory{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,7 +93,7 @@ func ExampleMemory_Watch() {
 			}
 		})
 	}()
-	for waiting := true; waiting; { // for the watch to start
+	for waiting := true; waiting; { // wait for the start of the watch
 		if err := store.PutConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app"}}); err != nil {
 			fmt.Println(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// place puts a text in the place of an object of each kind, and returns what reads them all.
+// place returns a function that writes text as the manifest of each kind, and a function that reads all of them.
 func place(t testing.TB) (dir string, write func(t testing.TB, text []byte), read func() []error) {
 	dir = t.TempDir()
 	var files []string
@@ -41,7 +41,7 @@ func place(t testing.TB) (dir string, write func(t testing.TB, text []byte), rea
 	return dir, write, read
 }
 
-// An object is read whenever a pod starts, so that one that takes gigabytes or minutes keeps all of them from running.
+// An object is read at every pod start. A manifest that takes gigabytes or minutes would block all pods.
 func TestHostileObjects(t *testing.T) {
 	dir, write, read := place(t)
 	head := func(kind string) string { return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: app}\n" }
@@ -51,7 +51,7 @@ func TestHostileObjects(t *testing.T) {
 		write(t, []byte(strings.ReplaceAll(head(kinds[i%3])+rest, "metadata:\n", "data:\n")))
 		var errs []error
 		costtest.Check(t, costtest.Limit{Bytes: 3 * costtest.DefaultBytes}, func() { errs = read() }) // three reads
-		for _, err := range errs {                                                                    // where the bytes of the manifest are none of YAML, nothing may be left of it
+		for _, err := range errs {                                                                    // the error must not quote the manifest
 			if err != nil {
 				require.ErrorContains(t, err, dir, m.Name)
 			}
@@ -62,7 +62,7 @@ func TestHostileObjects(t *testing.T) {
 	}
 }
 
-// Amounts of claims and volumes are bounded as those of pods are: this one takes minutes to parse.
+// Quantities of claims and volumes are limited as in pods: this one takes minutes to parse.
 func TestHostileQuantities(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
@@ -80,7 +80,7 @@ func TestHostileQuantities(t *testing.T) {
 	})
 }
 
-// What is refused is named, of a secret as well, and nothing that is in it.
+// Errors name the invalid field, also of a secret, but contain no data.
 func TestErrorsOfHostileObjects(t *testing.T) {
 	_, write, read := place(t)
 	write(t, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: app}\nstringData:\n  a: &a hunter2"+strings.Repeat("x", 10_000)+"\n  b: ["+strings.Repeat("*a,", 900)+"]\n"))
@@ -94,8 +94,8 @@ func TestErrorsOfHostileObjects(t *testing.T) {
 	require.NotContains(t, errs[1].Error(), "hunter2")
 }
 
-// A file full of text is no reason to refuse it.
-func TestLargeObject(t *testing.T) {
+// A large file of plain text is valid.
+func TestObjectAtSizeLimitAccepted(t *testing.T) {
 	dir, write, _ := place(t)
 	text := strings.Repeat(`    {"some": ["json", 1, 2.5, "<xml/>"], "x": "`+strings.Repeat("y", 100)+`"},`+"\n", 6_500)
 	write(t, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata:\n  b: 1\n  a: |\n"+text))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/objectwatch"
 )
 
-// Memory is a set of objects that its owner changes. The zero value is an empty one.
+// Memory stores objects in memory. The zero value is empty and ready to use.
 type Memory struct {
 	configMaps table[*corev1.ConfigMap]
 	secrets    table[*corev1.Secret]
@@ -26,76 +26,76 @@ type Memory struct {
 	watchers   objectwatch.Watchers
 }
 
-// PutConfigMap takes a copy of a config map, in place of the one of its name. An error says why it is not valid.
+// PutConfigMap stores a copy of o, and replaces the config map of that name. It returns an error if o is invalid.
 func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 	o = o.DeepCopy()
-	err := m.configMaps.put(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
+	err := m.configMaps.putObject(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
 	m.watchers.Notify(KindConfigMap, o.Namespace, o.Name)
 	return err
 }
 
-// PutSecret takes a copy of a secret, in place of the one of its name. An error says why it is not valid.
+// PutSecret stores a copy of o, and replaces the secret of that name. It returns an error if o is invalid.
 func (m *Memory) PutSecret(o *corev1.Secret) error {
 	o = o.DeepCopy()
-	err := m.secrets.put(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
+	err := m.secrets.putObject(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
 	m.watchers.Notify(KindSecret, o.Namespace, o.Name)
 	return err
 }
 
-// PutService takes a copy of a service, in place of the one of its name. An error says why it is not valid.
+// PutService stores a copy of o, and replaces the service of that name. It returns an error if o is invalid.
 func (m *Memory) PutService(o *corev1.Service) error {
 	o = o.DeepCopy()
-	err := m.services.put(kindService, o.Namespace, o.Name, o, validateService(o))
+	err := m.services.putObject(kindService, o.Namespace, o.Name, o, validateService(o))
 	m.watchers.Notify(KindService, o.Namespace, o.Name)
 	return err
 }
 
-// DeleteConfigMap forgets a config map, if it is there.
+// DeleteConfigMap deletes a config map if it exists.
 func (m *Memory) DeleteConfigMap(namespace, name string) {
-	m.configMaps.drop(namespace, name)
+	m.configMaps.deleteObject(namespace, name)
 	m.watchers.Notify(KindConfigMap, namespace, name)
 }
 
-// DeleteSecret forgets a secret, if it is there.
+// DeleteSecret deletes a secret if it exists.
 func (m *Memory) DeleteSecret(namespace, name string) {
-	m.secrets.drop(namespace, name)
+	m.secrets.deleteObject(namespace, name)
 	m.watchers.Notify(KindSecret, namespace, name)
 }
 
-// DeleteService forgets a service, if it is there.
+// DeleteService deletes a service if it exists.
 func (m *Memory) DeleteService(namespace, name string) {
-	m.services.drop(namespace, name)
+	m.services.deleteObject(namespace, name)
 	m.watchers.Notify(KindService, namespace, name)
 }
 
 // ConfigMap returns a config map.
 func (m *Memory) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	return m.configMaps.get(kindConfigMap, namespace, name)
+	return m.configMaps.getObject(kindConfigMap, namespace, name)
 }
 
 // Secret returns a secret.
 func (m *Memory) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
-	return m.secrets.get(kindSecret, namespace, name)
+	return m.secrets.getObject(kindSecret, namespace, name)
 }
 
 // Services returns the services of a namespace, in any order.
 func (m *Memory) Services(_ context.Context, namespace string) ([]*corev1.Service, error) {
-	return m.services.list(namespace), nil
+	return m.services.listObjects(namespace), nil
 }
 
-// table holds the objects of one kind. The key is "namespace/name", as neither has a slash in it.
+// table stores the objects of one kind. The key is "namespace/name".
 type table[T any] struct {
-	mu   sync.RWMutex // guards what follows
+	mu   sync.RWMutex // guards rows
 	rows map[string]T
 }
 
-// put stores an object, unless there is something wrong with it.
-func (t *table[T]) put(k kind, namespace, name string, o T, wrong error) error {
+// putObject stores an object. It returns an error if a name is invalid or invalid is not nil.
+func (t *table[T]) putObject(k kind, namespace, name string, o T, invalid error) error {
 	if err := k.validateNames(namespace, name); err != nil {
-		wrong = err
+		invalid = err
 	}
-	if wrong != nil {
-		return &Error{Kind: string(k), Namespace: namespace, Name: name, Err: wrong}
+	if invalid != nil {
+		return &Error{Kind: string(k), Namespace: namespace, Name: name, Err: invalid}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,13 +106,13 @@ func (t *table[T]) put(k kind, namespace, name string, o T, wrong error) error {
 	return nil
 }
 
-func (t *table[T]) drop(namespace, name string) {
+func (t *table[T]) deleteObject(namespace, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.rows, namespace+"/"+name)
 }
 
-func (t *table[T]) get(k kind, namespace, name string) (T, error) {
+func (t *table[T]) getObject(k kind, namespace, name string) (T, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	o, ok := t.rows[namespace+"/"+name]
@@ -122,7 +122,7 @@ func (t *table[T]) get(k kind, namespace, name string) (T, error) {
 	return o, nil
 }
 
-func (t *table[T]) list(namespace string) []T {
+func (t *table[T]) listObjects(namespace string) []T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var list []T

@@ -28,7 +28,7 @@ var (
 	_ podspec.Objects = (*objects.Dir)(nil)
 )
 
-// dir returns a directory with one valid object of each kind, and a function that replaces a file in it.
+// dir returns a Dir with one valid object of each kind, and a function that replaces one of its files.
 func dir(t *testing.T) (*objects.Dir, func(name, content string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -59,7 +59,7 @@ func memory(t *testing.T) *objects.Memory {
 	return m
 }
 
-func TestBothImplementations(t *testing.T) {
+func TestMemoryAndDirReturnEqualObjects(t *testing.T) {
 	d, _ := dir(t)
 	for name, from := range map[string]podspec.Objects{"memory": memory(t), "directory": d} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestBothImplementations(t *testing.T) {
 	}
 }
 
-func TestMemoryForgets(t *testing.T) {
+func TestMemoryDeletesObjects(t *testing.T) {
 	m := memory(t)
 	m.DeleteConfigMap("shop", "app")
 	m.DeleteSecret("shop", "login")
@@ -108,7 +108,7 @@ func TestMemoryForgets(t *testing.T) {
 	assert.Empty(t, services)
 }
 
-func TestMemoryTakesOnlyWhatIsValid(t *testing.T) {
+func TestMemoryRejectsInvalidObjects(t *testing.T) {
 	m := &objects.Memory{}
 	assert.EqualError(t, m.PutConfigMap(&corev1.ConfigMap{}), "list config maps of namespace : namespace: a lowercase RFC 1123 label must consist of "+
 		"lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "+
@@ -137,7 +137,7 @@ func TestMemoryIsConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-func TestDirShowsChangesAtOnce(t *testing.T) {
+func TestDirDoesNotCache(t *testing.T) {
 	d, put := dir(t)
 	put("shop/configmaps/app.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {level: debug}\n")
 	app, err := d.ConfigMap(t.Context(), "shop", "app")
@@ -145,7 +145,7 @@ func TestDirShowsChangesAtOnce(t *testing.T) {
 	assert.Equal(t, "debug", app.Data["level"])
 }
 
-func TestDirNeedNotExist(t *testing.T) {
+func TestMissingDirHasNoObjects(t *testing.T) {
 	d := objects.NewDir(filepath.Join(t.TempDir(), "none"))
 	_, err := d.Secret(t.Context(), "shop", "login")
 	assert.ErrorIs(t, err, fs.ErrNotExist)
@@ -154,7 +154,7 @@ func TestDirNeedNotExist(t *testing.T) {
 	assert.Empty(t, services)
 }
 
-func TestDirRefuses(t *testing.T) {
+func TestDirRejectsInvalidManifests(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n"
 	for want, content := range map[string]string{
 		`want a v1 ConfigMap, got apiVersion "" and kind ""`:         "",
@@ -180,7 +180,7 @@ func TestDirRefuses(t *testing.T) {
 	}
 }
 
-func TestDirRefusesServices(t *testing.T) {
+func TestDirRejectsInvalidServices(t *testing.T) {
 	for want, spec := range map[string]string{
 		`spec.clusterIP "10.0.0": `:                     "{clusterIP: 10.0.0, ports: [{port: 1}]}",
 		"spec.ports: a service with an address has one": "{clusterIP: 10.0.0.1}",
@@ -196,7 +196,7 @@ func TestDirRefusesServices(t *testing.T) {
 	}
 }
 
-func TestNamesDoNotLeadOutOfTheDir(t *testing.T) {
+func TestUnsafeNamesRejected(t *testing.T) {
 	d, put := dir(t)
 	put("other/secrets/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n")
 	for _, name := range []string{"../../other/secrets/x", "/etc/passwd", "", "X"} {
@@ -208,7 +208,7 @@ func TestNamesDoNotLeadOutOfTheDir(t *testing.T) {
 	}
 }
 
-func TestErrorsHoldNoSecret(t *testing.T) {
+func TestErrorsContainNoSecretData(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\n"
 	for _, content := range []string{
 		"data: {a: hunter2}", "data: hunter2", "data: [hunter2]", "data: {a: {b: hunter2}}", "data: {a: 'hunter2", "data: {a: hunter2: x}",
@@ -224,13 +224,13 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 	}
 }
 
-func TestDirReadsPlainFilesOnly(t *testing.T) {
+func TestDirReadsRegularFilesOnly(t *testing.T) {
 	root := t.TempDir()
 	secrets := filepath.Join(root, "shop/secrets")
 	require.NoError(t, os.MkdirAll(filepath.Join(secrets, "dir.yaml"), 0o755))
 	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(secrets, "link.yaml")))
 	d := objects.NewDir(root)
-	for name, want := range map[string]string{"dir": "not a plain file", "link": "path escapes from parent"} {
+	for name, want := range map[string]string{"dir": "not a regular file", "link": "path escapes from parent"} {
 		_, err := d.Secret(t.Context(), "shop", name)
 		assert.ErrorContains(t, err, want)
 	}
@@ -240,7 +240,7 @@ func TestDirReadsPlainFilesOnly(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-func TestServicesOfADir(t *testing.T) {
+func TestDirListsServices(t *testing.T) {
 	d, put := dir(t)
 	put("shop/services/README", "not a service")
 	put("shop/services/.draft.yaml", "not a service either")

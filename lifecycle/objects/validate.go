@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// kind is what an object is, in the words of an error.
+// kind is the kind of an object, as used in error messages.
 type kind string
 
 const (
@@ -24,18 +24,18 @@ const (
 	kindCSIDriver kind = "CSI driver"
 )
 
-// ofCluster reports whether objects of a kind are in no namespace.
-func (k kind) ofCluster() bool { return k == kindPV || k == kindCSIDriver }
+// isClusterScoped reports whether objects of kind k have no namespace.
+func (k kind) isClusterScoped() bool { return k == kindPV || k == kindCSIDriver }
 
-// validateNames checks what becomes part of a path.
+// validateNames validates namespace and name, which become elements of a file path.
 func (k kind) validateNames(namespace, name string) error {
-	if !k.ofCluster() {
+	if !k.isClusterScoped() {
 		return validateNames(namespace, name)
 	}
 	return validateNames("default", name)
 }
 
-// validateNames checks what becomes part of a path.
+// validateNames validates namespace and name, which become elements of a file path.
 func validateNames(namespace, name string) error {
 	if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
 		return fmt.Errorf("namespace: %s", strings.Join(msgs, "; "))
@@ -46,7 +46,7 @@ func validateNames(namespace, name string) error {
 	return nil
 }
 
-// validateConfigMap checks the keys, which become names of variables and files, and the size of the data.
+// validateConfigMap validates the keys, which become names of variables and files, and the size of the data.
 func validateConfigMap(o *corev1.ConfigMap) error {
 	size := 0
 	for key, value := range o.Data {
@@ -67,7 +67,7 @@ func validateConfigMap(o *corev1.ConfigMap) error {
 	return validateSize(size)
 }
 
-// validateSecret checks a secret as if it were a config map, and moves what is written as text to the rest.
+// validateSecret moves stringData to data, and validates keys and size.
 func validateSecret(o *corev1.Secret) error {
 	for key, value := range o.StringData {
 		if o.Data == nil {
@@ -100,14 +100,14 @@ func validateSize(size int) error {
 	return nil
 }
 
-// validateService checks what variables are made of.
+// validateService validates the fields from which service variables are computed.
 func validateService(o *corev1.Service) error {
 	if ip := o.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		if errs := validation.IsValidIP(nil, ip); len(errs) > 0 {
 			return fmt.Errorf("spec.clusterIP %q: %s", ip, errs[0].Detail)
 		}
 		if len(o.Spec.Ports) == 0 {
-			return errors.New("spec.ports: a service with an address has one at least")
+			return errors.New("spec.ports: required for a service with a cluster IP")
 		}
 	}
 	for i, p := range o.Spec.Ports {

@@ -14,7 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// The kinds of objects, as Watch names them.
+// Kinds of objects, as reported by Watch.
 const (
 	KindConfigMap = "ConfigMap"
 	KindSecret    = "Secret"
@@ -24,21 +24,21 @@ const (
 	KindCSIDriver = "CSIDriver"
 )
 
-// maxWatched is how many directories [Dir.Watch] watches: of all namespaces and kinds.
+// maxWatched is the maximum number of directories that [Dir.Watch] watches, for all namespaces and kinds.
 const maxWatched = 1000
 
-// errReplaced is why a watch ends when its directory is no more: another one may have its name by now.
+// errReplaced is the error of a watch whose directory was removed or renamed. Another directory may have its name now.
 var errReplaced = errors.New("the directory was removed or renamed")
 
-// Watch calls changed with the kind, the namespace and the name of each object that is put or deleted, until ctx ends, with whose
-// end it returns nil. It is called from the goroutine that changes the object.
+// Watch calls changed for each object that is put or deleted, until ctx ends, and returns nil. changed is called from the
+// goroutine that changes the object.
 func (m *Memory) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return m.watchers.Watch(ctx, changed)
 }
 
-// Watch calls changed with the kind, the namespace and the name of each object whose file is written, renamed or removed, until
-// ctx ends, with whose end it returns nil. An empty argument stands for any kind, namespace or name. An error says why there is no
-// watch, such as that the directory does not exist: what changes from then on is not told.
+// Watch calls changed for each object whose file is written, renamed or removed, until ctx ends, and returns nil. An empty kind,
+// namespace or name means any. If Watch returns an error, for example because the directory does not exist, later changes are not
+// reported.
 func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -46,25 +46,25 @@ func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name stri
 	}
 	defer watcher.Close()
 	w := &dirWatch{root: filepath.Clean(d.root), watcher: watcher, changed: changed, dirs: map[string]bool{}}
-	if err := w.run(ctx); err != nil {
+	if err := w.runWatch(ctx); err != nil {
 		return fmt.Errorf("watch objects in %s: %w", d.root, err)
 	}
 	return nil
 }
 
-// dirWatch is one watch of a directory of objects.
+// dirWatch is one call of [Dir.Watch].
 type dirWatch struct {
 	root    string
 	watcher *fsnotify.Watcher
 	changed func(kind, namespace, name string)
-	dirs    map[string]bool // that are watched
+	dirs    map[string]bool // the watched directories
 }
 
-func (w *dirWatch) run(ctx context.Context) error {
-	if err := w.add(w.root, 0); err != nil {
+func (w *dirWatch) runWatch(ctx context.Context) error {
+	if err := w.addDir(w.root, 0); err != nil {
 		return err
 	}
-	w.changed("", "", "") // what changed before the watch is not told otherwise
+	w.changed("", "", "") // changes before the watch were not reported
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,23 +73,23 @@ func (w *dirWatch) run(ctx context.Context) error {
 			if !ok || !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return err
 			}
-			return errors.New("more changes than the kernel keeps")
+			return errors.New("the event queue of the kernel overflowed")
 		case e, ok := <-w.watcher.Events:
 			if !ok {
 				return errReplaced
 			}
-			if err := w.event(e); err != nil {
+			if err := w.handleEvent(e); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// levels is how many directories lead from the root to a file: a namespace and a kind.
-const levels = 2
+// dirLevels is the number of directory levels between the root and a file: namespace and kind.
+const dirLevels = 2
 
-// add watches a directory and, above the level of files, those in it.
-func (w *dirWatch) add(dir string, level int) error {
+// addDir watches a directory and its subdirectories, up to dirLevels.
+func (w *dirWatch) addDir(dir string, level int) error {
 	if len(w.dirs) >= maxWatched {
 		return fmt.Errorf("more than %d directories", maxWatched)
 	}
@@ -97,7 +97,7 @@ func (w *dirWatch) add(dir string, level int) error {
 		return err
 	}
 	w.dirs[dir] = true
-	if level == levels {
+	if level == dirLevels {
 		return nil
 	}
 	entries, err := os.ReadDir(dir)
@@ -106,19 +106,19 @@ func (w *dirWatch) add(dir string, level int) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		info, err := os.Stat(path) // it may be a link to a directory
+		info, err := os.Stat(path) // may be a link to a directory
 		if err != nil || !info.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if err := w.add(path, level+1); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := w.addDir(path, level+1); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// event tells what has changed, and watches a directory that is new.
-func (w *dirWatch) event(e fsnotify.Event) error {
+// handleEvent reports the changed object, and watches a new directory.
+func (w *dirWatch) handleEvent(e fsnotify.Event) error {
 	gone := e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)
 	if e.Name == w.root {
 		if gone {
@@ -131,44 +131,45 @@ func (w *dirWatch) event(e fsnotify.Event) error {
 		return err
 	}
 	parts := strings.Split(filepath.ToSlash(rest), "/")
-	if len(parts) > levels {
-		w.file(parts)
+	if len(parts) > dirLevels {
+		w.reportFile(parts)
 		return nil
 	}
 	if w.dirs[e.Name] && gone {
 		delete(w.dirs, e.Name)
-		_ = w.watcher.Remove(e.Name) // one that was renamed is watched still
+		_ = w.watcher.Remove(e.Name) // a renamed directory is still watched
 	}
 	if info, err := os.Stat(e.Name); err == nil && info.IsDir() && e.Has(fsnotify.Create) && !strings.HasPrefix(parts[len(parts)-1], ".") {
-		if err := w.add(e.Name, len(parts)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := w.addDir(e.Name, len(parts)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	if kind := clusterKinds()[parts[0]]; kind != "" {
-		w.object(kind, "", parts[len(parts)-1])
+		w.reportObject(kind, "", parts[len(parts)-1])
 		return nil
 	}
 	w.changed("", parts[0], "")
 	return nil
 }
 
-// clusterKinds returns the kinds of objects that are in no namespace, by their directories.
+// clusterKinds returns the cluster-scoped kinds by directory name.
 func clusterKinds() map[string]string {
 	return map[string]string{"persistentvolumes": KindPV, "csidrivers": KindCSIDriver}
 }
 
-// file tells of the object whose file has changed, if it is the file of one.
-func (w *dirWatch) file(parts []string) {
+// reportFile reports the object whose file has changed. parts is the path of the file; unknown kinds are ignored.
+func (w *dirWatch) reportFile(parts []string) {
 	kinds := map[string]string{
 		"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService, "persistentvolumeclaims": KindClaim,
 	}
 	if kind, known := kinds[parts[1]]; known {
-		w.object(kind, parts[0], parts[2])
+		w.reportObject(kind, parts[0], parts[2])
 	}
 }
 
-// object tells of an object whose file has changed. The directory of objects of the cluster may be new, with some in it.
-func (w *dirWatch) object(kind, namespace, file string) {
+// reportObject reports the object whose file has changed. For a new directory of cluster-scoped objects it reports all objects of
+// the kind.
+func (w *dirWatch) reportObject(kind, namespace, file string) {
 	name, manifest := strings.CutSuffix(file, extension)
 	switch {
 	case manifest && name != "" && name[0] != '.':

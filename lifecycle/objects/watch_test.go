@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
-// watch is what is told until stop is called.
+// watch records the notifications until stop is called.
 type watch struct {
 	told chan string
 	done chan error
@@ -36,7 +36,7 @@ func start(t *testing.T, run func(ctx context.Context, changed func(kind, namesp
 	return w
 }
 
-// until waits for a notice. Others may come before it.
+// until waits for a notification. Other notifications may precede it.
 func (w *watch) until(t *testing.T, want string) {
 	t.Helper()
 	for {
@@ -51,7 +51,7 @@ func (w *watch) until(t *testing.T, want string) {
 	}
 }
 
-func TestWatchDir(t *testing.T) {
+func TestWatchDirReportsChangedObjects(t *testing.T) {
 	root := t.TempDir()
 	write := func(path string) {
 		path = filepath.Join(root, path)
@@ -68,13 +68,13 @@ func TestWatchDir(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(root, "default/configmaps/app.yaml")))
 	w.until(t, "ConfigMap default app")
 
-	write("default/secrets/key.yaml") // in a directory that is new
+	write("default/secrets/key.yaml") // in a new directory
 	w.until(t, " default ")
 	write("default/secrets/key.yaml")
 	w.until(t, "Secret default key")
 	write("other/services/web.yaml")
 	w.until(t, " other ")
-	for told := ""; told != "Service other web"; { // the namespace may be told before what is in it is watched
+	for told := ""; told != "Service other web"; { // the namespace may be reported before its directories are watched
 		write("other/services/web.yaml")
 		told = <-w.told
 	}
@@ -84,8 +84,8 @@ func TestWatchDir(t *testing.T) {
 	require.NoError(t, <-w.done)
 }
 
-// A directory that is no more, or not yet, is an error: whoever watches begins again.
-func TestWatchReplacedDir(t *testing.T) {
+// A directory that is removed or missing ends the watch with an error; the caller starts another watch.
+func TestWatchFailsWhenDirIsReplaced(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "objects")
 	w := start(t, objects.NewDir(root).Watch)
 	require.ErrorIs(t, <-w.done, os.ErrNotExist)
@@ -97,7 +97,7 @@ func TestWatchReplacedDir(t *testing.T) {
 	require.ErrorContains(t, <-w.done, "removed or renamed")
 }
 
-func TestWatchMemory(t *testing.T) {
+func TestWatchMemoryReportsPutAndDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m objects.Memory
 		w := start(t, m.Watch)
