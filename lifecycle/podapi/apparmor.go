@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// UsesAppArmor reports whether a pod or one of its containers has an AppArmor profile, by its field or by the annotation that came before it.
-// Source: isRequired in pkg/security/apparmor/helpers.go.
+// UsesAppArmor reports whether a pod or one of its containers has an AppArmor profile, by its field or by the deprecated
+// annotation. Source: isRequired in pkg/security/apparmor/helpers.go.
 func UsesAppArmor(pod *corev1.Pod) bool {
 	confined := func(p *corev1.AppArmorProfile) bool {
 		return p != nil && p.Type != corev1.AppArmorProfileTypeUnconfined

@@ -16,91 +16,91 @@ import (
 )
 
 const (
-	maxEntries   = 1000    // of each list and each map of a pod
-	maxKey       = 1 << 10 // bytes of the key of a map; most have to be shorter
-	maxResources = 100     // different ones that a pod asks for, as each is added up over all containers
+	maxEntries   = 1000    // in each list and each map of a pod
+	maxKey       = 1 << 10 // length of a map key in bytes
+	maxResources = 100     // distinct resource names per pod; each is summed over all containers
 )
 
-// validateCounts checks that no list of a pod is too long for its entries to be looked at one by one. The status is
-// left out.
+// validateCounts checks that no list or map in metadata and spec is too long, and that the pod names few enough resources. It
+// runs first, so that further checks are cheap.
 func validateCounts(pod *corev1.Pod) field.ErrorList {
-	var w listWalker
-	w.walk(reflect.ValueOf(&pod.ObjectMeta), step{name: "metadata"})
-	w.walk(reflect.ValueOf(&pod.Spec), step{name: "spec"})
+	var w listChecker
+	w.checkValue(reflect.ValueOf(&pod.ObjectMeta), pathStep{name: "metadata"})
+	w.checkValue(reflect.ValueOf(&pod.Spec), pathStep{name: "spec"})
 	if len(w.errs) > 0 {
 		return w.errs
 	}
 	return validateResourceNames(&pod.Spec)
 }
 
-// listWalker finds the lists and maps that are too long.
-type listWalker struct {
-	stack []step // the way to where it is
+// listChecker finds the lists and maps of a pod that are too long.
+type listChecker struct {
+	stack []pathStep // path to the current value
 	errs  field.ErrorList
 }
 
-// step is a field of a struct, or an entry of a list if it has no name and no struct.
-type step struct {
+// pathStep is one element of the path to a value: a struct field, or a list index if name and of are unset.
+type pathStep struct {
 	name  string
 	of    reflect.Type
 	index int
 }
 
-// walk looks at a value to which a step leads.
-func (w *listWalker) walk(v reflect.Value, s step) {
+// checkValue checks the lists and maps in v, which s leads to.
+func (w *listChecker) checkValue(v reflect.Value, s pathStep) {
 	w.stack = append(w.stack, s)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
 	for v.Kind() == reflect.Pointer {
-		v = v.Elem() // the zero Value where it is nil
+		v = v.Elem() // invalid Value for a nil pointer
 	}
 	switch v.Kind() {
 	case reflect.Map, reflect.Slice:
-		w.entries(v)
+		w.checkEntries(v)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if f := v.Field(i); composed(f.Kind()) && f.CanInterface() {
-				w.walk(f, step{of: v.Type(), index: i})
+			if f := v.Field(i); hasElements(f.Kind()) && f.CanInterface() {
+				w.checkValue(f, pathStep{of: v.Type(), index: i})
 			}
 		}
 	}
 }
 
-// entries counts the entries of a list or map, and looks at those of a list if they are not too many. No map of a pod
-// has lists in it, and bytes are a text.
-func (w *listWalker) entries(v reflect.Value) {
+// checkEntries checks the length of a list or map, and the elements of a list. Maps of a pod contain no lists, and []byte is not
+// limited.
+func (w *listChecker) checkEntries(v reflect.Value) {
 	kind := v.Type().Elem().Kind()
 	if v.Len() > maxEntries && kind != reflect.Uint8 {
 		if len(w.errs) <= fielderr.MaxErrors {
-			w.errs = append(w.errs, field.TooMany(w.path(), v.Len(), maxEntries))
+			w.errs = append(w.errs, field.TooMany(w.fieldPath(), v.Len(), maxEntries))
 		}
 		return
 	}
 	if v.Kind() == reflect.Map {
-		w.keys(v)
+		w.checkKeys(v)
 	}
-	if v.Kind() == reflect.Slice && composed(kind) {
+	if v.Kind() == reflect.Slice && hasElements(kind) {
 		for i := range v.Len() {
-			w.walk(v.Index(i), step{index: i})
+			w.checkValue(v.Index(i), pathStep{index: i})
 		}
 	}
 }
 
-// keys checks that no key of a map takes long to be matched with what it has to be.
-func (w *listWalker) keys(v reflect.Value) {
+// checkKeys checks the length of the keys of a map, because matching a long key against a pattern is slow.
+func (w *listChecker) checkKeys(v reflect.Value) {
 	for it := v.MapRange(); it.Next(); {
 		if key := it.Key(); key.Kind() == reflect.String && key.Len() > maxKey {
-			w.errs = append(w.errs, fielderr.TooLong(w.path(), "a key may not be more than %d bytes", maxKey))
+			w.errs = append(w.errs, fielderr.TooLong(w.fieldPath(), "a key may not be more than %d bytes", maxKey))
 			return
 		}
 	}
 }
 
-func composed(k reflect.Kind) bool {
+func hasElements(k reflect.Kind) bool {
 	return k == reflect.Struct || k == reflect.Pointer || k == reflect.Slice || k == reflect.Map
 }
 
-// path returns where the walker is, in the names of the API.
-func (w *listWalker) path() *field.Path {
+// fieldPath returns the path of the current value with the JSON names of its fields.
+func (w *listChecker) fieldPath() *field.Path {
 	var path *field.Path
 	for _, s := range w.stack {
 		switch name := s.name; {
@@ -109,7 +109,7 @@ func (w *listWalker) path() *field.Path {
 		case s.of == nil:
 			path = path.Index(s.index)
 		default:
-			// A struct that is embedded has no name of its own.
+			// An embedded struct has no JSON name.
 			if name, _, _ = strings.Cut(s.of.Field(s.index).Tag.Get("json"), ","); name != "" {
 				path = path.Child(name)
 			}
@@ -118,7 +118,7 @@ func (w *listWalker) path() *field.Path {
 	return path
 }
 
-// validateResourceNames checks that a pod asks for no more kinds of resources than any machine has.
+// validateResourceNames checks that a pod names at most maxResources distinct resources.
 func validateResourceNames(s *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[corev1.ResourceName]bool)
@@ -128,7 +128,7 @@ func validateResourceNames(s *corev1.PodSpec) field.ErrorList {
 		}
 		if len(names) > maxResources && len(errs) == 0 {
 			err := field.TooMany(path, len(names), maxResources)
-			err.Detail = fmt.Sprintf("a pod may ask for at most %d different resources", maxResources)
+			err.Detail = fmt.Sprintf("a pod may request at most %d different resources", maxResources)
 			errs = append(errs, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Default sets the defaults that the API server sets when a pod is created, for the fields that a node reads
-// (pkg/apis/core/v1/defaults.go). It is idempotent. The requests and limits of the pod as a whole are left as they are.
+// Default sets the defaults that the API server sets at the creation of a pod, for the fields that a node reads
+// (pkg/apis/core/v1/defaults.go). It is idempotent. Pod-level requests and limits get no defaults.
 func Default(pod *corev1.Pod) {
 	spec := &pod.Spec
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -107,7 +107,7 @@ func defaultHTTPGet(a *corev1.HTTPGetAction) {
 	}
 }
 
-// defaultRequests makes a request of each limit that has none.
+// defaultRequests sets each missing request to its limit.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	if r.Limits == nil {
 		return
@@ -125,7 +125,7 @@ func roundUp(list corev1.ResourceList) {
 	}
 }
 
-// pullPolicy returns how an image is pulled whose policy is left open.
+// pullPolicy returns the default pull policy of an image: Always for the tag latest, else IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	if reference.IsLatest(image) {
 		return corev1.PullAlways

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaultVolume makes an empty directory of a volume without a source. The fields of sources that this version does not act on
-// are left to whoever mounts them.
+// defaultVolume sets the defaults of a volume. A volume without source becomes an emptyDir. Volume types that this version does
+// not support get no defaults.
 func defaultVolume(v *corev1.VolumeSource) {
 	if *v == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
@@ -51,10 +51,10 @@ func defaultVolume(v *corev1.VolumeSource) {
 	}
 }
 
-// defaultMode sets the mode of files.
+// defaultMode sets the default file mode of a volume.
 func defaultMode(mode **int32) {
 	if *mode == nil {
-		*mode = new(corev1.ConfigMapVolumeSourceDefaultMode) // which is that of all
+		*mode = new(corev1.ConfigMapVolumeSourceDefaultMode) // equal for all volume types
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Equal reports whether two API objects or parts of them are equal: quantities and times by their value, and an empty
-// list or map like none. It is apimachinery's equality.Semantic without allocations, as it is called for each pod of each
-// set. Both must be pointers of one type.
+// Equal reports whether two API objects, or parts of them, are equal. a and b are pointers of one type. Quantities and times are
+// compared by value, and an empty list or map equals nil. It is apimachinery's equality.Semantic without allocations, because it
+// runs for each pod of each set.
 func Equal(a, b any) bool { return equalValues(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()) }
 
 func equalValues(a, b reflect.Value) bool {
@@ -75,17 +75,17 @@ func equalMaps(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// differences returns the paths of what differs between two values of one type, as deep as both have them.
-func differences(a, b reflect.Value, path *field.Path) []*field.Path {
+// findDifferences returns the paths of the fields in which a and b differ, as deep as both have them.
+func findDifferences(a, b reflect.Value, path *field.Path) []*field.Path {
 	switch {
 	case equalValues(a, b):
 		return nil
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
-		return differences(a.Elem(), b.Elem(), path)
+		return findDifferences(a.Elem(), b.Elem(), path)
 	case a.Kind() == reflect.Slice && a.Len() == b.Len():
 		var paths []*field.Path
 		for i := range a.Len() {
-			paths = append(paths, differences(a.Index(i), b.Index(i), path.Index(i))...)
+			paths = append(paths, findDifferences(a.Index(i), b.Index(i), path.Index(i))...)
 		}
 		return paths
 	case a.Kind() != reflect.Struct || a.Type() == reflect.TypeFor[resource.Quantity]() || a.Type() == reflect.TypeFor[metav1.Time]():
@@ -97,7 +97,7 @@ func differences(a, b reflect.Value, path *field.Path) []*field.Path {
 		if name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ","); name != "" {
 			at = path.Child(name)
 		}
-		paths = append(paths, differences(a.Field(i), b.Field(i), at)...)
+		paths = append(paths, findDifferences(a.Field(i), b.Field(i), at)...)
 	}
 	return paths
 }

@@ -42,8 +42,8 @@ func ExampleValidateUpdate() {
 	// it needs a new UID because of spec.hostNetwork
 }
 
-// A program that checks manifests before they are rolled out finds the pods that a node would reject: the node allows one sysctl beside the safe
-// ones, and its kernel has no AppArmor.
+// A program that checks manifests before a rollout finds the pods that a node would reject. The node allows one additional
+// sysctl, and its kernel has no AppArmor.
 func ExampleForbiddenSysctls() {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{

@@ -3,5 +3,5 @@
 
 package podapi
 
-// MaxEntries is maxEntries.
+// MaxEntries exports maxEntries to the tests.
 const MaxEntries = maxEntries

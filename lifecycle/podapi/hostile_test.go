@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// hostilePods are pods whose validation was quadratic, or whose errors were many times their size, by what they have n
-// of. No list of them is longer than 1,000 as long as n is not.
+// hostilePods returns pods whose validation was once quadratic, or whose errors were much larger than the pod. n is the number of
+// repeated elements; up to 1,000 no list is longer than 1,000.
 func hostilePods() map[string]func(n int) *corev1.Pod {
 	return map[string]func(n int) *corev1.Pod{
 		"targets of ephemeral containers": func(n int) *corev1.Pod {
@@ -107,7 +107,7 @@ func named(prefix string, i int) corev1.Container {
 	return corev1.Container{Name: fmt.Sprintf("%s%d", prefix, i), Image: "a"}
 }
 
-// podWith returns a pod with n of something, after defaults.
+// podWith returns a pod with defaults and n elements added by add.
 func podWith(n int, add func(p *corev1.Pod, i int)) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID, p.Annotations = "web", "default", "u1", map[string]string{}
@@ -119,8 +119,8 @@ func podWith(n int, add func(p *corev1.Pod, i int)) *corev1.Pod {
 	return p
 }
 
-// No pod of a megabyte takes a second or 64 MiB to refuse or to take: 166 KB of containers and mounts took a second
-// and 10 MiB an hour, in which no other pod was looked at.
+// A pod of a megabyte is validated in less than a second and 64 MiB. Once 166 KB of containers and mounts took a second and 10
+// MiB an hour, which blocked all other pods.
 func TestValidationIsCheap(t *testing.T) {
 	for name, make := range hostilePods() {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestValidationIsCheap(t *testing.T) {
 	}
 }
 
-// Twice as much of anything allocates no more than twice as much, so that the bound above holds for a larger pod, too.
+// Twice as many elements allocate at most twice as much, so that the limit holds for larger pods.
 func TestValidationIsLinear(t *testing.T) {
 	for name, make := range hostilePods() {
 		small, large := make(400), make(800)
@@ -149,8 +149,8 @@ func TestValidationIsLinear(t *testing.T) {
 	}
 }
 
-// A list of more than a thousand entries is refused by its name, before anything in it is looked at.
-func TestAThousandOfAnythingIsEnough(t *testing.T) {
+// A list of more than 1,000 entries is rejected before its entries are validated.
+func TestListsLimitedTo1000Entries(t *testing.T) {
 	many := func(n int) map[string]func(*corev1.Pod) {
 		headers := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{HTTPHeaders: make([]corev1.HTTPHeader, n)}}}
 		keys, quantities := map[string]string{}, corev1.ResourceList{}
@@ -212,8 +212,8 @@ func TestAThousandOfAnythingIsEnough(t *testing.T) {
 	}
 }
 
-// The name of a resource is a number, too, where it is one of huge pages: one with a large exponent took minutes.
-func TestHugePagesWithExponents(t *testing.T) {
+// A huge page resource has its page size in its name; a large exponent there took minutes to parse.
+func TestHugePagesExponentLimited(t *testing.T) {
 	for size, want := range map[string]bool{
 		"2e6": true, "1Ki": true, "20e-1": true, "1E2": true,
 		"1e-30000000": false, "1e30000000": false, "1E-300": false, strings.Repeat("9", 1000): false, "0.1": false,
@@ -228,8 +228,8 @@ func TestHugePagesWithExponents(t *testing.T) {
 	}
 }
 
-// Different resources are added up over all containers each, so that a pod may ask for no more than a machine has.
-func TestManyResources(t *testing.T) {
+// Each resource name is summed over all containers, so their number is limited.
+func TestTooManyResourceNamesRejected(t *testing.T) {
 	p := podWith(100, func(p *corev1.Pod, i int) {
 		c := named("r", i)
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceName(fmt.Sprintf("example.com/r%d", i)): quantity("1")}
@@ -238,11 +238,11 @@ func TestManyResources(t *testing.T) {
 	assert.Empty(t, podapi.Validate(p))
 	p.Spec.Containers[100].Resources.Limits["cpu"] = quantity("1")
 	assert.EqualError(t, podapi.Validate(p).ToAggregate(),
-		"spec.containers[100].resources.limits: Too many: 101: a pod may ask for at most 100 different resources")
+		"spec.containers[100].resources.limits: Too many: 101: a pod may request at most 100 different resources")
 }
 
-// A key of a megabyte is refused before it is matched with anything.
-func TestLongKeys(t *testing.T) {
+// A key of a megabyte is rejected before it is matched against a pattern.
+func TestLongKeysRejected(t *testing.T) {
 	p, huge := podtest.Pod(t), strings.Repeat("9", 1<<20)
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(huge): quantity("1")}
 	p.Labels, p.Annotations = map[string]string{huge: ""}, map[string]string{huge: ""}
@@ -253,8 +253,8 @@ func TestLongKeys(t *testing.T) {
 	})
 }
 
-// An error does not repeat a value of a megabyte, nor are there more errors than anybody reads.
-func TestErrorsAreShort(t *testing.T) {
+// Errors do not quote large values, and their number is limited.
+func TestErrorsQuoteLimitedText(t *testing.T) {
 	huge := strings.Repeat("X", 1<<20)
 	p := podtest.Pod(t)
 	key := huge[:900]
@@ -277,7 +277,7 @@ func TestErrorsAreShort(t *testing.T) {
 	assert.EqualError(t, errs[100], "pod: Forbidden: more than 100 errors, of which the first are told")
 }
 
-// Pods of any shape are cheap to look at.
+// FuzzValidate checks that the validation of any pod is cheap.
 func FuzzValidate(f *testing.F) {
 	f.Add(uint16(10), uint16(20), uint16(1000), "v", "../x")
 	f.Fuzz(func(t *testing.T, containers, ephemeral, entries uint16, name, value string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// validateListed checks what the runtime lists of a pod.
+// validateListed limits the size of the data that the runtime returns when it lists the containers of a pod.
 func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	if n := podfield.MapSize(pod.Labels); n > podfield.MaxSandboxLabels {
 		return field.ErrorList{fielderr.TooLong(path.Child("labels"), "may not be more than %d bytes in all", podfield.MaxSandboxLabels)}
@@ -32,16 +32,16 @@ func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// listedSize returns the size of what the manifest of a container adds to the runtime's list of containers: package
-// podspec makes annotations of its ports and its preStop hook, as JSON.
+// listedSize returns how many bytes a container adds to the container list of the runtime. Package podspec writes ports and
+// preStop hook to annotations as JSON.
 func listedSize(c *corev1.Container) int {
 	size := len(c.Image) + len(c.TerminationMessagePath)
 	if len(c.Ports) > 0 {
-		ports, _ := json.Marshal(c.Ports) // plain strings and numbers
+		ports, _ := json.Marshal(c.Ports) // strings and numbers can always be encoded
 		size += len(ports)
 	}
 	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-		hook, _ := json.Marshal(c.Lifecycle.PreStop) // likewise
+		hook, _ := json.Marshal(c.Lifecycle.PreStop) // can always be encoded
 		size += len(hook)
 	}
 	return size
@@ -62,7 +62,8 @@ func validateHooks(c podfield.Container) field.ErrorList {
 	return errs
 }
 
-// hookSize returns the size of a hook as JSON, or one that is too large for it. Nothing is written that is.
+// hookSize returns the size of a hook as JSON. For a hook that is too large it returns a size above the limit without encoding
+// it.
 func hookSize(h *corev1.LifecycleHandler) int {
 	size := 0
 	for _, word := range optional.OrZero(h.Exec).Command {
@@ -76,6 +77,6 @@ func hookSize(h *corev1.LifecycleHandler) int {
 	if size > podfield.MaxHook {
 		return size
 	}
-	text, _ := json.Marshal(h) // plain strings and numbers
+	text, _ := json.Marshal(h) // can always be encoded
 	return len(text)
 }

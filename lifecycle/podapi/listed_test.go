@@ -24,9 +24,9 @@ func execHook(size int) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", size)}}}
 }
 
-// A hook is an annotation of its container: four of 4.5 MB made the runtime's list larger than a message may be, and no
-// later agent could list anything.
-func TestLargeHooks(t *testing.T) {
+// Hooks become annotations of their container. Four hooks of 4.5 MB made the runtime's list larger than a gRPC message, so that
+// no agent could list containers.
+func TestLargeHooksRejected(t *testing.T) {
 	header := []corev1.HTTPHeader{{Name: "X", Value: strings.Repeat("x", podfield.MaxHook)}}
 	get := &corev1.HTTPGetAction{Port: intstr.FromInt32(1), HTTPHeaders: header, Path: "/", Scheme: "HTTP"}
 	json := len(`{"exec":{"command":[""]}}`)
@@ -41,7 +41,7 @@ func TestLargeHooks(t *testing.T) {
 		{corev1.Lifecycle{PreStop: execHook(4_500_000)}, path + "preStop" + tooLong},
 		{corev1.Lifecycle{PostStart: execHook(4_500_000)}, path + "postStart" + tooLong},
 		{corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: get}}, path + "preStop" + tooLong},
-		{ // each of these letters has six as JSON
+		{ // each of these letters has six bytes as JSON
 			corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("<", 20_000)}}}},
 			path + "preStop" + tooLong,
 		},
@@ -52,8 +52,8 @@ func TestLargeHooks(t *testing.T) {
 	}
 }
 
-// 110 pods cannot make the runtime's lists too large, however many hooks, ports and containers they have.
-func TestWhatTheRuntimeLists(t *testing.T) {
+// The runtime's list of 110 pods is limited, whatever hooks, ports and containers they have.
+func TestValidateListedLimitsSize(t *testing.T) {
 	const most = "images, ports, preStop hooks and termination message paths of all containers may not be more than 131072 bytes, as the runtime lists them"
 	p := podtest.Pod(t)
 	for i := range 2 {
@@ -77,14 +77,14 @@ func TestWhatTheRuntimeLists(t *testing.T) {
 	}
 }
 
-// A thousand plain containers are as many as the API allows here.
-func TestManyPlainContainersAreListed(t *testing.T) {
+// A thousand plain containers are allowed.
+func TestManyPlainContainersAccepted(t *testing.T) {
 	p := podWith(999, func(p *corev1.Pod, i int) { p.Spec.Containers = append(p.Spec.Containers, named("c", i)) })
 	assert.Empty(t, podapi.Validate(p))
 }
 
-// Labels and annotations of a pod go to its sandbox, and have an end as in the API server.
-func TestLargeLabelsAndAnnotations(t *testing.T) {
+// Labels and annotations of a pod are copied to its sandbox and are limited as in the API server.
+func TestLargeLabelsRejected(t *testing.T) {
 	p := podtest.Pod(t)
 	p.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10-1)}
 	assert.Empty(t, podapi.Validate(p))

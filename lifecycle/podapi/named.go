@@ -9,14 +9,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// byName is what the parts of a pod refer to, for checks that look up many. The first of a name counts.
-type byName struct {
+// nameIndex holds the containers and volumes of a pod by name; the first of each name.
+type nameIndex struct {
 	containers map[string]podfield.Container
 	volumes    map[string]*corev1.Volume
 }
 
-func index(spec *corev1.PodSpec) byName {
-	x := byName{make(map[string]podfield.Container), make(map[string]*corev1.Volume)}
+func indexNames(spec *corev1.PodSpec) nameIndex {
+	x := nameIndex{make(map[string]podfield.Container), make(map[string]*corev1.Volume)}
 	for c := range podfield.Containers(spec) {
 		if _, ok := x.containers[c.Name]; !ok {
 			x.containers[c.Name] = c

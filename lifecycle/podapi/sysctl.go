@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// ForbiddenSysctls returns an error for each sysctl of a pod that this node does not allow. Allowed without further ado
-// are those that touch no other pod, as of Linux 4.15; the list names others, and a star at the end of a name stands
-// for all that begin like it (pkg/kubelet/sysctl, where such a pod is not admitted for reason SysctlForbidden).
+// ForbiddenSysctls returns an error for each sysctl of a pod that the node does not allow. Safe sysctls as of Linux 4.15 are
+// always allowed. allowed lists further names; a trailing * matches any suffix. The kubelet rejects such a pod with reason
+// SysctlForbidden (pkg/kubelet/sysctl).
 func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "securityContext", "sysctls")
@@ -43,7 +43,8 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// sharedNamespace returns the namespace of a sysctl that a pod shares with its host, in the kubelet's words; empty: it has its own.
+// sharedNamespace returns the host namespace that a sysctl would change, named as in the kubelet; "" if the pod has its own
+// namespace.
 func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	switch {
 	case isIPCSysctl(name) && spec.HostIPC:
@@ -56,7 +57,7 @@ func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	return ""
 }
 
-// safeSysctls are those that belong to a namespace of the pod and cannot be used against another one.
+// safeSysctls returns the sysctls that are namespaced and cannot affect other pods.
 func safeSysctls() []string {
 	return []string{
 		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",

@@ -13,16 +13,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Unsupported returns an error for each field that is valid and set, and that this version cannot act on. Ignoring
-// it would run something else than the pod asks for. Fields that only matter to a scheduler are not among them, nor are
-// those whose effect comes after the start of a pod and is asked for by default (terminationMessagePath, requests and
-// limits of ephemeral-storage, resizePolicy).
+// Unsupported returns an error for each valid field of pod that this version does not implement: ignoring the field would run
+// another pod than requested. Fields that only a scheduler reads are accepted. So are default fields with an effect after the
+// start, such as terminationMessagePath, ephemeral-storage requests and resizePolicy.
 func Unsupported(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
 	refuse := func(set bool, name, what string) {
 		if set {
-			errs = append(errs, unsupported(path.Child(name), what))
+			errs = append(errs, unsupportedError(path.Child(name), what))
 		}
 	}
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
@@ -37,16 +36,16 @@ func unsupportedContainer(c podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(set bool, path *field.Path, what string) {
 		if set {
-			errs = append(errs, unsupported(path, what))
+			errs = append(errs, unsupportedError(path, what))
 		}
 	}
 	refuse(len(c.Resources.Claims) > 0, c.Path.Child("resources", "claims"), "dynamic resource allocation")
-	for _, name := range sorted(c.Resources.Limits) {
+	for _, name := range sortedKeys(c.Resources.Limits) {
 		refuse(strings.Contains(string(name), "/"), c.Path.Child("resources", "limits").Key(string(name)), "devices")
 	}
 	return errs
 }
 
-func unsupported(path *field.Path, what string) *field.Error {
+func unsupportedError(path *field.Path, what string) *field.Error {
 	return field.Forbidden(path, "not supported by this version: "+what)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ImmutableError names the fields of a pod that have changed and may not, while the pod keeps its UID.
+// ImmutableError reports changed fields of a pod that must not change while the pod keeps its UID.
 type ImmutableError struct {
-	Pod    cri.PodIdentity // as it was before the change
-	Fields field.ErrorList // at least one, and at most ten
+	Pod    cri.PodIdentity // before the change
+	Fields field.ErrorList // 1 to 10 fields
 }
 
 // Error names the pod and the fields.
@@ -30,7 +30,7 @@ func (e *ImmutableError) Error() string {
 	return fmt.Sprintf("pod %s/%s: UID %s: %s", e.Pod.Namespace, e.Pod.Name, e.Pod.UID, strings.Join(texts, "; "))
 }
 
-// Unwrap returns the fields.
+// Unwrap returns the errors of the fields.
 func (e *ImmutableError) Unwrap() []error {
 	errs := make([]error, len(e.Fields))
 	for i, f := range e.Fields {
@@ -39,23 +39,22 @@ func (e *ImmutableError) Unwrap() []error {
 	return errs
 }
 
-// maxImmutable is how many fields an error names.
+// maxImmutable is the maximum number of fields in an [ImmutableError].
 const maxImmutable = 10
 
-// ValidateUpdate returns an [*ImmutableError] where a pod cannot become another one of its UID, else nil. Both have been
-// through [Default], and neither is written to.
+// ValidateUpdate returns an [*ImmutableError] if pod is not a valid update of old, which has the same UID. [Default] must have
+// been applied to both; neither is modified.
 //
-// May change, as in an API server: the images of containers and init containers; CPU and memory of containers, init
-// containers and the pod; tolerations and ephemeral containers, which may be added; activeDeadlineSeconds, which may be
-// set and get less; labels, annotations, and other metadata, but for names; that the pod is deleted; the status. Source:
-// ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in
-// pkg/apis/core/validation/validation.go.
+// As in an API server, these fields may change: images of containers and init containers; CPU and memory of containers, init
+// containers and the pod; labels, annotations and other metadata except names; the status. Tolerations and ephemeral containers
+// may be added, activeDeadlineSeconds may be set or lowered, and the pod may become deleted. Source: ValidatePodUpdate,
+// ValidatePodResize and ValidatePodEphemeralContainersUpdate in pkg/apis/core/validation/validation.go.
 func ValidateUpdate(old, pod *corev1.Pod) error {
 	wanted := pod.Spec.DeepCopy()
 	errs := keepEphemeral(old.Spec.EphemeralContainers, wanted)
-	permit(&old.Spec, wanted)
+	undoAllowed(&old.Spec, wanted)
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
-	paths := differences(reflect.ValueOf(&old.Spec).Elem(), reflect.ValueOf(wanted).Elem(), spec)
+	paths := findDifferences(reflect.ValueOf(&old.Spec).Elem(), reflect.ValueOf(wanted).Elem(), spec)
 	for name, differs := range map[string]bool{
 		"name": old.Name != pod.Name, "namespace": old.Namespace != pod.Namespace,
 		"deletionTimestamp": old.DeletionTimestamp != nil && pod.DeletionTimestamp == nil,
@@ -77,47 +76,47 @@ func ValidateUpdate(old, pod *corev1.Pod) error {
 	}
 }
 
-// permit undoes in a new spec what may have changed.
-func permit(old, spec *corev1.PodSpec) {
-	permitContainers(old.Containers, spec.Containers)
-	permitContainers(old.InitContainers, spec.InitContainers)
+// undoAllowed reverts the allowed changes in spec to their values in old, so that all remaining differences are errors.
+func undoAllowed(old, spec *corev1.PodSpec) {
+	undoContainers(old.Containers, spec.Containers)
+	undoContainers(old.InitContainers, spec.InitContainers)
 	if old.Resources != nil && spec.Resources != nil {
-		permitResources(old.Resources, spec.Resources)
+		undoResources(old.Resources, spec.Resources)
 	} else {
 		spec.Resources = old.Resources
 	}
 	if was, is := old.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds; is != nil && (was == nil || *is <= *was) {
 		spec.ActiveDeadlineSeconds = was
 	}
-	if !slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool { return !tolerates(spec.Tolerations, t) }) {
+	if !slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool { return !hasToleration(spec.Tolerations, t) }) {
 		spec.Tolerations = old.Tolerations
 	}
 	if !slices.ContainsFunc(spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return !slices.Contains(old.SchedulingGates, g) }) {
 		spec.SchedulingGates = old.SchedulingGates
 	}
 	if old.NodeName == "" {
-		spec.NodeName = "" // which is how a pod is bound
+		spec.NodeName = "" // binding a pod to a node is allowed
 	}
 }
 
-// permitContainers undoes what may have changed of containers that are still in their places.
-func permitContainers(old, list []corev1.Container) {
+// undoContainers reverts the allowed changes of containers, which are matched by position.
+func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
-		permitResources(&old[i].Resources, &list[i].Resources)
+		undoResources(&old[i].Resources, &list[i].Resources)
 	}
 }
 
-// permitResources undoes a change of CPU and memory.
-func permitResources(old, resources *corev1.ResourceRequirements) {
+// undoResources reverts changes of CPU and memory.
+func undoResources(old, resources *corev1.ResourceRequirements) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		resources.Requests = undo(name, old.Requests, resources.Requests)
-		resources.Limits = undo(name, old.Limits, resources.Limits)
+		resources.Requests = restoreAmount(name, old.Requests, resources.Requests)
+		resources.Limits = restoreAmount(name, old.Limits, resources.Limits)
 	}
 }
 
-// undo returns a list with the amount that the old one has of a resource.
-func undo(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
+// restoreAmount returns list with the amount of resource name in old.
+func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {
 		delete(list, name)
@@ -130,16 +129,16 @@ func undo(name corev1.ResourceName, old, list corev1.ResourceList) corev1.Resour
 	return list
 }
 
-// tolerates reports whether a toleration is in a list, for however long.
-func tolerates(list []corev1.Toleration, old corev1.Toleration) bool {
+// hasToleration reports whether list contains old, ignoring TolerationSeconds.
+func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	return slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 		t.TolerationSeconds = old.TolerationSeconds
 		return t == old
 	})
 }
 
-// keepEphemeral returns an error for each ephemeral container that a new spec changes or lacks, and then leaves in the
-// spec what the old one has.
+// keepEphemeral returns an error for each ephemeral container of old that spec changes or lacks. It then sets
+// spec.EphemeralContainers to old.
 func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec", "ephemeralContainers")
 	indexes := make(map[string]int, len(spec.EphemeralContainers))
@@ -153,7 +152,7 @@ func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs 
 			continue
 		}
 		was, is := reflect.ValueOf(&old[i]).Elem(), reflect.ValueOf(&spec.EphemeralContainers[at]).Elem()
-		for _, path := range differences(was, is, path.Index(at)) {
+		for _, path := range findDifferences(was, is, path.Index(at)) {
 			errs = append(errs, field.Forbidden(path, "may not change while the pod keeps its UID"))
 		}
 	}

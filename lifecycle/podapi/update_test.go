@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// changeable is a pod with something of everything that a change may be about.
+// changeable returns a pod that has every field which an update may change.
 func changeable(t testing.TB) *corev1.Pod {
 	return podtest.Pod(t, `{activeDeadlineSeconds: 1000, schedulingGates: [{name: a}, {name: b}],
 		tolerations: [{key: k, operator: Exists, effect: NoExecute}], resources: {requests: {cpu: 1}},
@@ -78,7 +78,7 @@ func TestValidateUpdateNamesTheField(t *testing.T) {
 	}
 }
 
-func TestValidateUpdateTakesWhatMayChange(t *testing.T) {
+func TestValidateUpdateAcceptsMutableFields(t *testing.T) {
 	for name, change := range map[string]func(pod *corev1.Pod, c *corev1.Container){
 		"nothing":       func(*corev1.Pod, *corev1.Container) {},
 		"image":         func(_ *corev1.Pod, c *corev1.Container) { c.Image = "b" },
@@ -115,8 +115,8 @@ func TestValidateUpdateTakesWhatMayChange(t *testing.T) {
 	assert.ErrorContains(t, podapi.ValidateUpdate(deleted, changeable(t)), "metadata.deletionTimestamp")
 }
 
-// The error of a pod that is another one altogether names ten fields.
-func TestValidateUpdateIsShort(t *testing.T) {
+// The error for a completely different pod names ten fields.
+func TestValidateUpdateLimitsErrors(t *testing.T) {
 	old, pod := changeable(t), changeable(t)
 	for i := range 100 {
 		c := corev1.Container{Name: fmt.Sprint("c", i), Image: "a"}

@@ -21,13 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Validate returns an error for each field in which the API server would refuse the pod, of the fields that a node
-// reads, and for a UID that is missing or not usable as a file name (pkg/apis/core/validation/validation.go). The pod
-// has been through [Default]. Of a volume that comes from elsewhere than the node or an object, such as one of a claim,
-// only the name and the number of its sources are checked.
+// Validate returns the errors for which an API server would reject the pod, in the fields that a node reads
+// (pkg/apis/core/validation/validation.go). It also rejects a UID that is missing or not a valid file name. [Default] must have
+// been applied. For unsupported volume types, it checks only the name and the number of sources.
 //
-// No list or map may have more than 1,000 entries, and a pod that has a longer one is not looked at further. Of
-// many errors the first hundred are returned, and what they quote is cut.
+// A list or map may have at most 1,000 entries; a pod with a longer one is not validated further. At most 100 errors are
+// returned, and quoted values are cut.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	errs := validateCounts(pod)
 	if len(errs) == 0 {
@@ -37,7 +36,7 @@ func Validate(pod *corev1.Pod) field.ErrorList {
 }
 
 func validatePod(pod *corev1.Pod) field.ErrorList {
-	meta, spec, known := field.NewPath("metadata"), field.NewPath("spec"), index(&pod.Spec)
+	meta, spec, known := field.NewPath("metadata"), field.NewPath("spec"), indexNames(&pod.Spec)
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
 	errs = append(errs, validateUID(string(pod.UID), meta.Child("uid"))...)
 	errs = append(errs, validateAppArmorAnnotations(pod, known, meta.Child("annotations"))...)
@@ -62,7 +61,7 @@ func validateUID(uid string, path *field.Path) field.ErrorList {
 	if uid == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	// No underscore either: it parts the UID from the name in the log directory.
+	// An underscore is forbidden too: it separates name and UID in the log directory.
 	if len(uid) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$`).MatchString(uid) {
 		return field.ErrorList{field.Invalid(path, uid, "must be at most 63 letters, digits and inner dashes")}
 	}
@@ -71,9 +70,9 @@ func validateUID(uid string, path *field.Path) field.ErrorList {
 
 func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	errs = append(errs, oneOf(path.Child("restartPolicy"), s.RestartPolicy,
+	errs = append(errs, validateOneOf(path.Child("restartPolicy"), s.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)...)
-	errs = append(errs, oneOf(path.Child("dnsPolicy"), s.DNSPolicy,
+	errs = append(errs, validateOneOf(path.Child("dnsPolicy"), s.DNSPolicy,
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)...)
 	if g := s.TerminationGracePeriodSeconds; g == nil {
 		errs = append(errs, field.Required(path.Child("terminationGracePeriodSeconds"), ""))
@@ -84,22 +83,22 @@ func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	if s.OS != nil {
-		errs = append(errs, oneOf(path.Child("os", "name"), s.OS.Name, corev1.Linux, corev1.Windows)...)
+		errs = append(errs, validateOneOf(path.Child("os", "name"), s.OS.Name, corev1.Linux, corev1.Windows)...)
 	}
 	if s.NodeName != "" {
-		errs = append(errs, invalid(path.Child("nodeName"), s.NodeName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs, validateWith(path.Child("nodeName"), s.NodeName, validation.IsDNS1123Subdomain)...)
 		if len(s.SchedulingGates) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 		}
 	}
 	if s.ServiceAccountName != "" {
-		errs = append(errs, invalid(path.Child("serviceAccountName"), s.ServiceAccountName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs, validateWith(path.Child("serviceAccountName"), s.ServiceAccountName, validation.IsDNS1123Subdomain)...)
 	}
 	if s.RuntimeClassName != nil {
-		errs = append(errs, invalid(path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs, validateWith(path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain)...)
 	}
 	for i, gate := range s.ReadinessGates {
-		errs = append(errs, invalid(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
+		errs = append(errs, validateWith(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
 	}
 	if s.HostPID && optional.IsTrue(s.ShareProcessNamespace) {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "cannot be set together with hostPID"))
@@ -110,10 +109,10 @@ func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Hostname != "" {
-		errs = append(errs, invalid(path.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
+		errs = append(errs, validateWith(path.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
 	}
 	if s.Subdomain != "" {
-		errs = append(errs, invalid(path.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
+		errs = append(errs, validateWith(path.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
 	}
 	if s.HostnameOverride == nil {
 		return errs
@@ -128,11 +127,11 @@ func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if len(*s.HostnameOverride) > podfield.MaxFQDN {
 		errs = append(errs, field.TooLong(path, *s.HostnameOverride, podfield.MaxFQDN))
 	}
-	return append(errs, invalid(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
+	return append(errs, validateWith(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
-// validateHostUsers checks that a pod with a user namespace shares no other namespace with the host, and no block
-// device, whose owner cannot be mapped.
+// validateHostUsers checks that a pod with a user namespace shares no other namespace with the host and has no block device,
+// whose owner cannot be mapped.
 func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.HostUsers == nil || *s.HostUsers {
 		return nil
@@ -161,7 +160,7 @@ func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.Err
 		path := path.Index(i)
 		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)...)
 		for j, name := range a.Hostnames {
-			errs = append(errs, invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)...)
+			errs = append(errs, validateWith(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)...)
 		}
 	}
 	return errs
@@ -190,7 +189,7 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	for i, s := range c.Searches {
 		if s != "." {
-			errs = append(errs, invalid(path.Child("searches").Index(i), strings.TrimSuffix(s, "."), validation.IsDNS1123SubdomainWithUnderscore)...)
+			errs = append(errs, validateWith(path.Child("searches").Index(i), strings.TrimSuffix(s, "."), validation.IsDNS1123SubdomainWithUnderscore)...)
 		}
 	}
 	for i, o := range c.Options {
@@ -201,8 +200,8 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// oneOf checks a required field against its possible values.
-func oneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
+// validateOneOf checks that a required field has one of the valid values.
+func validateOneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
 	switch {
 	case value == "":
 		return field.ErrorList{field.Required(path, "")}
@@ -212,8 +211,8 @@ func oneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
 	return nil
 }
 
-// invalid returns an error for each message of a check.
-func invalid[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
+// validateWith returns an error for each message of the check valid.
+func validateWith[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range valid(value) {
 		errs = append(errs, field.Invalid(path, value, msg))
@@ -221,5 +220,5 @@ func invalid[T any](path *field.Path, value T, valid func(T) []string) field.Err
 	return errs
 }
 
-// sorted returns the keys of a map in order, so that the errors of a pod are the same every time.
-func sorted[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }
+// sortedKeys returns the keys of m in order, so that errors are deterministic.
+func sortedKeys[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

@@ -16,19 +16,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Annotations that k8s.io/api names no longer, or keeps internal.
+// Annotations that k8s.io/api no longer exports.
 const (
 	annotationSeccompPod        = "seccomp.security.alpha.kubernetes.io/pod"
-	annotationSeccompContainer  = "container.seccomp.security.alpha.kubernetes.io/" // with the name of the container
+	annotationSeccompContainer  = "container.seccomp.security.alpha.kubernetes.io/" // followed by the container name
 	annotationSeccompUnconfined = "unconfined"
-	annotationSeccompLocalhost  = "localhost/" // with the path of the profile
+	annotationSeccompLocalhost  = "localhost/" // followed by the path of the profile
 )
 
-// validateSeccompAnnotations checks the annotations that came before the field: a value that is not understood, or that the field
-// contradicts. Source: ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
-func validateSeccompAnnotations(pod *corev1.Pod, known byName, path *field.Path) field.ErrorList {
+// validateSeccompAnnotations checks the deprecated seccomp annotations: an invalid value, or one that contradicts the field, is
+// an error. Source: ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
+func validateSeccompAnnotations(pod *corev1.Pod, known nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range sorted(pod.Annotations) {
+	for _, key := range sortedKeys(pod.Annotations) {
 		name, ofContainer := strings.CutPrefix(key, annotationSeccompContainer)
 		if key != annotationSeccompPod && !ofContainer {
 			continue
@@ -51,7 +51,7 @@ func validateSeccompAnnotations(pod *corev1.Pod, known byName, path *field.Path)
 	return errs
 }
 
-// annotatedSeccomp returns the profile that an annotation stands for, nil with an error for one that stands for none.
+// annotatedSeccomp returns the seccomp profile of a deprecated annotation, or nil and an error for an invalid value.
 func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, field.ErrorList) {
 	switch value {
 	case corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault:
@@ -63,11 +63,11 @@ func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, f
 	if !ok {
 		return nil, field.ErrorList{field.Invalid(path, value, "must be a valid seccomp profile")}
 	}
-	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, invalid(path, file, podfield.Descending)
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, validateWith(path, file, podfield.Descending)
 }
 
-// validateDeletionCost checks that the cost of deleting the pod, by which controllers choose, is an integer of 32 bits without a plus
-// sign and leading zeros. Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
+// validateDeletionCost checks that the pod-deletion-cost annotation is a 32-bit integer without plus sign and leading zeros.
+// Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
 func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok {
@@ -80,12 +80,12 @@ func validateDeletionCost(annotations map[string]string, path *field.Path) field
 	return nil
 }
 
-// validateNodeSelector checks that the selector can be labels of a node.
+// validateNodeSelector checks that keys and values of the selector are valid labels.
 func validateNodeSelector(selector map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range sorted(selector) {
-		errs = append(errs, invalid(path, key, validation.IsQualifiedName)...)
-		errs = append(errs, invalid(path.Key(key), selector[key], validation.IsValidLabelValue)...)
+	for _, key := range sortedKeys(selector) {
+		errs = append(errs, validateWith(path, key, validation.IsQualifiedName)...)
+		errs = append(errs, validateWith(path.Key(key), selector[key], validation.IsValidLabelValue)...)
 	}
 	return errs
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// What the API server refuses of a pod's metadata is refused of a static pod too.
+// Metadata that the API server rejects is rejected for a static pod too.
 func TestValidateAnnotations(t *testing.T) {
 	const (
 		cost      = "controller.kubernetes.io/pod-deletion-cost"
@@ -64,8 +64,10 @@ func TestValidateNodeSelectorAndCreatedClaims(t *testing.T) {
 		"selector, value": {"nodeSelector: {zone: a b}", `spec.nodeSelector[zone]: Invalid value: "a b"`},
 		"selector, key":   {"nodeSelector: {a b: c}", `spec.nodeSelector: Invalid value: "a b"`},
 		"claim":           {"volumes: [" + ephemeral + ", {name: w, persistentVolumeClaim: {claimName: w}}]", ""},
-		"claim that is created": {"volumes: [{name: w, persistentVolumeClaim: {claimName: POD-v}}, " + ephemeral + "]",
-			"spec.volumes[0].persistentVolumeClaim.claimName: Invalid value: "},
+		"claim that is created": {
+			"volumes: [{name: w, persistentVolumeClaim: {claimName: POD-v}}, " + ephemeral + "]",
+			"spec.volumes[0].persistentVolumeClaim.claimName: Invalid value: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podtest.Pod(t, row.spec)

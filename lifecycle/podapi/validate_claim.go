@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateStorage checks the sources of volumes that keep their data when a pod ends, or that have a claim.
+// validateStorage checks the persistentVolumeClaim, ephemeral and nfs source of a volume.
 func validateStorage(v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s := v.PersistentVolumeClaim; s != nil {
@@ -45,7 +45,7 @@ func validateNFS(s *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateTemplate checks what a claim is made from.
+// validateTemplate checks the claim template of an ephemeral volume.
 func validateTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	meta := path.Child("metadata")
 	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
@@ -53,7 +53,7 @@ func validateTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path)
 	rest := t.ObjectMeta
 	rest.Labels, rest.Annotations = nil, nil
 	if !reflect.ValueOf(rest).IsZero() {
-		errs = append(errs, field.Forbidden(meta, "can have labels and annotations alone"))
+		errs = append(errs, field.Forbidden(meta, "must have only labels and annotations"))
 	}
 	return append(errs, validateClaimSpec(&t.Spec, path.Child("spec"))...)
 }
@@ -72,11 +72,11 @@ func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) fi
 	}
 	for name, class := range map[string]*string{"storageClassName": s.StorageClassName, "volumeAttributesClassName": s.VolumeAttributesClassName} {
 		if class != nil && *class != "" {
-			errs = append(errs, invalid(path.Child(name), *class, validation.IsDNS1123Subdomain)...)
+			errs = append(errs, validateWith(path.Child(name), *class, validation.IsDNS1123Subdomain)...)
 		}
 	}
 	if s.VolumeMode != nil {
-		errs = append(errs, oneOf(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+		errs = append(errs, validateOneOf(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	}
 	return errs
 }
@@ -104,8 +104,8 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	return errs
 }
 
-// validateClaimNames checks the names of the claims that are made for the ephemeral volumes of a pod, and that no other volume is of one
-// of these claims.
+// validateClaimNames checks the claim names that follow from ephemeral volumes. No other volume of the pod may refer to one of
+// these claims.
 func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	created := make(map[string]bool)

@@ -50,7 +50,7 @@ func TestValidateClaims(t *testing.T) {
 	}
 }
 
-func TestNameOfEphemeralClaim(t *testing.T) {
+func TestEphemeralClaimNameValidated(t *testing.T) {
 	p := podtest.Pod(t, "{volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}}}}}], containers: [{name: c, image: i}]}")
 	assert.Equal(t, corev1.PersistentVolumeFilesystem, *p.Spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec.VolumeMode)
 	p.Name = strings.Repeat("x", 252)

@@ -17,15 +17,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// The most rules and exit codes in a container's restart policy (KEP-5307).
+// Limits of the restart policy rules of a container (KEP-5307).
 const (
 	maxRestartRules = 20
 	maxExitCodes    = 255
 )
 
-// validateContainers checks all containers of a pod. Names are unique over the three lists, ports of the host over the
-// regular containers only, as init containers run one after the other.
-func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
+// validateContainers checks all containers of a pod. Names must be unique over all lists. Host ports must be unique among regular
+// containers only, because init containers run one after another.
+func validateContainers(pod *corev1.Pod, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
 		errs = append(errs, field.Required(field.NewPath("spec", "containers"), ""))
@@ -37,13 +37,13 @@ func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
 		}
 		names[c.Name] = true
 		if len(errs) > fielderr.MaxErrors {
-			return errs // nobody reads more
+			return errs // further errors would be dropped
 		}
 		errs = append(errs, validateContainer(pod, c, known)...)
 		switch c.Kind {
 		case containers.Regular:
 			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
-			errs = append(errs, validateLiving(pod, c)...)
+			errs = append(errs, validateLongRunning(pod, c)...)
 		case containers.Init:
 			errs = append(errs, validatePorts(c, false, make(map[string]bool))...)
 			errs = append(errs, validateInit(pod, c)...)
@@ -55,13 +55,13 @@ func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
 	return errs
 }
 
-// validateContainer checks what all containers have.
-func validateContainer(pod *corev1.Pod, c podfield.Container, known byName) field.ErrorList {
+// validateContainer checks the fields that all kinds of containers have.
+func validateContainer(pod *corev1.Pod, c podfield.Container, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(c.Path.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(c.Path.Child("name"), c.Name, validation.IsDNS1123Label)...)
+		errs = append(errs, validateWith(c.Path.Child("name"), c.Name, validation.IsDNS1123Label)...)
 	}
 	switch {
 	case c.Image == "":
@@ -69,9 +69,9 @@ func validateContainer(pod *corev1.Pod, c podfield.Container, known byName) fiel
 	case c.Image != strings.TrimSpace(c.Image):
 		errs = append(errs, field.Invalid(c.Path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs, oneOf(c.Path.Child("imagePullPolicy"), c.ImagePullPolicy,
+	errs = append(errs, validateOneOf(c.Path.Child("imagePullPolicy"), c.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-	errs = append(errs, oneOf(c.Path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+	errs = append(errs, validateOneOf(c.Path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
 	errs = append(errs, validateEnv(c, known)...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, c.Path.Child("envFrom"))...)
@@ -82,15 +82,15 @@ func validateContainer(pod *corev1.Pod, c podfield.Container, known byName) fiel
 	return append(errs, validateContainerSecurity(c.SecurityContext, c.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
 }
 
-// validateLiving checks what a container has that keeps running.
-func validateLiving(pod *corev1.Pod, c podfield.Container) field.ErrorList {
+// validateLongRunning checks the fields of regular containers and sidecars: lifecycle, probes and restart policy.
+func validateLongRunning(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	return slices.Concat(validateLifecycle(pod, c), validateProbes(c), validateRestartPolicy(c))
 }
 
-// validateInit checks an init container. Only one that keeps running has anything that goes with a running one.
+// validateInit checks an init container. Only a sidecar may have probes and lifecycle hooks.
 func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	if c.IsSidecar() {
-		return validateLiving(pod, c)
+		return validateLongRunning(pod, c)
 	}
 	errs := validateRestartPolicy(c)
 	forbid := func(set bool, name string) {
@@ -105,9 +105,9 @@ func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	return errs
 }
 
-// validateEphemeral checks what ephemeral containers have of their own, and that they have nothing that a pod could
-// come to rely on.
-func validateEphemeral(pod *corev1.Pod, i int, known byName) field.ErrorList {
+// validateEphemeral checks ephemeral container i: its target must exist, and fields such as ports, resources and probes must be
+// unset.
+func validateEphemeral(pod *corev1.Pod, i int, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
 	if name := c.TargetContainerName; name != "" {
@@ -136,14 +136,14 @@ func validateEphemeral(pod *corev1.Pod, i int, known byName) field.ErrorList {
 	return errs
 }
 
-// validatePorts checks the ports of a container. Used collects the ports of the host over several containers.
+// validatePorts checks the ports of a container. used collects the host ports of several containers.
 func validatePorts(c podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)
 	for i, p := range c.Ports {
 		path := c.Path.Child("ports").Index(i)
 		if p.Name != "" {
-			errs = append(errs, invalid(path.Child("name"), p.Name, validation.IsValidPortName)...)
+			errs = append(errs, validateWith(path.Child("name"), p.Name, validation.IsValidPortName)...)
 			if names[p.Name] {
 				errs = append(errs, field.Duplicate(path.Child("name"), p.Name))
 			}
@@ -152,16 +152,16 @@ func validatePorts(c podfield.Container, hostNetwork bool, used map[string]bool)
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(path.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, invalid(path.Child("containerPort"), int(p.ContainerPort), validation.IsValidPortNum)...)
+			errs = append(errs, validateWith(path.Child("containerPort"), int(p.ContainerPort), validation.IsValidPortNum)...)
 		}
-		errs = append(errs, oneOf(path.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, validateOneOf(path.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
 		if hostNetwork && p.HostPort != p.ContainerPort {
 			errs = append(errs, field.Invalid(path.Child("hostPort"), p.HostPort, "must match `containerPort` when `hostNetwork` is true"))
 		}
 		if p.HostPort == 0 {
 			continue
 		}
-		errs = append(errs, invalid(path.Child("hostPort"), int(p.HostPort), validation.IsValidPortNum)...)
+		errs = append(errs, validateWith(path.Child("hostPort"), int(p.HostPort), validation.IsValidPortNum)...)
 		key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
 		if used[key] {
 			errs = append(errs, field.Duplicate(path.Child("hostPort"), key))
@@ -175,7 +175,7 @@ func validateRestartPolicy(c podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	rules := c.Path.Child("restartPolicyRules")
 	if c.RestartPolicy != nil {
-		errs = append(errs, oneOf(c.Path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+		errs = append(errs, validateOneOf(c.Path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
 			corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	} else if len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, field.Required(c.Path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
@@ -185,13 +185,13 @@ func validateRestartPolicy(c podfield.Container) field.ErrorList {
 	}
 	for i, r := range c.RestartPolicyRules {
 		path := rules.Index(i)
-		errs = append(errs, oneOf(path.Child("action"), r.Action,
+		errs = append(errs, validateOneOf(path.Child("action"), r.Action,
 			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(path.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs, oneOf(path.Child("exitCodes", "operator"), r.ExitCodes.Operator,
+		errs = append(errs, validateOneOf(path.Child("exitCodes", "operator"), r.ExitCodes.Operator,
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(r.ExitCodes.Values); n > maxExitCodes {
 			errs = append(errs, field.TooMany(path.Child("exitCodes", "values"), n, maxExitCodes))

@@ -13,14 +13,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateEnv(c podfield.Container, known byName) field.ErrorList {
+func validateEnv(c podfield.Container, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range c.Env {
 		path := c.Path.Child("env").Index(i)
 		if e.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		} else {
-			errs = append(errs, invalid(path.Child("name"), e.Name, validation.IsRelaxedEnvVarName)...)
+			errs = append(errs, validateWith(path.Child("name"), e.Name, validation.IsRelaxedEnvVarName)...)
 		}
 		if e.ValueFrom == nil {
 			continue
@@ -58,13 +58,13 @@ func validateEnv(c podfield.Container, known byName) field.ErrorList {
 }
 
 func validateFieldRef(r *corev1.ObjectFieldSelector, path *field.Path) field.ErrorList {
-	if r.APIVersion == "v1" && r.FieldPath == "spec.host" { // an old name of spec.nodeName
+	if r.APIVersion == "v1" && r.FieldPath == "spec.host" { // deprecated name of spec.nodeName
 		return nil
 	}
 	return validateFieldOf(r, path, podfield.FieldPaths())
 }
 
-// validateFieldOf checks a reference to one of several fields of the pod, or to one of its labels or annotations.
+// validateFieldOf checks a reference to one of the given fields of the pod, or to a label or annotation.
 func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
 	if r.APIVersion != "v1" {
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), r.APIVersion, []string{"v1"})}
@@ -73,11 +73,11 @@ func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []s
 	name, key, ok := podfield.Subscript(r.FieldPath)
 	switch {
 	case !ok:
-		return oneOf(path, r.FieldPath, fields...)
+		return validateOneOf(path, r.FieldPath, fields...)
 	case name == "metadata.annotations":
-		return invalid(path, strings.ToLower(key), validation.IsQualifiedName)
+		return validateWith(path, strings.ToLower(key), validation.IsQualifiedName)
 	case name == "metadata.labels":
-		return invalid(path, key, validation.IsQualifiedName)
+		return validateWith(path, key, validation.IsQualifiedName)
 	}
 	return field.ErrorList{field.Invalid(path, r.FieldPath, "does not support subscript")}
 }
@@ -85,7 +85,7 @@ func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []s
 func validateResourceRef(r *corev1.ResourceFieldSelector, path *field.Path) field.ErrorList {
 	kind, name, _ := strings.Cut(r.Resource, ".")
 	if r.Resource == "" || kind != "limits" && kind != "requests" || !podfield.IsContainerResource(corev1.ResourceName(name)) {
-		return oneOf(path.Child("resource"), r.Resource, podfield.ResourceFields()...)
+		return validateOneOf(path.Child("resource"), r.Resource, podfield.ResourceFields()...)
 	}
 	if r.Divisor.IsZero() {
 		return nil
@@ -94,34 +94,34 @@ func validateResourceRef(r *corev1.ResourceFieldSelector, path *field.Path) fiel
 	if name == string(corev1.ResourceCPU) {
 		divisors = []string{"1", "1m"}
 	}
-	return oneOf(path.Child("divisor"), r.Divisor.String(), divisors...)
+	return validateOneOf(path.Child("divisor"), r.Divisor.String(), divisors...)
 }
 
 // validateKeyRef checks a reference to a key of a config map or secret.
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := invalid(path.Child("name"), name, validation.IsDNS1123Subdomain)
+	errs := validateWith(path.Child("name"), name, validation.IsDNS1123Subdomain)
 	if key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, invalid(path.Child("key"), key, validation.IsConfigMapKey)...)
+	return append(errs, validateWith(path.Child("key"), key, validation.IsConfigMapKey)...)
 }
 
-// validateFileRef checks a reference to a variable in a file (KEP-3721). The file is in an empty directory: an earlier
-// container of the pod has written it.
-func validateFileRef(known byName, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+// validateFileRef checks a reference to a variable in an environment file (KEP-3721). The volume must be an emptyDir, which an
+// earlier container of the pod writes to.
+func validateFileRef(known nameIndex, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {
 		if value == "" {
 			errs = append(errs, field.Required(path.Child(name), ""))
 		} else {
-			errs = append(errs, invalid(path.Child(name), value, valid)...)
+			errs = append(errs, validateWith(path.Child(name), value, valid)...)
 		}
 	}
 	required("key", r.Key, validation.IsRelaxedEnvVarName)
 	required("volumeName", r.VolumeName, validation.IsDNS1123Label)
 	required("path", r.Path, podfield.NoBacksteps)
 	if len(r.Path) >= podfield.MaxPath {
-		errs = append(errs, field.TooLong(path.Child("path"), nil, podfield.MaxPath-1)) // and it would be in each error of reading it
+		errs = append(errs, field.TooLong(path.Child("path"), nil, podfield.MaxPath-1)) // without the value, which later read errors would repeat
 	}
 	switch v := known.volumes[r.VolumeName]; {
 	case v == nil:
@@ -138,13 +138,13 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 		if name == "" {
 			errs = append(errs, field.Required(path, ""))
 		} else {
-			errs = append(errs, invalid(path, name, validation.IsDNS1123Subdomain)...)
+			errs = append(errs, validateWith(path, name, validation.IsDNS1123Subdomain)...)
 		}
 	}
 	for i, s := range sources {
 		path := path.Index(i)
 		if s.Prefix != "" {
-			errs = append(errs, invalid(path.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName)...)
+			errs = append(errs, validateWith(path.Child("prefix"), s.Prefix, validation.IsRelaxedEnvVarName)...)
 		}
 		if (s.ConfigMapRef != nil) == (s.SecretRef != nil) {
 			errs = append(errs, field.Invalid(path, "", "must have exactly one source"))

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateMounts(c podfield.Container, known byName) field.ErrorList {
+func validateMounts(c podfield.Container, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	paths := make(map[string]bool)
 	for i, m := range c.VolumeMounts {
@@ -42,8 +42,8 @@ func validateMounts(c podfield.Container, known byName) field.ErrorList {
 }
 
 func validateSubPath(m corev1.VolumeMount, path *field.Path) field.ErrorList {
-	errs := invalid(path.Child("subPath"), m.SubPath, podfield.Descending)
-	errs = append(errs, invalid(path.Child("subPathExpr"), m.SubPathExpr, podfield.Descending)...)
+	errs := validateWith(path.Child("subPath"), m.SubPath, podfield.Descending)
+	errs = append(errs, validateWith(path.Child("subPathExpr"), m.SubPathExpr, podfield.Descending)...)
 	if m.SubPath != "" && m.SubPathExpr != "" {
 		errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr, "may not be set beside subPath"))
 	}
@@ -53,13 +53,13 @@ func validateSubPath(m corev1.VolumeMount, path *field.Path) field.ErrorList {
 func validateMountModes(m corev1.VolumeMount, path *field.Path, privileged bool) field.ErrorList {
 	var errs field.ErrorList
 	propagation := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone))
-	errs = append(errs, oneOf(path.Child("mountPropagation"), propagation, podfield.PropagationModes()...)...)
+	errs = append(errs, validateOneOf(path.Child("mountPropagation"), propagation, podfield.PropagationModes()...)...)
 	if propagation == corev1.MountPropagationBidirectional && !privileged {
 		errs = append(errs, field.Forbidden(path.Child("mountPropagation"), "Bidirectional needs a privileged container"))
 	}
 	path = path.Child("recursiveReadOnly")
 	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
-	errs = append(errs, oneOf(path, mode, podfield.RecursiveModes()...)...)
+	errs = append(errs, validateOneOf(path, mode, podfield.RecursiveModes()...)...)
 	if mode == corev1.RecursiveReadOnlyEnabled || mode == corev1.RecursiveReadOnlyIfPossible {
 		if !m.ReadOnly {
 			errs = append(errs, field.Forbidden(path, "needs readOnly"))
@@ -75,7 +75,7 @@ func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Pa
 	var errs field.ErrorList
 	seen := make(map[string]bool)
 	for i, option := range m.BindMountOptions {
-		errs = append(errs, oneOf(path.Index(i), corev1.BindMountOption(option),
+		errs = append(errs, validateOneOf(path.Index(i), corev1.BindMountOption(option),
 			corev1.BindMountOptionNoDev, corev1.BindMountOptionNoExec, corev1.BindMountOptionNoSUID)...)
 		if seen[option] {
 			errs = append(errs, field.Duplicate(path.Index(i), option))
@@ -88,8 +88,8 @@ func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Pa
 	return errs
 }
 
-// validateDevices checks the block volumes of a container, which share names and paths with its mounts.
-func validateDevices(c podfield.Container, known byName) field.ErrorList {
+// validateDevices checks the block volumes of a container. Their names and paths must differ from those of its mounts.
+func validateDevices(c podfield.Container, known nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)
 	for _, m := range c.VolumeMounts {
@@ -113,7 +113,7 @@ func validateDevices(c podfield.Container, known byName) field.ErrorList {
 		case paths[d.DevicePath]:
 			errs = append(errs, field.Invalid(path.Child("devicePath"), d.DevicePath, "must be unique among volumeMounts and volumeDevices"))
 		default:
-			errs = append(errs, invalid(path.Child("devicePath"), d.DevicePath, podfield.NoBacksteps)...)
+			errs = append(errs, validateWith(path.Child("devicePath"), d.DevicePath, podfield.NoBacksteps)...)
 		}
 		names[d.Name], paths[d.DevicePath] = true, true
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// validateProbes checks the probes of a container that may have them.
+// validateProbes checks the probes of a regular container or sidecar.
 func validateProbes(c podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	for _, p := range []struct {
@@ -62,7 +62,7 @@ func validateProbe(p *corev1.Probe, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateLifecycle checks the hooks and the stop signal of a container that may have them.
+// validateLifecycle checks the hooks and the stop signal of a regular container or sidecar.
 func validateLifecycle(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	if c.Lifecycle == nil {
 		return nil
@@ -81,7 +81,7 @@ func validateLifecycle(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	return errs
 }
 
-// handler is the action of a probe or of a hook: one of these.
+// handler is the action of a probe or hook. Exactly one field must be set.
 type handler struct {
 	Exec      *corev1.ExecAction
 	HTTPGet   *corev1.HTTPGetAction
@@ -94,7 +94,8 @@ func hook(h *corev1.LifecycleHandler) handler {
 	return handler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Sleep: h.Sleep}
 }
 
-// validate checks that there is exactly one handler and that it is right. Grace is what a sleep has to fit in.
+// validate checks that exactly one action is set and valid. grace is the grace period of the pod in seconds, which limits a
+// sleep.
 func (h handler) validate(grace *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -138,14 +139,14 @@ func (h handler) validateHTTPGet(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("path"), ""))
 	}
 	errs = append(errs, validatePort(a.Port, path.Child("port"))...)
-	errs = append(errs, oneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+	errs = append(errs, validateOneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for i, header := range a.HTTPHeaders {
-		errs = append(errs, invalid(path.Child("httpHeaders").Index(i).Child("name"), header.Name, validation.IsHTTPHeaderName)...)
+		errs = append(errs, validateWith(path.Child("httpHeaders").Index(i).Child("name"), header.Name, validation.IsHTTPHeaderName)...)
 	}
 	if a.Protocol == nil {
 		return errs
 	}
-	errs = append(errs, oneOf(path.Child("protocol"), *a.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)...)
+	errs = append(errs, validateOneOf(path.Child("protocol"), *a.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)...)
 	if *a.Protocol == corev1.HTTPProtocolHTTP2 {
 		if a.Scheme != corev1.URISchemeHTTP {
 			errs = append(errs, field.Invalid(path.Child("protocol"), *a.Protocol, "needs scheme HTTP"))
@@ -163,12 +164,12 @@ func (h handler) validateTCPSocket(path *field.Path) field.ErrorList {
 func (h handler) validateGRPC(path *field.Path) field.ErrorList {
 	errs := validatePort(intstr.FromInt32(h.GRPC.Port), path.Child("port"))
 	if m := h.GRPC.Mode; m != nil {
-		errs = append(errs, oneOf(path.Child("mode"), *m, corev1.GRPCProbeModePlaintext, corev1.GRPCProbeModeTLS)...)
+		errs = append(errs, validateOneOf(path.Child("mode"), *m, corev1.GRPCProbeModePlaintext, corev1.GRPCProbeModeTLS)...)
 	}
 	return errs
 }
 
-// validateSleep leaves a pod alone whose grace period is missing, which is an error of its own.
+// validateSleep checks that a sleep fits into the grace period. A missing grace period is reported elsewhere.
 func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	if s := h.Sleep.Seconds; grace != nil && (s < 0 || s > *grace) {
 		return field.ErrorList{field.Invalid(path, s, fmt.Sprintf("must be from 0 to the pod's grace period of %d s", *grace))}
@@ -176,10 +177,10 @@ func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validatePort checks a number, or the name of a port; whether a container has a port of that name is not asked.
+// validatePort checks a port number or name. It does not check that a container has a port of that name.
 func validatePort(p intstr.IntOrString, path *field.Path) field.ErrorList {
 	if p.Type == intstr.String {
-		return invalid(path, p.StrVal, validation.IsValidPortName)
+		return validateWith(path, p.StrVal, validation.IsValidPortName)
 	}
-	return invalid(path, int(p.IntVal), validation.IsValidPortNum)
+	return validateWith(path, int(p.IntVal), validation.IsValidPortNum)
 }

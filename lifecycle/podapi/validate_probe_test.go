@@ -86,7 +86,7 @@ func TestValidateProbesAndHooks(t *testing.T) {
 	}
 }
 
-func TestValidateTheThreeLists(t *testing.T) {
+func TestValidateProbesOfInitAndEphemeralContainers(t *testing.T) {
 	for name, test := range map[string]struct{ spec, want string }{
 		"init and ephemeral": {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: c}]}", ""},
 		"ephemeral of init":  {"{initContainers: [{name: i, image: i}], ephemeralContainers: [{name: e, image: i, targetContainerName: i}]}", ""},

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// validatePodResources checks what the pod states for itself, and that its containers fit in.
+// validatePodResources checks the pod-level resources, and that the containers fit into them.
 func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := validateQuantities(s.Overhead, path.Child("overhead"))
 	if s.Resources == nil {
@@ -26,7 +26,7 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	own := path.Child("resources")
 	for _, list := range []corev1.ResourceList{s.Resources.Limits, s.Resources.Requests} {
-		for _, name := range sorted(list) {
+		for _, name := range sortedKeys(list) {
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !podfield.IsHugePages(name) {
 				errs = append(errs, field.NotSupported(own, name, []string{"cpu", "hugepages-", "memory"}))
 			}
@@ -35,7 +35,7 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validateRequirements(s.Resources, own)...)
 	for i := range s.Containers {
 		limits := path.Child("containers").Index(i).Child("resources", "limits")
-		for _, name := range sorted(s.Containers[i].Resources.Limits) {
+		for _, name := range sortedKeys(s.Containers[i].Resources.Limits) {
 			limit := s.Containers[i].Resources.Limits[name]
 			if most, ok := s.Resources.Limits[name]; ok && limit.Cmp(most) > 0 {
 				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+most.String()))
@@ -43,7 +43,7 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
-	for _, name := range sorted(sum) {
+	for _, name := range sortedKeys(sum) {
 		total := sum[name]
 		if whole, ok := s.Resources.Requests[name]; ok && total.Cmp(whole) > 0 {
 			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), whole.String(), "must be greater than or equal to the containers' requests of "+total.String()))
@@ -52,8 +52,8 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateResizePolicy checks what a change of resources does to a container (KEP-1287). One that does not come back
-// must not be restarted for it.
+// validateResizePolicy checks the resize policy of a container (KEP-1287). A container that is never restarted must not require a
+// restart.
 func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[corev1.ResourceName]bool)
@@ -63,9 +63,9 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 			errs = append(errs, field.Duplicate(path.Child("resourceName"), p.ResourceName))
 		}
 		seen[p.ResourceName] = true
-		errs = append(errs, oneOf(path.Child("resourceName"), p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, validateOneOf(path.Child("resourceName"), p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		path = path.Child("restartPolicy")
-		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		errs = append(errs, validateOneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
 		switch {
 		case p.RestartPolicy == corev1.NotRequired:
 		case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
@@ -77,12 +77,12 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 	return errs
 }
 
-// validateRequirements checks requests and limits of a container or of the pod.
+// validateRequirements checks requests and limits of a container or pod.
 func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
 	limits, requests := path.Child("limits"), path.Child("requests")
 	errs := append(validateQuantities(r.Limits, limits), validateQuantities(r.Requests, requests)...)
 	hugePages := false
-	for _, name := range sorted(r.Requests) {
+	for _, name := range sortedKeys(r.Requests) {
 		hugePages = hugePages || podfield.IsHugePages(name)
 		request, overcommit := r.Requests[name], !podfield.IsHugePages(name) && !strings.Contains(string(name), "/")
 		limit, limited := r.Limits[name]
@@ -105,10 +105,10 @@ func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) fiel
 
 func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range sorted(list) {
+	for _, name := range sortedKeys(list) {
 		q, path := list[name], path.Key(string(name))
 		extended := strings.Contains(string(name), "/")
-		errs = append(errs, invalid(path, string(name), validation.IsQualifiedName)...)
+		errs = append(errs, validateWith(path, string(name), validation.IsQualifiedName)...)
 		if !extended && !podfield.IsContainerResource(name) {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
@@ -118,15 +118,15 @@ func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorL
 		if extended && q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
 		}
-		if podfield.IsHugePages(name) && !divisible(name, q) {
+		if podfield.IsHugePages(name) && !isWholePages(name, q) {
 			errs = append(errs, field.Invalid(path, q.String(), "must be a multiple of the page size"))
 		}
 	}
 	return errs
 }
 
-// divisible reports whether a quantity is a whole number of huge pages.
-func divisible(name corev1.ResourceName, q resource.Quantity) bool {
+// isWholePages reports whether q is a multiple of the huge page size in name.
+func isWholePages(name corev1.ResourceName, q resource.Quantity) bool {
 	size := strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	page, err := quantity.Parse(size)
 	return err == nil && page.Value() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0

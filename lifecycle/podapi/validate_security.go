@@ -26,27 +26,26 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	}
 	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
 	if sc.FSGroup != nil {
-		errs = append(errs, invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID)...)
+		errs = append(errs, validateWith(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID)...)
 	}
 	for i, gid := range sc.SupplementalGroups {
-		errs = append(errs, invalid(path.Child("supplementalGroups").Index(i), gid, validation.IsValidGroupID)...)
+		errs = append(errs, validateWith(path.Child("supplementalGroups").Index(i), gid, validation.IsValidGroupID)...)
 	}
 	if p := sc.SupplementalGroupsPolicy; p != nil {
-		errs = append(errs, oneOf(path.Child("supplementalGroupsPolicy"), *p, podfield.GroupsPolicies()...)...)
+		errs = append(errs, validateOneOf(path.Child("supplementalGroupsPolicy"), *p, podfield.GroupsPolicies()...)...)
 	}
 	if p := sc.FSGroupChangePolicy; p != nil {
-		errs = append(errs, oneOf(path.Child("fsGroupChangePolicy"), *p, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+		errs = append(errs, validateOneOf(path.Child("fsGroupChangePolicy"), *p, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
 	}
 	if p := sc.SELinuxChangePolicy; p != nil {
-		errs = append(errs, oneOf(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
+		errs = append(errs, validateOneOf(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
 	}
 	errs = append(errs, validateSysctls(s, path.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
-// validateNoWindows checks that a pod with spec.os linux has no options for Windows. A pod without spec.os may
-// have them, and they do nothing.
+// validateNoWindows checks that a pod with spec.os linux has no Windows options. Without spec.os they are accepted and ignored.
 func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.OS == nil || s.OS.Name != corev1.Linux {
 		return nil
@@ -69,7 +68,7 @@ func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hos
 	}
 	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
 	if m := sc.ProcMount; m != nil {
-		errs = append(errs, oneOf(path.Child("procMount"), *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, validateOneOf(path.Child("procMount"), *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 		if hostUsers && *m == corev1.UnmaskedProcMount {
 			errs = append(errs, field.Invalid(path.Child("procMount"), *m, "`hostUsers` must be false to use `Unmasked`"))
 		}
@@ -89,10 +88,10 @@ func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hos
 func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if user != nil {
-		errs = append(errs, invalid(path.Child("runAsUser"), *user, validation.IsValidUserID)...)
+		errs = append(errs, validateWith(path.Child("runAsUser"), *user, validation.IsValidUserID)...)
 	}
 	if group != nil {
-		errs = append(errs, invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID)...)
+		errs = append(errs, validateWith(path.Child("runAsGroup"), *group, validation.IsValidGroupID)...)
 	}
 	return errs
 }
@@ -101,14 +100,14 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	if p == nil {
 		return nil
 	}
-	errs := oneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
+	errs := validateOneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
 		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 	path = path.Child("localhostProfile")
 	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
 	case local && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
 	case local:
-		errs = append(errs, invalid(path, *p.LocalhostProfile, podfield.Descending)...)
+		errs = append(errs, validateWith(path, *p.LocalhostProfile, podfield.Descending)...)
 	case p.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(path, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
 	}
@@ -119,7 +118,7 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	if p == nil {
 		return nil
 	}
-	errs := oneOf(path.Child("type"), p.Type, podfield.AppArmorTypes()...)
+	errs := validateOneOf(path.Child("type"), p.Type, podfield.AppArmorTypes()...)
 	path = path.Child("localhostProfile")
 	name := optional.OrZero(p.LocalhostProfile)
 	switch local := p.Type == corev1.AppArmorProfileTypeLocalhost; {
@@ -135,11 +134,11 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood, or
-// that the field contradicts, would leave the container without the profile that someone meant it to have.
-func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path) field.ErrorList {
+// validateAppArmorAnnotations checks the deprecated AppArmor annotations. An invalid value, or one that contradicts the field,
+// would leave the container without the intended profile.
+func validateAppArmorAnnotations(pod *corev1.Pod, known nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range sorted(pod.Annotations) {
+	for _, key := range sortedKeys(pod.Annotations) {
 		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 		if !ok {
 			continue
@@ -162,7 +161,7 @@ func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path
 	return errs
 }
 
-// validateStopSignal checks that the signal is one that the API knows, and that the pod has spec.os.
+// validateStopSignal checks that the stop signal is known to the API and that spec.os is set.
 func validateStopSignal(pod *corev1.Pod, s corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case pod.Spec.OS == nil:

@@ -38,8 +38,8 @@ func TestDefault(t *testing.T) {
 	assert.Equal(t, p, again)
 }
 
-// All containers get defaults, but an ephemeral one gets nothing that it may not have.
-func TestDefaultOfTheThreeLists(t *testing.T) {
+// Ephemeral containers get no defaults for fields that they may not have.
+func TestDefaultAppliesToAllContainerLists(t *testing.T) {
 	const c = "image: i, ports: [{containerPort: 80}], resources: {limits: {cpu: 1}}"
 	p := podtest.Pod(t, "{hostNetwork: true, initContainers: [{name: i, "+c+"}], ephemeralContainers: [{name: e, "+c+"}]}")
 	i, e := p.Spec.InitContainers[0], p.Spec.EphemeralContainers[0]
@@ -62,13 +62,13 @@ func TestDefaultPullPolicy(t *testing.T) {
 		"nginx" + digest:            corev1.PullIfNotPresent,
 		"nginx:latest" + digest:     corev1.PullAlways,
 		"localhost:5000/a" + digest: corev1.PullIfNotPresent,
-		"nginx:latest@sha256:0123":  corev1.PullIfNotPresent, // no name of an image, as for the API server
+		"nginx:latest@sha256:0123":  corev1.PullIfNotPresent, // not a valid image name, as in the API server
 	} {
 		assert.Equal(t, want, podtest.Pod(t, "", "image: "+image).Spec.Containers[0].ImagePullPolicy, image)
 	}
 }
 
-// first returns the first error as text.
+// first returns the text of the first error.
 func first(errs field.ErrorList) string {
 	if len(errs) == 0 {
 		return ""

@@ -27,10 +27,10 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		case names[v.Name]:
 			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
 		default:
-			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsDNS1123Label)...)
+			errs = append(errs, validateWith(path.Child("name"), v.Name, validation.IsDNS1123Label)...)
 		}
 		names[v.Name] = true
-		if n := sources(v.VolumeSource); n != 1 {
+		if n := countSources(v.VolumeSource); n != 1 {
 			errs = append(errs, field.Invalid(path, v.Name, "must have exactly one source"))
 		}
 		if spec.ServiceAccountName == "" {
@@ -43,7 +43,7 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNoTokens refuses tokens of no service account.
+// validateNoTokens rejects projected service account tokens if the pod has no service account.
 func validateNoTokens(v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range optional.OrZero(v.Projected).Sources {
@@ -55,8 +55,8 @@ func validateNoTokens(v *corev1.Volume, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// sources counts where a volume comes from. Each kind of source is a pointer.
-func sources(v corev1.VolumeSource) int {
+// countSources returns how many sources of a volume are set.
+func countSources(v corev1.VolumeSource) int {
 	n := 0
 	for i := range reflect.TypeFor[corev1.VolumeSource]().NumField() {
 		if !reflect.ValueOf(v).Field(i).IsNil() {
@@ -66,7 +66,7 @@ func sources(v corev1.VolumeSource) int {
 	return n
 }
 
-// validateSource checks where a volume comes from, if that is one of the kinds that this version acts on.
+// validateSource checks the source of a volume, for the volume types that this version supports.
 func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s := v.Image; s != nil {
@@ -74,7 +74,7 @@ func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
 		if s.Reference == "" {
 			errs = append(errs, field.Required(path.Child("reference"), ""))
 		}
-		errs = append(errs, oneOf(path.Child("pullPolicy"), s.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+		errs = append(errs, validateOneOf(path.Child("pullPolicy"), s.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	}
 	if s := v.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
 		errs = append(errs, field.Forbidden(path.Child("emptyDir", "sizeLimit"), "must be a valid resource quantity"))
@@ -119,9 +119,9 @@ func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Er
 	if s.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
-	errs := invalid(path.Child("path"), s.Path, podfield.NoBacksteps)
+	errs := validateWith(path.Child("path"), s.Path, podfield.NoBacksteps)
 	if t := *optional.OrZero(s.Type); t != corev1.HostPathUnset {
-		errs = append(errs, oneOf(path.Child("type"), t, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+		errs = append(errs, validateOneOf(path.Child("type"), t, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
 			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
 	}
 	return errs
@@ -134,15 +134,15 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 	return nil
 }
 
-// paths are those that the sources of a projected volume have named. The nil map is for a volume of one source.
-type paths map[string]bool
+// pathSet holds the file paths used so far by the sources of a projected volume; nil for a volume with one source.
+type pathSet map[string]bool
 
 // validateFilePath checks the path of a file in a volume.
-func validateFilePath(at string, path *field.Path, taken paths) field.ErrorList {
+func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorList {
 	if at == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := invalid(path, at, podfield.Descending)
+	errs := validateWith(path, at, podfield.Descending)
 	if strings.HasPrefix(at, "..") && len(errs) == 0 {
 		errs = append(errs, field.Invalid(path, at, "must not start with '..'"))
 	}
@@ -155,8 +155,8 @@ func validateFilePath(at string, path *field.Path, taken paths) field.ErrorList 
 	return errs
 }
 
-// validateItems checks which keys of an object become which files.
-func validateItems(items []corev1.KeyToPath, path *field.Path, taken paths) field.ErrorList {
+// validateItems checks the file paths of the keys of a config map or secret.
+func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
 		path := path.Index(i)
@@ -169,8 +169,8 @@ func validateItems(items []corev1.KeyToPath, path *field.Path, taken paths) fiel
 	return errs
 }
 
-// validateDownwardFiles checks which fields of the pod become which files.
-func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken paths) field.ErrorList {
+// validateDownwardFiles checks the files of a downward API volume.
+func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range items {
 		item, path := &items[i], path.Index(i)
@@ -195,7 +195,7 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Pat
 
 func validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
 	errs := validateMode(path.Child("defaultMode"), s.DefaultMode)
-	taken := paths{}
+	taken := pathSet{}
 	for i := range s.Sources {
 		if errs = append(errs, validateProjection(&s.Sources[i], path.Child("sources").Index(i), taken)...); len(errs) > fielderr.MaxErrors {
 			break
@@ -204,7 +204,7 @@ func validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.
 	return errs
 }
 
-func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken paths) field.ErrorList {
+func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	n := 0
 	if s.ConfigMap != nil {
@@ -235,13 +235,13 @@ func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken path
 		n++
 		errs = append(errs, validateCertificate(s.PodCertificate, path.Child("podCertificate"), taken)...)
 	}
-	if n > 1 { // none is one without files
+	if n > 1 { // no source means an empty projection
 		errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
 	}
 	return errs
 }
 
-// validateToken checks a service account token. Its path may be that of another source, which it replaces.
+// validateToken checks a service account token. Its path may be used by another source, which it replaces.
 func validateToken(s *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	errs := validateFilePath(s.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")
@@ -256,7 +256,7 @@ func validateToken(s *corev1.ServiceAccountTokenProjection, path *field.Path) fi
 	return errs
 }
 
-func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path, taken paths) field.ErrorList {
+func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path, taken pathSet) field.ErrorList {
 	errs := validateFilePath(s.Path, path.Child("path"), taken)
 	switch {
 	case s.Name != nil && s.SignerName != nil:
@@ -274,9 +274,9 @@ func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Pat
 	return errs
 }
 
-func validateCertificate(s *corev1.PodCertificateProjection, path *field.Path, taken paths) field.ErrorList {
+func validateCertificate(s *corev1.PodCertificateProjection, path *field.Path, taken pathSet) field.ErrorList {
 	errs := required(path.Child("signerName"), s.SignerName)
-	errs = append(errs, oneOf(path.Child("keyType"), s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	errs = append(errs, validateOneOf(path.Child("keyType"), s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
 	if seconds := s.MaxExpirationSeconds; seconds != nil && *seconds < 3600 {
 		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, "if provided, maxExpirationSeconds must be >= 3600"))
 	}

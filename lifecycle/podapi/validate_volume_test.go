@@ -90,7 +90,7 @@ func TestValidateVolumeSources(t *testing.T) {
 	}
 }
 
-func TestTokenOfNoServiceAccount(t *testing.T) {
+func TestTokenWithoutServiceAccountRejected(t *testing.T) {
 	p := podtest.Pod(t, "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]")
 	want := "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set"
 	assert.Equal(t, want, first(podapi.Validate(p)))
