@@ -55,7 +55,7 @@ func TestMergePassesChangesOn(t *testing.T) {
 	for i, change := range []func(*corev1.Pod){
 		func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = stamp(), new(int64(30)) },
 		func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = stamp(), new(int64(2)) },
-		func(p *corev1.Pod) { p.Spec.Containers[0].Resources = podtest.Requirements([]string{"cpu=1/2"}) },
+		func(p *corev1.Pod) { p.Spec.Containers[0].Resources = podtest.ParseRequirements([]string{"cpu=1/2"}) },
 		func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} },
 	} {
 		next := pod.DeepCopy()

@@ -179,7 +179,7 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 	}
 	node := m.opts.Node()
 	m.mu.Lock()
-	static, complete := m.staticPods(), m.static.Complete()
+	static, complete := m.staticPods(), m.static.IsComplete()
 	mirrorPods, until := m.believed(now)
 	m.mu.Unlock()
 	waiting := false

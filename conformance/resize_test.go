@@ -203,8 +203,8 @@ func (in resized) decision() resize.Decision {
 		}
 	}
 	return resize.Decide(resize.State{
-		Pod: in.Allocated, Observed: in.Observed, Allocated: resize.AllocationOf(in.Allocated), Told: told,
-		Sized: resize.SizesOf(in.InForce),
+		Pod: in.Allocated, Observed: in.Observed, Allocated: resize.AllocationOf(in.Allocated), SentSizes: told,
+		CgroupSizes: resize.SizesOf(in.InForce),
 	})
 }
 

@@ -27,13 +27,13 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 			pods = append(pods, w.applyAllocation(pod))
 		}
 	}
-	return pods, wanted.Complete()
+	return pods, wanted.IsComplete()
 }
 
 // applyAllocation returns the pod of the worker with the resources allocated to it. It returns listed, the pod that a source
 // lists under the UID, if the worker tears down an orphaned pod of that UID.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
-	if pod, _ := w.mailbox.Wanted(); pod != nil {
+	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
 	}
 	return listed
@@ -83,7 +83,7 @@ func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.
 
 // podState returns a snapshot of the pod for [Reconciler.Pods]. Reconciler.mu is held, so that the worker is still registered.
 func (w *worker) podState() PodState {
-	pod, deleted := w.mailbox.Wanted()
+	pod, deleted := w.mailbox.Desired()
 	known := w.record.Get()
 	evicted := known.Eviction != nil // only an admitted pod is evicted
 	return PodState{

@@ -44,11 +44,11 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 
 // restoreAdmission sets the admission state of the pod from the record of a previous agent process.
 func (w *worker) restoreAdmission() {
-	pod, deleted := w.mailbox.Wanted()
+	pod, deleted := w.mailbox.Desired()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
 		// As in the kubelet, a restart of the agent repeats the admission of a rejected static pod: the missing resource may be
 		// available now.
-		w.reporter.Note(w.record, func(now *poddir.Record) {
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) {
 			now.Rejection, now.Status, now.AdmissionPending = nil, nil, true
 		})
 	}
@@ -131,7 +131,7 @@ var errAdmitHangs = errors.New("admit pod: Options.Admit does not return althoug
 // rejectPod records the rejection of the pod before the status is published, and records an event. The requests of the pod do not
 // count against the node.
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
-	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = rejection })
+	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // else Set has returned it already
 		w.reporter.Log("pod is rejected", "reason", rejection.StatusReason(), "message", rejection.Message)
 	}

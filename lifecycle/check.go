@@ -39,14 +39,14 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 // missingOptions returns an error for each field that requires an option of this agent which is not configured, or which the
 // options forbid.
 func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
-	errs = lacking.Parts{
+	errs = lacking.Features{
 		Probes:         r.opts.Probes != nil,
 		Images:         r.opts.Images != nil,
 		Volumes:        r.opts.Volumes != nil,
 		HostsFiles:     r.opts.Dirs.Pods != "" && !r.opts.NoMounts,
 		UserNamespaces: r.opts.Spec.UserNamespace != nil,
 		Admission:      r.opts.Admit != nil && r.opts.AdmitChecksNodeAffinity,
-	}.Fields(pod)
+	}.CheckPod(pod)
 	if c, ok := r.opts.Probes.(ProbeChecker); ok {
 		errs = append(errs, c.Check(pod)...)
 	}

@@ -59,7 +59,7 @@ func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func(
 	return func() *corev1.Pod {
 		pod := podtest.Pod("a", containers...)
 		pod.Spec.RestartPolicy = policy
-		podtest.Kinds()[kind](pod)
+		podtest.ExamplePods()[kind](pod)
 		podapi.Default(pod)
 		return pod
 	}

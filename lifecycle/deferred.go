@@ -161,6 +161,6 @@ func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 func (w *worker) storeAllocation(a *resize.Allocation) {
 	resized := w.shared.currentAllocation() != nil
 	if w.shared.setAllocation(a); resized {
-		w.mailbox.Poke()
+		w.mailbox.Wake()
 	}
 }

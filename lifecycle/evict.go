@@ -76,14 +76,14 @@ func evictionBackOff() backoff.Policy {
 // recordEviction reads an eviction that was requested by Evict and records it on disk, before any container is killed. It merges
 // the eviction with an earlier one of the pod.
 func (w *worker) recordEviction(pod *corev1.Pod) {
-	requested := w.mailbox.TakeEviction()
+	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {
 		return
 	}
 	e := *requested
 	e.Temporary = e.IsTemporary(pod)
-	w.reporter.Note(w.record, func(now *poddir.Record) {
-		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // expired: the temporarily evicted pod could be admitted again at once
+	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) {
+		was, over := now.Eviction, !now.EvictionHistory.Until.After(time.Now()) // expired: the temporarily evicted pod could be admitted again at once
 		if was != nil && (!was.IsTemporary(pod) || !over) && (!was.Temporary || e.Temporary) {
 			grace := e.Grace
 			e = *was
@@ -91,8 +91,8 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 				e.Grace = grace
 			}
 		} else if e.Temporary {
-			now.Holds = now.Holds.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
-			now.Holds.Reason = e.Reason
+			now.EvictionHistory = now.EvictionHistory.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
+			now.EvictionHistory.Reason = e.Reason
 		}
 		now.Eviction = &e
 	})
@@ -115,7 +115,7 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	case w.rejection != nil:
 		return w.rejectRefusedPod(pod, observed)
 	case known.Eviction.IsTemporary(pod):
-		return w.readmitPod(ctx, pod, observed, known.Holds)
+		return w.readmitPod(ctx, pod, observed, known.EvictionHistory)
 	case known.Eviction != nil:
 		return nil
 	}
@@ -124,8 +124,8 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 
 // readmitPod starts a temporarily evicted pod again, after its back-off and once Options.Admit accepts it. Until then other pods
 // may use its resources.
-func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.Holds) error {
-	if !podview.Terminated(observed) || pod.DeletionTimestamp != nil {
+func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, holds poddir.EvictionHistory) error {
+	if !podview.IsTerminated(observed) || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	w.shared.setAdmission(admissionPending)
@@ -133,11 +133,11 @@ func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	case time.Now().Before(holds.Until):
 		return nil
 	case w.earlierSameNameWorker() != nil:
-		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds.Until = time.Now().Add(retryMax) })
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.EvictionHistory.Until = time.Now().Add(retryMax) })
 		return nil
 	}
 	onAdmitted := func() {
-		w.reporter.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Eviction = nil })
 		w.shared.setAdmission(admitted)
 		w.reporter.Log("temporarily evicted pod is admitted")
 	}
@@ -149,8 +149,8 @@ func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 	err := w.callAdmit(ctx, pod, onAdmitted)
 	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
 		w.reporter.Log("temporarily evicted pod is not admitted", "reason", rejection.Reason, "message", rejection.Message)
-		w.reporter.Note(w.record, func(now *poddir.Record) {
-			now.Holds = now.Holds.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) {
+			now.EvictionHistory = now.EvictionHistory.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
 		})
 		return nil
 	}

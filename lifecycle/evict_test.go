@@ -171,7 +171,7 @@ func TestEvictReturnsAfterVolumesAreReleased(t *testing.T) {
 			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			require.NoError(t, n.reconciler.Evict(ctx, "uid-a", e), "%v %v", n.errors(), volumes.Calls())
-			require.Empty(t, volumes.Held())
+			require.Empty(t, volumes.PreparedPods())
 			n.stop()
 		})
 	}

@@ -67,12 +67,12 @@ func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
 	}
-	uids, err := poddir.Recorded(r.opts.Dirs.Pods)
+	uids, err := poddir.RecordedPods(r.opts.Dirs.Pods)
 	if err != nil {
 		r.opts.Logger.Warn("pod directories", "error", err)
 	}
 	for _, uid := range uids {
-		recorder := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, uid), "")
+		recorder := poddir.NewRecorder(poddir.DirOf(r.opts.Dirs.Pods, uid), "")
 		if err := recorder.Load(); err != nil {
 			r.opts.Logger.Warn("pod record", "uid", uid, "error", err)
 		}

@@ -263,12 +263,12 @@ func (n *v2Node) ask(name, whole string, containers ...string) {
 	pod := podtest.Pod(name)
 	pod.Spec.HostNetwork, pod.Spec.Containers = true, nil
 	if whole != "" {
-		pod.Spec.Resources = new(podtest.Requirements(strings.Fields(whole)))
+		pod.Spec.Resources = new(podtest.ParseRequirements(strings.Fields(whole)))
 	}
 	for _, words := range containers {
 		f := strings.Fields(words)
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-			Name: f[0], Image: lab.BusyboxImage, Resources: podtest.Requirements(f[1:]),
+			Name: f[0], Image: lab.BusyboxImage, Resources: podtest.ParseRequirements(f[1:]),
 			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + lasting},
 		})
 	}

@@ -19,8 +19,8 @@ const LabelOwner = ownership.Label
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
-		var claimed *poddir.Claimed
-		if claimed, err = poddir.Claim(r.opts.Dirs.Pods, owner); err == nil {
+		var claimed *poddir.LockedRoot
+		if claimed, err = poddir.LockRoot(r.opts.Dirs.Pods, owner); err == nil {
 			owner, release = claimed.Owner, claimed.Release
 		} else {
 			owner = ""
@@ -36,13 +36,13 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 // is only the part with the own LabelOwner, to tear it down. While a source lists the pod, this is an error: the agents would
 // undo each other's changes.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
-	owner, foreign := w.r.owner.Foreign(&observed)
+	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)
 	switch {
 	case !foreign:
 		return observed, nil
 	case deleted:
-		return w.r.owner.Own(observed), nil
+		return w.r.owner.Filter(observed), nil
 	}
 	return observed, fmt.Errorf("the runtime has containers of the pod that belong to another agent: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)
 }

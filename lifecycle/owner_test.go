@@ -237,7 +237,7 @@ func TestRunReturnsErrorIfPodsDirectoryIsLocked(t *testing.T) {
 				began := time.Now()
 				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: who})
 				err := second.Run(t.Context())
-				require.EqualError(t, err, fmt.Sprintf("directory of pods %s: another agent has it open: process %d", root, os.Getpid()))
+				require.EqualError(t, err, fmt.Sprintf("lock directory of pods %s: another agent has it open: process %d", root, os.Getpid()))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
 				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "Set returns it, too")
 				time.Sleep(time.Minute)

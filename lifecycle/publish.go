@@ -50,13 +50,13 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
 	}
-	decision := w.exec.Resizer.Decision(pod, observed, deleted)
+	decision := w.exec.Resizer.CurrentDecision(pod, observed, deleted)
 	known := w.record.Get()
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
-		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.Waiting.Get(),
+		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.WaitingReasons.Get(),
 		Messages: w.readTerminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
-		Eviction: known.Eviction, ReadmitAt: known.Holds.Until, LastEvictionReason: known.Holds.Reason, Rejection: known.Rejection,
+		Eviction: known.Eviction, ReadmitAt: known.EvictionHistory.Until, LastEvictionReason: known.EvictionHistory.Reason, Rejection: known.Rejection,
 	}
 }
 
@@ -101,23 +101,23 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 		p.probed = now
 	}
 	if same {
-		if !w.record.Saved() {
-			w.reporter.Note(w.record, func(*poddir.Record) {})
+		if !w.record.IsSaved() {
+			w.reporter.UpdateRecord(w.record, func(*poddir.Record) {})
 		}
 		return
 	}
 	if !deleted {
-		w.reporter.Note(w.record, func(now *poddir.Record) { // before any observer reads the status
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { // before any observer reads the status
 			now.Status = &shown
 			now.AdmissionPending = w.shared.admissionState() == admissionPending && now.Eviction == nil && now.Rejection == nil
-			w.exec.Resizer.Put(now)
+			w.exec.Resizer.WriteRecord(now)
 		})
 	}
 	w.shared.setStatus(&shown)
 	if hook := w.r.opts.Hooks.StatusChanged; hook != nil {
 		hook(pod, &shown)
 	}
-	w.reporter.StatusChanged(previous, st)
+	w.reporter.RecordStatusEvents(previous, st)
 }
 
 // republishStatus observes the pod and publishes its status, without any action.
@@ -128,7 +128,7 @@ func (w *worker) republishStatus(ctx context.Context) {
 	if err != nil || w.published.status == nil {
 		return // the next sync publishes the status
 	}
-	pod, deleted := w.mailbox.Wanted()
+	pod, deleted := w.mailbox.Desired()
 	w.publishObserved(ctx, pod, observed, deleted)
 }
 
@@ -163,7 +163,7 @@ func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	}
 	if slices.ContainsFunc(ids, gone) {
 		ids = slices.DeleteFunc(slices.Clone(ids), gone)
-		w.reporter.Note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
+		w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
 	}
 	return ids
 }

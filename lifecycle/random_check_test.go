@@ -218,7 +218,7 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 		return
 	}
 	w.alone(snap, c.PodUID)
-	assert.Contains(w.t, w.volumes.Held(), c.PodUID, "%s starts without its volumes", c.ID)
+	assert.Contains(w.t, w.volumes.PreparedPods(), c.PodUID, "%s starts without its volumes", c.ID)
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
 		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning
@@ -409,7 +409,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	w.mu.Lock()
 	r := w.records[string(pod.UID)]
 	w.mu.Unlock()
-	about := podtest.Lazy(func() string {
+	about := podtest.LazyText(func() string {
 		return fmt.Sprintf("pod %s %s\nhas%s\nstatus %s", pod.UID, podtest.JSON(pod.Spec), podtest.DescribeObserved(has), podtest.JSON(r.status))
 	})
 	live := map[string]*cri.Container{}

@@ -494,5 +494,5 @@ func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 		require.NoDirExists(w.t, logs)
 	}
 	require.Empty(w.t, podDirs(w.t, filepath.Join(w.dir, "pods")))
-	require.Empty(w.t, w.watch.volumes.Held())
+	require.Empty(w.t, w.watch.volumes.PreparedPods())
 }

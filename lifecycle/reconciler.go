@@ -112,7 +112,7 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		runtime: rt, observer: observer, opts: o,
-		admissions:    turns.New(podset.Older),
+		admissions:    turns.New(podset.IsOlder),
 		slots:         startslots.New(o.Pacing.Parallel),
 		workersSignal: make(chan struct{}, 1),
 		deferred:      newDeferredResizes(),
@@ -126,12 +126,12 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	r.runtimeState = runtimestate.New(rt, r.wakeWorkers)
 	r.node = executor.Node{
 		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
-		Volumes: o.Volumes, Network: r.runtimeState.CheckNetwork,
-		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowAfter: o.Pacing.StartSlotTimeout,
-		Mark: func(labels map[string]string) { r.owner.Write(labels) }, Logger: o.Logger,
-		Event: o.Hooks.Event, Error: o.Hooks.Error, Started: o.Hooks.StartAttempted, SandboxStarted: o.Hooks.Work.SandboxStartAttempted, Synced: o.Hooks.Work.PodSynced,
+		Volumes: o.Volumes, CheckNetwork: r.runtimeState.CheckNetwork,
+		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowStartAfter: o.Pacing.StartSlotTimeout,
+		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: o.Logger,
+		Event: o.Hooks.Event, Error: o.Hooks.Error, StartAttempted: o.Hooks.StartAttempted, SandboxStarted: o.Hooks.Work.SandboxStartAttempted, Synced: o.Hooks.Work.PodSynced,
 		ImageVolume: o.Hooks.Work.ImageVolumeRequested, SleepTerminated: o.Hooks.Work.SleepTerminated,
-	}.Prepare()
+	}.DetectFeatures()
 	r.podCheck = r.checkPod
 	r.connectNotifiers()
 	if o.Spec.Node == nil {
@@ -153,7 +153,7 @@ func (r *Reconciler) wakeWorkers(uids ...string) {
 	defer r.mu.Unlock()
 	for _, uid := range uids {
 		if w := r.workers[uid]; w != nil {
-			w.mailbox.Poke()
+			w.mailbox.Wake()
 		} else {
 			r.signalWorkers()
 		}

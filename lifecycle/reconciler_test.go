@@ -343,8 +343,8 @@ func TestSetRefusesSecondPodOfName(t *testing.T) {
 		first, sameName, sameUID := podtest.Pod("a"), podtest.Pod("a"), podtest.Pod("b")
 		sameName.UID, sameUID.UID = "another", first.UID
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{first, sameName, sameUID}})
-		require.EqualError(t, err, "pod default/a: another pod of the set has its name, or its UID another\n"+
-			"pod default/b: another pod of the set has its name, or its UID uid-a")
+		require.EqualError(t, err, "pod default/a: another pod of the set has this name or UID another\n"+
+			"pod default/b: another pod of the set has this name or UID uid-a")
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready")
 		require.Equal(t, 1, ops(rt, "RunPodSandbox"))

@@ -157,7 +157,7 @@ func TestPodLevelResizeAppliedAfterAgentRestart(t *testing.T) {
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Cgroups: tree}
 		sized := func(cpu string) *corev1.Pod {
 			pod := sizedPod(t, 1, "cpu=250m/500m")
-			pod.Spec.Resources = new(podtest.Requirements([]string{"cpu=" + cpu}))
+			pod.Spec.Resources = new(podtest.ParseRequirements([]string{"cpu=" + cpu}))
 			return pod
 		}
 		n := boot(t, rt, rt, o)

@@ -93,7 +93,7 @@ func TestResizeToHugeLimitWrittenOnce(t *testing.T) {
 					assert.Less(t, len(rt.Calls())-before, 100, "with the listings")
 					assert.NotContains(t, resizeOf(n.status("a")), "PodResize", "it is done")
 					sized := sizedPod(t, 2, row[1])
-					assert.Equal(t, podtest.Amounts(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
+					assert.Equal(t, podtest.FormatRequirements(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
 				})
 			})
 		}
@@ -120,9 +120,9 @@ func TestResizeWithoutEffectBacksOff(t *testing.T) {
 		asked := len(tree.take())
 		assert.GreaterOrEqual(t, asked, 4, "it is tried again")
 		assert.LessOrEqual(t, asked, 10, "after 1 s, doubling to 10 s")
-		assert.Equal(t, "cpu=250m/500m, PodResizeInProgress Error: resize container main: the runtime was not told "+
+		assert.Equal(t, "cpu=250m/500m, PodResizeInProgress Error: resize container main: the runtime did not get "+
 			"cpu=500/1000 memory=0/0", resizeOf(n.status("a")))
-		assert.Contains(t, n.errors(), "resize container main: the runtime was not told cpu=500/1000 memory=0/0")
+		assert.Contains(t, n.errors(), "resize container main: the runtime did not get cpu=500/1000 memory=0/0")
 	})
 }
 

@@ -24,14 +24,14 @@ import (
 func wholePod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
 	pod := sizedPod(t, generation, "", restart...)
 	if words != "" {
-		pod.Spec.Resources = new(podtest.Requirements(strings.Fields(words)))
+		pod.Spec.Resources = new(podtest.ParseRequirements(strings.Fields(words)))
 	}
 	return pod
 }
 
 // podResourcesOf returns the pod-level resources in the status of a pod, in short form.
 func podResourcesOf(st corev1.PodStatus) string {
-	return podtest.Amounts(st.Resources) + ", allocated " + podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources})
+	return podtest.FormatRequirements(st.Resources) + ", allocated " + podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: st.AllocatedResources})
 }
 
 func TestPodLevelResizeReachesContainersAndStatus(t *testing.T) {
@@ -71,7 +71,7 @@ func TestPodLevelResizeRestartsContainersByPolicy(t *testing.T) {
 		pod := func(generation int64, words string) *corev1.Pod {
 			p := wholePod(t, generation, words, corev1.ResourceMemory)
 			other := p.Spec.Containers[0].DeepCopy()
-			other.Name, other.Resources = "other", podtest.Requirements([]string{"cpu=10m/10m", "memory=1Mi/1Mi"})
+			other.Name, other.Resources = "other", podtest.ParseRequirements([]string{"cpu=10m/10m", "memory=1Mi/1Mi"})
 			p.Spec.Containers = append(p.Spec.Containers, *other)
 			return p
 		}
@@ -101,7 +101,7 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 		}})
 		pod := func(generation int64, words string) *corev1.Pod {
 			p := wholePod(t, generation, words)
-			p.Spec.Containers[0].Resources = podtest.Requirements([]string{"cpu=2m/10m"})
+			p.Spec.Containers[0].Resources = podtest.ParseRequirements([]string{"cpu=2m/10m"})
 			return p
 		}
 		n.set(pod(1, ""))
@@ -109,7 +109,7 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 		n.set(pod(2, "cpu=5m/25m"))
 		time.Sleep(time.Second)
 		require.Equal(t, "cpu=2m/10m, PodResizePending Deferred: the node is full", resizeOf(n.status("a")))
-		require.Equal(t, "cpu=2m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: n.status("a").AllocatedResources}))
+		require.Equal(t, "cpu=2m/", podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: n.status("a").AllocatedResources}))
 		require.Empty(t, tree.take())
 
 		full.Store(false)
@@ -124,7 +124,7 @@ func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
 func initPod(t *testing.T, generation int64, initial, regular string) *corev1.Pod {
 	pod := sizedPod(t, generation, "cpu="+regular)
 	setup := podtest.Init("setup")
-	setup.Resources = podtest.Requirements([]string{"cpu=" + initial})
+	setup.Resources = podtest.ParseRequirements([]string{"cpu=" + initial})
 	pod.Spec.InitContainers = []corev1.Container{setup}
 	return pod
 }
@@ -142,8 +142,8 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		c, _ := rt.Container("a/setup")
 		require.Equal(t, [2]int64{204, 40000}, [2]int64{c.Resources.CPUShares, c.Resources.CPUQuota})
 		st := n.status("a").InitContainerStatuses[0]
-		require.Equal(t, "cpu=200m/400m", podtest.Amounts(st.Resources))
-		require.Equal(t, "cpu=200m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
+		require.Equal(t, "cpu=200m/400m", podtest.FormatRequirements(st.Resources))
+		require.Equal(t, "cpu=200m/", podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
 		require.Zero(t, st.RestartCount)
 
 		// Once the init container has completed, neither it nor the cgroup of the pod is resized. The resources allocated to the
@@ -165,7 +165,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, 3, ops(rt, "CreateContainer"))
 		limited := tree.lastLimit.Load()
-		require.Equal(t, "cpu=200m/400m", podtest.Amounts(&limited.Spec.InitContainers[0].Resources))
+		require.Equal(t, "cpu=200m/400m", podtest.FormatRequirements(&limited.Spec.InitContainers[0].Resources))
 		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")))
 
 		// The next resize of the pod includes the init container.
@@ -209,7 +209,7 @@ func TestAllocationKeptAfterAgentCrash(t *testing.T) {
 		n.set(initPod(t, 2, "100m/", "64/"))
 		time.Sleep(time.Second)
 		active, _ := n.reconciler.Active()
-		require.Equal(t, "cpu=100m/", podtest.Amounts(&active[0].Spec.Containers[0].Resources))
+		require.Equal(t, "cpu=100m/", podtest.FormatRequirements(&active[0].Spec.Containers[0].Resources))
 		require.NoError(t, rt.Kill("a/setup", 0))
 		time.Sleep(time.Second)
 		c, ok := rt.Container("a/main")

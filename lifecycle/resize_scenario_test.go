@@ -44,7 +44,7 @@ func (c *sizedCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 
 func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	c.mu.Lock()
-	c.ensured = podtest.Amounts(&pod.Spec.Containers[0].Resources)
+	c.ensured = podtest.FormatRequirements(&pod.Spec.Containers[0].Resources)
 	c.mu.Unlock()
 	return c.podCgroups.Ensure(ctx, pod)
 }
@@ -52,7 +52,7 @@ func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
 func (c *sizedCgroups) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, rt cgroups.Resizer) error {
 	note := []string{pod.Name}
 	for _, r := range containers {
-		note = append(note, r.Name+" "+podtest.SizeText(r.To))
+		note = append(note, r.Name+" "+podtest.FormatSize(r.To))
 	}
 	c.mu.Lock()
 	c.asked = append(c.asked, strings.Join(note, ", "))
@@ -98,7 +98,7 @@ func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.Re
 	pod := podtest.Pod("a")
 	pod.Generation = generation
 	c := &pod.Spec.Containers[0]
-	c.Resources = podtest.Requirements(strings.Fields(words))
+	c.Resources = podtest.ParseRequirements(strings.Fields(words))
 	for _, name := range restart {
 		c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
 	}
@@ -109,7 +109,7 @@ func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.Re
 func resizeOf(st corev1.PodStatus) string {
 	text := "none"
 	if len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].Resources != nil {
-		text = podtest.Amounts(st.ContainerStatuses[0].Resources)
+		text = podtest.FormatRequirements(st.ContainerStatuses[0].Resources)
 	}
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
@@ -363,7 +363,7 @@ func TestResizeUpdatesSandbox(t *testing.T) {
 		n := boot(t, rt, via, lifecycle.Options{Cgroups: &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}})
 		pod := func(words string) *corev1.Pod {
 			p := sizedPod(t, 1, words)
-			p.Spec.Overhead = podtest.Requirements([]string{"cpu=100m", "memory=16Mi"}).Requests
+			p.Spec.Overhead = podtest.ParseRequirements([]string{"cpu=100m", "memory=16Mi"}).Requests
 			return p
 		}
 		n.set(pod("cpu=250m/500m memory=/32Mi"))

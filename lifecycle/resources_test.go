@@ -56,7 +56,7 @@ func watched(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
 		case "Prepare":
 			assert.Equal(t, len(observed.Containers) > 0, len(observed.Sandboxes) > 0, "before the sandbox")
 		case "Release":
-			assert.True(t, podview.Terminated(observed), "after all has terminated")
+			assert.True(t, podview.IsTerminated(observed), "after all has terminated")
 		}
 		return nil
 	}}
@@ -85,7 +85,7 @@ func TestVolumesSetUpBeforeSandboxAndReleasedLast(t *testing.T) {
 		n.set()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"a"}, n.left())
-		require.Empty(t, volumes.Held())
+		require.Empty(t, volumes.PreparedPods())
 		require.Empty(t, n.errors())
 	})
 }
@@ -154,7 +154,7 @@ func TestPodWaitsForVolumesWithoutSlot(t *testing.T) {
 		n.set()
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"fails", "good", "hangs"}, n.left())
-		require.Empty(t, volumes.Held())
+		require.Empty(t, volumes.PreparedPods())
 	})
 }
 
@@ -210,7 +210,7 @@ func TestVolumesOfCompletedPodReleasedBeforeHook(t *testing.T) {
 		volumes := watched(t, rt)
 		var held [][]string
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Volumes: volumes, Hooks: lifecycle.Hooks{
-			ResourcesReleased: func(cri.PodIdentity) { held = append(held, volumes.Held()) },
+			ResourcesReleased: func(cri.PodIdentity) { held = append(held, volumes.PreparedPods()) },
 		}})
 		job := volumePod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -240,14 +240,14 @@ func TestVolumesOfOrphanedPodsReleased(t *testing.T) {
 		n.set(volumePod("early"), volumePod("runs"), volumePod("wanted"))
 		time.Sleep(time.Second)
 		n.stop()
-		require.Equal(t, []string{"uid-early", "uid-runs", "uid-wanted"}, volumes.Held())
+		require.Equal(t, []string{"uid-early", "uid-runs", "uid-wanted"}, volumes.PreparedPods())
 
 		n = boot(t, rt, rt, o)
 		time.Sleep(time.Minute)
-		require.Len(t, volumes.Held(), 3, "no source has reported")
+		require.Len(t, volumes.PreparedPods(), 3, "no source has reported")
 		n.set(volumePod("wanted"))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"uid-wanted"}, volumes.Held())
+		require.Equal(t, []string{"uid-wanted"}, volumes.PreparedPods())
 		require.Equal(t, []string{"uid-wanted"}, podDirs(t, dir))
 		require.Equal(t, []string{"early", "runs"}, n.left())
 	})

@@ -17,18 +17,18 @@ import (
 // A pod in a terminal phase is not started again. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods
 // in pkg/kubelet/kubelet_pods.go.
 func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
-	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.ListedAgain() && !w.progress.sourceChanged
+	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.IsRelisted() && !w.progress.sourceChanged
 }
 
 // restartInPlace revokes the deletion of a pod whose containers have exited and whose volumes and cgroup are released. It returns
 // false if the source does not list the pod any more.
 func (w *worker) restartInPlace() bool {
-	if !w.mailbox.Restart() {
+	if !w.mailbox.RevokeDeletion() {
 		return false
 	}
 	w.progress.teardowns = 0
 	w.shared.setAdmission(admitted)
-	w.reporter.Note(w.record, func(now *poddir.Record) { now.Status = w.shared.publishedStatus() }) // clearRecord has removed it
+	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Status = w.shared.publishedStatus() }) // clearRecord has removed it
 	terminal := w.shared.isTerminal()
 	w.reporter.Log("pod is listed again", "restarted", !terminal)
 	if hook := w.r.opts.Hooks.ResourcesReleased; hook != nil && terminal {

@@ -30,7 +30,7 @@ func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observe
 		w.publishObserved(ctx, pod, observed, deleted)
 	}
 	wait := w.recordFailure(ctx, err, due)
-	if newest, _ := w.mailbox.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
+	if newest, _ := w.mailbox.Desired(); newest != pod && !mailbox.IsSameExceptStatus(newest, pod) {
 		return 0
 	}
 	return wait
@@ -64,7 +64,7 @@ func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) ti
 	if !due.IsZero() {
 		wait = min(wait, max(time.Until(due), 0))
 	}
-	w.reporter.SyncFailed(err, wait)
+	w.reporter.ReportSyncError(err, wait)
 	return wait
 }
 

@@ -38,14 +38,14 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-b.removed:
-		case <-w.mailbox.Notes:
-		case <-w.mailbox.Echo:
+		case <-w.mailbox.Changed:
+		case <-w.mailbox.StatusEcho:
 		case <-timer.C:
 			withError = true
 			timer.Reset(retryMax)
 		}
 	}
-	w.exec.Waiting.Replace(nil)
+	w.exec.WaitingReasons.Replace(nil)
 	return ctx.Err() == nil // at the end of ctx the workers of the other pods stop, too
 }
 
@@ -53,8 +53,8 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 // terminated pod waits for no pod.
 func (w *worker) blockingWorker() *worker {
 	last := w.record.Get().Status
-	pod, deleted := w.mailbox.Wanted()
-	if deleted || w.mailbox.EvictionAsked() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase) {
+	pod, deleted := w.mailbox.Desired()
+	if deleted || w.mailbox.HasNewEviction() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase) {
 		return nil
 	}
 	return w.earlierSameNameWorker()
@@ -107,7 +107,7 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, withError bool) {
 		return
 	}
 	w.reporter.RecordWarning(podevents.ReasonFailedSync, executor.Subject{}, "%v", err)
-	w.reporter.SyncFailed(err, retryMax)
+	w.reporter.ReportSyncError(err, retryMax)
 }
 
 // publishBlockedStatus publishes a status in which all containers wait, with message why. It does nothing if the pod cannot be
@@ -119,7 +119,7 @@ func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
 	if err != nil {
 		return
 	}
-	pod, _ := w.mailbox.Wanted()
+	pod, _ := w.mailbox.Desired()
 	w.setWaitingReasons(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, why)
 	reason := podstatus.ReasonContainerCreating
 	if len(pod.Spec.InitContainers) > 0 {
@@ -133,7 +133,7 @@ func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
 func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, why error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
-			w.exec.Waiting.SetReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
+			w.exec.WaitingReasons.SetReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
 		}
 	}
 }

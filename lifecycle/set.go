@@ -66,8 +66,8 @@ func (r *Reconciler) Set(set PodSet) error {
 	r.mu.Lock()
 	merged := r.merged
 	r.mu.Unlock()
-	before, reported := merged.Of(set.Source)
-	if reported && !merged.Contested(set.Source) && isSameSet(&before, &set) {
+	before, reported := merged.LastSet(set.Source)
+	if reported && !merged.IsContested(set.Source) && isSameSet(&before, &set) {
 		src.reported = nil // no pod is refused
 		return nil
 	}
@@ -179,7 +179,7 @@ func (r *Reconciler) commitSet(accepted podset.Accepted) (refusals []podset.Refu
 // desiredPods returns the merged pods of all sources, or none after Drain was called. Reconciler.mu is held.
 func (r *Reconciler) desiredPods() *podset.Merge {
 	if r.draining {
-		return podset.Nothing()
+		return podset.EmptyMerge()
 	}
 	return r.merged
 }

@@ -8,7 +8,7 @@ import "slices"
 // setSource sets the source of the worker's pod. It is called before the worker runs.
 func (w *worker) setSource(source string) {
 	w.source = source
-	w.record.KeepSource(source)
+	w.record.SetSource(source)
 }
 
 // deletePodOfOtherSource deletes the pod if, by its record, another source of this agent had listed its UID before the restart:
@@ -19,7 +19,7 @@ func (w *worker) deletePodOfOtherSource() {
 	if w.source == "" || was == "" || was == w.source || !slices.Contains(w.r.opts.Sources, was) {
 		return
 	}
-	w.record.KeepSource(was) // until the pod is removed, across restarts of the agent
+	w.record.SetSource(was) // until the pod is removed, across restarts of the agent
 	w.reporter.Log("pod of another source has this UID, and is torn down first", "source", w.source, "other", was)
 	w.progress.sourceChanged = true
 	w.mailbox.Delete()

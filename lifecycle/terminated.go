@@ -31,7 +31,7 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	r.mu.Unlock()
 	done, errs := make([]<-chan struct{}, len(pods)), make([]error, len(pods))
 	for i, w := range pods {
-		done[i] = w.mailbox.Trim()
+		done[i] = w.mailbox.RequestRuntimeCleanup()
 	}
 	for i, w := range pods {
 		errs[i] = r.awaitRemoval(ctx, w, done[i])
@@ -66,7 +66,7 @@ func (r *Reconciler) IsManaged(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wanted := r.desiredPods()
-	if err != nil || !r.claimed || r.workers[uid] != nil || !wanted.Complete() || wanted.Pod(uid) != nil || wanted.Refused(uid) {
+	if err != nil || !r.claimed || r.workers[uid] != nil || !wanted.IsComplete() || wanted.Pod(uid) != nil || wanted.IsRefused(uid) {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == uid && r.owner.Owns(&p) })

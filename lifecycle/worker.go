@@ -53,13 +53,13 @@ type progress struct {
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
-	record := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
+	record := poddir.NewRecorder(poddir.DirOf(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
 	reporter := executor.NewReporter(r.node, id)
 	w := &worker{
 		r: r, id: id, mailbox: mailbox.New(pod), record: record, reporter: reporter, exec: executor.New(reporter, record),
 		removed: make(chan struct{}),
 	}
-	w.exec.Resizer.Granted, w.shared.activeChanged = w.storeAllocation, r.deferred.podsChanged
+	w.exec.Resizer.ResourcesAllocated, w.shared.activeChanged = w.storeAllocation, r.deferred.podsChanged
 	return w
 }
 
@@ -71,7 +71,7 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 	w.deletePodOfOtherSource()
 	known := w.record.Get()
 	w.shared.setAllocation(known.Allocated)
-	w.exec.Resizer.Recall(known)
+	w.exec.Resizer.Restore(known)
 	w.restoreAdmission()
 	if !w.awaitSameNamePods(ctx) {
 		return
@@ -82,16 +82,16 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.mailbox.Echo:
+		case <-w.mailbox.StatusEcho:
 			w.republishStatus(ctx)
 			continue
-		case <-w.mailbox.Notes:
+		case <-w.mailbox.Changed:
 		case <-timer.C:
 		}
 		began := time.Now()
 		next, removed := w.syncPod(ctx)
-		pod, deleted := w.mailbox.Wanted()
-		w.reporter.Synced(executor.EndedSync{Began: began, Pod: pod, Deleted: deleted, Removed: removed})
+		pod, deleted := w.mailbox.Desired()
+		w.reporter.ReportSync(executor.SyncResult{Began: began, Pod: pod, Deleted: deleted, Removed: removed})
 		if removed {
 			return
 		}
@@ -108,7 +108,7 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	w.published.replaced = nil // this observation is newer than the replacement
-	work, begun := w.mailbox.Begin(ctx)
+	work, begun := w.mailbox.StartWork(ctx)
 	defer begun.End()
 	pod, deleted := begun.Pod, begun.Deleted
 	if observed, err = w.filterOwned(observed, deleted); err != nil {
@@ -135,21 +135,21 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 		return w.recordFailure(ctx, err, time.Time{}), false
 	}
 	a, st := plan.Decide(s)
-	w.exec.Waiting.Replace(a.WaitingReasons(s.Waiting))
+	w.exec.WaitingReasons.Replace(a.WaitingReasons(s.Waiting))
 	w.publishStatus(pod, observed, &st, deleted)
 	if !a.PodTerminal {
 		w.exec.Volumes.Update(pod)
 	}
 	if a.IsIdle() {
 		if s.RemoveTerminated {
-			w.mailbox.Trimmed()
+			w.mailbox.NotifyRuntimeClean()
 		}
-		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
+		left, err := w.exec.ExecuteIdle(ctx, s.Pod, observed, &a)
 		if err != nil {
 			return w.recordFailure(ctx, err, time.Time{}), false
 		}
-		if a.PodTerminal && podview.Terminated(observed) {
-			w.mailbox.Settle()
+		if a.PodTerminal && podview.IsTerminated(observed) {
+			w.mailbox.NotifyEvicted()
 		}
 		if hook := w.r.opts.Hooks.ResourcesReleased; left && hook != nil && !deleted && !s.Eviction.IsTemporary(pod) {
 			hook(w.id)
@@ -181,7 +181,7 @@ func (w *worker) clearRecord() {
 	if was.Source == w.source { // else the status is of another source's pod
 		w.published.previousAgent = was.Status
 	}
-	w.reporter.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
+	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
 // applyActions executes the actions a, requests a new observation, and returns the delay before the next sync.
@@ -189,7 +189,7 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 	if a.Sandbox != nil {
 		a.Sandbox.PodStarted = w.published.status.StartTime.Time
 	}
-	w.mailbox.SetStops(a.PodTerminal)
+	w.mailbox.SetStopping(a.PodTerminal)
 	changed, err := w.executeActions(work, s.Pod, s.Observed, a)
 	w.progress.lastSync = time.Now()
 	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
@@ -221,21 +221,21 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 // changed statuses. changed is true if the pod has changed meanwhile: the next sync must apply it.
 func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (changed bool, err error) {
 	w.published.starting, w.published.replaced = len(a.Start) > 0, a.ReplacedContainers(observed)
-	w.exec.Begin(w.published.podIPs())
+	w.exec.StartSync(w.published.podIPs())
 	done := make(chan error, 1)
-	go func() { done <- w.exec.Do(ctx, pod, observed, a) }()
+	go func() { done <- w.exec.Execute(ctx, pod, observed, a) }()
 	var due <-chan time.Time // when the CPU quota of the pod is enforced during the start; nil: no quota is lifted
 	for {
 		select {
 		case err := <-done:
 			return changed, err
-		case <-w.mailbox.Notes:
+		case <-w.mailbox.Changed:
 			changed = true
 			w.republishStatus(ctx)
-		case <-w.mailbox.Echo:
+		case <-w.mailbox.StatusEcho:
 			w.republishStatus(ctx)
-		case <-w.exec.Quota.Lifted():
-			due = w.exec.Quota.Due(due)
+		case <-w.exec.Quota.RunsUnlimited():
+			due = w.exec.Quota.EnforceTimer(due)
 		case <-due:
 			due = nil
 			w.exec.Quota.EnforceNow(ctx, pod)
@@ -251,10 +251,10 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 		s.Relisted = w.shouldRestartInPlace(pod)
 		return s, nil
 	}
-	s.RemoveTerminated = w.mailbox.TrimAsked() && w.record.Saved()
+	s.RemoveTerminated = w.mailbox.IsRuntimeCleanupRequested() && w.record.IsSaved()
 	s.PostStartPending = w.pendingPostStarts(observed)
-	s.ResizePod = w.exec.Resizer.MayLackLimits(observed)
-	s.CgroupMissing, err = w.exec.LacksCgroup(ctx, s.Pod, observed)
+	s.ResizePod = w.exec.Resizer.MayHaveStaleLimits(observed)
+	s.CgroupMissing, err = w.exec.IsCgroupMissing(ctx, s.Pod, observed)
 	return s, err
 }
 
@@ -262,7 +262,7 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 // Hooks.PodRemoved. removed is false after an error, which is retried after the delay next.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
-	err := w.exec.Cleaner.Release(ctx)
+	err := w.exec.Cleaner.ReleaseVolumes(ctx)
 	if err == nil {
 		err = w.exec.Cleaner.RemoveCgroup(ctx)
 	}
@@ -273,7 +273,7 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 		w.r.opts.Probes.Remove(w.id.UID)
 	}
 	w.exec.Cleaner.RemoveFiles()
-	w.mailbox.End()
+	w.mailbox.NotifyRemoved()
 	w.reporter.Log("pod is removed")
 	if hook := w.r.opts.Hooks.PodRemoved; hook != nil {
 		hook(w.id)

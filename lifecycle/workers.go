@@ -67,7 +67,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 		w.expectAdmission(pod)
 		if pod != nil {
 			w.earlierPods.workers = slices.Clone(names[name])
-			w.setSource(wanted.Holder(id.UID))
+			w.setSource(wanted.SourceOf(id.UID))
 		}
 		r.workers[id.UID] = w
 		names[name] = append(names[name], w)
@@ -104,7 +104,7 @@ func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
 		refused[string(pod.Pod.UID)] = pod.Pod
 	}
 	for uid, w := range r.workers {
-		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.Holder(uid) {
+		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.SourceOf(uid) {
 			w.mailbox.Update(pod, w.shared.isTerminal())
 		} else if pod := refused[uid]; pod != nil && w.rejection != nil {
 			w.mailbox.Update(pod, w.shared.isTerminal())
@@ -129,7 +129,7 @@ func (r *Reconciler) closeDrained() {
 // It includes pods of which only a directory with a record is left, for example after a crash of the agent. The directory of a
 // pod of another agent, or of a pod that could not be read, is kept: it may have the user namespace IDs of running containers.
 func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, listComplete bool) (orphans []cri.Pod) {
-	all := listComplete && wanted.Complete()
+	all := listComplete && wanted.IsComplete()
 	names := map[string]bool{}
 	for pod := range wanted.Pods() {
 		names[pod.Namespace+"/"+pod.Name] = true
@@ -139,7 +139,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 		if wanted.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owner.Owns(p) {
 			continue
 		}
-		if all && !wanted.Refused(p.UID) || names[p.Namespace+"/"+p.Name] {
+		if all && !wanted.IsRefused(p.UID) || names[p.Namespace+"/"+p.Name] {
 			orphans = append(orphans, *p)
 		}
 	}
@@ -149,7 +149,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 		if known || wanted.Pod(id.UID) != nil || r.workers[id.UID] != nil {
 			return false
 		}
-		if (!all || wanted.Refused(id.UID)) && !names[id.Namespace+"/"+id.Name] {
+		if (!all || wanted.IsRefused(id.UID)) && !names[id.Namespace+"/"+id.Name] {
 			return false
 		}
 		orphans = append(orphans, cri.Pod{PodIdentity: id})
@@ -162,5 +162,5 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.desiredPods().Complete()
+	return r.desiredPods().IsComplete()
 }

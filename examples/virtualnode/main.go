@@ -81,7 +81,7 @@ func main() {
 // transform returns a pod without the parts that memory does not have.
 func (n *node) transform(pod *corev1.Pod) *corev1.Pod {
 	n.pods.Store(string(pod.UID), pod)
-	return lifecycletest.Bare(pod)
+	return lifecycletest.SimplifyPod(pod)
 }
 
 // script returns what a container does: it runs until it is stopped, or exits.

@@ -24,15 +24,15 @@ func settledPod(tb testing.TB, kind string, i int) plan.State {
 	tb.Helper()
 	pod := podtest.Pod(fmt.Sprint("p", i), "serve", "serve2")
 	pod.UID = types.UID(fmt.Sprint("uid-", i))
-	podtest.Kinds()[kind](pod)
+	podtest.ExamplePods()[kind](pod)
 	m := newModel(pod)
-	m.settle(tb, podtest.Lazy(func() string { return kind }))
+	m.settle(tb, podtest.LazyText(func() string { return kind }))
 	return m.state()
 }
 
 // Most syncs of a pod find no change: a plan without actions must not allocate.
 func TestPlanIdleAllocatesNothing(t *testing.T) {
-	for kind := range podtest.Kinds() {
+	for kind := range podtest.ExamplePods() {
 		t.Run(kind, func(t *testing.T) {
 			s := settledPod(t, kind, 0)
 			a := plan.Plan(s)
@@ -55,7 +55,7 @@ func TestPlanIdleAllocatesNothing(t *testing.T) {
 
 // BenchmarkPlanIdle plans 1,000 pods of all kinds that need no action.
 func BenchmarkPlanIdle(b *testing.B) {
-	names := slices.Sorted(maps.Keys(podtest.Kinds()))
+	names := slices.Sorted(maps.Keys(podtest.ExamplePods()))
 	states := make([]plan.State, 1000)
 	for i := range states {
 		states[i] = settledPod(b, names[i%len(names)], i)

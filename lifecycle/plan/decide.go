@@ -53,7 +53,7 @@ func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1
 		Eviction: s.Eviction, LastEvictionReason: s.LastEvictionReason,
 	})
 	ends := podstatus.IsTerminal(st.Phase) || s.Deleted && !s.Relisted // a deleted static pod may terminate with phase Running
-	if ends && !starting && podview.Terminated(s.Observed) {
+	if ends && !starting && podview.IsTerminated(s.Observed) {
 		podstatus.TerminateContainers(&st)
 	}
 	return st

@@ -32,14 +32,14 @@ func (p *planner) planInit() initProgress {
 		return initDone
 	}
 	progress := initPending
-	passed := p.view.Initialized(p.out.SandboxID) // the containers before index i have completed
+	passed := p.view.HasInitialized(p.out.SandboxID) // the containers before index i have completed
 	if passed {
 		progress = initDone
 	}
 	var turns []int
 	for i := len(specs) - 1; i >= 0; i-- {
 		c := &specs[i]
-		last := p.view.InSandbox(c.Name, p.out.SandboxID)
+		last := p.view.NewestInSandbox(c.Name, p.out.SandboxID)
 		if last == nil {
 			if passed && containers.IsSidecar(c) {
 				turns = append(turns, i)

@@ -55,7 +55,7 @@ func (m *model) settle(t testing.TB, about fmt.Stringer) {
 	for range 40 {
 		pod, before := m.pod.DeepCopy(), cloneObserved(m.observed)
 		a := plan.Plan(m.state())
-		about := podtest.Lazy(func() string {
+		about := podtest.LazyText(func() string {
 			return fmt.Sprintf("%s\npod %s\nobserved%s\nplan %s", about, podtest.JSON(pod.Spec), podtest.DescribeObserved(before), describePlan(a))
 		})
 		require.True(t, reflect.DeepEqual(a, plan.Plan(m.state())), "the same state gives another plan: %s", about)

@@ -176,8 +176,8 @@ func planActions(s *State, terminal bool) Actions {
 	}
 	p := planner{state: *s, terminal: terminal, view: podview.New(s.Pod, s.Observed)}
 	change := p.view.SandboxChange()
-	if p.state.CgroupMissing && !change.Create && podview.Running(p.state.Observed) {
-		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Why: "the cgroup of the pod is missing"}
+	if p.state.CgroupMissing && !change.Create && podview.IsRunning(p.state.Observed) {
+		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Reason: "the cgroup of the pod is missing"}
 	}
 	switch {
 	case p.terminal || p.hasCompleted():
@@ -206,8 +206,8 @@ func (p *planner) hasCompleted() bool {
 
 // planSandbox stops the containers and the current sandbox, and plans a new sandbox if a container is still to run.
 func (p *planner) planSandbox(change podview.SandboxChange) {
-	p.out.SandboxChangeReason = change.Why
-	p.stopPod(GracePeriod(p.state.Pod), change.Why)
+	p.out.SandboxChangeReason = change.Reason
+	p.stopPod(GracePeriod(p.state.Pod), change.Reason)
 	ran := slices.ContainsFunc(p.state.Observed.Containers, func(c cri.Container) bool {
 		return c.State != cri.ContainerCreated && podview.GenerationOf(&c) >= p.view.Generation
 	})

@@ -47,7 +47,7 @@ func planToFixedPoint(t *testing.T, seed uint64) {
 		pod.DeletionTimestamp = &metav1.Time{Time: epoch}
 	}
 	m.final = rnd.IntN(10) == 0
-	m.settle(t, podtest.Lazy(func() string { return fmt.Sprint("seed ", seed) }))
+	m.settle(t, podtest.LazyText(func() string { return fmt.Sprint("seed ", seed) }))
 }
 
 // mayRun reports whether the container is running or in state unknown.

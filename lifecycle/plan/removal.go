@@ -32,7 +32,7 @@ func (p *planner) planRemoval() {
 // shouldRemoveAll reports whether everything of the pod is removed from the runtime: this was requested, no container runs, and
 // the pod was published as terminated or temporarily evicted.
 func (p *planner) shouldRemoveAll() bool {
-	return p.state.RemoveTerminated && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
+	return p.state.RemoveTerminated && p.state.Previous != nil && podview.IsTerminated(p.state.Observed) &&
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 

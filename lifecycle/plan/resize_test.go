@@ -73,13 +73,13 @@ func (s *resizeScene) do(out *strings.Builder, words []string) {
 	case "full":
 		s.full = strings.Join(args, " ")
 	case "pod":
-		s.pod.Spec.Resources = new(podtest.Requirements(args))
+		s.pod.Spec.Resources = new(podtest.ParseRequirements(args))
 	case "sized":
 		s.sized = &resize.Sizes{Pod: new(size(s.t, args))}
 	case "grant":
 		s.granted = resize.AllocationOf(s.pod)
 	case "spec", "init":
-		c := corev1.Container{Name: args[0], Image: "busybox", Resources: podtest.Requirements(args[1:])}
+		c := corev1.Container{Name: args[0], Image: "busybox", Resources: podtest.ParseRequirements(args[1:])}
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if slices.Contains(args, "restart="+string(name)) {
 				c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
@@ -136,7 +136,7 @@ func (s *resizeScene) setNode(keys []string) {
 // resources returns the CRI resources of a container of the pod with these amounts.
 func (s *resizeScene) resources(name string, amounts []string) *cri.Resources {
 	c := *s.container(name)
-	c.Resources = podtest.Requirements(amounts)
+	c.Resources = podtest.ParseRequirements(amounts)
 	r, err := podspec.Resources(s.pod, &c, podspec.Options{Node: &s.node})
 	require.NoError(s.t, err)
 	return r
@@ -173,10 +173,10 @@ func (s *resizeScene) life(id string) *cri.Container {
 
 func (s *resizeScene) plan() resize.Decision {
 	state := resize.State{
-		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Allocated: s.granted, Told: s.told, Sized: s.sized, Fixed: s.fixed,
+		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Allocated: s.granted, SentSizes: s.told, CgroupSizes: s.sized, NoUpdates: s.fixed,
 	}
 	d := resize.Decide(state)
-	if s.full != "" && d.Resizes() {
+	if s.full != "" && d.IsResize() {
 		return d.Deferred(s.full)
 	}
 	return d
@@ -187,19 +187,19 @@ func (s *resizeScene) look(out *strings.Builder) {
 	if z.Reason != "" {
 		fmt.Fprintf(out, "  %s: %s\n", z.Reason, z.Message)
 		if r := z.Pod.Spec.Resources; r != nil {
-			fmt.Fprintf(out, "  the pod keeps %s\n", podtest.Amounts(r))
+			fmt.Fprintf(out, "  the pod keeps %s\n", podtest.FormatRequirements(r))
 		}
 		for _, c := range z.Pod.Spec.Containers {
-			fmt.Fprintf(out, "  %s keeps %s\n", c.Name, podtest.Amounts(&c.Resources))
+			fmt.Fprintf(out, "  %s keeps %s\n", c.Name, podtest.FormatRequirements(&c.Resources))
 		}
 	}
-	resizePod := z.Changed || s.sized != nil && s.sized.PodLevel() != resize.SizeOfPod(z.Pod)
+	resizePod := z.ResizedSinceCreate || s.sized != nil && s.sized.PodLevel() != resize.SizeOfPod(z.Pod)
 	a := plan.Plan(plan.State{Pod: z.Pod, Observed: s.obs, Now: epoch, Resize: z, ResizePod: resizePod})
 	for _, k := range a.Kill {
 		fmt.Fprintf(out, "  kill %s: %s\n", k.ID, k.Reason)
 	}
 	for _, r := range a.Resize {
-		fmt.Fprintf(out, "  resize %s: %s -> %s\n", r.ID, podtest.SizeText(r.From), podtest.SizeText(r.To))
+		fmt.Fprintf(out, "  resize %s: %s -> %s\n", r.ID, podtest.FormatSize(r.From), podtest.FormatSize(r.To))
 	}
 	if a.ResizePod {
 		fmt.Fprintln(out, "  resize the pod")
@@ -217,16 +217,16 @@ func (s *resizeScene) status(out *strings.Builder) {
 	st := podstatus.Of(z.Pod, s.obs, podstatus.Input{Now: epoch, Resize: z, Previous: s.previous})
 	s.previous = &st
 	if s.pod.Spec.Resources != nil {
-		fmt.Fprintf(out, "  the pod has %s, is allocated %s\n", podtest.Amounts(st.Resources),
-			podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
+		fmt.Fprintf(out, "  the pod has %s, is allocated %s\n", podtest.FormatRequirements(st.Resources),
+			podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
 	}
 	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
 		if c.Resources == nil {
 			fmt.Fprintf(out, "  %s: no resources\n", c.Name)
 			continue
 		}
-		fmt.Fprintf(out, "  %s has %s, is allocated %s\n", c.Name, podtest.Amounts(c.Resources),
-			podtest.Amounts(&corev1.ResourceRequirements{Requests: c.AllocatedResources}))
+		fmt.Fprintf(out, "  %s has %s, is allocated %s\n", c.Name, podtest.FormatRequirements(c.Resources),
+			podtest.FormatRequirements(&corev1.ResourceRequirements{Requests: c.AllocatedResources}))
 	}
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
@@ -247,7 +247,7 @@ func FuzzPlanResize(f *testing.F) {
 			MemoryRequest: memoryRequest & 0xffffffffff, MemoryLimit: memoryLimit & 0xffffffffff,
 		}
 		pod := podtest.Pod("p")
-		pod.Spec.Containers[0].Resources = podtest.Requirements(strings.Fields(fmt.Sprintf("cpu=%dm/%dm memory=%d/%d",
+		pod.Spec.Containers[0].Resources = podtest.ParseRequirements(strings.Fields(fmt.Sprintf("cpu=%dm/%dm memory=%d/%d",
 			to.CPURequest, to.CPULimit, to.MemoryRequest, to.MemoryLimit)))
 		want, err := podspec.Resources(pod, &pod.Spec.Containers[0], podspec.Options{})
 		require.NoError(t, err)
@@ -261,10 +261,10 @@ func FuzzPlanResize(f *testing.F) {
 			require.Equal(t, to, r.To)
 			require.NotEqual(t, to, r.From)
 		}
-		s.Told = map[string]cgroups.ContainerSize{"m0": to}
+		s.SentSizes = map[string]cgroups.ContainerSize{"m0": to}
 		require.Empty(t, resize.Decide(s).Containers)
 
-		s.Told, s.Observed.Containers[0].Resources = nil, want
+		s.SentSizes, s.Observed.Containers[0].Resources = nil, want
 		z := resize.Decide(s)
 		for _, r := range z.Containers {
 			r.From.MemoryRequest = to.MemoryRequest
@@ -279,7 +279,7 @@ func FuzzPlanResize(f *testing.F) {
 // size parses resources. A missing CPU request equals the limit.
 func size(t *testing.T, words []string) cgroups.ContainerSize {
 	t.Helper()
-	r := podtest.Requirements(words)
+	r := podtest.ParseRequirements(words)
 	s := cgroups.ContainerSize{
 		CPURequest: r.Requests.Cpu().MilliValue(), CPULimit: r.Limits.Cpu().MilliValue(),
 		MemoryRequest: r.Requests.Memory().Value(), MemoryLimit: r.Limits.Memory().Value(),

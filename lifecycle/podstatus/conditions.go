@@ -40,7 +40,7 @@ func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodC
 	pod := v.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
 	if change := v.SandboxChange(); change.Create {
-		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Why
+		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Reason
 	}
 	ready := readyCondition(pod, st)
 	out := evictionConditions(v, st, foreignConditions(pod, previous), previous, in)

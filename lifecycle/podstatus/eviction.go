@@ -76,7 +76,7 @@ func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed c
 	switch {
 	case !e.IsTemporary(pod):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, e.Reason, e.Message
-	case podview.Terminated(observed):
+	case podview.IsTerminated(observed):
 		st.Phase, st.Reason, st.Message = corev1.PodPending, e.Reason, e.Message
 	}
 }
@@ -84,7 +84,7 @@ func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed c
 // evictionConditions adds the conditions of the eviction to those of controllers, once no container of the pod runs. A condition
 // of the eviction replaces one of the same type.
 func evictionConditions(v *podview.View, st *corev1.PodStatus, others, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
-	if in.Eviction == nil || st.Phase != corev1.PodFailed || st.Reason != in.Eviction.Reason || !podview.Terminated(v.Observed) {
+	if in.Eviction == nil || st.Phase != corev1.PodFailed || st.Reason != in.Eviction.Reason || !podview.IsTerminated(v.Observed) {
 		return others
 	}
 	for _, c := range in.Eviction.Conditions {

@@ -100,7 +100,7 @@ func podResources(pod *corev1.Pod, phase corev1.PodPhase, in *Input) *corev1.Res
 	if phase != corev1.PodRunning {
 		return &corev1.ResourceRequirements{Requests: requests, Limits: qos.Limits(pod, qos.Options{})}
 	}
-	r, has := pod.Spec.Resources.DeepCopy(), cmp.Or(in.Resize.InForce, pod)
+	r, has := pod.Spec.Resources.DeepCopy(), cmp.Or(in.Resize.Actual, pod)
 	if r == nil {
 		r = &corev1.ResourceRequirements{}
 	}

@@ -89,7 +89,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: isInitialized(&view)})
 	unfinished := in.Deleted && failedBeforeCompletion(&previous)
 	switch {
-	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it was deleted before all containers had run
+	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.IsTerminated(observed) && !qos.IsStatic(pod): // it was deleted before all containers had run
 		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !IsTerminal(previous.Phase)
 	case !in.Deleted && IsTerminal(st.Phase) && (in.Starting || hasCreatedContainer(pod, observed)):
 		st.Phase = corev1.PodRunning
@@ -134,7 +134,7 @@ func IsTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p =
 // have completed.
 func isInitialized(v *podview.View) bool {
 	newest := v.Observed.NewestSandbox()
-	return newest != nil && v.Initialized(newest.ID)
+	return newest != nil && v.HasInitialized(newest.ID)
 }
 
 // hasCreatedContainer reports whether a regular container was created and not started yet.

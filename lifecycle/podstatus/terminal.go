@@ -16,7 +16,7 @@ import (
 // run. Controllers and the scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
 func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
-	if IsTerminal(st.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.Terminated(observed) {
+	if IsTerminal(st.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.IsTerminated(observed) {
 		st.Phase, st.Reason, st.Message = cmp.Or(before, corev1.PodPending), "", ""
 	}
 	return st

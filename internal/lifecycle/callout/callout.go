@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package callout calls funcs that a program has handed in, which are to end with their context and may not.
+// Package callout calls functions of the embedding program that may ignore the end of their context.
 package callout
 
 import (
@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// grace is how long a func has to end when its context has.
+// grace is how long a function may take to return after its context has ended.
 const grace = time.Second
 
-// Do calls f with a context that ends after a while, and returns what it does. One that does not end with its context is left
-// to itself: Do returns the error of the context then, and late, which receives what f returns, if ever.
+// Do calls f with a context that ends after timeout, and returns its error. If f does not return within a second after its
+// context has ended, Do returns the error of the context and leaves f running. late is then not nil and receives the error of f,
+// if f ever returns.
 func Do(ctx context.Context, timeout time.Duration, f func(context.Context) error) (late <-chan error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/callout"
 )
 
-func TestDo(t *testing.T) {
+func TestDoAbandonsFunctionThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := errors.New("answer")
 		late, err := callout.Do(t.Context(), time.Minute, func(context.Context) error { return answer })

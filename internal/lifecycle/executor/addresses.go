@@ -9,14 +9,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// addresses are the addresses of a pod.
-type addresses struct {
+// podAddresses computes the IP addresses of one pod.
+type podAddresses struct {
 	node      *Node
-	published []corev1.PodIP // in the status of the pod when the actions began
+	published []corev1.PodIP // pod IPs in the pod status when the sync started
 }
 
-// of returns the addresses of pod, whose sandbox has sandboxIPs: those of the node if the pod is on its network.
-func (a *addresses) of(pod *corev1.Pod, sandboxIPs []string) []string {
+// podIPs returns the IP addresses of pod. For a host-network pod these are the node addresses, otherwise sandboxIPs.
+func (a *podAddresses) podIPs(pod *corev1.Pod, sandboxIPs []string) []string {
 	if !pod.Spec.HostNetwork {
 		return sandboxIPs
 	}

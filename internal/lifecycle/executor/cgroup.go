@@ -13,24 +13,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// PodCgroups creates, limits and removes the cgroups of pods. lifecycle.PodCgroups has the contract of the methods.
+// PodCgroups creates, limits and removes the cgroups of pods. The interface of the same name in package lifecycle documents the
+// contract.
 type PodCgroups interface {
-	// Exists reports whether the cgroup of a pod exists.
+	// Exists reports whether the cgroup of pod exists.
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
-	// Ensure prepares the cgroup of a pod for a start.
+	// Ensure creates the cgroup of pod before its containers start. It may leave the CPU quota unlimited for the start.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
-	// Limit enforces the CPU quota of a pod.
+	// Limit enforces the CPU quota of pod.
 	Limit(ctx context.Context, pod *corev1.Pod) error
-	// Resize writes the limits of a running pod and of the listed containers.
+	// Resize writes the limits of a running pod, and of the given containers through runtime.
 	Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error
-	// Remove kills the processes of a pod and removes its cgroup.
+	// Remove kills the remaining processes of the pod and removes its cgroup.
 	Remove(ctx context.Context, uid string) error
 }
 
-// LacksCgroup reports whether a pod of which something runs has no cgroup. Source: SyncPod in
-// pkg/kubelet/kubelet.go.
-func (x *Executor) LacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
-	if x.node.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.Running(observed) {
+// IsCgroupMissing reports whether the pod has a running container but no cgroup, for example because an administrator removed it.
+// It returns false for a deleted pod and if the runtime manages the cgroups. Source: SyncPod in pkg/kubelet/kubelet.go.
+func (x *Executor) IsCgroupMissing(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
+	if x.node.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.IsRunning(observed) {
 		return false, nil
 	}
 	exists, err := x.node.Cgroups.Exists(ctx, pod)

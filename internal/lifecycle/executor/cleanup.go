@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Cleaner releases the volumes of a pod of which nothing runs, and removes its cgroup, its logs and its files.
+// Cleaner releases the volumes of a terminated pod and removes its cgroup, its logs and its files on the node.
 type Cleaner struct {
 	node     *Node
 	reporter *Reporter
@@ -20,36 +20,37 @@ type Cleaner struct {
 	logs     *logs
 	files    poddir.Dir
 
-	shared   bool // see SetShared
-	released bool // the pod has terminated, and its volumes and its cgroup are released
+	shared   bool // another agent has containers of the pod; see SetShared
+	released bool // the volumes and the cgroup were released while the pod is terminated
 }
 
-// SetShared stores whether another agent has containers of the pod: its volumes, its cgroup and its logs are then left alone.
+// SetShared stores whether another agent has containers of the pod. If so, the Cleaner keeps the volumes, the cgroup and the
+// logs.
 func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
-// releaseTerminated releases the volumes and the cgroup of a pod that is terminal or temporarily evicted, although its source lists it, and
-// reports whether it has done so now. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// releaseTerminated releases the volumes and the cgroup once the pod is terminal or temporarily evicted and nothing of it runs.
+// released is true only for the call that released them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, a *plan.Actions, observed cri.Pod) (released bool, err error) {
-	if terminated := a.PodTerminal && podview.Terminated(observed); !terminated || c.released {
+	if terminated := a.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated
 		return false, nil
 	}
-	if err = c.Release(ctx); err == nil {
+	if err = c.ReleaseVolumes(ctx); err == nil {
 		err = c.RemoveCgroup(ctx)
 	}
 	c.released = err == nil
 	return c.released, err
 }
 
-// Release releases the volumes of a pod of which nothing runs.
-func (c *Cleaner) Release(ctx context.Context) error {
+// ReleaseVolumes tears down the volumes of the pod. No container of the pod may run.
+func (c *Cleaner) ReleaseVolumes(ctx context.Context) error {
 	if c.shared {
 		return nil
 	}
-	return c.volumes.release(ctx)
+	return c.volumes.releaseVolumes(ctx)
 }
 
-// RemoveCgroup removes the cgroup of a pod of which the runtime has nothing left.
+// RemoveCgroup removes the cgroup of the pod. The runtime must have no container or sandbox of the pod.
 func (c *Cleaner) RemoveCgroup(ctx context.Context) error {
 	if c.node.Cgroups == nil || c.shared {
 		return nil
@@ -57,7 +58,7 @@ func (c *Cleaner) RemoveCgroup(ctx context.Context) error {
 	return c.node.Cgroups.Remove(ctx, c.reporter.id.UID)
 }
 
-// RemoveFiles removes the logs and the files of the pod.
+// RemoveFiles removes the log directory and the pod directory. It logs errors.
 func (c *Cleaner) RemoveFiles() {
 	if !c.shared {
 		c.logs.removeAll()

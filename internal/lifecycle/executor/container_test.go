@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// A runtime that has lost its containers does not write to their logs again.
-func TestAttemptGoesOnFromTheLogs(t *testing.T) {
+// The attempt continues from the logs if the runtime has lost its containers, so that no log is overwritten.
+func TestAttemptContinuesAfterNewestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := t.TempDir()
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{node: func(n *executor.Node) { n.Spec.LogRoot = logs }})
@@ -42,8 +42,8 @@ func TestAttemptGoesOnFromTheLogs(t *testing.T) {
 	})
 }
 
-// What the next agent has to know is on the sandbox and on the containers.
-func TestWhatIsWrittenOnObjects(t *testing.T) {
+// Labels and annotations of sandbox and container hold the data that a restarted agent needs.
+func TestLabelsAndAnnotationsOfSandboxAndContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a")
 		pod.Spec.HostNetwork = true
@@ -62,8 +62,8 @@ func TestWhatIsWrittenOnObjects(t *testing.T) {
 	})
 }
 
-// Containers have their files where the runtime can mount them, and only there.
-func TestFiles(t *testing.T) {
+// Containers get a hosts file and a termination message file only if the runtime can mount them.
+func TestHostsAndMessageFilesMounted(t *testing.T) {
 	for _, noMounts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			root := t.TempDir()
@@ -87,8 +87,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A runtime that cannot be asked for one sandbox tells its address in the list.
-func TestAddressWithoutAnInspector(t *testing.T) {
+// Without cri.Inspector the sandbox IPs come from the list of the runtime.
+func TestSandboxIPsFromListWithoutInspector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.PodRoot = root }})
@@ -101,9 +101,9 @@ func TestAddressWithoutAnInspector(t *testing.T) {
 	})
 }
 
-// The reasons that others note beside those of starts stay until the start is tried again.
-func TestWaiting(t *testing.T) {
-	var w executor.Waiting
+// Waiting reasons set by the worker stay until the next start.
+func TestWaitingReasonsKeptUntilStart(t *testing.T) {
+	var w executor.WaitingReasons
 	require.Empty(t, w.Get())
 	w.SetReason("main", podstatus.Waiting{Reason: "ImagePullBackOff", Message: "later"})
 	got := w.Get()
@@ -116,8 +116,8 @@ func TestWaiting(t *testing.T) {
 	require.Len(t, w.Get(), 1)
 }
 
-// The image that is asked for is the container's own, and that of a volume is asked for beside it.
-func TestImageVolumes(t *testing.T) {
+// The image of the container and the images of its image volumes are ensured separately.
+func TestImagesOfImageVolumesEnsured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		pod := podtest.Pod("a", "main", "side")

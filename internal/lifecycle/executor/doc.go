@@ -1,53 +1,52 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package executor does what package plan has decided for a pod: it stops, removes, resizes, creates and starts containers
-// through a cri.Runtime, with their cgroup, images, files, hooks and logs, and tells what it does by events. When to act, and
-// what to do next, is not its to decide.
+// Package executor executes the decisions of package plan for one pod: it stops, removes, resizes, creates and starts containers
+// and sandboxes through a cri.Runtime. It does not decide when to sync a pod or which actions a sync needs.
 //
 // # Model
 //
-// One [Executor] is one pod's, and a [Node] what all of them share. Do executes the Actions in the order of their fields;
-// a failure ends what builds on it and nothing else, and shows as the waiting reason of the container that did not start.
+// An [Executor] belongs to one pod; all pods share a [Node]. [Executor.Execute] runs the Actions in the order of their fields. If
+// an action fails, the actions that depend on it are skipped, and the error becomes the waiting reason of each container that did
+// not start.
 //
-//	reporter := executor.NewReporter(node.Prepare(), id)
-//	x := executor.New(reporter, record) // for as long as the pod is there
+//	reporter := executor.NewReporter(node.DetectFeatures(), id)
+//	x := executor.New(reporter, record) // one per pod, until the pod is removed
 //	...
 //	actions, status := plan.Decide(state)
-//	x.Begin(status.PodIPs)
-//	err := x.Do(ctx, pod, observed, &actions) // or, where there is nothing to do, x.Rest
+//	x.StartSync(status.PodIPs)
+//	err := x.Execute(ctx, pod, observed, &actions) // or x.ExecuteIdle, if there is no action
 //
-// Each part of the work has a type, and a file of its name:
+// Each part of the work is a type in the file of its name:
 //
 //	executor.go                  the order of all parts
-//	stop.go, prestop.go          the end of containers, in order, with their preStop hooks; the end of sandboxes
-//	remove.go, cleanup.go        what is removed from the runtime; what is released and removed on the node
-//	network.go, volumes.go       what has to be ready before a start
-//	slot.go                      the start slot, which a pull lends to other pods
-//	sandbox.go                   the sandbox, and before it the cgroup
-//	start.go, create.go          containers: their start and, before it, their creation with image, volumes and files
+//	stop.go, prestop.go          stops containers in order, runs preStop hooks, stops sandboxes
+//	remove.go, cleanup.go        removes objects of the runtime; releases and removes node resources
+//	network.go, volumes.go       prerequisites of a start
+//	slot.go                      the start slot, which is released during an image pull
+//	sandbox.go                   the pod cgroup and the sandbox
+//	start.go, create.go          creates and starts containers
 //	pull.go                      images of containers and of image volumes
-//	hooks.go, poststart.go       the container that a hook runs for; postStart hooks
-//	quota.go                     the CPU quota of the pod, which is lifted for a start
-//	resizer.go, resize_*.go      the resources of running containers: decision, call, events, state
-//	reporter.go, reporter_work.go, event.go, subject.go, waiting.go   the log, events, errors, hooks, and waiting reasons
-//	logs.go, addresses.go        logs and their links; the addresses of the pod
+//	hooks.go, poststart.go       lifecycle hooks
+//	quota.go                     the CPU quota of the pod, which is lifted during a start
+//	resizer.go, resize_*.go      in-place resize of the pod
+//	reporter.go, reporter_work.go, subject.go, waiting.go   log, events, hooks and waiting reasons
+//	logs.go, addresses.go        log files and their links; pod addresses
 //
-// What belongs here: each call to the runtime and everything around it. A third runtime needs nothing here: it is a
-// cri.Runtime. What does not: rules, statuses, sources, and the loop of a pod.
+// Every call to the runtime that changes a pod is made here. Restart rules, statuses, sources and the worker loop are in other
+// packages.
 //
 // # Concurrency
 //
-// An Executor does one thing at a time: calls of its methods and of those of its parts must not overlap, but for Quota.Lifted,
-// Quota.EnforceNow, Waiting and Resizer, which are for the worker that waits for Do.
+// Calls of an Executor and of its parts must not overlap. The exceptions are Quota.RunsUnlimited, Quota.EnforceNow,
+// WaitingReasons and Resizer, which the worker calls while Execute runs.
 //
 // # Errors
 //
-// An error of a start is a [*podstatus.StartError] with the reason that the status shows. What is cut short, because its context ends,
-// is told to nobody.
+// A failed start returns a [*podstatus.StartError] with the waiting reason for the status. If ctx ends, no event is recorded.
 //
 // # Test kit
 //
-// The runtime is a critest.SummaryRuntime behind a critest.Interceptor, in a testing/synctest bubble. scene_test.go makes a pod, its
-// node and its executor of that, and the other tests say what is called, and when.
+// The tests run a critest.SummaryRuntime behind a critest.Interceptor in a testing/synctest bubble. scene_test.go builds the pod, node
+// and executor.
 package executor

@@ -20,7 +20,7 @@ import (
 )
 
 // An event names the container instance that it is about.
-func TestEvents(t *testing.T) {
+func TestEventsNameContainerInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
 		s.up("main")
@@ -45,8 +45,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// backsOff is the status of a container that waits in CrashLoopBackOff after its instance of an attempt.
-func backsOff(name string, attempt, exitCode int32) corev1.ContainerStatus {
+// backOffStatus returns the status of a container in CrashLoopBackOff after the given attempt.
+func backOffStatus(name string, attempt, exitCode int32) corev1.ContainerStatus {
 	return corev1.ContainerStatus{
 		Name: name, RestartCount: attempt, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
@@ -55,13 +55,13 @@ func backsOff(name string, attempt, exitCode int32) corev1.ContainerStatus {
 	}
 }
 
-// What a status says that the one before did not is told once.
-func TestStatusChanged(t *testing.T) {
+// An event is recorded once per change of the status.
+func TestRecordStatusEventsOncePerChange(t *testing.T) {
 	running := corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	creating := corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
-	unknown := backsOff("main", 2, 0)
+	unknown := backOffStatus("main", 2, 0)
 	unknown.LastTerminationState.Terminated = nil
-	bare := backsOff("main", 2, 9)
+	bare := backOffStatus("main", 2, 9)
 	bare.LastTerminationState.Terminated.ContainerID = "no-runtime"
 	of := func(list ...corev1.ContainerStatus) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: list}
@@ -74,26 +74,26 @@ func TestStatusChanged(t *testing.T) {
 	tests := map[string]struct {
 		before, after corev1.PodStatus
 		want          []string
-		message       string // of the last
+		message       string // of the last event
 	}{
 		"nothing":        {},
 		"it runs":        {of(creating), of(running), nil, ""},
-		"the first time": {of(), of(backsOff("main", 0, 1)), []string{"BackOff! main main-id exit code 1"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"a later time":   {of(running), of(backsOff("main", 2, 137)), []string{"BackOff! main main-id attempt 2 exit code 137"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"it still waits": {of(backsOff("main", 2, 1)), of(backsOff("main", 2, 1)), nil, ""},
+		"the first time": {of(), of(backOffStatus("main", 0, 1)), []string{"BackOff! main main-id exit code 1"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"a later time":   {of(running), of(backOffStatus("main", 2, 137)), []string{"BackOff! main main-id attempt 2 exit code 137"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
+		"it still waits": {of(backOffStatus("main", 2, 1)), of(backOffStatus("main", 2, 1)), nil, ""},
 		"it waited for something else": {
-			of(creating), of(backsOff("main", 1, 0)), []string{"BackOff! main main-id attempt 1 exit code 0"}, "Back-off restarting failed container main in pod a_default(uid-a)",
+			of(creating), of(backOffStatus("main", 1, 0)), []string{"BackOff! main main-id attempt 1 exit code 0"}, "Back-off restarting failed container main in pod a_default(uid-a)",
 		},
 		"nobody knows how it ended":  {of(running), of(unknown), []string{"BackOff! main attempt 2"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
 		"an ID without a runtime":    {of(running), of(bare), []string{"BackOff! main no-runtime attempt 2 exit code 9"}, "Back-off restarting failed container main in pod a_default(uid-a)"},
-		"an init container":          {ofInit(), ofInit(backsOff("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
+		"an init container":          {ofInit(), ofInit(backOffStatus("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
 		"past its deadline":          {corev1.PodStatus{}, late, []string{"DeadlineExceeded"}, "too late"},
 		"past its deadline for long": {late, late, nil, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, podtest.Pod("a"), setting{})
-			s.reporter.StatusChanged(&tt.before, &tt.after)
+			s.reporter.RecordStatusEvents(&tt.before, &tt.after)
 			s.requireEvents(tt.want...)
 			if len(s.events) > 0 {
 				require.Equal(t, tt.message, s.events[len(s.events)-1].Message)
@@ -102,19 +102,19 @@ func TestStatusChanged(t *testing.T) {
 	}
 }
 
-// A node on which nobody listens is one all the same.
-func TestNobodyListens(t *testing.T) {
+// Hooks of Node may all be nil.
+func TestExecuteWithoutHooks(t *testing.T) {
 	s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Event = nil }})
 	s.reporter.RecordWarning("Failed", executor.Subject{}, "%s", "out of order")
-	s.reporter.SyncFailed(errors.New("out of order"), time.Second)
+	s.reporter.ReportSyncError(errors.New("out of order"), time.Second)
 }
 
-func TestSyncFailed(t *testing.T) {
+func TestReportSyncErrorCallsHook(t *testing.T) {
 	var told []any
 	s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
 		n.Error = func(pod cri.PodIdentity, err error, retry time.Duration) { told = append(told, pod, err, retry) }
 	}})
 	err := errors.New("out of order")
-	s.reporter.SyncFailed(err, time.Second)
+	s.reporter.ReportSyncError(err, time.Second)
 	assert.Equal(t, []any{cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, err, time.Second}, told)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
-// holder is an executor.ImageHolder that writes down what it is asked for.
+// holder is an executor.ImageHolder that records its calls.
 type holder struct {
 	s     *scene
 	fails error
@@ -41,9 +41,8 @@ func (h holder) Hold(image string) func() {
 	}
 }
 
-// The images of a container, also those that it mounts, are held from before they are ensured until the container is created, or
-// could not be.
-func TestImagesAreHeldUntilTheContainerIsCreated(t *testing.T) {
+// The images of a container and of its image volumes are held from before Ensure until the container is created or has failed.
+func TestImagesHeldUntilContainerCreated(t *testing.T) {
 	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Image = "app"
 	for _, name := range []string{"data", "other"} {
@@ -84,7 +83,7 @@ func TestImagesAreHeldUntilTheContainerIsCreated(t *testing.T) {
 	}
 }
 
-// only returns the calls of some names, without times and IDs of containers.
+// only returns the calls with one of these names, without times and container IDs.
 func only(calls []string, names ...string) (found []string) {
 	for _, call := range calls {
 		var at, op, about string

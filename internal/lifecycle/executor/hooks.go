@@ -16,34 +16,34 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// hooks runs the hooks of the containers of a pod.
+// hooks runs the postStart and preStop hooks of the containers of a pod.
 type hooks struct {
 	runner    *hook.Runner
 	reporter  *Reporter
-	addresses *addresses
+	addresses *podAddresses
 }
 
-func newHooks(node *Node, reporter *Reporter, addresses *addresses) *hooks {
+func newHooks(node *Node, reporter *Reporter, addresses *podAddresses) *hooks {
 	h := &hooks{reporter: reporter, addresses: addresses}
 	h.runner = hook.New(hook.Options{Execer: node.execer, Hooks: hook.Hooks{
-		HTTPFallback: h.recordFallback, SleepTerminated: func(hook.Call) { reporter.sleepTerminated() },
+		HTTPFallback: h.recordFallback, SleepTerminated: func(hook.Call) { reporter.reportSleepTerminated() },
 	}})
 	return h
 }
 
-// run runs a hook.
-func (h *hooks) run(ctx context.Context, call hook.Call, handler *corev1.LifecycleHandler) error {
+// runHook runs handler in the container of call until it returns or ctx ends.
+func (h *hooks) runHook(ctx context.Context, call hook.Call, handler *corev1.LifecycleHandler) error {
 	return h.runner.Run(ctx, call, handler)
 }
 
-// recordFallback records the event of a hook whose server does not speak TLS, although the hook asks for it.
+// recordFallback records the event LifecycleHTTPFallback: a hook used HTTPS, but its server only speaks HTTP.
 func (h *hooks) recordFallback(c hook.Call, message string) {
 	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(c), "%s", message)
 }
 
-// preStopCall returns the container that a preStop hook runs for. Of a pod or container without a spec, it is restored from the
-// annotations of the container.
-func (h *hooks) preStopCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill) hook.Call {
+// newPreStopCall returns the hook.Call for the preStop hook of the container in k. If pod is nil or lacks the container, it
+// restores the spec from the annotations of the container.
+func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name},
 		Attempt: subjectOf(observed, k.Name, k.ID).attempt,
@@ -56,21 +56,21 @@ func (h *hooks) preStopCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill) hook
 		if c := containers.Named(&pod.Spec, k.Name); c != nil {
 			call.Container = c
 		}
-		call.PodIP = hookAddress(h.addresses.of(pod, ips))
+		call.PodIP = primaryIP(h.addresses.podIPs(pod, ips))
 		return call
 	}
 	for i := range observed.Containers {
 		if c := &observed.Containers[i]; c.ID == k.ID {
-			restored, _ := hook.Restore(c) // a field that cannot be read is left out
+			restored, _ := hook.Restore(c) // ignore the error: a field that cannot be read stays empty
 			call.Pod, call.Container = restored.Pod, restored.Container
 		}
 	}
-	call.PodIP = hookAddress(ips)
+	call.PodIP = primaryIP(ips)
 	return call
 }
 
-// hookAddress returns the address that a hook asks at: the primary one of the pod.
-func hookAddress(ips []string) string {
+// primaryIP returns the first valid IP address of ips, or "". Hooks send their HTTP requests to it.
+func primaryIP(ips []string) string {
 	for _, ip := range ips {
 		if addr, ok := podip.Parse(ip); ok {
 			return addr.String()

@@ -11,13 +11,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ImageSource makes images present on the node. lifecycle.ImageSource has the contract of the method.
+// ImageSource makes container images present on the node. The interface of the same name in package lifecycle documents the
+// contract.
 type ImageSource interface {
-	// Ensure returns the image of a container once it is present.
+	// Ensure returns the image of c, which it pulls if necessary.
 	Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
 }
 
-// imageHolder has the method of lifecycle.ImageHolder, an optional interface of an ImageSource.
+// imageHolder is an optional interface of an [ImageSource]; see lifecycle.ImageHolder. Hold protects an image from garbage
+// collection until release is called.
 type imageHolder interface {
 	Hold(image string) (release func())
 }

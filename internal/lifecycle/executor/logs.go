@@ -9,41 +9,41 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// logs are the logs of the containers of a pod, and the links to them.
+// logs manages the log files of the containers of one pod and the links to them in /var/log/containers.
 type logs struct {
 	files    poddir.Logs
 	reporter *Reporter
 }
 
-// link creates the link to the log of a container that was started.
-func (l *logs) link(container, id string, attempt uint32) {
-	if err := l.files.Link(container, id, attempt); err != nil {
-		l.reporter.Warn("link log", "container", container, "error", err)
+// createLink creates the link to the log of a started container.
+func (l *logs) createLink(container, id string, attempt uint32) {
+	if err := l.files.CreateLink(container, id, attempt); err != nil {
+		l.reporter.Warn("create link to log", "container", container, "error", err)
 	}
 }
 
-// unlink removes the links to the logs of containers.
-func (l *logs) unlink(containers []cri.Container) {
-	if err := l.files.Unlink(containers); err != nil {
+// removeLinks removes the links to the logs of containers.
+func (l *logs) removeLinks(containers []cri.Container) {
+	if err := l.files.RemoveLinks(containers); err != nil {
 		l.reporter.Warn("remove link to log", "error", err)
 	}
 }
 
-// nextAttempt returns the attempt after the newest one of a container that there is a log of.
+// nextAttempt returns the attempt number after the newest log file of the container; 0 if there is none.
 func (l *logs) nextAttempt(container string) uint32 {
-	n, err := l.files.Attempts(container)
+	n, err := l.files.NextAttempt(container)
 	if err != nil {
-		l.reporter.Warn("logs of a container", "container", container, "error", err)
+		l.reporter.Warn("list container logs", "container", container, "error", err)
 	}
 	return n
 }
 
-// remove removes the logs of a container, and the links to them.
-func (l *logs) remove(observed cri.Pod, c *cri.Container) error {
+// removeLogs removes the log files of container c and their links.
+func (l *logs) removeLogs(observed cri.Pod, c *cri.Container) error {
 	if err := l.files.Remove(observed, c); err != nil {
 		return err
 	}
-	l.unlink([]cri.Container{*c})
+	l.removeLinks([]cri.Container{*c})
 	return nil
 }
 

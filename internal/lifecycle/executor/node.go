@@ -17,51 +17,54 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Node is what the executors of all pods share. Its fields are those of lifecycle.Options with their defaults.
+// Node holds the configuration that the executors of all pods share. Its fields have the meaning and defaults of those in
+// lifecycle.Options.
 type Node struct {
 	Runtime cri.Runtime
 	Spec    podspec.Options
-	Images  ImageSource // nil: images are not made present
+	Images  ImageSource // nil: images are not pulled
 	Cgroups PodCgroups  // nil: the runtime creates cgroups
 	Volumes PodVolumes  // nil: pods have no volumes
-	// Network returns why the network of pods is not ready, and may wait for the answer of the runtime. Nil: it always is.
-	Network     func(ctx context.Context, uid string, wait bool) error
-	Objects     podspec.Objects             // nil: there are none
-	AdmitResize func(pod *corev1.Pod) error // nil: there is always room
-	PodRoot     string
-	NoMounts    bool
-	LogLinks    string
-	Slots       *startslots.Slots
-	SlowAfter   time.Duration
-	Mark        func(labels map[string]string) // writes whose a sandbox or a container is
-	Logger      *slog.Logger
+	// CheckNetwork returns an error if the pod network is not ready. With wait it may wait for the runtime status. Nil: the
+	// network is always ready.
+	CheckNetwork   func(ctx context.Context, uid string, wait bool) error
+	Objects        podspec.Objects             // nil: pods can refer to no config maps and secrets
+	AdmitResize    func(pod *corev1.Pod) error // nil: every resize fits on the node
+	PodRoot        string
+	NoMounts       bool
+	LogLinks       string
+	Slots          *startslots.Slots
+	SlowStartAfter time.Duration
+	MarkOwner      func(labels map[string]string) // sets the owner label of a sandbox or container
+	Logger         *slog.Logger
 
-	// The hooks, which are those of lifecycle.Options.Hooks. Any may be nil.
+	// Hooks with the contracts of lifecycle.Options.Hooks. Each may be nil.
 	Event           func(pod cri.PodIdentity, event podevents.Event)
 	Error           func(pod cri.PodIdentity, err error, retry time.Duration)
-	Started         func(pod cri.PodIdentity, start podevents.ContainerStart)
+	StartAttempted  func(pod cri.PodIdentity, start podevents.ContainerStart)
 	SandboxStarted  func(pod cri.PodIdentity, start podevents.SandboxStart)
 	Synced          func(pod cri.PodIdentity, s podevents.Sync)
 	ImageVolume     func(pod cri.PodIdentity, err error)
 	SleepTerminated func(pod cri.PodIdentity)
 
-	resizing  *sync.Mutex        // held while a pod that is resized is judged
-	inspector cri.Inspector      // nil: the runtime has none
-	updater   cri.Updater        // likewise
-	stats     cri.StatsLister    // likewise
-	podStats  cri.PodStatsLister // likewise
-	execer    cri.Execer         // nil: commands of hooks fail
-	holder    imageHolder        // nil: images are not held while a container is created
+	resizeMutex *sync.Mutex        // held while the node decides about a resize
+	inspector   cri.Inspector      // nil: the runtime does not implement it
+	updater     cri.Updater        // nil: the runtime does not implement it
+	stats       cri.StatsLister    // nil: the runtime does not implement it
+	podStats    cri.PodStatsLister // nil: the runtime does not implement it
+	execer      cri.Execer         // nil: exec hooks fail
+	holder      imageHolder        // nil: images are not protected from garbage collection during a create
 }
 
-// Prepare finds out what the runtime can do, and returns the node.
-func (n Node) Prepare() *Node {
+// DetectFeatures returns a copy of n that knows the optional interfaces of its Runtime and Images. Call it once, before
+// [NewReporter].
+func (n Node) DetectFeatures() *Node {
 	n.inspector, _ = n.Runtime.(cri.Inspector)
 	n.updater, _ = n.Runtime.(cri.Updater)
 	n.stats, _ = n.Runtime.(cri.StatsLister)
 	n.podStats, _ = n.Runtime.(cri.PodStatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
 	n.holder, _ = n.Images.(imageHolder)
-	n.resizing = new(sync.Mutex)
+	n.resizeMutex = new(sync.Mutex)
 	return &n
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// everything is actions of each kind: more than a plan ever has at once.
+// everything returns actions of each kind, more than a plan ever has.
 func everything(s *scene) plan.Actions {
 	return plan.Actions{
 		Kill:             []plan.Kill{kill("side", 5*time.Second)},
@@ -40,8 +40,8 @@ func everything(s *scene) plan.Actions {
 	}
 }
 
-// Actions are done in the order of their fields. A failure ends what builds on it and nothing else.
-func TestOrder(t *testing.T) {
+// Actions run in the order of their fields. A failure skips only dependent actions.
+func TestExecuteOrderAndSkippedActions(t *testing.T) {
 	all := []string{
 		"StopContainer uid-a-side-0 5s",
 		"StopPodSandbox uid-a-0",
@@ -63,7 +63,7 @@ func TestOrder(t *testing.T) {
 	}
 	for failed, want := range map[string][]string{
 		"":                          all,
-		"StopContainer":             all[:1], // what may still run must keep its network and its files
+		"StopContainer":             all[:1], // a container that may still run keeps its network and files
 		"StopPodSandbox":            all[:2],
 		"RemoveContainer":           all,
 		"UpdatePodSandboxResources": without("UpdateContainerResources uid-a-side-0"),
@@ -97,8 +97,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A container that cannot be removed keeps its name: what was to take its place is the next attempt.
-func TestContainerThatCannotBeRemoved(t *testing.T) {
+// The name of a container that cannot be removed stays in use: its replacement gets the next attempt.
+func TestReplacementGetsNextAttemptAfterRemoveError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
 		s.up("main")
@@ -110,8 +110,8 @@ func TestContainerThatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// The files of a pod go before the runtime forgets it: an agent that dies in between finds them by what the runtime has.
-func TestForget(t *testing.T) {
+// The files of a pod are removed before its runtime objects, which a restarted agent would find.
+func TestForgetRemovesFilesBeforeRuntimeObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, logs, links := t.TempDir(), t.TempDir(), t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
@@ -135,8 +135,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// What another agent has of the pod is still in use.
-func TestForgetOfASharedPod(t *testing.T) {
+// A pod of which another agent has containers keeps its files.
+func TestForgetKeepsFilesOfSharedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, logs := t.TempDir(), t.TempDir()
 		groups := &podCgroups{}
@@ -159,8 +159,8 @@ func TestForgetOfASharedPod(t *testing.T) {
 	})
 }
 
-// A removed container takes its log along, and what was rotated from it.
-func TestRemove(t *testing.T) {
+// Removing a container removes its logs, including rotated ones.
+func TestRemoveContainerRemovesItsLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Spec.LogRoot = logs }})
@@ -179,8 +179,8 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// A sandbox that was stopped is known to have no network any more, until it is gone or ready again.
-func TestStopped(t *testing.T) {
+// A stopped sandbox is reported until it is removed or ready again.
+func TestStoppedSandboxesForgottenWhenReadyOrRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
 		s.up("main")

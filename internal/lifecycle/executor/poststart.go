@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// postStart runs the postStart hooks of containers, each at least once to its end: the record of the pod has the containers whose hook
-// has yet to run.
+// postStart runs the postStart hooks of containers. The persistent record of the pod lists the containers whose hook has not
+// completed, so a restarted agent runs it again.
 type postStart struct {
 	reporter *Reporter
 	record   *poddir.Recorder
@@ -27,27 +27,28 @@ type postStart struct {
 	stopper  *stopper
 }
 
-// setPending records that the postStart hook of a container has yet to run, whatever becomes of the start and of the agent.
+// setPending records that the postStart hook of container id has not completed. It is called before the container starts.
 func (p *postStart) setPending(id string) {
-	p.reporter.Note(p.record, func(now *poddir.Record) {
+	p.reporter.UpdateRecord(p.record, func(now *poddir.Record) {
 		if !slices.Contains(now.PostStartPending, id) {
 			now.PostStartPending = append(slices.Clone(now.PostStartPending), id)
 		}
 	})
 }
 
-// setDone records that the postStart hook of a container has run.
+// setDone records that the postStart hook of container id has completed.
 func (p *postStart) setDone(id string) {
-	p.reporter.Note(p.record, func(now *poddir.Record) {
+	p.reporter.UpdateRecord(p.record, func(now *poddir.Record) {
 		now.PostStartPending = slices.DeleteFunc(slices.Clone(now.PostStartPending), func(other string) bool { return other == id })
 	})
 }
 
-// run runs the postStart hook of a running container. If it fails, the container is stopped like any other.
-func (p *postStart) run(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, sb *sandbox) error {
+// runHook runs the postStart hook of the running container id. If the hook fails, it stops the container with its preStop hook
+// and grace period, and returns a StartError.
+func (p *postStart) runHook(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, sb *sandbox) error {
 	c := s.Container
-	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: hookAddress(sb.ips)}
-	err := p.hooks.run(ctx, call, c.Lifecycle.PostStart)
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: primaryIP(sb.ips)}
+	err := p.hooks.runHook(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
 		p.setDone(id)
 		return nil
@@ -58,5 +59,5 @@ func (p *postStart) run(ctx context.Context, pod *corev1.Pod, s plan.Start, id s
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.GracePeriod(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStopHook(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
-	return &podstatus.StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, p.stopper.kill(ctx, call, kill, nil))}
+	return &podstatus.StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, p.stopper.killContainer(ctx, call, kill, nil))}
 }

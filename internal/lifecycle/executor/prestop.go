@@ -14,40 +14,44 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// preStop is the preStop hook of a container that is being stopped. It runs beside the stop.
+// preStop is a running preStop hook. It runs in its own goroutine, because the container is stopped at the end of the grace
+// period even if the hook still runs.
 type preStop struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the hook has returned
 	running sync.WaitGroup
 }
 
-// startPreStop starts the preStop hook of k, which may run for the grace period and two seconds. The caller calls end.
+// startPreStop starts the preStop hook of k in a goroutine. The hook may run for the grace period plus two seconds. The caller
+// must call cancelAndWait.
 func (s *stopper) startPreStop(ctx context.Context, call hook.Call, k plan.Kill) *preStop {
 	hookCtx, cancel := context.WithTimeout(ctx, k.Grace+hook.MinimumGrace)
 	p := &preStop{cancel: cancel, done: make(chan struct{})}
 	p.running.Go(func() {
 		defer close(p.done)
-		if err := s.hooks.run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
+		if err := s.hooks.runHook(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
 			s.reportPreStopFailure(call, err)
 		}
 	})
 	return p
 }
 
-// wait waits until the hook has returned, at most until deadline, and returns how long it has waited.
-func (p *preStop) wait(deadline *time.Timer) time.Duration {
+// awaitReturn waits until the hook has returned or deadline fires, and returns the time that it waited.
+func (p *preStop) awaitReturn(deadline *time.Timer) time.Duration {
 	began := time.Now()
-	await(p.done, deadline)
+	waitUntil(p.done, deadline)
 	return time.Since(began)
 }
 
-// end cancels the hook, and waits until it has returned: a late hook may run beside the stop of its container, not after it.
-func (p *preStop) end() {
+// cancelAndWait cancels the hook and waits until it has returned. The hook may run while its container is being stopped, but not
+// longer.
+func (p *preStop) cancelAndWait() {
 	p.cancel()
 	p.running.Wait()
 }
 
-// reportPreStopFailure reports a preStop hook that failed. Its output and its exit code go to the log alone.
+// reportPreStopFailure logs a failed preStop hook and records a warning event. Only the log contains the output and the exit
+// code.
 func (s *stopper) reportPreStopFailure(c hook.Call, err error) {
 	args := []any{"container", c.Container.Name, "id", c.ContainerID, "attempt", c.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// What a preStop hook takes is no longer there for the container, which always has two seconds.
-func TestPreStopBudget(t *testing.T) {
+// The time of a preStop hook reduces the grace period of the container, which is at least two seconds.
+func TestPreStopTimeReducesGracePeriod(t *testing.T) {
 	tests := map[string]struct {
 		script critest.Script
 		grace  time.Duration
 		want   []string
-		until  time.Duration // when the container has exited
+		until  time.Duration // time when the container has exited
 		fails  bool
 	}{
 		"at once": {
@@ -81,8 +81,8 @@ func TestPreStopBudget(t *testing.T) {
 	}
 }
 
-// The hook of a sidecar runs at once, beside the containers that terminate before it.
-func TestPreStopOfASidecar(t *testing.T) {
+// The preStop hook of a sidecar starts at once, while the containers that terminate earlier still run.
+func TestPreStopOfSidecarStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{scripts: map[string]critest.Script{
 			"main": critest.ExitAfterStop(3500*time.Millisecond, 0), "proxy": {Exec: takes(2*time.Second, 0)},
@@ -97,8 +97,8 @@ func TestPreStopOfASidecar(t *testing.T) {
 	})
 }
 
-// A hook that takes all of the grace period leaves no time to wait for others.
-func TestPreStopOfASidecarTakesAllTime(t *testing.T) {
+// A hook that takes the whole grace period leaves no time to wait for other containers.
+func TestPreStopUsesUpGracePeriodOfSidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side", "proxy"), setting{scripts: map[string]critest.Script{
 			"main": critest.IgnoreTERM(), "side": critest.IgnoreTERM(), "proxy": {Exec: takes(time.Hour, 0)},
@@ -114,8 +114,8 @@ func TestPreStopOfASidecarTakesAllTime(t *testing.T) {
 	})
 }
 
-// A hook gets as long as the container, and does not outlive the call: whoever comes after it finds no handler of before.
-func TestPreStopDoesNotOutliveTheContainer(t *testing.T) {
+// A hook is cancelled when its container has stopped, and no handler runs after that.
+func TestPreStopCancelledWhenContainerHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended time.Time
 		s := newScene(t, podtest.Pod("a"), setting{scripts: map[string]critest.Script{"main": {

@@ -13,15 +13,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// puller makes the images of containers and of image volumes present.
+// puller makes the images of containers and of image volumes present on the node.
 type puller struct {
 	node     *Node
 	reporter *Reporter
 	slot     *startSlot
 }
 
-// hold keeps the image of a container, and those that it mounts, on the node until release is called.
-func (p *puller) hold(pod *corev1.Pod, c *corev1.Container) (release func()) {
+// holdImages protects the image of c and the images of its image volumes from garbage collection until release is called.
+func (p *puller) holdImages(pod *corev1.Pod, c *corev1.Container) (release func()) {
 	if p.node.holder == nil {
 		return func() {}
 	}
@@ -36,7 +36,7 @@ func (p *puller) hold(pod *corev1.Pod, c *corev1.Container) (release func()) {
 	}
 }
 
-// imageVolumesOf returns the volumes of images that a container mounts.
+// imageVolumesOf returns the image volumes of pod that c mounts.
 func imageVolumesOf(pod *corev1.Pod, c *corev1.Container) (volumes []*corev1.Volume) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -48,16 +48,16 @@ func imageVolumesOf(pod *corev1.Pod, c *corev1.Container) (volumes []*corev1.Vol
 	return volumes
 }
 
-// pullVolumes makes the images present that a container mounts, and returns them by the names of their volumes. An image that cannot be
-// pulled delays the containers that mount it and no other (KEP-4639).
-func (p *puller) pullVolumes(
+// ensureVolumeImages makes the images of the image volumes of c present, and returns them by volume name. An image that cannot be
+// pulled delays only the containers that mount it (KEP-4639).
+func (p *puller) ensureVolumeImages(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
 	volumes := map[string]podspec.Volume{}
 	for _, v := range imageVolumesOf(pod, c) {
 		wanted := &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
-		image, err := p.pull(ctx, pod, wanted, sandbox)
-		p.reporter.imageVolumePulled(err)
+		image, err := p.ensureImage(ctx, pod, wanted, sandbox)
+		p.reporter.reportImageVolume(err)
 		if err != nil {
 			return nil, err
 		}
@@ -69,11 +69,11 @@ func (p *puller) pullVolumes(
 	return volumes, nil
 }
 
-// pull makes the image of a container present. It needs no start slot: another pod has the slot meanwhile.
-func (p *puller) pull(
+// ensureImage makes the image of c present. It releases the start slot of the pod while it pulls.
+func (p *puller) ensureImage(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (image cri.Image, err error) {
-	err = p.slot.lend(ctx, func() error {
+	err = p.slot.pullWithoutSlot(ctx, func() error {
 		image, err = p.node.Images.Ensure(ctx, pod, c, sandbox)
 		return err
 	})

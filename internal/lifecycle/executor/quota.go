@@ -19,72 +19,73 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Quota keeps the CPU quota of the cgroup of a pod. [PodCgroups.Ensure] may leave the quota out or lift it for a start, and
-// [PodCgroups.Limit] enforces it. The state that an earlier agent has left is unknown: the quota of its pod is enforced at the first sync.
+// Quota enforces the CPU quota of the pod cgroup. [PodCgroups.Ensure] may lift the quota for a start, and [PodCgroups.Limit]
+// enforces it. A previous agent may have left the quota lifted, so the first sync enforces it.
 type Quota struct {
 	node     *Node
 	reporter *Reporter
-	resizer  *Resizer      // has the sizes that the cgroup is for
-	runs     chan struct{} // something runs, or may, while the quota is lifted
+	resizer  *Resizer      // knows the sizes that the cgroup must have
+	runs     chan struct{} // signalled when a container runs, or may run, while the quota is lifted
 
-	mu       sync.Mutex // guards the two below, and is held while the cgroup is written
+	mu       sync.Mutex // guards enforced and lifted; held while the cgroup is written
 	enforced bool
-	lifted   bool // by this agent, and not enforced again
+	lifted   bool // by this agent, and not enforced since
 }
 
-// enforceTimeout ends an attempt to enforce a quota.
+// enforceTimeout limits one attempt to enforce a quota.
 const enforceTimeout = 30 * time.Second
 
-// reset forgets that something runs, of an earlier start.
-func (q *Quota) reset() {
+// clearRuns drops a signal of a previous start.
+func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:
 	default:
 	}
 }
 
-// ensureCgroup makes the cgroup of a pod ready for a start. Containers that run in it run without its quota from now on.
+// ensureCgroup creates or updates the pod cgroup for a start and lifts its quota. If containers already run, it signals
+// runsUnlimited.
 func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if q.node.Cgroups == nil {
 		return nil
 	}
-	if err := q.lift(ctx, pod); err != nil {
+	if err := q.liftQuota(ctx, pod); err != nil {
 		return err
 	}
-	if podview.Running(observed) {
+	if podview.IsRunning(observed) {
 		sleep.Wake(q.runs)
 	}
 	return nil
 }
 
-// lift ensures that the cgroup of a pod exists, with a quota that does not slow a start down.
-func (q *Quota) lift(ctx context.Context, pod *corev1.Pod) error {
+// liftQuota ensures that the pod cgroup exists, with a CPU quota that does not slow down the start.
+func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := q.enforced || q.lifted
 	err := q.node.Cgroups.Ensure(ctx, pod)
-	q.enforced, q.lifted = false, err == nil || known // what failed may have been done all the same
+	q.enforced, q.lifted = false, err == nil || known // a failed Ensure may have lifted it
 	return err
 }
 
-// liftAgain lifts the quota before the start of a container, if it was enforced since the start of the pod began. Otherwise the
-// container starts all the same, but slower.
-func (q *Quota) liftAgain(ctx context.Context, pod *corev1.Pod) {
+// liftBeforeStart lifts the quota again before a container starts, if it was enforced since the start of the pod. It logs an
+// error: the container then starts more slowly.
+func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
 	skip := q.node.Cgroups == nil || !q.enforced
 	q.mu.Unlock()
 	if skip {
 		return
 	}
-	if err := q.lift(ctx, pod); err != nil {
+	if err := q.liftQuota(ctx, pod); err != nil {
 		q.reporter.Warn("lift the CPU quota of the pod", "error", err)
 	}
 	sleep.Wake(q.runs)
 }
 
-// enforce enforces the quota of a pod unless it is known to be enforced. It does so also after the end of ctx: the containers that were
-// started run on.
-func (q *Quota) enforce(ctx context.Context, pod *corev1.Pod) error {
+// enforceQuota enforces the quota unless it is already enforced. It continues after ctx ends, because the started containers keep
+// running.
+func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.node.Cgroups == nil || q.enforced {
@@ -99,7 +100,7 @@ func (q *Quota) enforce(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// enforceLifted enforces the quota that a start has lifted, also after a start that failed.
+// enforceLifted enforces the quota if this agent has lifted it, also after a failed start.
 func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	lifted := q.lifted
@@ -107,36 +108,36 @@ func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	if !lifted || pod == nil {
 		return nil
 	}
-	return q.enforce(ctx, pod)
+	return q.enforceQuota(ctx, pod)
 }
 
 // EnforceNow enforces the lifted quota during a start. It logs an error, and the executor retries after the start.
 func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 	if err := q.enforceLifted(ctx, pod); err != nil {
-		q.reporter.Warn("limit the CPU of the pod", "error", err)
+		q.reporter.Warn("enforce the CPU quota of the pod", "error", err)
 	}
 }
 
-// enforceOfRunning enforces the quota that an agent which died during a start may have left lifted. It comes before all other work, which
-// may take long. A resize enforces the quota itself, and a pod without a cgroup starts over.
-func (q *Quota) enforceOfRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	if pod == nil || !podview.Running(observed) || len(a.Resize) > 0 || a.ResizePod {
+// enforceWhileRunning enforces a quota that a previous agent may have left lifted when it died during a start. Execute calls it
+// before any slow work. A resize enforces the quota itself, and a pod without a cgroup is restarted.
+func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	if pod == nil || !podview.IsRunning(observed) || len(a.Resize) > 0 || a.ResizePod {
 		return nil
 	}
-	if err := q.enforce(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
+	if err := q.enforceQuota(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// Due returns when the quota is enforced of a start that goes on, now that something runs. The first container decides: due is returned if it
-// is not nil.
-func (q *Quota) Due(due <-chan time.Time) <-chan time.Time {
+// EnforceTimer returns a channel that receives after Node.SlowStartAfter, when the quota must be enforced although the start
+// continues. If due is not nil, it returns due: the first running container determines the time.
+func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
 	}
-	return time.After(q.node.SlowAfter)
+	return time.After(q.node.SlowStartAfter)
 }
 
-// Lifted receives when something runs, or may, while the quota of the pod is lifted.
-func (q *Quota) Lifted() <-chan struct{} { return q.runs }
+// RunsUnlimited returns a channel that receives when a container runs, or may run, while the CPU quota of the pod is lifted.
+func (q *Quota) RunsUnlimited() <-chan struct{} { return q.runs }

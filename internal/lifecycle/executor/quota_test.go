@@ -22,12 +22,12 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// podCgroups are the cgroups of pods in a scene. What is asked of them is written down with the calls to the runtime.
+// podCgroups are fake cgroups of the pods in a scene. Their calls are recorded with the calls to the runtime.
 type podCgroups struct {
 	s      *scene
-	fails  map[string]error // by method
+	fails  map[string]error // by method name
 	exists bool
-	resize func(ctx context.Context, c []cgroups.ContainerResize, runtime cgroups.Resizer) error // nil: each container
+	resize func(ctx context.Context, c []cgroups.ContainerResize, runtime cgroups.Resizer) error // nil: resizes each container
 }
 
 func (c *podCgroups) ask(ctx context.Context, method string) error {
@@ -73,8 +73,8 @@ func withCgroups(t *testing.T, pod *corev1.Pod, o setting) (*scene, *podCgroups)
 	return s, groups
 }
 
-// The CPU quota of a pod is lifted before anything of it starts, and in force when all of it runs.
-func TestQuotaIsLiftedForAStart(t *testing.T) {
+// The CPU quota is lifted before the start, and enforced when all containers run.
+func TestQuotaLiftedForStartAndEnforcedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
 		s.up("main", "side")
@@ -89,8 +89,8 @@ func TestQuotaIsLiftedForAStart(t *testing.T) {
 	})
 }
 
-// A start that fails, or is cut short, leaves the pod with its quota all the same.
-func TestQuotaAfterAFailure(t *testing.T) {
+// The quota is enforced after a start that fails or is cancelled.
+func TestQuotaEnforcedAfterFailedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := withCgroups(t, podtest.Pod("a", "main", "side"), setting{
 			scripts: map[string]critest.Script{"side": {StartAfter: time.Hour}},
@@ -104,13 +104,13 @@ func TestQuotaAfterAFailure(t *testing.T) {
 	})
 }
 
-// What was lifted although the answer was lost is put in force as well.
-func TestQuotaThatWasLiftedUnseen(t *testing.T) {
+// The quota is enforced if Ensure has failed but may have lifted it.
+func TestQuotaEnforcedAfterEnsureError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
 		groups.fails["Ensure"] = errors.New("no answer")
 		require.ErrorContains(t, s.do(t.Context(), s.startOf("main")), "no answer")
-		s.requireCalls("0s Ensure") // there was none before, so that nothing was lifted
+		s.requireCalls("0s Ensure") // there was no cgroup, so nothing was lifted
 		groups.fails["Ensure"] = nil
 		s.up("main")
 		groups.fails["Ensure"] = errors.New("no answer")
@@ -121,8 +121,8 @@ func TestQuotaThatWasLiftedUnseen(t *testing.T) {
 	})
 }
 
-// A postStart hook may take as long as it likes: its container has its quota. Those that start after it start without.
-func TestQuotaInAHook(t *testing.T) {
+// A container with a postStart hook runs under the quota during the hook. Containers that start later start without it.
+func TestQuotaEnforcedDuringPostStartHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a", "main", "side")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
@@ -134,14 +134,13 @@ func TestQuotaInAHook(t *testing.T) {
 	})
 }
 
-// Whoever waits for a start puts the quota in force when something has run without it for too long. What is started after that
-// is started without it again.
-func TestQuotaOfASlowStart(t *testing.T) {
+// The worker enforces the quota during a slow start. Containers that start later start without it.
+func TestQuotaEnforcedDuringSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := withCgroups(t, podtest.Pod("a", "main", "side", "last"), setting{
 			scripts: map[string]critest.Script{"side": {StartAfter: time.Minute}},
 			latency: func(op string) time.Duration {
-				return map[string]time.Duration{"RunPodSandbox": 20 * time.Second}[op] // during which nothing runs
+				return map[string]time.Duration{"RunPodSandbox": 20 * time.Second}[op] // nothing runs during this time
 			},
 		})
 		ended := make(chan error, 1)
@@ -149,8 +148,8 @@ func TestQuotaOfASlowStart(t *testing.T) {
 		var due <-chan time.Time
 		for waiting := true; waiting; {
 			select {
-			case <-s.x.Quota.Lifted():
-				due = s.x.Quota.Due(due)
+			case <-s.x.Quota.RunsUnlimited():
+				due = s.x.Quota.EnforceTimer(due)
 			case <-due:
 				due = nil
 				s.x.Quota.EnforceNow(t.Context(), s.pod)
@@ -162,14 +161,14 @@ func TestQuotaOfASlowStart(t *testing.T) {
 		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "20s CreateContainer main", "20s StartContainer uid-a-main-0",
 			"20s CreateContainer side", "20s StartContainer uid-a-side-0", "30s Limit",
 			"1m20s Ensure", "1m20s CreateContainer last", "1m20s StartContainer uid-a-last-0", "1m20s Limit")
-		first := s.x.Quota.Due(nil)
-		require.Equal(t, first, s.x.Quota.Due(first), "what ran first decides")
+		first := s.x.Quota.EnforceTimer(nil)
+		require.Equal(t, first, s.x.Quota.EnforceTimer(first), "what ran first decides")
 	})
 }
 
-// What an earlier agent has left lifted is put in force at the first look at a pod that runs, before anything else; and what
-// is in force costs nothing.
-func TestQuotaOfAnEarlierAgent(t *testing.T) {
+// A quota that a previous agent has lifted is enforced before all other work, at the first sync. A quota that is enforced costs
+// no call.
+func TestQuotaOfPreviousAgentEnforcedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
 		s.up("main", "side")
@@ -177,7 +176,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 			s.mu.Lock()
 			s.calls = nil
 			s.mu.Unlock()
-			_, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{})
+			_, err := s.x.ExecuteIdle(t.Context(), s.pod, s.observed(), &plan.Actions{})
 			return err
 		}
 		require.NoError(t, rest())
@@ -205,8 +204,8 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 	})
 }
 
-// A resize that cannot be done does not leave a pod without its quota for as long as it cannot.
-func TestQuotaBesideAResize(t *testing.T) {
+// A failed resize does not leave the quota lifted.
+func TestQuotaEnforcedAfterFailedResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
 		s.up("main")
@@ -217,14 +216,14 @@ func TestQuotaBesideAResize(t *testing.T) {
 	})
 }
 
-// A pod that has terminated gives its cgroup back once, although it is still wanted.
-func TestCgroupOfATerminatedPod(t *testing.T) {
+// The cgroup of a terminated pod that its source still lists is removed once.
+func TestCgroupOfTerminatedPodRemovedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
 		s.up("main")
 		done := &plan.Actions{PodTerminal: true}
 		rest := func() bool {
-			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), done)
+			left, err := s.x.ExecuteIdle(t.Context(), s.pod, s.observed(), done)
 			require.ErrorIs(t, err, groups.fails["Remove"])
 			return left
 		}
@@ -241,10 +240,10 @@ func TestCgroupOfATerminatedPod(t *testing.T) {
 	})
 }
 
-func TestLacksCgroup(t *testing.T) {
+func TestIsCgroupMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
-		lacks := func() (bool, error) { return s.x.LacksCgroup(t.Context(), s.pod, s.observed()) }
+		lacks := func() (bool, error) { return s.x.IsCgroupMissing(t.Context(), s.pod, s.observed()) }
 		got, err := lacks()
 		require.NoError(t, err)
 		require.False(t, got, "nothing runs, so that it is made with the first start")

@@ -11,18 +11,19 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// relabeled is which volumes of a pod the runtime has given an SELinux label, file by file. That is done when a container is
-// created, and takes as long as the volume has files.
-type relabeled map[relabeling]bool
+// relabeledVolumes records which volumes of a pod the runtime has relabeled for SELinux. The runtime relabels each file of a
+// volume when it creates a container, which takes long for a large volume.
+type relabeledVolumes map[relabeling]bool
 
-// relabeling is a volume with a label. The runtime gives a sandbox a level of its own where the pod names none.
+// relabeling identifies a volume with an SELinux label. The sandbox ID is part of it, because the runtime chooses an MCS level
+// per sandbox if the pod sets none.
 type relabeling struct {
 	sandbox, volume string
 	label           corev1.SELinuxOptions
 }
 
-// key returns what is done for a volume of a container.
-func (relabeled) key(sandboxID string, pod *corev1.Pod, c *corev1.Container, volume string) relabeling {
+// keyOf returns the relabeling that the runtime performs for a volume of container c.
+func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, c *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions
 	if sc := c.SecurityContext; sc != nil {
@@ -37,21 +38,22 @@ func (relabeled) key(sandboxID string, pod *corev1.Pod, c *corev1.Container, vol
 	return k
 }
 
-// skip takes from what a container is launched with that volumes are to be relabeled which are.
-func (r relabeled) skip(sandboxID string, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) {
+// skipRelabeled clears SELinuxRelabel for the volumes of l that the runtime has already relabeled.
+func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) {
 	for name, v := range l.Volumes {
-		if v.SELinuxRelabel && r[r.key(sandboxID, pod, c, name)] {
+		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, c, name)] {
 			v.SELinuxRelabel = false
 			l.Volumes[name] = v
 		}
 	}
 }
 
-// created notes what the runtime has relabeled: the volumes that a container mounts as a whole, now that it was created.
-func (r relabeled) created(sandboxID string, pod *corev1.Pod, c *corev1.Container) {
+// recordRelabeled records the volumes that the runtime relabeled when it created c. A mount with a subPath relabels only a part
+// and is not recorded.
+func (r relabeledVolumes) recordRelabeled(sandboxID string, pod *corev1.Pod, c *corev1.Container) {
 	for i := range c.VolumeMounts {
 		if m := &c.VolumeMounts[i]; m.SubPath == "" && m.SubPathExpr == "" {
-			r[r.key(sandboxID, pod, c, m.Name)] = true
+			r[r.keyOf(sandboxID, pod, c, m.Name)] = true
 		}
 	}
 }

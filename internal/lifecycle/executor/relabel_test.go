@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// labeled are volumes that are to be relabeled.
+// labeled are volumes with SELinuxRelabel.
 type labeled struct{ *lifecycletest.Resources }
 
 func (l labeled) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
@@ -33,8 +33,8 @@ func (l labeled) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Conta
 	return err
 }
 
-// A volume is relabeled for the first container that mounts it as a whole with a label, and by no container that was not created.
-func TestVolumesAreRelabeledOnce(t *testing.T) {
+// A volume is relabeled for the first created container that mounts it without subPath, once per label.
+func TestVolumesRelabeledOncePerLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a", "broken", "one", "two", "other", "last")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -81,7 +81,7 @@ func TestVolumesAreRelabeledOnce(t *testing.T) {
 		require.NoError(t, s.do(t.Context(), again))
 		require.Empty(t, relabeled)
 
-		require.NoError(t, s.x.Cleaner.Release(t.Context()))
+		require.NoError(t, s.x.Cleaner.ReleaseVolumes(t.Context()))
 		for i := range again.Start {
 			again.Start[i].Attempt = 2
 		}

@@ -19,13 +19,13 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers of a.Remove. A container that is to be replaced by another of its attempt, and cannot be removed,
-// keeps its name in the runtime: its replacement then gets the next attempt. So containerd 2.4 leaves a container whose start was abandoned
-// just after its task was made.
+// removeContainers removes the containers listed in a.Remove from the runtime. If the removal fails, the name of the container
+// stays in use, so its replacement in a.Start gets the next attempt number. This happens in containerd 2.4 if a start is
+// abandoned after the task was created.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, a *plan.Actions) error {
 	var errs []error
 	for _, id := range a.RemoveContainers {
-		old := containerOf(observed, id)
+		old := findContainer(observed, id)
 		err := r.removeContainer(ctx, observed, old)
 		if err == nil {
 			continue
@@ -40,21 +40,22 @@ func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, a *pla
 	return errors.Join(errs...)
 }
 
-// containerOf returns a container that the runtime has.
-func containerOf(observed cri.Pod, id string) *cri.Container {
+// findContainer returns the container of observed with the given ID, which must exist.
+func findContainer(observed cri.Pod, id string) *cri.Container {
 	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	return &observed.Containers[i]
 }
 
-// removeContainer removes a container that has exited, and before that its logs, which no record would name any more.
+// removeContainer removes an exited container. It removes the logs first, because nothing would refer to them after a restart of
+// the agent.
 func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, c *cri.Container) error {
-	if err := r.logs.remove(observed, c); err != nil {
+	if err := r.logs.removeLogs(observed, c); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", c.ID, err)
 	}
 	return r.node.Runtime.RemoveContainer(ctx, c.ID)
 }
 
-// removeSandboxes removes sandboxes, in the order of ids.
+// removeSandboxes removes the sandboxes ids from the runtime, in order.
 func (r *remover) removeSandboxes(ctx context.Context, ids []string) error {
 	var errs []error
 	for _, id := range ids {

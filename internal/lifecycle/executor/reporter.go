@@ -16,45 +16,46 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Reporter tells the log and the hooks what is done to one pod and what goes wrong with it.
+// Reporter writes log lines about one pod, records its events and calls the hooks of [Node].
 type Reporter struct {
 	id   cri.PodIdentity
 	node *Node
 
-	syncs  syncs
-	events sync.Mutex // held while an event is told
+	history syncHistory
+	events  sync.Mutex // held during a call of the Event hook
 }
 
-// Log writes a line about the pod.
-func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.named(args)...) }
+// Log logs msg at level info, with the identity of the pod.
+func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.withPodAttrs(args)...) }
 
-// Warn writes a warning about the pod.
-func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.named(args)...) }
+// Warn logs msg at level warning, with the identity of the pod.
+func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.withPodAttrs(args)...) }
 
 // NewReporter returns the reporter of one pod.
 func NewReporter(node *Node, id cri.PodIdentity) *Reporter {
-	return &Reporter{id: id, node: node, syncs: syncs{wanted: time.Now()}}
+	return &Reporter{id: id, node: node, history: syncHistory{listedAt: time.Now()}}
 }
 
-// ID returns which pod it is.
+// ID returns the identity of the pod.
 func (t *Reporter) ID() cri.PodIdentity { return t.id }
 
-// named adds which pod it is to the arguments of a line of the log.
-func (t *Reporter) named(args []any) []any {
+// withPodAttrs prepends name, namespace and UID of the pod to the attributes of a log line.
+func (t *Reporter) withPodAttrs(args []any) []any {
 	return append([]any{"pod", t.id.Name, "namespace", t.id.Namespace, "uid", t.id.UID}, args...)
 }
 
-// RecordEvent tells of something that was done.
+// RecordEvent records an event of type Normal.
 func (t *Reporter) RecordEvent(reason string, about Subject, format string, args ...any) {
-	t.emit(about.event(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
+	t.sendEvent(about.newEvent(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
 }
 
-// RecordWarning tells of something that went wrong.
+// RecordWarning records an event of type Warning.
 func (t *Reporter) RecordWarning(reason string, about Subject, format string, args ...any) {
-	t.emit(about.event(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
+	t.sendEvent(about.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
 
-func (t *Reporter) emit(e podevents.Event) {
+// sendEvent calls the Event hook, one call at a time.
+func (t *Reporter) sendEvent(e podevents.Event) {
 	hook := t.node.Event
 	if hook == nil {
 		return
@@ -64,23 +65,24 @@ func (t *Reporter) emit(e podevents.Event) {
 	hook(t.id, e)
 }
 
-// SyncFailed tells of an attempt that failed, with the wait before the next.
-func (t *Reporter) SyncFailed(err error, retry time.Duration) {
-	t.Warn("pod sync", "error", err, "retry", retry)
+// ReportSyncError logs a failed sync and calls the Error hook. retry is the delay before the next sync.
+func (t *Reporter) ReportSyncError(err error, retry time.Duration) {
+	t.Warn("sync pod", "error", err, "retry", retry)
 	if hook := t.node.Error; hook != nil {
 		hook(t.id, err, retry)
 	}
 }
 
-// Note changes the record of the pod. A pod is not held up by a disk that takes nothing.
-func (t *Reporter) Note(r *poddir.Recorder, change func(now *poddir.Record)) {
+// UpdateRecord changes the persistent record of the pod. It only logs a write error, so that a full disk does not block the pod.
+func (t *Reporter) UpdateRecord(r *poddir.Recorder, change func(now *poddir.Record)) {
 	if err := r.Update(change); err != nil {
-		t.Warn("pod record", "error", err)
+		t.Warn("update pod record", "error", err)
 	}
 }
 
-// StatusChanged records the events of what a status says that the one before did not.
-func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
+// RecordStatusEvents records the events that follow from the change of the pod status from before to after: DeadlineExceeded and
+// BackOff.
+func (t *Reporter) RecordStatusEvents(before, after *corev1.PodStatus) {
 	if after.Reason == podstatus.ReasonDeadlineExceeded && before.Reason != after.Reason {
 		t.RecordEvent(podevents.ReasonDeadlineExceeded, Subject{}, "%s", after.Message)
 	}
@@ -89,13 +91,13 @@ func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
 	} {
 		for i := range list[1] {
 			c := &list[1][i]
-			if old := podstatus.FindContainer(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
-				t.RecordWarning(podevents.ReasonBackOffStartContainer, exitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
+			if old := podstatus.FindContainer(list[0], c.Name); isBackingOff(c) && (old == nil || !isBackingOff(old)) {
+				t.RecordWarning(podevents.ReasonBackOffStartContainer, lastExitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
 			}
 		}
 	}
 }
 
-func backsOff(c *corev1.ContainerStatus) bool {
+func isBackingOff(c *corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == podstatus.ReasonCrashLoopBackOff
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// typeOf returns which list of the pod a container is in.
-func typeOf(pod *corev1.Pod, name string) podevents.ContainerType {
+// containerTypeOf returns whether the container of that name is a regular, init or ephemeral container of pod.
+func containerTypeOf(pod *corev1.Pod, name string) podevents.ContainerType {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	switch {
 	case slices.ContainsFunc(pod.Spec.Containers, named):
@@ -25,24 +25,24 @@ func typeOf(pod *corev1.Pod, name string) podevents.ContainerType {
 	}
 }
 
-// syncs is the part of a [podevents.Sync] that depends on the earlier syncs of a pod.
-type syncs struct {
-	wanted time.Time   // when a source listed the pod
-	pod    *corev1.Pod // of the last sync; nil: the pod was orphaned, or there was no sync
-	any    bool        // there was a sync
+// syncHistory is the state of previous syncs that a [podevents.Sync] depends on.
+type syncHistory struct {
+	listedAt time.Time   // when a source first listed the pod
+	lastPod  *corev1.Pod // pod of the last sync; nil: orphaned, or no sync so far
+	synced   bool        // at least one sync was reported
 }
 
-// EndedSync is a sync of a pod that has ended.
-type EndedSync struct {
+// SyncResult describes a completed sync of a pod.
+type SyncResult struct {
 	Began   time.Time
-	Pod     *corev1.Pod // the newest version; nil: only the runtime has the pod
+	Pod     *corev1.Pod // the newest version; nil: orphaned pod
 	Deleted bool        // no source lists the pod
-	Removed bool        // nothing of the pod is left
+	Removed bool        // the pod is completely removed
 }
 
-// Synced calls the hook for a sync that has ended.
-func (t *Reporter) Synced(e EndedSync) {
-	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(e.Began), First: !t.syncs.any, Orphan: e.Pod == nil}
+// ReportSync calls the Synced hook for a completed sync.
+func (t *Reporter) ReportSync(e SyncResult) {
+	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(e.Began), First: !t.history.synced, Orphan: e.Pod == nil}
 	switch {
 	case e.Removed:
 		s.Op = podevents.SyncTerminated
@@ -50,41 +50,41 @@ func (t *Reporter) Synced(e EndedSync) {
 		s.Op = podevents.SyncKill
 	case s.First:
 		s.Op = podevents.SyncCreate
-	case t.syncs.pod != e.Pod:
+	case t.history.lastPod != e.Pod:
 		s.Op = podevents.SyncUpdate
 	}
 	if s.First {
-		s.Waited = e.Began.Sub(t.syncs.wanted)
+		s.Waited = e.Began.Sub(t.history.listedAt)
 	}
-	t.syncs.pod, t.syncs.any = e.Pod, true
+	t.history.lastPod, t.history.synced = e.Pod, true
 	if hook := t.node.Synced; hook != nil {
 		hook(t.id, s)
 	}
 }
 
-// sandboxRun calls the hook for an attempt to run the sandbox.
-func (t *Reporter) sandboxRun(s podevents.SandboxStart) {
+// reportSandboxStart calls the SandboxStarted hook for an attempt to run the sandbox.
+func (t *Reporter) reportSandboxStart(s podevents.SandboxStart) {
 	if hook := t.node.SandboxStarted; hook != nil {
 		hook(t.id, s)
 	}
 }
 
-// startAttempted calls the hook for an attempt to start a container.
-func (t *Reporter) startAttempted(s podevents.ContainerStart) {
-	if hook := t.node.Started; hook != nil {
+// reportContainerStart calls the StartAttempted hook for an attempt to start a container.
+func (t *Reporter) reportContainerStart(s podevents.ContainerStart) {
+	if hook := t.node.StartAttempted; hook != nil {
 		hook(t.id, s)
 	}
 }
 
-// imageVolumePulled calls the hook for an attempt to make the image of a volume present.
-func (t *Reporter) imageVolumePulled(err error) {
+// reportImageVolume calls the ImageVolume hook with the result of ensuring the image of an image volume.
+func (t *Reporter) reportImageVolume(err error) {
 	if hook := t.node.ImageVolume; hook != nil {
 		hook(t.id, err)
 	}
 }
 
-// sleepTerminated calls the hook for a sleep that ended early.
-func (t *Reporter) sleepTerminated() {
+// reportSleepTerminated calls the SleepTerminated hook: a sleep hook ended before its time.
+func (t *Reporter) reportSleepTerminated() {
 	if hook := t.node.SleepTerminated; hook != nil {
 		hook(t.id)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// resizeCall resizes one pod, once. It is the runtime's part in it.
+// resizeCall is one attempt to resize a pod. As a [cgroups.Resizer] it sends the new limits to the runtime when the pod cgroup
+// has room for them.
 type resizeCall struct {
 	resizer    *Resizer
 	node       *Node
@@ -31,14 +32,14 @@ type resizeCall struct {
 
 var _ cgroups.Resizer = (*resizeCall)(nil)
 
-// run resizes the pod with its cgroup or, where the runtime keeps that, the containers alone.
-func (r *resizeCall) run(ctx context.Context) error {
+// runResize resizes the pod through [PodCgroups.Resize], or only the containers if the runtime manages the cgroups.
+func (r *resizeCall) runResize(ctx context.Context) error {
 	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
 		return err
 	}
 	r.overhead = sandbox.Overhead
-	containers, err := r.measured(ctx)
+	containers, err := r.measureContainers(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (r *resizeCall) run(ctx context.Context) error {
 		return r.node.Cgroups.Resize(ctx, r.pod, containers, r)
 	}
 	for _, c := range containers {
-		if r.lowers(c) && c.MemoryUsage >= c.To.MemoryLimit {
+		if r.lowersMemoryLimit(c) && c.MemoryUsage >= c.To.MemoryLimit {
 			return fmt.Errorf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)",
 				c.Name, c.To.MemoryLimit, c.MemoryUsage)
 		}
@@ -62,31 +63,31 @@ func (r *resizeCall) run(ctx context.Context) error {
 	return nil
 }
 
-// verify returns an error where all has succeeded and the runtime was not told of a container. Without it the same would
-// be done again at once, and without end.
-func (r *resizeCall) verify() error {
+// checkAllSent returns an error if the size of a container was not sent to the runtime although the resize succeeded. Without
+// this check, the resize would be repeated forever.
+func (r *resizeCall) checkAllSent() error {
 	var errs []error
 	for _, c := range r.containers {
-		if !r.resizer.state.wasTold(c.ID, c.To) {
-			errs = append(errs, fmt.Errorf("resize container %s: the runtime was not told %s", c.Name, resize.FormatSize(c.To)))
+		if !r.resizer.state.isLastSent(c.ID, c.To) {
+			errs = append(errs, fmt.Errorf("resize container %s: the runtime did not get %s", c.Name, resize.FormatSize(c.To)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// lowers reports whether a container gets a limit of memory that is new or less than the one that it has.
-func (r *resizeCall) lowers(c cgroups.ContainerResize) bool {
+// lowersMemoryLimit reports whether the resize of c sets a memory limit that is new or lower than the current limit.
+func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	from, to := c.From.MemoryLimit, c.To.MemoryLimit
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)
 }
 
-// measured returns the containers with the memory that they use, where that has to be known.
-func (r *resizeCall) measured(ctx context.Context) ([]cgroups.ContainerResize, error) {
+// measureContainers returns the containers to resize. It sets MemoryUsage for those whose memory limit is lowered.
+func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.ContainerResize, error) {
 	containers := make([]cgroups.ContainerResize, len(r.containers))
 	var usage map[string]int64
 	for i, c := range r.containers {
 		containers[i] = cgroups.ContainerResize{Name: c.Name, From: c.From, To: c.To}
-		if !r.lowers(containers[i]) {
+		if !r.lowersMemoryLimit(containers[i]) {
 			continue
 		}
 		if usage == nil {
@@ -104,7 +105,8 @@ func (r *resizeCall) measured(ctx context.Context) ([]cgroups.ContainerResize, e
 	return containers, nil
 }
 
-// memoryUsage returns the bytes that the running containers of the pod use, by ID, and of other pods where the runtime lists no less.
+// memoryUsage returns the memory usage in bytes by container ID. It may include containers of other pods, if the runtime cannot
+// list a single pod.
 func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
 	var stats []cri.ContainerStats
@@ -126,7 +128,7 @@ func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) 
 	return usage, nil
 }
 
-// ResizeSandbox tells the runtime the limits of the pod's cgroup, without the overhead.
+// ResizeSandbox sends the limits of the pod cgroup, without the pod overhead, to the runtime.
 func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources) error {
 	c := cri.Resources{CPUShares: int64(limits.CPUShares), CPUQuota: limits.CPUQuota, CPUPeriod: int64(limits.CPUPeriod)}
 	if limits.MemoryMax != nil {
@@ -145,8 +147,8 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 	return r.updateSandbox(ctx, &c)
 }
 
-// updateSandbox does without what a runtime does not have: it is for those that size machines by it. containerd 2.2 says
-// that it has not in words alone.
+// updateSandbox calls UpdatePodSandboxResources, which matters to runtimes that size virtual machines by it. It ignores that a
+// runtime does not support the call; containerd 2.2 reports that only in the error text.
 func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error {
 	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, c)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
@@ -155,7 +157,7 @@ func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error 
 	return err
 }
 
-// ResizeContainer gives a running container what it shall have.
+// ResizeContainer sends the new size of a running container to the runtime and persists that it was sent.
 func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.ContainerSize) error {
 	resized := r.containers[slices.IndexFunc(r.containers, func(c resize.Container) bool { return c.Name == name })]
 	c := resize.WithSize(containers.Named(&r.pod.Spec, name), size)
@@ -164,20 +166,20 @@ func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgro
 		return err
 	}
 	if size.CPULimit == 0 && resized.From.CPULimit != 0 {
-		config.CPUQuota = cgroups.Unlimited // zero would leave it as it is
+		config.CPUQuota = cgroups.Unlimited // zero would keep the current quota
 	}
 	if size.MemoryLimit == 0 && resized.From.MemoryLimit != 0 {
 		config.MemoryLimit = cgroups.Unlimited
 	}
 	if _, slow := config.Unified[resize.MemoryHigh]; !slow && config.Unified != nil {
-		config.Unified[resize.MemoryHigh] = "max" // likewise, and the container would be slowed down where it was before
+		config.Unified[resize.MemoryHigh] = "max" // otherwise the old throttling limit stays
 	}
 	r.resizer.reporter.Log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
 	note := map[string]string{resize.AnnotationResources: resize.FormatSize(size)}
 	if err := r.node.updater.UpdateContainer(ctx, resized.ID, config, note); err != nil {
 		return err
 	}
-	r.resizer.state.tell(resized.ID, size)
-	r.resizer.reporter.Note(r.resizer.record, r.resizer.Put)
+	r.resizer.state.setSentSize(resized.ID, size)
+	r.resizer.reporter.UpdateRecord(r.resizer.record, r.resizer.WriteRecord)
 	return nil
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// resizeConditions are the conditions of a resize as of the last event: events tell of what changes between two looks.
+// resizeConditions are the resize conditions of a pod at the last event. An event is recorded for each difference to them.
 type resizeConditions struct {
-	pending    string // its reason; empty: no resize is pending
-	generation int64  // that is pending
+	pending    string // reason of PodResizePending; empty: no resize is pending
+	generation int64  // of the pod spec whose resize is pending
 	inProgress bool
 }
 
-// resizeEvents records the events of the resizes of a pod.
+// resizeEvents records the events of the in-place resizes of a pod.
 type resizeEvents struct {
 	reporter *Reporter
-	reported resizeConditions // of the goroutine of the worker alone
+	reported resizeConditions // used only by the goroutine of the worker
 
 	mu        sync.Mutex // guards errorText
-	errorText string     // of the last event about an error; empty: no error since the last resize began or ended
+	errorText string     // of the last ResizeError event; empty: no error since the last resize started or completed
 }
 
-// restore restores the conditions that an earlier agent published, so that no event is recorded twice. It returns the generation of the
-// spec whose resize was in progress, or zero.
-func (e *resizeEvents) restore(list []corev1.PodCondition) (generation int64) {
+// restoreConditions restores the conditions in list, which a previous agent published, so that no event is recorded twice. It
+// returns the generation of the spec whose resize was in progress, or zero.
+func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation int64) {
 	if c := podstatus.FindCondition(list, corev1.PodResizePending); c != nil {
 		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
 	}
@@ -47,12 +47,13 @@ func (e *resizeEvents) restore(list []corev1.PodCondition) (generation int64) {
 	return generation
 }
 
-// reset forgets the conditions of a pod that is deleted.
-func (e *resizeEvents) reset() { e.reported = resizeConditions{} }
+// clearConditions resets the conditions of a deleted pod.
+func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
-// record records the events of decision d about pod, and of a resize that is complete. Source: handlePodResourcesResize in
+// recordDecision records the events of decision d about pod: a resize was started, deferred, found infeasible or completed.
+// accepted reports whether the resize starts now. Source: handlePodResourcesResize in
 // pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
-func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool) {
+func (e *resizeEvents) recordDecision(pod *corev1.Pod, d *resize.Decision, accepted bool) {
 	before := &e.reported
 	if accepted {
 		before.inProgress = true
@@ -75,14 +76,14 @@ func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool
 	before.inProgress = inProgress
 }
 
-// recordError records the event of a resize that has failed, unless it failed in the same way before.
+// recordError records an event for a failed resize, unless the previous error had an identical text.
 func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error) {
 	if previous := e.setError(err.Error()); previous != err.Error() {
 		e.reporter.RecordWarning(podevents.ReasonResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
 	}
 }
 
-// setError stores the text of the last error, and returns the previous one.
+// setError stores the text of the last error and returns the previous text.
 func (e *resizeEvents) setError(text string) (previous string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,13 +91,14 @@ func (e *resizeEvents) setError(text string) (previous string) {
 	return previous
 }
 
-// containerResources are the resources of a container as an event tells them.
+// containerResources is the JSON form of a container in the message of a resize event.
 type containerResources struct {
 	Name      string                      `json:"name"`
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// resizeMessage returns the message of an event: text, and what the pod asks for. Source: pkg/kubelet/events/resize.go.
+// resizeMessage returns the message of a resize event: text, followed by the requested resources of pod as JSON. Source:
+// pkg/kubelet/events/resize.go.
 func resizeMessage(text string, pod *corev1.Pod, generation int64, failure string) string {
 	message := struct {
 		InitContainers []containerResources `json:"initContainers,omitempty"`

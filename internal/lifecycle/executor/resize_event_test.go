@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// requireResizeEvent fails unless one event was recorded since the last call, with this reason and message.
+// requireResizeEvent fails unless exactly one event with this reason and message was recorded since the last call.
 func (s *scene) requireResizeEvent(reason, message string) {
 	s.t.Helper()
 	s.requireEvents(reason)
@@ -28,14 +28,14 @@ func (s *scene) requireResizeEvent(reason, message string) {
 	s.events = nil
 }
 
-// sandwich is a pod with an init container, whose regular container has CPU.
+// sandwich returns a pod with an init container and a regular container with CPU requests.
 func sandwich(generation int64, cpu string) *corev1.Pod {
 	pod := sizedPod(generation, "cpu="+cpu)
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup")}
 	return pod
 }
 
-func TestResizeEventsInWordsOfKubelet(t *testing.T) {
+func TestResizeEventMessagesOfKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full error
 		s := newScene(t, sandwich(1, "100m/200m"), setting{node: func(n *executor.Node) {
@@ -75,7 +75,7 @@ func TestResizeEventsInWordsOfKubelet(t *testing.T) {
 		s.requireEvents()
 		full = &podstatus.Rejection{Reason: "OutOfmemory", Message: "no memory either"}
 		s.decide()
-		s.requireEvents() // its condition is deferred as before
+		s.requireEvents() // the resize is still deferred
 		s.pod = sandwich(4, "8/16")
 		s.decide()
 		s.requireEvents("ResizeDeferred!")
@@ -86,14 +86,14 @@ func TestResizeEventsInWordsOfKubelet(t *testing.T) {
 		s.requireResizeEvent("ResizeInfeasible!", `Pod resize Infeasible: {"initContainers":[{"name":"setup","resources":{}}],`+
 			`"containers":[{"name":"main","resources":{"limits":{"cpu":"16"},"requests":{"cpu":"8"}}}],"generation":4,"error":"never"}`)
 
-		s.pod = sandwich(5, "200m/400m") // what it has
+		s.pod = sandwich(5, "200m/400m") // the current resources
 		s.decide()
 		s.requireEvents()
 	})
 }
 
-// A pod that does not run is granted what it asks for at once, and nothing is in progress.
-func TestResizeEventsOfPodThatDoesNotRun(t *testing.T) {
+// A pod without running containers gets the resources at once, and no resize is in progress.
+func TestResizeOfPodWithoutContainersCompletesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=100m/200m"), setting{})
 		s.decide()
@@ -104,7 +104,7 @@ func TestResizeEventsOfPodThatDoesNotRun(t *testing.T) {
 	})
 }
 
-// A restarted agent goes on where the conditions of the published status are.
+// A restarted agent continues from the conditions of the published status.
 func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("the node is full")
@@ -117,14 +117,14 @@ func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 		s.up("main")
 		s.events, s.pod = nil, sizedPod(2, "cpu=200m/400m")
 		require.NoError(t, s.record.Update(func(now *poddir.Record) {
-			s.x.Resizer.Put(now)
+			s.x.Resizer.WriteRecord(now)
 			now.Status = &corev1.PodStatus{Conditions: []corev1.PodCondition{{
 				Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred,
 				ObservedGeneration: 2, LastTransitionTime: metav1.Now(),
 			}}}
 		}))
 		s.begin()
-		s.x.Resizer.Recall(s.record.Get())
+		s.x.Resizer.Restore(s.record.Get())
 		s.decide()
 		s.requireEvents()
 		full = nil
@@ -132,15 +132,15 @@ func TestResizeEventsNotRepeatedByRestartedAgent(t *testing.T) {
 		s.requireEvents("ResizeStarted")
 		require.NoError(t, s.do(t.Context(), a))
 
-		// The agent dies before it has seen that the resize is complete.
+		// The agent dies before it observes that the resize is complete.
 		require.NoError(t, s.record.Update(func(now *poddir.Record) {
-			s.x.Resizer.Put(now)
+			s.x.Resizer.WriteRecord(now)
 			now.Status = &corev1.PodStatus{Conditions: []corev1.PodCondition{{
 				Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, ObservedGeneration: 2, LastTransitionTime: metav1.Now(),
 			}}}
 		}))
 		s.begin()
-		s.x.Resizer.Recall(s.record.Get())
+		s.x.Resizer.Restore(s.record.Get())
 		s.pod = sizedPod(7, "cpu=200m/400m")
 		s.decide()
 		s.requireResizeEvent("ResizeCompleted",

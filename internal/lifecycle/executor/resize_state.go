@@ -15,42 +15,43 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// resizeState is the state of a [Resizer] that the worker and the goroutine of a resize share. The record of the pod keeps a part of it.
+// resizeState is the state of a [Resizer] that the worker and the goroutine of a resize share. The persistent record of the pod
+// stores most of it.
 type resizeState struct {
 	mu         sync.Mutex                       // guards all below
-	allocated  *resize.Allocation               // nil: the pod is not admitted, or no record has its allocation
-	told       map[string]cgroups.ContainerSize // sizes that the runtime was told, by container ID
-	sized      *resize.Sizes                    // that the cgroup of the pod is for; nil: unknown
-	generation int64                            // of the spec that first had the allocated resources
+	allocated  *resize.Allocation               // resources allocated to the pod; nil: not admitted, or not recorded
+	sent       map[string]cgroups.ContainerSize // sizes last sent to the runtime, by container ID
+	forCgroup  *resize.Sizes                    // sizes that the pod cgroup was set up for; nil: unknown
+	generation int64                            // generation of the spec that first had the allocated resources
 	err        error                            // of the last attempt to resize
 }
 
-// restore restores the state that an earlier agent has recorded.
-func (s *resizeState) restore(known poddir.Record) {
+// restoreRecord restores the state that a previous agent has persisted.
+func (s *resizeState) restoreRecord(known poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sized, s.allocated = resize.ParseSizes(known.Sized), known.Allocated
+	s.forCgroup, s.allocated = resize.ParseSizes(known.Sized), known.Allocated
 	for id, text := range known.Sizes {
 		if size, ok := resize.ParseSize(text); ok {
-			s.setTold(id, size)
+			s.storeSentSize(id, size)
 		}
 	}
 }
 
-// restoreGeneration stores the generation of a resize that was in progress; zero: none was.
+// restoreGeneration stores the spec generation of a resize that a previous agent had in progress; zero: none.
 func (s *resizeState) restoreGeneration(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.generation = cmp.Or(generation, s.generation)
 }
 
-// put writes the state to a record.
-func (s *resizeState) put(now *poddir.Record) {
+// writeRecord writes the state to the pod record now.
+func (s *resizeState) writeRecord(now *poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now.Allocated = s.allocated
-	now.Sized, now.Sizes = s.sized.String(), make(map[string]string, len(s.told))
-	for id, size := range s.told {
+	now.Sized, now.Sizes = s.forCgroup.String(), make(map[string]string, len(s.sent))
+	for id, size := range s.sent {
 		now.Sizes[id] = resize.FormatSize(size)
 	}
 }
@@ -69,59 +70,61 @@ func (s *resizeState) setAllocation(a *resize.Allocation) {
 	s.allocated = a
 }
 
-// tell stores the size that the runtime was told for a container.
-func (s *resizeState) tell(id string, size cgroups.ContainerSize) {
+// setSentSize stores the size that was sent to the runtime for a container.
+func (s *resizeState) setSentSize(id string, size cgroups.ContainerSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setTold(id, size)
+	s.storeSentSize(id, size)
 }
 
-// setTold is tell with the lock held.
-func (s *resizeState) setTold(id string, size cgroups.ContainerSize) {
-	if s.told == nil {
-		s.told = map[string]cgroups.ContainerSize{}
+// storeSentSize is setSentSize for callers that hold s.mu.
+func (s *resizeState) storeSentSize(id string, size cgroups.ContainerSize) {
+	if s.sent == nil {
+		s.sent = map[string]cgroups.ContainerSize{}
 	}
-	s.told[id] = size
+	s.sent[id] = size
 }
 
-// wasTold reports whether size is the last that the runtime was told for a container.
-func (s *resizeState) wasTold(id string, size cgroups.ContainerSize) bool {
+// isLastSent reports whether size is the last size that was sent to the runtime for container id.
+func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told, ok := s.told[id]
+	told, ok := s.sent[id]
 	return ok && told == size
 }
 
-// toldSizes returns a copy of the sizes that the runtime was told for the containers of observed, and removes those of other containers.
-func (s *resizeState) toldSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
+// sentSizes returns a copy of the sizes sent to the runtime for the containers of observed. It drops the sizes of other
+// containers.
+func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.told, func(id string, _ cgroups.ContainerSize) bool {
+	maps.DeleteFunc(s.sent, func(id string, _ cgroups.ContainerSize) bool {
 		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	})
-	return maps.Clone(s.told)
+	return maps.Clone(s.sent)
 }
 
-// sizes returns the sizes that the cgroup of the pod is for, or nil.
-func (s *resizeState) sizes() *resize.Sizes {
+// cgroupSizes returns the sizes that the pod cgroup was set up for, or nil.
+func (s *resizeState) cgroupSizes() *resize.Sizes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sized
+	return s.forCgroup
 }
 
-// setSizes stores the sizes that the cgroup of the pod is for.
-func (s *resizeState) setSizes(sized *resize.Sizes) {
+// setCgroupSizes stores the sizes that the pod cgroup was set up for.
+func (s *resizeState) setCgroupSizes(sized *resize.Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sized = sized
+	s.forCgroup = sized
 }
 
-// attempted stores the result of an attempt to give the pod these sizes, and returns the generation of its spec.
-func (s *resizeState) attempted(sizes *resize.Sizes, err error) (generation int64) {
+// recordAttempt stores the result of an attempt to resize the pod to sizes. It returns the generation of the spec that requested
+// them.
+func (s *resizeState) recordAttempt(sizes *resize.Sizes, err error) (generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err = err; err == nil {
-		s.sized = sizes
+		s.forCgroup = sizes
 	}
 	return s.generation
 }

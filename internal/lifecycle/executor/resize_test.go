@@ -26,25 +26,25 @@ import (
 
 const mib = 1 << 20
 
-// sizedPod is the pod "a" whose container has resources: "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT".
+// sizedPod returns the pod "a" whose container has these resources: "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT".
 func sizedPod(generation int64, words string) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.Generation = generation
-	pod.Spec.Containers[0].Resources = podtest.Requirements(strings.Fields(words))
+	pod.Spec.Containers[0].Resources = podtest.ParseRequirements(strings.Fields(words))
 	return pod
 }
 
-// decide has the resizer decide about the pod, and returns the actions of that.
+// decide calls Resizer.Decide and returns the resulting actions.
 func (s *scene) decide() plan.Actions {
 	observed := s.observed()
 	s.x.Resizer.Decide(s.pod, observed, false)
-	d := s.x.Resizer.Decision(s.pod, observed, false)
+	d := s.x.Resizer.CurrentDecision(s.pod, observed, false)
 	return plan.Actions{
-		SandboxID: "uid-a-0", Resize: d.Containers, ResizePod: len(d.Containers) == 0 && s.x.Resizer.MayLackLimits(observed),
+		SandboxID: "uid-a-0", Resize: d.Containers, ResizePod: len(d.Containers) == 0 && s.x.Resizer.MayHaveStaleLimits(observed),
 	}
 }
 
-// requireResources fails unless the runtime has given main these shares, quota and limit.
+// requireResources fails unless the container main has this CPU shares, CPU quota and memory limit in the runtime.
 func (s *scene) requireResources(shares, quota, memory int64) {
 	s.t.Helper()
 	c, ok := s.rt.Container("a/main")
@@ -52,8 +52,7 @@ func (s *scene) requireResources(shares, quota, memory int64) {
 	require.Equal(s.t, [3]int64{shares, quota, memory}, [3]int64{c.Resources.CPUShares, c.Resources.CPUQuota, c.Resources.MemoryLimit})
 }
 
-// A container gets what the spec asks for, and what the runtime was told is in the record: the next agent does not tell it
-// again.
+// A container gets the resources of the spec. The record has the sent size, so that a restarted agent does not send it again.
 func TestResize(t *testing.T) {
 	for _, kind := range []string{"by the runtime", "with the cgroup of the pod"} {
 		t.Run(kind, func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestResize(t *testing.T) {
 				require.True(t, a.IsIdle())
 
 				s.begin()
-				s.x.Resizer.Recall(s.record.Get())
+				s.x.Resizer.Restore(s.record.Get())
 				a = s.decide()
 				require.True(t, a.IsIdle(), "and the next agent knows it")
 			})
@@ -92,8 +91,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// A limit is taken away by a value that says so: zero would leave it as it is.
-func TestResizeWithoutLimits(t *testing.T) {
+// A removed limit is sent as unlimited: zero would keep the old limit.
+func TestResizeRemovesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi"), setting{})
 		s.up("main")
@@ -103,8 +102,8 @@ func TestResizeWithoutLimits(t *testing.T) {
 	})
 }
 
-// A limit of memory is not lowered below what is in use, nor where nobody knows what is.
-func TestResizeOfMemoryInUse(t *testing.T) {
+// A memory limit is not lowered below the usage, or if the usage is unknown.
+func TestResizeKeepsMemoryLimitAboveUsage(t *testing.T) {
 	usage := func(n uint64) func(cri.Container) cri.ContainerStats {
 		return func(cri.Container) cri.ContainerStats {
 			return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: &n}}
@@ -114,7 +113,7 @@ func TestResizeOfMemoryInUse(t *testing.T) {
 		usage    func(cri.Container) cri.ContainerStats
 		statsErr error
 		from, to string
-		want     string // the error
+		want     string // expected error
 	}{
 		"less than the limit": {usage: usage(47 * mib), from: "/64Mi", to: "/48Mi"},
 		"as much as the limit": {
@@ -153,8 +152,8 @@ func TestResizeOfMemoryInUse(t *testing.T) {
 	}
 }
 
-// A sandbox is resized for runtimes that size machines by it. Those that cannot are done without it.
-func TestResizeOfTheSandbox(t *testing.T) {
+// UpdateSandbox is called for runtimes that size virtual machines by it, and ignored if unsupported.
+func TestResizeUpdatesSandboxIfSupported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want bool
@@ -176,14 +175,14 @@ func TestResizeOfTheSandbox(t *testing.T) {
 	}
 }
 
-// What fails is in the decision that a status is made of, until it is done or is asked for no more.
-func TestResizeThatFails(t *testing.T) {
+// A resize error stays in the decision until the resize succeeds or is no longer requested.
+func TestResizeErrorInDecisionUntilResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
 		s.up("main")
 		decision := func() resize.Decision {
 			s.decide()
-			return s.x.Resizer.Decision(s.pod, s.observed(), false)
+			return s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
 		}
 		s.pod = sizedPod(2, "cpu=500m/1")
 		s.breaks("UpdateContainerResources", errors.New("out of order"))
@@ -207,19 +206,19 @@ func TestResizeThatFails(t *testing.T) {
 	})
 }
 
-// Cgroups that resize a pod and do not tell the runtime would be asked again at once, and without end.
-func TestResizeOfWhichTheRuntimeIsNotTold(t *testing.T) {
+// If a cgroup driver resizes a pod without calling the runtime, the resize fails: it would be repeated forever.
+func TestResizeFailsIfSizeIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, groups := withCgroups(t, sizedPod(1, "cpu=250m/500m"), setting{})
 		groups.resize = func(context.Context, []cgroups.ContainerResize, cgroups.Resizer) error { return nil }
 		s.up("main")
 		s.pod = sizedPod(2, "cpu=500m/1")
-		require.EqualError(t, s.do(t.Context(), s.decide()), "resize container main: the runtime was not told cpu=500/1000 memory=0/0")
+		require.EqualError(t, s.do(t.Context(), s.decide()), "resize container main: the runtime did not get cpu=500/1000 memory=0/0")
 	})
 }
 
-// A node without room defers a resize, and one whose runtime cannot resize refuses it.
-func TestResizeThatCannotBe(t *testing.T) {
+// A resize is deferred on a full node, and infeasible if the runtime has no cri.Updater.
+func TestResizeDeferredOrInfeasible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full error
 		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{node: func(n *executor.Node) {
@@ -230,7 +229,7 @@ func TestResizeThatCannotBe(t *testing.T) {
 		s.pod = sizedPod(2, "cpu=500m/1")
 		a := s.decide()
 		require.True(t, a.IsIdle())
-		d := s.x.Resizer.Decision(s.pod, s.observed(), false)
+		d := s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
 		require.Equal(t, "Deferred: the node is full", d.Reason+": "+d.Message)
 		for why, want := range map[podstatus.Rejection]string{
 			{Reason: corev1.PodReasonInfeasible, Message: "the node is small"}: "Infeasible: the node is small",
@@ -239,27 +238,27 @@ func TestResizeThatCannotBe(t *testing.T) {
 			full = fmt.Errorf("admit: %w", &why)
 			a = s.decide()
 			require.True(t, a.IsIdle())
-			d = s.x.Resizer.Decision(s.pod, s.observed(), false)
+			d = s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
 			require.Equal(t, want, d.Reason+": "+d.Message)
 		}
 		full = nil
 		a = s.decide()
 		require.Len(t, a.Resize, 1)
 
-		s.node.Runtime = struct{ cri.Runtime }{s.rt} // which has no cri.Updater
+		s.node.Runtime = struct{ cri.Runtime }{s.rt} // without cri.Updater
 		s.begin()
 		a = s.decide()
 		require.True(t, a.IsIdle())
-		d = s.x.Resizer.Decision(s.pod, s.observed(), false)
+		d = s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
 		require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
 	})
 }
 
-// The limits of the pod as a whole are told without its overhead, which is the runtime's own.
-func TestResizeOfTheSandboxIsWithoutOverhead(t *testing.T) {
+// The pod-level limits are sent without the pod overhead, which belongs to the runtime.
+func TestResizeSandboxSubtractsOverhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi")
-		pod.Spec.Overhead = podtest.Requirements([]string{"cpu=250m/", "memory=16Mi/"}).Requests
+		pod.Spec.Overhead = podtest.ParseRequirements([]string{"cpu=250m/", "memory=16Mi/"}).Requests
 		s, groups := withCgroups(t, pod, setting{})
 		var overhead, resources *cri.Resources
 		s.node.Runtime = sandboxUpdates{watched{&critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.around}, s}, func(o, r *cri.Resources) {
@@ -281,13 +280,13 @@ func TestResizeOfTheSandboxIsWithoutOverhead(t *testing.T) {
 	})
 }
 
-// sandboxUpdates is a runtime that says which sandbox is given what.
+// sandboxUpdates is a runtime that records the calls of UpdateSandbox.
 type sandboxUpdates struct {
 	watched
 	told func(overhead, resources *cri.Resources)
 }
 
-// UpdateSandbox tells of it.
+// UpdateSandbox records the call.
 func (u sandboxUpdates) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
 	u.told(overhead, resources)
 	return u.watched.UpdateSandbox(ctx, id, overhead, resources)

@@ -18,25 +18,26 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Resizer decides about the resources of one pod, and changes those of its containers while they run. The record of the pod keeps the
-// resources that are allocated to the pod and that the runtime was told; without a record an agent reads the containers anew, and at
-// worst tells the runtime once more.
+// Resizer decides about in-place resizes of one pod and performs them. The persistent record of the pod stores its allocated
+// resources and the sizes sent to the runtime. Without a record the Resizer infers them from the containers, and may send a size
+// again.
 type Resizer struct {
 	node     *Node
 	reporter *Reporter
 	record   *poddir.Recorder
 	events   resizeEvents
 	state    resizeState
-	// Granted is called with what is allocated to the pod, before another pod is granted more. It is set before the first use.
-	Granted func(*resize.Allocation)
+	// ResourcesAllocated is called with the resources allocated to the pod, before resources are allocated to another pod. It
+	// must be set before the first use.
+	ResourcesAllocated func(*resize.Allocation)
 
-	// Of the goroutine of the worker alone.
-	now       resize.Decision // the last one
-	of        *corev1.Pod     // that it is about
-	spec      *resize.Sizes   // of specOf
-	specOf    *corev1.Pod
-	current   *resize.Sizes // that are allocated to the pod; nil: nothing was decided yet
-	currentOf *corev1.Pod
+	// Used only by the goroutine of the worker.
+	decision       resize.Decision // the last decision
+	decisionPod    *corev1.Pod     // the pod of decision
+	specSizes      *resize.Sizes   // sizes of specSizesPod
+	specSizesPod   *corev1.Pod
+	allocatedSizes *resize.Sizes // sizes allocated to allocatedPod; nil: no decision so far
+	allocatedPod   *corev1.Pod
 }
 
 // newResizer returns the Resizer of one pod.
@@ -44,105 +45,106 @@ func newResizer(reporter *Reporter, record *poddir.Recorder) *Resizer {
 	return &Resizer{node: reporter.node, reporter: reporter, record: record, events: resizeEvents{reporter: reporter}}
 }
 
-// Recall restores the state that an earlier agent has recorded.
-func (z *Resizer) Recall(known poddir.Record) {
-	z.state.restore(known)
+// Restore restores the state that a previous agent has persisted.
+func (z *Resizer) Restore(known poddir.Record) {
+	z.state.restoreRecord(known)
 	if known.Status != nil {
-		z.state.restoreGeneration(z.events.restore(known.Status.Conditions))
+		z.state.restoreGeneration(z.events.restoreConditions(known.Status.Conditions))
 	}
 }
 
-// Put writes the allocation of the pod, and what the runtime was told, to a record.
-func (z *Resizer) Put(now *poddir.Record) { z.state.put(now) }
+// WriteRecord writes the allocation of the pod and the sizes sent to the runtime to the pod record now.
+func (z *Resizer) WriteRecord(now *poddir.Record) { z.state.writeRecord(now) }
 
-// Decide decides what is to become of the resources of the pod, which is admitted, and keeps that for the actions and the
-// status. What the pod is granted is allocated to it from now on.
+// Decide decides about the resources of an admitted pod, and stores the decision for the actions and the status. Accepted
+// resources are allocated to the pod from now on. For a deleted pod it only resets the conditions of a resize.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
-	if z.of != pod {
-		z.now, z.of = resize.Decision{Pod: pod}, pod
+	if z.decisionPod != pod {
+		z.decision, z.decisionPod = resize.Decision{Pod: pod}, pod
 	}
 	if pod == nil || deleted || pod.DeletionTimestamp != nil {
-		z.events.reset()
+		z.events.clearConditions()
 		return
 	}
-	accepted := z.judge(pod, observed)
-	z.refresh(pod, observed, accepted)
-	z.events.record(pod, &z.now, accepted)
+	accepted := z.decideAllocation(pod, observed)
+	z.refreshState(pod, observed, accepted)
+	z.events.recordDecision(pod, &z.decision, accepted)
 }
 
-// IsDeferred reports whether the pod runs on without resources that its spec requests, because the node had no room for them at the last Decide.
+// IsDeferred reports whether the last Decide deferred a resize: the node had no room for the resources that the spec requests.
 func (z *Resizer) IsDeferred() bool {
-	return z.now.Reason == corev1.PodReasonDeferred
+	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
-// isSameDeferred reports whether pod requests the same resources as when they were deferred.
-func (z *Resizer) isSameDeferred(pod *corev1.Pod) bool {
-	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.of.Generation && resize.AllocationOf(z.of).Apply(pod) == pod
+// isDeferredUnchanged reports whether a resize is deferred, and pod still requests the resources that were deferred.
+func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
+	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
 
-// judge decides about the resources of the pod, and reports whether it is granted others than before.
-func (z *Resizer) judge(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
-	state := z.input(pod, observed)
-	z.now = resize.Decide(state)
-	accepted = z.now.Resizes()
+// decideAllocation decides about the resources of the pod, asks Node.AdmitResize, and stores the allocation. It reports whether
+// new resources were allocated.
+func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
+	state := z.decisionInput(pod, observed)
+	z.decision = resize.Decide(state)
+	accepted = z.decision.IsResize()
 	if accepted && z.node.AdmitResize != nil {
-		z.node.resizing.Lock() // or two pods would be granted the same room
-		defer z.node.resizing.Unlock()
+		z.node.resizeMutex.Lock() // otherwise two pods could get the same free resources
+		defer z.node.resizeMutex.Unlock()
 		if err := z.node.AdmitResize(pod); err != nil {
-			z.now, accepted = refused(&z.now, err), false
+			z.decision, accepted = rejectionDecision(&z.decision, err), false
 		}
 	}
 	if state.Allocated == nil || accepted {
-		allocated := resize.AllocationOf(z.now.Pod)
+		allocated := resize.AllocationOf(z.decision.Pod)
 		z.state.setAllocation(allocated)
-		if z.Granted != nil {
-			z.Granted(allocated)
+		if z.ResourcesAllocated != nil {
+			z.ResourcesAllocated(allocated)
 		}
 	}
 	if accepted {
-		z.reporter.Note(z.record, z.Put) // before it is acted upon
+		z.reporter.UpdateRecord(z.record, z.WriteRecord) // persist the allocation before it is acted upon
 	}
 	return accepted
 }
 
-// refresh updates the state that is kept beside a decision, and completes the decision with it.
-func (z *Resizer) refresh(pod *corev1.Pod, observed cri.Pod, accepted bool) {
+// refreshState updates the state that belongs to the last decision, and fills Generation and Error of the decision.
+func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if z.now.Pod != z.currentOf {
-		first := z.currentOf == nil
-		z.currentOf = z.now.Pod
-		if !z.now.Sizes.Equal(z.current) {
-			z.current = z.now.Sizes
-			if !first || accepted || s.generation == 0 { // the first look may be at what an earlier agent was at
+	if z.decision.Pod != z.allocatedPod {
+		first := z.allocatedPod == nil
+		z.allocatedPod = z.decision.Pod
+		if !z.decision.Sizes.Equal(z.allocatedSizes) {
+			z.allocatedSizes = z.decision.Sizes
+			if !first || accepted || s.generation == 0 { // the first decision of this agent may continue a resize of a previous one
 				s.generation, s.err = pod.Generation, nil
 			}
 		}
 	}
-	if s.sized == nil && !z.now.Changed {
-		s.sized = z.current
+	if s.forCgroup == nil && !z.decision.ResizedSinceCreate {
+		s.forCgroup = z.allocatedSizes
 	}
-	if !z.now.InProgress && len(z.now.Containers) == 0 && (z.node.Cgroups == nil || z.isSized(s.sized, observed)) {
+	if !z.decision.InProgress && len(z.decision.Containers) == 0 && (z.node.Cgroups == nil || z.isCgroupUpToDate(s.forCgroup, observed)) {
 		s.err = nil
 	}
-	if z.now.Generation = s.generation; s.err != nil {
-		z.now.Error = s.err.Error()
+	if z.decision.Generation = s.generation; s.err != nil {
+		z.decision.Error = s.err.Error()
 	}
 }
 
-// isSized reports whether sized are the allocated resources, but for init containers that have completed.
-func (z *Resizer) isSized(sized *resize.Sizes, observed cri.Pod) bool {
-	if z.currentOf == nil || sized.Equal(z.current) {
-		return sized.Equal(z.current)
+// isCgroupUpToDate reports whether the pod cgroup was set up for the allocated resources. Completed init containers may differ.
+func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
+	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
+		return sizes.Equal(z.allocatedSizes)
 	}
-	return sized != nil && sized.EqualExcept(z.current, func(container string) bool {
-		return resize.HasCompleted(&z.currentOf.Spec, container, observed)
+	return sizes != nil && sizes.EqualExcept(z.allocatedSizes, func(container string) bool {
+		return resize.HasCompleted(&z.allocatedPod.Spec, container, observed)
 	})
 }
 
-// refused returns the decision for a resize that the node has no room for.
-func refused(d *resize.Decision, err error) resize.Decision {
+// rejectionDecision returns the decision for a resize that Node.AdmitResize rejected with err: deferred or infeasible.
+func rejectionDecision(d *resize.Decision, err error) resize.Decision {
 	why, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
 	case !ok:
@@ -156,75 +158,75 @@ func refused(d *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// Decision returns what was decided last about the resources of a pod. One that has changed since is decided about anew, but one
-// that is not admitted yet is granted nothing, and a deferred resize is not judged again because the status of the pod object has changed: deferred
-// resizes are judged in an order.
-func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
-	if z.of == pod {
-		return z.now
+// CurrentDecision returns the decision about the resources of pod, and decides again if pod has changed. A pod that is not
+// admitted gets no allocation. A deferred resize is not retried just because the pod status changed: deferred resizes are retried
+// in an order.
+func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
+	if z.decisionPod == pod {
+		return z.decision
 	}
-	if !deleted && z.isSameDeferred(pod) {
-		cause, message := z.now.Cause, z.now.Message
-		z.now, z.of = resize.Decide(z.input(pod, observed)), pod
-		if z.now.Resizes() {
-			z.now = z.now.Deferred(message)
-			z.now.Cause = cause
+	if !deleted && z.isDeferredUnchanged(pod) {
+		cause, message := z.decision.Cause, z.decision.Message
+		z.decision, z.decisionPod = resize.Decide(z.decisionInput(pod, observed)), pod
+		if z.decision.IsResize() {
+			z.decision = z.decision.Deferred(message)
+			z.decision.Cause = cause
 		}
-		z.refresh(pod, observed, false)
-		return z.now
+		z.refreshState(pod, observed, false)
+		return z.decision
 	}
 	if pod != nil && !deleted && pod.DeletionTimestamp == nil && z.state.allocation() == nil {
-		return resize.Decide(z.input(pod, observed))
+		return resize.Decide(z.decisionInput(pod, observed))
 	}
 	z.Decide(pod, observed, deleted)
-	return z.now
+	return z.decision
 }
 
-// input returns the state that [resize.Decide] decides by.
-func (z *Resizer) input(pod *corev1.Pod, observed cri.Pod) resize.State {
-	if z.specOf != pod {
-		z.spec, z.specOf = resize.SizesOf(pod), pod
+// decisionInput returns the input of [resize.Decide].
+func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State {
+	if z.specSizesPod != pod {
+		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod
 	}
 	return resize.State{
-		Pod: pod, Sizes: z.spec, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(), Told: z.state.toldSizes(observed),
-		Sized: z.state.sizes(), NoCgroup: z.node.Cgroups == nil, Fixed: z.node.updater == nil,
+		Pod: pod, Sizes: z.specSizes, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(), SentSizes: z.state.sentSizes(observed),
+		CgroupSizes: z.state.cgroupSizes(), NoCgroup: z.node.Cgroups == nil, NoUpdates: z.node.updater == nil,
 	}
 }
 
-// MayLackLimits reports whether the cgroup of a pod may have limits for other resources than the pod now has.
-func (z *Resizer) MayLackLimits(observed cri.Pod) bool {
-	return z.node.Cgroups != nil && z.node.updater != nil && !z.isSized(z.state.sizes(), observed) && !podview.Terminated(observed)
+// MayHaveStaleLimits reports whether the pod cgroup may still have the limits of previously allocated resources.
+func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
+	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resize gives the pod and its running containers the resources that they are to have.
-func (z *Resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+// resizePod resizes the pod and its running containers as planned in a. It persists the result and records an event on error.
+func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
 	if len(a.Resize) == 0 && !a.ResizePod {
 		return nil
 	}
 	r := &resizeCall{resizer: z, node: z.node, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
-	err := r.run(ctx)
+	err := r.runResize(ctx)
 	if err == nil {
-		err = r.verify()
+		err = r.checkAllSent()
 	}
-	generation := z.state.attempted(resize.SizesOf(pod), err)
-	z.reporter.Note(z.record, z.Put)
+	generation := z.state.recordAttempt(resize.SizesOf(pod), err)
+	z.reporter.UpdateRecord(z.record, z.WriteRecord)
 	if err != nil && ctx.Err() == nil {
 		z.events.recordError(pod, generation, err)
 	}
 	return err
 }
 
-// cgroupSizes returns the sizes that the cgroup of the pod is for. Nil: they are unknown, or nothing can be resized.
+// cgroupSizes returns the sizes that the pod cgroup was set up for. Nil: unknown, or resize is not supported.
 func (z *Resizer) cgroupSizes() *resize.Sizes {
 	if z.node.Cgroups == nil || z.node.updater == nil {
 		return nil
 	}
-	return z.state.sizes()
+	return z.state.cgroupSizes()
 }
 
-// cgroupMade stores that the cgroup of pod has the limits of its spec, since nothing was in it yet.
-func (z *Resizer) cgroupMade(pod *corev1.Pod) { z.state.setSizes(resize.SizesOf(pod)) }
+// setCgroupCreated records that the cgroup was created for the spec of pod: no container has run in it.
+func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(resize.SizesOf(pod)) }
 
-// created stores the size that a container was created with. The size that the runtime reports later may differ, by a plugin or by
-// how it rounds, and is no reason to resize the container, let alone to restart it.
-func (z *Resizer) created(id string, size cgroups.ContainerSize) { z.state.tell(id, size) }
+// recordCreatedSize records size as sent to the runtime when container id was created. The runtime may later report a rounded or
+// modified size, which must not trigger a resize or restart.
+func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) { z.state.setSentSize(id, size) }

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// withVolumes returns a scene whose pods have volumes and cgroups. What is asked of the volumes is written down with the calls
-// to the runtime, and fails as those do.
+// withVolumes returns a scene whose pods have volumes and cgroups. Calls to the volumes are recorded with the calls to the
+// runtime, and can fail like those.
 func withVolumes(t *testing.T, pod *corev1.Pod) *scene {
 	s, groups := withCgroups(t, pod, setting{})
 	s.node.Cgroups, s.node.PodRoot = groups, t.TempDir()
@@ -37,9 +37,8 @@ func withVolumes(t *testing.T, pod *corev1.Pod) *scene {
 	return s
 }
 
-// The volumes of a pod are ready before its cgroup and its sandbox are made, and take no start slot: they may take long. Each
-// container is given its own.
-func TestVolumesOfAStart(t *testing.T) {
+// The volumes of a pod are prepared before its cgroup and sandbox, without a start slot. Each container gets its own volumes.
+func TestVolumesPreparedBeforeStartSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a", "main", "side")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -60,7 +59,7 @@ func TestVolumesOfAStart(t *testing.T) {
 	})
 }
 
-func TestVolumesThatFail(t *testing.T) {
+func TestVolumeErrorsBecomeWaitingReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a", "main", "side"))
 		s.breaks("Prepare volumes", errors.New("no such disk"))
@@ -79,9 +78,9 @@ func TestVolumesThatFail(t *testing.T) {
 	})
 }
 
-// The volumes of a pod are given back before its files go. Where that fails the pod stays known by both its record and what
-// the runtime has.
-func TestVolumesGoBeforeTheFiles(t *testing.T) {
+// Volumes are released before the files of the pod are removed. If that fails, the record and the runtime objects of the pod
+// stay.
+func TestVolumesReleasedBeforeFilesRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
 		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
@@ -91,27 +90,27 @@ func TestVolumesGoBeforeTheFiles(t *testing.T) {
 		s.breaks("Release volumes", errors.New("the disk is busy"))
 		require.EqualError(t, s.do(t.Context(), last), "release volumes: the disk is busy")
 		s.requireCalls("0s Release volumes")
-		uids, err := poddir.Recorded(s.node.PodRoot)
+		uids, err := poddir.RecordedPods(s.node.PodRoot)
 		require.NoError(t, err)
 		require.Equal(t, []string{"uid-a"}, uids)
 
 		s.breaks("Release volumes", nil)
 		require.NoError(t, s.do(t.Context(), last))
 		s.requireCalls("0s Release volumes", "0s RemovePodSandbox uid-a-0")
-		uids, err = poddir.Recorded(s.node.PodRoot)
+		uids, err = poddir.RecordedPods(s.node.PodRoot)
 		require.NoError(t, err)
 		require.Empty(t, uids)
 	})
 }
 
-// A pod that has terminated gives its volumes back although it is still wanted, and then its cgroup, in which their memory is.
-func TestVolumesOfATerminatedPod(t *testing.T) {
+// A terminated pod that its source still lists releases its volumes, and then its cgroup, which accounts their memory.
+func TestVolumesOfTerminatedPodReleasedBeforeCgroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
 		s.up("main")
 		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
 		rest := func() bool {
-			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{PodTerminal: true})
+			left, err := s.x.ExecuteIdle(t.Context(), s.pod, s.observed(), &plan.Actions{PodTerminal: true})
 			require.ErrorIs(t, err, s.fault("Release volumes"))
 			return left
 		}
@@ -124,24 +123,24 @@ func TestVolumesOfATerminatedPod(t *testing.T) {
 	})
 }
 
-// What another agent runs keeps its volumes, and a Release that hangs is called again after two minutes.
-func TestRelease(t *testing.T) {
+// A pod of which another agent has containers keeps its volumes. A hung Release is repeated after two minutes.
+func TestReleaseVolumesSkipsSharedPodAndTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
 		s.x.Cleaner.SetShared(true)
-		require.NoError(t, s.x.Cleaner.Release(t.Context()))
+		require.NoError(t, s.x.Cleaner.ReleaseVolumes(t.Context()))
 		s.requireCalls()
 		s.x.Cleaner.SetShared(false)
 		s.node.Volumes = &lifecycletest.Resources{Fault: func(ctx context.Context, _ lifecycletest.Call) error { return critest.Hang(ctx) }}
 		s.begin()
 		began := time.Now()
-		require.ErrorIs(t, s.x.Cleaner.Release(t.Context()), context.DeadlineExceeded)
+		require.ErrorIs(t, s.x.Cleaner.ReleaseVolumes(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Minute, time.Since(began))
 	})
 }
 
-// The volumes of a pod are told of each object of it once.
-func TestUpdate(t *testing.T) {
+// Each version of the pod object is passed to Update once.
+func TestVolumesUpdatedOncePerPodVersion(t *testing.T) {
 	volumes := &lifecycletest.Resources{}
 	pod := podtest.Pod("a")
 	s := newScene(t, pod, setting{node: func(n *executor.Node) { n.Volumes = volumes }})
@@ -152,8 +151,8 @@ func TestUpdate(t *testing.T) {
 	require.Len(t, volumes.Calls(), 2)
 }
 
-// Whoever counts starts hears of each attempt: how long it took, and what became of it.
-func TestStarted(t *testing.T) {
+// The start hooks report duration and result of each attempt.
+func TestStartHooksReportEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		pod := podtest.Pod("a", "main", "side", "last")
@@ -161,7 +160,7 @@ func TestStarted(t *testing.T) {
 		s := newScene(t, pod, setting{
 			scripts: map[string]critest.Script{"main": {StartAfter: 2 * time.Second, Exec: takes(3*time.Second, 0)}, "side": critest.FailStart(errors.New("no"))},
 			node: func(n *executor.Node) {
-				n.Started = func(_ cri.PodIdentity, c podevents.ContainerStart) {
+				n.StartAttempted = func(_ cri.PodIdentity, c podevents.ContainerStart) {
 					told = append(told, fmt.Sprint(c.Container, " ", c.ID, " ", c.Attempt, " ", c.Took, " ", c.Err))
 				}
 			},

@@ -20,14 +20,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// sandbox is the sandbox that containers are started in.
+// sandbox is the sandbox in which the containers of a pod are started.
 type sandbox struct {
 	id     string
-	ips    []string // of the pod
+	ips    []string // IP addresses of the pod
 	config cri.SandboxConfig
 }
 
-// sandboxRunner creates and starts the sandbox of a pod, and before that its cgroup.
+// sandboxRunner creates the cgroup of a pod and runs its sandbox.
 type sandboxRunner struct {
 	node     *Node
 	reporter *Reporter
@@ -35,18 +35,19 @@ type sandboxRunner struct {
 	resizer  *Resizer
 }
 
-// failedSandbox is the message of an event of reason FailedCreatePodSandBox.
+// failedSandbox is the message of the event FailedCreatePodSandBox.
 const failedSandbox = "Failed to create pod sandbox: %v"
 
-// ensure creates the cgroup of the pod and the sandbox of a, if there is one. It returns the sandbox that containers are started in.
-func (r *sandboxRunner) ensure(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (*sandbox, error) {
+// ensureSandbox ensures that the pod cgroup exists and runs the sandbox planned in a. Without a planned sandbox it returns the
+// newest sandbox of observed.
+func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (*sandbox, error) {
 	warn := func(reason, text string, err error) error {
 		if ctx.Err() == nil {
 			r.reporter.RecordWarning(reason, Subject{}, text, err)
 		}
 		return err
 	}
-	config, err := r.configure(pod, observed, a)
+	config, err := r.buildConfig(pod, observed, a)
 	if err != nil {
 		if a.Sandbox == nil {
 			return nil, err
@@ -59,19 +60,19 @@ func (r *sandboxRunner) ensure(ctx context.Context, pod *corev1.Pod, observed cr
 	if a.Sandbox == nil {
 		return &sandbox{id: a.SandboxID, ips: observed.NewestSandbox().IPs, config: config}, nil
 	}
-	r.resizer.cgroupMade(pod)
+	r.resizer.setCgroupCreated(pod)
 	if config.Attempt > 0 {
 		r.reporter.RecordEvent(podevents.ReasonSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 	}
 	sb := &sandbox{config: config}
-	if err := r.run(ctx, pod, sb, a.SandboxChangeReason); err != nil {
+	if err := r.runSandbox(ctx, pod, sb, a.SandboxChangeReason); err != nil {
 		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
 	}
 	return sb, nil
 }
 
-// configure returns the config of the sandbox that is planned, or of the one in use.
-func (r *sandboxRunner) configure(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
+// buildConfig returns the CRI config of the planned sandbox, or of the sandbox in use if none is planned.
+func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
 	if a.Sandbox != nil {
 		attempt = a.Sandbox.Attempt
@@ -81,29 +82,30 @@ func (r *sandboxRunner) configure(pod *corev1.Pod, observed cri.Pod, a *plan.Act
 	if c, err = podspec.Sandbox(pod, attempt, r.node.Spec); err != nil {
 		return c, err
 	}
-	r.node.Mark(c.Labels)
+	r.node.MarkOwner(c.Labels)
 	c.Annotations = maps.Clone(c.Annotations)
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[podview.AnnotationNetwork] = podview.Network(pod).String()
+	c.Annotations[podview.AnnotationNetwork] = podview.NetworkModeOf(pod).String()
 	if a.Sandbox != nil {
 		c.Annotations[podstatus.AnnotationStarted] = a.Sandbox.PodStarted.UTC().Format(time.RFC3339)
 	}
 	return c, nil
 }
 
-// run runs sb, whose ID and addresses it sets. reason is why a sandbox before it was not kept.
-func (r *sandboxRunner) run(ctx context.Context, pod *corev1.Pod, sb *sandbox, reason string) (err error) {
+// runSandbox runs sb through the runtime and sets its ID and IP addresses. reason is logged: why the previous sandbox was
+// replaced.
+func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *sandbox, reason string) (err error) {
 	if dir := sb.config.LogDirectory; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("log directory: %w", err)
+			return fmt.Errorf("create log directory: %w", err)
 		}
 	}
 	r.reporter.Log("run sandbox", "attempt", sb.config.Attempt, "why", reason)
 	began := time.Now()
 	sb.id, err = r.node.Runtime.RunSandbox(ctx, &sb.config)
-	r.reporter.sandboxRun(podevents.SandboxStart{
+	r.reporter.reportSandboxStart(podevents.SandboxStart{
 		Attempt: sb.config.Attempt, RuntimeHandler: sb.config.RuntimeHandler,
 		UserNamespace: pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers, Took: time.Since(began), Err: err,
 	})
@@ -114,7 +116,7 @@ func (r *sandboxRunner) run(ctx context.Context, pod *corev1.Pod, sb *sandbox, r
 	return err
 }
 
-// inspectIPs returns the addresses of a sandbox that was just created.
+// inspectIPs returns the IP addresses of a new sandbox.
 func (r *sandboxRunner) inspectIPs(ctx context.Context, id string) ([]string, error) {
 	if r.node.inspector != nil {
 		s, err := r.node.inspector.SandboxStatus(ctx, id)

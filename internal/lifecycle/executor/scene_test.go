@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// scene is the pod "a" on a node whose runtime is in memory, and its executor. What the executor calls is written down with
-// the time since the actions began, and so are the events that it records. It belongs in a synctest bubble.
+// scene is the pod "a" on a node with an in-memory runtime, and its executor. It records the calls of the executor with the time
+// since the start of the sync, and its events. It must run in a synctest bubble.
 type scene struct {
 	t        *testing.T
 	rt       *critest.Runtime
@@ -42,18 +42,18 @@ type scene struct {
 	began  time.Time
 	calls  []string
 	events []podevents.Event
-	broken map[string]error // by call
+	broken map[string]error // error by call
 }
 
-// setting is what a scene is made of beside its pod. The zero value is a node on which everything succeeds at once.
+// setting configures a scene. The zero value is a node on which every call succeeds at once.
 type setting struct {
-	scripts map[string]critest.Script                // what containers do, by name
-	node    func(n *executor.Node)                   // changes the node
-	latency func(op string) time.Duration            // how long a call is under way
-	usage   func(c cri.Container) cri.ContainerStats // what containers use
+	scripts map[string]critest.Script                // behaviour of containers, by name
+	node    func(n *executor.Node)                   // modifies the node
+	latency func(op string) time.Duration            // duration of a call
+	usage   func(c cri.Container) cri.ContainerStats // resource usage of containers
 }
 
-// newScene returns a scene of which nothing has been done yet.
+// newScene returns a scene before any call.
 func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 	s := &scene{
 		t: t, pod: pod, began: time.Now(), broken: map[string]error{},
@@ -64,8 +64,8 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 		via.Latency = func(op, _ string) time.Duration { return o.latency(op) }
 	}
 	s.node = executor.Node{
-		Runtime: watched{via, s}, Slots: startslots.New(1), SlowAfter: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		Mark: func(labels map[string]string) { labels["owner"] = "this agent" },
+		Runtime: watched{via, s}, Slots: startslots.New(1), SlowStartAfter: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		MarkOwner: func(labels map[string]string) { labels["owner"] = "this agent" },
 		Event: func(_ cri.PodIdentity, e podevents.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -79,22 +79,22 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 	return s
 }
 
-// begin makes an executor that knows nothing, as an agent does that has just been started.
+// begin creates a new executor, as a restarted agent does.
 func (s *scene) begin() {
 	id := cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}
-	s.record = poddir.NewRecorder(poddir.Of(s.node.PodRoot, id.UID), "default/a")
+	s.record = poddir.NewRecorder(poddir.DirOf(s.node.PodRoot, id.UID), "default/a")
 	require.NoError(s.t, s.record.Load())
-	s.reporter = executor.NewReporter(s.node.Prepare(), id)
+	s.reporter = executor.NewReporter(s.node.DetectFeatures(), id)
 	s.x = executor.New(s.reporter, s.record)
 }
 
-// watched is the runtime that the executor is given.
+// watched is the runtime of the executor, whose calls are recorded.
 type watched struct {
 	*critest.Interceptor
 	s *scene
 }
 
-// CreateContainer is written down with the name of the container.
+// CreateContainer is recorded with the container name.
 func (w watched) CreateContainer(ctx context.Context, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
 	w.s.note("CreateContainer " + c.Name)
 	if err := w.s.fault("CreateContainer " + c.Name); err != nil {
@@ -103,13 +103,13 @@ func (w watched) CreateContainer(ctx context.Context, id string, c *cri.Containe
 	return w.Interceptor.CreateContainer(ctx, id, c, sb)
 }
 
-// StopContainer is written down with its grace period.
+// StopContainer is recorded with its grace period.
 func (w watched) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	w.s.note(fmt.Sprint("StopContainer ", id, " ", grace))
 	return w.Interceptor.StopContainer(ctx, id, grace)
 }
 
-// around is every call to the runtime.
+// around wraps every call to the runtime.
 func (s *scene) around(ctx context.Context, op, id string, call func(context.Context) error) error {
 	switch op {
 	case "CreateContainer", "StopContainer", "PodSandboxStatus", "ListContainerStats":
@@ -122,14 +122,14 @@ func (s *scene) around(ctx context.Context, op, id string, call func(context.Con
 	return call(ctx)
 }
 
-// note writes down a call.
+// note records a call.
 func (s *scene) note(call string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprint(time.Since(s.began), " ", call))
 }
 
-// breaks has a call fail, or, without an error, succeed again.
+// breaks makes a call fail with err; nil makes it succeed again.
 func (s *scene) breaks(call string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,24 +142,24 @@ func (s *scene) fault(call string) error {
 	return s.broken[call]
 }
 
-// observed is what the runtime has of the pod.
+// observed returns the pod in the runtime.
 func (s *scene) observed() cri.Pod {
 	p, err := s.rt.ListPod(context.Background(), "uid-a")
 	require.NoError(s.t, err)
 	return p
 }
 
-// do carries out actions as a worker does, from now on.
+// do executes actions and resets the recorded time.
 func (s *scene) do(ctx context.Context, a plan.Actions) error {
 	observed := s.observed()
 	s.mu.Lock()
 	s.began, s.calls, s.events = time.Now(), nil, nil
 	s.mu.Unlock()
-	s.x.Begin(nil)
-	return s.x.Do(ctx, s.pod, observed, &a)
+	s.x.StartSync(nil)
+	return s.x.Execute(ctx, s.pod, observed, &a)
 }
 
-// startOf is the first start of containers, in a new sandbox.
+// startOf returns actions that start containers in a new sandbox.
 func (s *scene) startOf(names ...string) plan.Actions {
 	a := plan.Actions{Sandbox: &plan.Sandbox{PodStarted: time.Now()}}
 	for _, name := range names {
@@ -168,7 +168,7 @@ func (s *scene) startOf(names ...string) plan.Actions {
 	return a
 }
 
-// up has containers run, in a sandbox.
+// up starts containers in a sandbox.
 func (s *scene) up(names ...string) {
 	s.t.Helper()
 	require.NoError(s.t, s.do(context.Background(), s.startOf(names...)))
@@ -177,7 +177,7 @@ func (s *scene) up(names ...string) {
 	}
 }
 
-// state returns that of the newest instance of a container.
+// state returns the state of the newest instance of a container.
 func (s *scene) state(name string) cri.ContainerState {
 	s.t.Helper()
 	c, ok := s.rt.Container("a/" + name)
@@ -185,7 +185,7 @@ func (s *scene) state(name string) cri.ContainerState {
 	return c.State
 }
 
-// requireCalls fails unless these are the calls since the actions began: the time of each, what it is, and of what.
+// requireCalls fails unless exactly these calls were made since the start of the sync, each with time, name and object.
 func (s *scene) requireCalls(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -193,15 +193,15 @@ func (s *scene) requireCalls(want ...string) {
 	require.Equal(s.t, want, s.calls)
 }
 
-// called reports whether there was a call since the actions began.
+// called reports whether a call was made since the start of the sync.
 func (s *scene) called(call string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.calls, func(line string) bool { return strings.HasSuffix(line, " "+call) })
 }
 
-// requireEvents fails unless these are the events since the actions began: the reason, with "!" if it is a warning, and the
-// container, its ID and its attempt.
+// requireEvents fails unless exactly these events were recorded since the start of the sync: reason ("!" for a warning),
+// container, ID and attempt.
 func (s *scene) requireEvents(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -233,12 +233,11 @@ func describeEvent(e podevents.Event) string {
 	return strings.Join(words, " ")
 }
 
-// requireWaiting fails unless this is what the containers that do not run wait for: "name: Reason: message" for each, where
-// "..." is any message.
+// requireWaiting fails unless these are the waiting reasons, "name: Reason: message" each, where "..." matches any message.
 func (s *scene) requireWaiting(want ...string) {
 	s.t.Helper()
 	var got []string
-	for name, w := range s.x.Waiting.Get() {
+	for name, w := range s.x.WaitingReasons.Get() {
 		require.NotEmpty(s.t, w.Message)
 		line := name + ": " + w.Reason + ": "
 		if slices.Contains(want, line+"...") {
@@ -250,12 +249,12 @@ func (s *scene) requireWaiting(want ...string) {
 	require.Equal(s.t, want, got)
 }
 
-// kill stops a container of the first sandbox, after others.
+// kill returns a plan.Kill for a container of the first sandbox that terminates after others.
 func kill(name string, grace time.Duration, after ...string) plan.Kill {
 	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", WaitFor: after}
 }
 
-// podWith returns the pod "a" of containers with a hook each.
+// podWith returns the pod "a" whose containers have these hooks.
 func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
 	pod := podtest.Pod("a", names...)
 	for i := range pod.Spec.Containers {
@@ -264,7 +263,7 @@ func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
 	return pod
 }
 
-// takes is a command in a container that takes its time, or is ended before, and exits with a code.
+// takes returns a command that exits with code after d, or earlier if it is cancelled.
 func takes(d time.Duration, code int) critest.ExecFunc {
 	return func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 		select {
@@ -276,7 +275,7 @@ func takes(d time.Duration, code int) critest.ExecFunc {
 	}
 }
 
-// requireCallsOf is requireCalls where calls at the same time come in any order.
+// requireCallsOf is requireCalls for calls at equal times in any order.
 func (s *scene) requireCallsOf(want []string) {
 	s.t.Helper()
 	s.mu.Lock()

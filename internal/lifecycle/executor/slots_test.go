@@ -25,8 +25,8 @@ import (
 
 // The node of a scene has one start slot.
 
-// hold takes the slot for another pod, as soon as it is free, and gives it back after a while. What is returned waits for
-// that, and returns when the slot was taken, counted from the beginning of the actions.
+// hold occupies the slot for another pod for the given time, as soon as it is free. taken waits for the end, and returns when the
+// slot was acquired.
 func (s *scene) hold(long time.Duration) (taken func() time.Duration) {
 	var at time.Time
 	done := make(chan struct{})
@@ -43,8 +43,8 @@ func (s *scene) hold(long time.Duration) (taken func() time.Duration) {
 	return func() time.Duration { <-done; return at.Sub(s.began) }
 }
 
-// A start waits for its turn. Nothing else does: a node that is busy with starts still stops and removes.
-func TestStartWaitsForASlot(t *testing.T) {
+// Only starts wait for a start slot: a busy node still stops and removes containers.
+func TestOnlyStartsWaitForStartSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
 		s.up("side")
@@ -57,8 +57,8 @@ func TestStartWaitsForASlot(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a start, its slot is free again.
-func TestSlotIsReleased(t *testing.T) {
+// The slot is released after every start, also after a failed one.
+func TestStartSlotReleasedAfterEachStart(t *testing.T) {
 	for _, broken := range []string{"", "RunPodSandbox", "PodSandboxStatus", "CreateContainer main", "StartContainer"} {
 		t.Run(broken, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestSlotIsReleased(t *testing.T) {
 	}
 }
 
-// A call that hangs takes its slot with it for ten seconds, and no longer.
-func TestSlotIsReleasedWhileAStartIsSlow(t *testing.T) {
+// A hung call occupies its slot for ten seconds.
+func TestStartSlotReleasedDuringSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{scripts: map[string]critest.Script{"main": {StartAfter: 30 * time.Second}}})
 		ended := make(chan error)
@@ -82,13 +82,13 @@ func TestSlotIsReleasedWhileAStartIsSlow(t *testing.T) {
 		taken := s.hold(time.Hour)
 		require.NoError(t, <-ended)
 		s.requireCalls("0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0",
-			"30s CreateContainer side", "30s StartContainer uid-a-side-0") // which does not wait for another slot
+			"30s CreateContainer side", "30s StartContainer uid-a-side-0") // does not wait for another slot
 		require.Equal(t, 10*time.Second, taken())
 	})
 }
 
-// One that was over in time is not said to be slow.
-func TestQuickStartIsNotLogged(t *testing.T) {
+// A quick start is not logged as slow.
+func TestQuickStartNotLoggedAsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := newScene(t, podtest.Pod("a"), setting{
@@ -102,12 +102,12 @@ func TestQuickStartIsNotLogged(t *testing.T) {
 	})
 }
 
-// A pull is no start. While it goes on another pod may start, and what follows it waits for a slot again.
-func TestSlotIsReleasedForAPull(t *testing.T) {
+// During a pull another pod can start. The remaining start waits for a slot again.
+func TestStartSlotReleasedDuringPull(t *testing.T) {
 	tests := map[string]struct {
-		pull, other time.Duration // how long the pull takes, and what another pod does with the slot
+		pull, other time.Duration // duration of the pull, and of the start of another pod
 		fails       bool
-		taken       time.Duration // by the other pod
+		taken       time.Duration // time when the other pod got the slot
 		want        []string
 	}{
 		"an image that is there": {
@@ -154,8 +154,8 @@ func TestSlotIsReleasedForAPull(t *testing.T) {
 	}
 }
 
-// An agent that is stopped does not wait for a slot.
-func TestWaitForASlotIsCutShort(t *testing.T) {
+// A wait for a slot ends when the agent stops.
+func TestWaitForStartSlotEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a"), setting{})
 		taken := s.hold(time.Hour)

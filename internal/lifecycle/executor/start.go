@@ -18,30 +18,31 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// starter starts containers, each of which it creates if need be, in the sandbox of their pod.
+// starter starts the containers of a pod in its sandbox, and creates those that do not exist.
 type starter struct {
 	node      *Node
 	reporter  *Reporter
-	waiting   *Waiting
+	waiting   *WaitingReasons
 	logs      *logs
 	quota     *Quota
-	addresses *addresses
+	addresses *podAddresses
 	sandboxes *sandboxRunner
 	creator   *creator
 	postStart *postStart
 }
 
-// start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
-func (s *starter) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	sb, err := s.sandboxes.ensure(ctx, pod, observed, a)
+// startPod ensures the sandbox and starts the containers of a.Start. A failed container does not prevent the start of the next
+// ones.
+func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, a)
 	if err != nil {
 		return err
 	}
-	sb.ips = s.addresses.of(pod, sb.ips)
+	sb.ips = s.addresses.podIPs(pod, sb.ips)
 	var errs []error
 	for _, start := range a.Start {
 		if err := ctx.Err(); err != nil {
-			return err // what is under way has become pointless
+			return err // the sync was cancelled
 		}
 		if observed.NewestContainer(start.Container.Name) == nil {
 			start.Attempt = s.logs.nextAttempt(start.Container.Name)
@@ -53,12 +54,12 @@ func (s *starter) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	return errors.Join(errs...)
 }
 
-// startContainer starts one container, which it creates if need be, and reports the attempt.
+// startContainer starts one container, creates it if necessary, and reports the attempt to hooks, events and waiting reasons.
 func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) error {
 	name, began := start.Container.Name, time.Now()
-	id, err := s.run(ctx, pod, start, sb)
-	s.reporter.startAttempted(podevents.ContainerStart{
-		Container: name, Type: typeOf(pod, name), ID: id, Attempt: start.Attempt, Took: time.Since(began), Err: err,
+	id, err := s.runContainer(ctx, pod, start, sb)
+	s.reporter.reportContainerStart(podevents.ContainerStart{
+		Container: name, Type: containerTypeOf(pod, name), ID: id, Attempt: start.Attempt, Took: time.Since(began), Err: err,
 	})
 	s.waiting.setError(name, podstatus.ReasonRunError, err)
 	if err == nil {
@@ -71,18 +72,18 @@ func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start pla
 	return err
 }
 
-// run has a container run. A container that was created before, by this agent or by an earlier one, is started, or only its
-// postStart hook is run. It returns the ID of the container, also of one that was created and not started.
-func (s *starter) run(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
+// runContainer creates and starts a container. If it was already created, possibly by a previous agent, it is only started; if it
+// already runs, only its postStart hook runs. The returned ID is also set if the start fails after the create.
+func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	switch {
 	case start.PostStartOnly:
-		return start.CreatedID, s.postStart.run(ctx, pod, start, start.CreatedID, sb)
+		return start.CreatedID, s.postStart.runHook(ctx, pod, start, start.CreatedID, sb)
 	case start.CreatedID != "":
 		s.reporter.Log("start container", "container", start.Container.Name, "id", start.CreatedID, "attempt", start.Attempt, "created", "before")
-		s.quota.liftAgain(ctx, pod)
+		s.quota.liftBeforeStart(ctx, pod)
 		return start.CreatedID, s.runCreated(ctx, pod, start, start.CreatedID, sb)
 	}
-	if id, err = s.creator.create(ctx, pod, start, sb); err != nil {
+	if id, err = s.creator.createContainer(ctx, pod, start, sb); err != nil {
 		return "", err
 	}
 	s.reporter.Log("start container", "container", start.Container.Name, "id", id, "attempt", start.Attempt)
@@ -105,10 +106,10 @@ func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.St
 		return &podstatus.StartError{Reason: podstatus.ReasonRunError, Err: err}
 	}
 	s.reporter.RecordEvent(podevents.ReasonStartedContainer, subjectOfStart(&start, id), "Container started")
-	s.logs.link(c.Name, id, start.Attempt)
+	s.logs.createLink(c.Name, id, start.Attempt)
 	if !hooked {
 		return nil
 	}
-	s.quota.EnforceNow(ctx, pod) // a hook may take as long as it likes
-	return s.postStart.run(ctx, pod, start, id, sb)
+	s.quota.EnforceNow(ctx, pod) // a postStart hook has no time limit
+	return s.postStart.runHook(ctx, pod, start, id, sb)
 }

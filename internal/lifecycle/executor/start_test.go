@@ -30,14 +30,14 @@ func (f imageFunc) Ensure(ctx context.Context, _ *corev1.Pod, c *corev1.Containe
 	return f(ctx, c)
 }
 
-// A start that fails at a call says so in an event and, where there is a sandbox, in the waiting reason of the container, and holds up no other
-// container that does not need what failed. The next attempt takes the reason back.
-func TestStartThatFails(t *testing.T) {
+// A failed call of a start is recorded as an event, and becomes the waiting reason of the container if there is a sandbox. It
+// does not delay independent containers. The next successful attempt clears the reason.
+func TestStartErrorsBecomeEventsAndWaitingReasons(t *testing.T) {
 	out := errors.New("out of order")
 	tests := map[string]struct {
-		node    func(s *scene) func(n *executor.Node) // where the node fails; nil: the runtime does
-		breaks  string                                // a call to the runtime
-		script  critest.Script                        // of main
+		node    func(s *scene) func(n *executor.Node) // makes the node fail; nil: the runtime fails
+		breaks  string                                // failing call to the runtime
+		script  critest.Script                        // of container main
 		pod     func(pod *corev1.Pod)
 		waiting []string
 		events  []string
@@ -129,7 +129,7 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
-// failingImage is a node without the image of main.
+// failingImage returns a node change that makes the image of main fail.
 func failingImage(err error) func(n *executor.Node) {
 	return func(n *executor.Node) {
 		n.Images = imageFunc(func(_ context.Context, c *corev1.Container) (cri.Image, error) {
@@ -141,8 +141,8 @@ func failingImage(err error) func(n *executor.Node) {
 	}
 }
 
-// What has been mended is no reason to wait any more.
-func TestStartAfterAFailure(t *testing.T) {
+// A successful start clears the waiting reason.
+func TestWaitingReasonsClearedBySuccessfulStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
 		s.breaks("CreateContainer main", errors.New("out of order"))
@@ -157,8 +157,8 @@ func TestStartAfterAFailure(t *testing.T) {
 	})
 }
 
-// A container that an agent created or started before it died is not made again.
-func TestStartGoesOn(t *testing.T) {
+// A container that a previous agent has created or started is not created again.
+func TestStartContinuesContainerOfPreviousAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		s := newScene(t, podWith(hooks, "main"), setting{})
@@ -182,12 +182,12 @@ func TestStartGoesOn(t *testing.T) {
 	})
 }
 
-// An agent that dies in a postStart hook leaves a note that it did not run to its end.
-func TestPostStartIsPending(t *testing.T) {
+// The record lists a container whose postStart hook was interrupted by the death of the agent.
+func TestPostStartRecordedAsPendingUntilDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
 		pending := func() []string {
-			r := poddir.NewRecorder(poddir.Of(root, "uid-a"), "default/a")
+			r := poddir.NewRecorder(poddir.DirOf(root, "uid-a"), "default/a")
 			assert.NoError(t, r.Load())
 			return r.Get().PostStartPending
 		}
@@ -206,8 +206,8 @@ func TestPostStartIsPending(t *testing.T) {
 	})
 }
 
-// What cannot run its hook to its end because the agent is stopped goes on, and is still pending.
-func TestPostStartIsCutShort(t *testing.T) {
+// A postStart hook that is cancelled because the agent stops stays pending; its container keeps running.
+func TestPostStartStaysPendingWhenAgentStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podWith(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
 			scripts: map[string]critest.Script{"main": {Exec: takes(time.Hour, 0)}},

@@ -19,19 +19,20 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// stopper stops containers, after their preStop hooks, and sandboxes.
+// stopper stops the containers of a pod, after their preStop hooks, and then its sandboxes.
 type stopper struct {
-	node     *Node
-	reporter *Reporter
-	hooks    *hooks
-	stopped  map[string]bool // sandboxes that are not ready whose network is known to be torn down
+	node       *Node
+	reporter   *Reporter
+	hooks      *hooks
+	stoppedIDs map[string]bool // IDs of sandboxes that are not ready and whose network was torn down by StopSandbox
 
 	mu       sync.Mutex     // guards failures
-	failures map[string]int // by container ID: how often in a row the runtime failed to stop it
+	failures map[string]int // by container ID: consecutive failures of StopContainer
 }
 
-// stop kills containers, all at the same time but for those that terminate after others, and then stops sandboxes.
-func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+// stopPod stops the containers of a.Kill in parallel and then the sandboxes of a.StopSandboxes. A container waits for the
+// containers in its After list.
+func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	errs := make([]error, len(a.Kill))
 	ended := make([]chan struct{}, len(a.Kill))
 	for i := range a.Kill {
@@ -51,7 +52,7 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		s.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
 		wg.Go(func() {
 			defer close(ended[i])
-			errs[i] = s.kill(ctx, s.hooks.preStopCall(pod, observed, k), k, before)
+			errs[i] = s.killContainer(ctx, s.hooks.newPreStopCall(pod, observed, k), k, before)
 		})
 	}
 	wg.Wait()
@@ -59,7 +60,7 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	for _, id := range a.StopSandboxes {
 		if err == nil {
 			err = s.node.Runtime.StopSandbox(ctx, id)
-			s.stopped[id] = err == nil
+			s.stoppedIDs[id] = err == nil
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -68,20 +69,21 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	return err
 }
 
-// kill stops one container: after its preStop hook, and when those that terminate before it have terminated, or when there is no
-// more time for either. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (s *stopper) kill(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
+// killContainer stops one container. It first runs the preStop hook and waits for the channels in before, which close when the
+// containers that must terminate earlier have terminated. The grace period limits hook and wait. Source: killContainer in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (s *stopper) killContainer(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
 	deadline := time.NewTimer(k.Grace)
 	defer deadline.Stop()
 	var hookTook time.Duration
 	if k.PreStop != nil {
 		preStop := s.startPreStop(ctx, call, k)
-		defer preStop.end()
-		hookTook = preStop.wait(deadline)
+		defer preStop.cancelAndWait()
+		hookTook = preStop.awaitReturn(deadline)
 	}
 	waitBegan := time.Now()
 	for _, other := range before {
-		if !await(other, deadline) {
+		if !waitUntil(other, deadline) {
 			break
 		}
 	}
@@ -91,11 +93,11 @@ func (s *stopper) kill(ctx context.Context, call hook.Call, k plan.Kill, before 
 	return s.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
 }
 
-// maxStopFailures is how often a runtime may fail to stop a container before that is killed.
+// maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops a container. One that cannot be asked to end is killed in the end, or its pod would never go: so
-// containerd 2.4 does where an image names no valid signal. The kubelet stops the sandbox instead, at once.
+// stopContainer stops a container. After maxStopFailures failures it uses no grace period: containerd 2.4 cannot send an invalid
+// stop signal of an image, and the pod would never terminate. The kubelet stops the sandbox instead, at once.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {
@@ -114,21 +116,21 @@ func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Durat
 	return err
 }
 
-// await waits until something is done, or returns false at the deadline.
-func await(done <-chan struct{}, deadline *time.Timer) bool {
+// waitUntil waits until done is closed. It returns false if deadline fires first.
+func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	select {
 	case <-done:
 		return true
 	case <-deadline.C:
-		deadline.Reset(0) // for the next that waits
+		deadline.Reset(0) // fires at once for the next wait
 		return false
 	}
 }
 
-// stoppedSandboxes returns the sandboxes of observed that are not ready and were stopped by s.
+// stoppedSandboxes returns the IDs of the sandboxes in observed that are not ready and that s has stopped. It drops other IDs.
 func (s *stopper) stoppedSandboxes(observed cri.Pod) map[string]bool {
-	maps.DeleteFunc(s.stopped, func(id string, _ bool) bool {
+	maps.DeleteFunc(s.stoppedIDs, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })
 	})
-	return s.stopped
+	return s.stoppedIDs
 }

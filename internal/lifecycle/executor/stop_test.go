@@ -19,8 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Containers are stopped at the same time, but for those that terminate after others. The grace period is one for all of
-// them, of which the wait for others is a part.
+// Containers are stopped in parallel, except those that terminate after others. The wait is part of the grace period.
 func TestTerminationOrder(t *testing.T) {
 	const s10 = 10 * time.Second
 	tests := map[string]struct {
@@ -88,9 +87,9 @@ func TestTerminationOrder(t *testing.T) {
 	}
 }
 
-// One that cannot be stopped holds up neither those that terminate after it nor, for longer than that, the executor. The
-// sandbox stays, for something still runs in it.
-func TestStopThatFails(t *testing.T) {
+// A container that cannot be stopped delays neither later containers nor the executor beyond the grace period. The sandbox stays,
+// because the container may still run.
+func TestStopErrorKeepsSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{})
 		s.up("main", "proxy")
@@ -104,8 +103,8 @@ func TestStopThatFails(t *testing.T) {
 	})
 }
 
-// An agent that is stopped stops nothing more, and says nothing about it.
-func TestStopIsCutShort(t *testing.T) {
+// An agent that stops makes no further calls and records no event.
+func TestStopEndsWithContextWithoutEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podtest.Pod("a", "main", "proxy", "cache")
 		s := newScene(t, pod, setting{scripts: map[string]critest.Script{
@@ -127,12 +126,12 @@ func TestStopIsCutShort(t *testing.T) {
 	})
 }
 
-// A container that cannot be asked to terminate, as one whose image names no valid signal, is killed after five attempts in a
-// row. It keeps its grace period while the runtime is away, and when an attempt succeeded in between.
-func TestContainerThatCannotBeStopped(t *testing.T) {
+// A container with an invalid stop signal is killed after five consecutive failures. It keeps its grace period while the runtime
+// is unavailable, and after a success in between.
+func TestContainerKilledAfterFiveStopFailures(t *testing.T) {
 	tests := map[string]struct {
-		errs []error // of the attempts before
-		want string  // the grace period of the next
+		errs []error // of the previous attempts
+		want string  // grace period of the next attempt
 	}{
 		"four failures":                 {repeat(4, errors.New("no such signal")), "10s"},
 		"five failures":                 {repeat(5, errors.New("no such signal")), "0s"},
@@ -167,8 +166,8 @@ func repeat(n int, err error) []error {
 	return errs
 }
 
-// What an agent cannot learn from the spec of an orphaned pod is in the annotations of its containers.
-func TestStopOfAnOrphanedPod(t *testing.T) {
+// The preStop hook and grace period of an orphaned pod come from the annotations of its containers.
+func TestStopOfOrphanedPodUsesAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := podWith(corev1.Lifecycle{PreStop: podtest.Exec("bye")}, "main")
 		s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": {Exec: takes(2*time.Second, 1)}}})

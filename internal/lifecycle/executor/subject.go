@@ -14,31 +14,31 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// Subject is the container instance that an event is about. The zero value is the pod as a whole.
+// Subject is the container instance that an event is about. The zero value stands for the pod.
 type Subject struct {
 	name, id string
 	attempt  uint32
 	exitCode *int32
 }
 
-func (s Subject) event(kind, reason, message string) podevents.Event {
+func (s Subject) newEvent(kind, reason, message string) podevents.Event {
 	return podevents.Event{
 		Type: kind, Reason: reason, Message: message,
 		Container: s.name, ContainerID: s.id, Attempt: s.attempt, ExitCode: s.exitCode,
 	}
 }
 
-// subjectOfStart returns the container that is started. Its ID is known once it is created.
+// subjectOfStart returns the subject of the container started by s. id is empty until the container is created.
 func subjectOfStart(s *plan.Start, id string) Subject {
 	return Subject{name: s.Container.Name, id: id, attempt: s.Attempt}
 }
 
-// subjectOfCall returns the container that a hook runs for.
+// subjectOfCall returns the subject of the container that a hook runs in.
 func subjectOfCall(c hook.Call) Subject {
 	return Subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
 }
 
-// subjectOf returns a container that the runtime has.
+// subjectOf returns the subject of the container with this name and ID, with its attempt in observed.
 func subjectOf(observed cri.Pod, name, id string) Subject {
 	about := Subject{name: name, id: id}
 	for i := range observed.Containers {
@@ -49,8 +49,8 @@ func subjectOf(observed cri.Pod, name, id string) Subject {
 	return about
 }
 
-// exitOf returns the container instance whose exit its status tells last.
-func exitOf(c *corev1.ContainerStatus) Subject {
+// lastExitOf returns the subject of the container instance in c.LastTerminationState.
+func lastExitOf(c *corev1.ContainerStatus) Subject {
 	about := Subject{name: c.Name, attempt: uint32(max(c.RestartCount, 0))}
 	if t := c.LastTerminationState.Terminated; t != nil {
 		about.id, about.exitCode = t.ContainerID, new(t.ExitCode)

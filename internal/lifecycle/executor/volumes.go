@@ -16,35 +16,36 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// PodVolumes sets up and releases the volumes of a pod. lifecycle.PodResources has the contract of the methods.
+// PodVolumes sets up and releases the volumes of a pod. lifecycle.PodResources documents the contract.
 type PodVolumes interface {
-	// Prepare sets up the volumes of a pod, and returns when they are ready.
+	// Prepare sets up the volumes of a pod and returns when they are ready.
 	Prepare(ctx context.Context, pod *corev1.Pod) error
-	// Container adds the mounts and devices of a container to l.
+	// Container adds the mounts and devices of container c to l.
 	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
-	// Update refreshes the volumes of a pod whose object has changed.
+	// Update refreshes the volumes after the pod object has changed.
 	Update(pod *corev1.Pod)
-	// Release tears down the volumes of a pod.
+	// Release tears down all volumes of the pod.
 	Release(ctx context.Context, uid string) error
 }
 
-// How long a Prepare and a Release may take before they are called again.
+// Time limits of one call of Prepare and of Release. A call that exceeds its limit is repeated by a later sync.
 const (
-	prepareTimeout = 2*time.Minute + 10*time.Second // 2 m 3 s of volume.Options.WaitTimeout, whose error says more, come first
+	prepareTimeout = 2*time.Minute + 10*time.Second // longer than the 2 m 3 s of volume.Options.WaitTimeout, whose error is more precise
 	releaseTimeout = 2 * time.Minute
 )
 
-// Volumes are the [PodVolumes] of one pod.
+// Volumes manages the volumes of one pod through [PodVolumes].
 type Volumes struct {
 	node      *Node
 	reporter  *Reporter
-	waiting   *Waiting
-	updated   *corev1.Pod // of the last PodVolumes.Update
-	relabeled relabeled
+	waiting   *WaitingReasons
+	updated   *corev1.Pod // pod of the last PodVolumes.Update
+	relabeled relabeledVolumes
 }
 
-// prepare makes the volumes of a pod ready for a start. Source: SyncPod in pkg/kubelet/kubelet.go.
-func (v *Volumes) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+// prepareVolumes waits until the volumes of pod are ready. On error it sets the waiting reason of the containers of a.Start.
+// Source: SyncPod in pkg/kubelet/kubelet.go.
+func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
 	if v.node.Volumes == nil {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (v *Volumes) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions)
 	return fmt.Errorf("prepare volumes: %w", err)
 }
 
-// Update passes the newest version of the pod to the [PodVolumes].
+// Update passes a new version of the pod to [PodVolumes].
 func (v *Volumes) Update(pod *corev1.Pod) {
 	if v.node.Volumes != nil && pod != v.updated {
 		v.node.Volumes.Update(pod)
@@ -71,19 +72,19 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 }
 
-// addTo adds the volumes of a container to what it is launched with.
-func (v *Volumes) addTo(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandboxID string, l *podspec.Launch) error {
+// addToLaunch adds the volumes of container c to its launch parameters l.
+func (v *Volumes) addToLaunch(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandboxID string, l *podspec.Launch) error {
 	if v.node.Volumes != nil {
 		if err := v.node.Volumes.Container(ctx, pod, c, l); err != nil {
 			return err
 		}
 	}
-	v.relabeled.skip(sandboxID, pod, c, l)
+	v.relabeled.skipRelabeled(sandboxID, pod, c, l)
 	return nil
 }
 
-// release releases the volumes of a pod of which nothing runs.
-func (v *Volumes) release(ctx context.Context) error {
+// releaseVolumes tears down the volumes of the pod. No container of the pod may run.
+func (v *Volumes) releaseVolumes(ctx context.Context) error {
 	if v.node.Volumes == nil {
 		return nil
 	}

@@ -11,28 +11,30 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Waiting is why the containers of a pod that should run do not, by name.
-type Waiting struct {
+// WaitingReasons holds why containers of a pod that should run do not run, by container name. Its methods are safe for concurrent
+// use.
+type WaitingReasons struct {
 	mu      sync.Mutex // guards reasons
 	reasons map[string]podstatus.Waiting
 }
 
 // Get returns a copy of all reasons.
-func (w *Waiting) Get() map[string]podstatus.Waiting {
+func (w *WaitingReasons) Get() map[string]podstatus.Waiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.reasons)
 }
 
-// Replace makes these the reasons.
-func (w *Waiting) Replace(reasons map[string]podstatus.Waiting) {
+// Replace replaces all reasons.
+func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reasons = reasons
 }
 
-// setError notes why a container was not started, or, without an error, that it was.
-func (w *Waiting) setError(name, reason string, err error) {
+// setError stores the cause err as the waiting reason of container name. reason is used unless err is a StartError with its own.
+// A nil err removes the reason.
+func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -43,18 +45,18 @@ func (w *Waiting) setError(name, reason string, err error) {
 	if se, ok := errors.AsType[*podstatus.StartError](err); ok {
 		why = podstatus.Waiting{Reason: se.Reason, Message: se.Err.Error()}
 	}
-	w.put(name, why)
+	w.storeReason(name, why)
 }
 
-// SetReason notes why a container is not started.
-func (w *Waiting) SetReason(name string, why podstatus.Waiting) {
+// SetReason sets the waiting reason of container name.
+func (w *WaitingReasons) SetReason(name string, why podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.put(name, why)
+	w.storeReason(name, why)
 }
 
-// put notes a reason. The lock is held.
-func (w *Waiting) put(name string, why podstatus.Waiting) {
+// storeReason stores a reason. w.mu is held.
+func (w *WaitingReasons) storeReason(name string, why podstatus.Waiting) {
 	if w.reasons == nil {
 		w.reasons = map[string]podstatus.Waiting{}
 	}

@@ -9,30 +9,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Error says that a handler failed, or did not end before its context did.
+// Error is the error of a handler that failed, or that did not return before its context ended.
 type Error struct {
 	Call    Call
 	Handler *corev1.LifecycleHandler
-	Output  string // of a command, the first MaxOutput bytes
-	Err     error  // the cause; an [*ExitError] where a command ended with another code than zero
+	Output  string // first MaxOutput bytes of the command output
+	Err     error  // the cause; an [*ExitError] for a command with a non-zero exit code
 }
 
-// Error returns the text that users of the kubelet know.
+// Error returns the text of the kubelet.
 func (e *Error) Error() string {
-	var what string
+	var handler string
 	switch h := e.Handler; {
 	case h.Exec != nil:
-		what = fmt.Sprintf("Exec lifecycle hook (%v)", h.Exec.Command)
+		handler = fmt.Sprintf("Exec lifecycle hook (%v)", h.Exec.Command)
 	case h.HTTPGet != nil:
-		what = fmt.Sprintf("HTTP lifecycle hook (%s)", h.HTTPGet.Path)
+		handler = fmt.Sprintf("HTTP lifecycle hook (%s)", h.HTTPGet.Path)
 	case h.Sleep != nil:
-		what = fmt.Sprintf("Sleep lifecycle hook (%d)", h.Sleep.Seconds)
+		handler = fmt.Sprintf("Sleep lifecycle hook (%d)", h.Sleep.Seconds)
 	default:
 		return fmt.Sprintf("Cannot run handler: invalid handler: %v", e.Err)
 	}
 	pod := e.Call.Pod
 	text := fmt.Sprintf("%s for Container %q in Pod \"%s_%s(%s)\" failed - error: %v",
-		what, e.Call.Container.Name, pod.Name, pod.Namespace, pod.UID, e.Err)
+		handler, e.Call.Container.Name, pod.Name, pod.Namespace, pod.UID, e.Err)
 	if e.Handler.Exec != nil {
 		text += fmt.Sprintf(", message: %q", e.Output)
 	}

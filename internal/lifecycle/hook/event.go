@@ -3,15 +3,16 @@
 
 package hook
 
-// The texts of the events about handlers. They are fixed, because the output of a handler and the response of a server are for the owner of the
-// pod only. Source: pkg/kubelet/events/event.go.
+// Messages of the events about handlers. They are fixed, because command output and HTTP responses must be visible only to the
+// owner of the pod. Source: pkg/kubelet/events/event.go.
 const (
 	MessageFailedPostStartHook = "PostStartHook failed"
 	MessageFailedPreStopHook   = "PreStopHook failed"
 
-	// MessageKillingPostStart is the text of the Killing event of a container whose postStart handler failed.
+	// MessageKillingPostStart is the message of the Killing event of a container whose postStart handler failed.
 	MessageKillingPostStart = "FailedPostStartHook"
 )
 
-// ReasonPostStartHookError is why a container waits whose postStart handler failed. The message is that of the [*Error].
+// ReasonPostStartHookError is the waiting reason of a container whose postStart handler failed. The message is the text of the
+// [*Error].
 const ReasonPostStartHookError = "PostStartHookError"

@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// MaxOutput is how many bytes of the output of a command an error keeps.
+// MaxOutput is the maximum number of bytes of command output in an error.
 const MaxOutput = 1024
 
-// ExitError says that the command of a handler ran and ended with another code than zero.
+// ExitError is the error of a handler whose command exited with a non-zero code.
 type ExitError struct {
 	Command []string
 	Code    int
-	Stderr  string // its beginning
+	Stderr  string // first MaxOutput bytes
 }
 
-// Error returns the kubelet's text, with the command, the code and what the command wrote to its standard error.
+// Error returns the text of the kubelet with command, exit code and standard error.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("command '%s' exited with %d: %s", strings.Join(e.Command, " "), e.Code, e.Stderr)
 }
 
-// exec runs a command, as it is written, in the container. With an error, it also returns what the command wrote,
-// standard output before standard error.
-func (r *Runner) exec(ctx context.Context, c Call, command []string) (output string, err error) {
+// runCommand runs command in the container, without expanding variables. On error it also returns the beginning of the output,
+// standard output first.
+func (r *Runner) runCommand(ctx context.Context, c Call, command []string) (output string, err error) {
 	if r.opts.Execer == nil {
 		return "", errors.New("commands cannot be run here")
 	}
@@ -40,12 +40,12 @@ func (r *Runner) exec(ctx context.Context, c Call, command []string) (output str
 		return "", nil
 	}
 	if err == nil {
-		err = &ExitError{Command: slices.Clone(command), Code: res.ExitCode, Stderr: beginning(res.Stderr)}
+		err = &ExitError{Command: slices.Clone(command), Code: res.ExitCode, Stderr: firstText(res.Stderr)}
 	}
-	return beginning(slices.Concat(head(res.Stdout), head(res.Stderr))), err
+	return firstText(slices.Concat(firstBytes(res.Stdout), firstBytes(res.Stderr))), err
 }
 
-func head(b []byte) []byte { return b[:min(len(b), MaxOutput)] }
+func firstBytes(b []byte) []byte { return b[:min(len(b), MaxOutput)] }
 
-// beginning returns the first bytes as text: a status has to be valid UTF-8, and output need not be.
-func beginning(b []byte) string { return strings.ToValidUTF8(string(head(b)), "\uFFFD") }
+// firstText returns the first MaxOutput bytes of b as valid UTF-8, which a pod status requires.
+func firstText(b []byte) string { return strings.ToValidUTF8(string(firstBytes(b)), "\uFFFD") }

@@ -5,18 +5,18 @@ package hook
 
 import "time"
 
-// MinimumGrace is what every container gets to end by itself, also where nothing is left of the grace period.
-// Source: minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// MinimumGrace is the least grace period of every container, even if the grace period of the pod is used up. Source:
+// minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 const MinimumGrace = 2 * time.Second
 
-// Budget returns the grace with which a container is stopped: that of the pod, less what its preStop handler took and
-// less what it then waited for other containers. Of both only whole seconds count, and at least [MinimumGrace] is left.
-// Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Budget returns the grace period for stopping a container: grace of the pod, minus hookTook of its preStop handler and minus the
+// time that it waited for other containers. Only whole seconds are subtracted, and the result is at least [MinimumGrace]. Source:
+// killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Budget(grace, hookTook, waited time.Duration) time.Duration {
-	return max(less(less(grace, hookTook), waited), MinimumGrace)
+	return max(subtractSeconds(subtractSeconds(grace, hookTook), waited), MinimumGrace)
 }
 
-// less takes the whole seconds of d from a grace period. A clock that was set back adds none.
-func less(grace, d time.Duration) time.Duration {
+// subtractSeconds subtracts the whole seconds of d from grace. A negative d, from a clock that was set back, is ignored.
+func subtractSeconds(grace, d time.Duration) time.Duration {
 	return grace - max(d, 0).Truncate(time.Second)
 }

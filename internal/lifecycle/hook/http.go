@@ -18,21 +18,20 @@ import (
 )
 
 const (
-	// maxBody is how much of an answer is waited for, and how long an announced body may be to be waited for at all.
+	// maxBody is the maximum number of bytes read from a response body. A longer announced body is not read at all.
 	maxBody = 10 << 10
-	// maxHeader bounds what the header of an answer can make the agent keep in memory.
+	// maxHeader limits the memory for response headers, in bytes.
 	maxHeader = 256 << 10
 )
 
-// newClient returns a client for HTTP/1 that goes straight to the container: no proxy, and no look at certificates, for
-// they are rarely made for the address of a pod. Its connections end with alive. Those of net/http alone would outlive
-// their request for as long as they are in the making, and nothing bounds that.
-func newClient(alive context.Context) *http.Client {
+// newClient returns an HTTP/1 client that uses no proxy and does not verify certificates, because they rarely name a pod address.
+// All its connections are closed when connCtx ends; net/http alone would keep unfinished dials without limit.
+func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(alive, network, address)
+			conn, err := new(net.Dialer).DialContext(connCtx, network, address)
 			if err == nil {
-				context.AfterFunc(alive, func() { conn.Close() })
+				context.AfterFunc(connCtx, func() { conn.Close() })
 			}
 			return conn, err
 		},
@@ -45,26 +44,26 @@ func newClient(alive context.Context) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: redirect.SameHost}
 }
 
-// httpGet asks once, and once more without TLS, and then without the header and the part of the URL that say who asks, if
-// the server turns out not to speak it.
-func (r *Runner) httpGet(ctx context.Context, c Call, action *corev1.HTTPGetAction) error {
+// sendHTTPGet sends the request of a handler. If the server does not speak TLS, it repeats the request over HTTP, without
+// credentials in header and URL.
+func (r *Runner) sendHTTPGet(ctx context.Context, c Call, action *corev1.HTTPGetAction) error {
 	req, err := newRequest(ctx, c, action)
 	if err != nil {
 		return err
 	}
-	// Not cut off with ctx, so that the error is that of ctx and not of a connection that is closed.
+	// Independent of ctx, so that the error is that of ctx and not of a closed connection.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	client := newClient(alive)
-	err = send(client, req)
+	err = sendRequest(client, req)
 	if !errors.Is(err, http.ErrSchemeMismatch) {
 		return err
 	}
 	plain := req.Clone(ctx)
 	plain.URL.Scheme, plain.URL.User = "http", nil
 	plain.Header.Del("Authorization")
-	if send(client, plain) != nil {
-		return err // of the request that was asked for
+	if sendRequest(client, plain) != nil {
+		return err // the error of the HTTPS request
 	}
 	if r.opts.Hooks.HTTPFallback != nil {
 		r.opts.Hooks.HTTPFallback(c, fmt.Sprintf(
@@ -73,15 +72,15 @@ func (r *Runner) httpGet(ctx context.Context, c Call, action *corev1.HTTPGetActi
 	return nil
 }
 
-// send sends a request and waits for the end of the answer, which may be when the container has done its work. An answer
-// of any status is a success, and so is one that breaks off.
-func send(client *http.Client, req *http.Request) error {
+// sendRequest sends a request and reads the response body, which may end only when the container has finished its work. Any
+// status code is a success, and so is a body that breaks off.
+func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	// After a switch of protocols there is no body but a connection, and no deadline ends reading that.
+	// After a protocol switch the body is a connection without read deadline.
 	if res.StatusCode == http.StatusSwitchingProtocols || res.ContentLength > maxBody {
 		return nil
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
-// serve runs a server on this machine until the test ends, with or without TLS, and returns an action that asks it.
+// serve runs an HTTP server until the test ends, and returns an action for it.
 func serve(t *testing.T, tls bool, h http.HandlerFunc) *corev1.HTTPGetAction {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
@@ -40,7 +40,7 @@ func serve(t *testing.T, tls bool, h http.HandlerFunc) *corev1.HTTPGetAction {
 	return action
 }
 
-// accept runs a function for each connection to a port until the test ends, and returns an action that goes there.
+// accept calls handle for each connection to a port until the test ends, and returns an action for it.
 func accept(t *testing.T, handle func(n int, conn net.Conn)) *corev1.HTTPGetAction {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func accept(t *testing.T, handle func(n int, conn net.Conn)) *corev1.HTTPGetActi
 	return &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt(l.Addr().(*net.TCPAddr).Port)}
 }
 
-// request runs a handler that has much more time than it needs.
+// request runs a handler with a generous timeout.
 func request(t *testing.T, runner *hook.Runner, action *corev1.HTTPGetAction) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -71,8 +71,8 @@ func request(t *testing.T, runner *hook.Runner, action *corev1.HTTPGetAction) er
 	return runner.Run(ctx, newCall(), &corev1.LifecycleHandler{HTTPGet: action})
 }
 
-// The handler has been told and has answered: what it answered does not matter.
-func TestHTTPStatus(t *testing.T) {
+// The status code of the response does not matter.
+func TestHTTPStatusCodeIgnored(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		for _, status := range []int{200, 204, 302, 304, 400, 404, 500, 503} {
 			t.Run(fmt.Sprint(tls, status), func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// headers sets the headers of an action, from names and values.
+// headers returns a change that sets these header names and values.
 func headers(pairs ...string) func(*corev1.HTTPGetAction) {
 	return func(a *corev1.HTTPGetAction) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -141,8 +141,8 @@ func headers(pairs ...string) func(*corev1.HTTPGetAction) {
 	}
 }
 
-// What can never be asked says why.
-func TestHTTPCannotBeAsked(t *testing.T) {
+// A request that cannot be sent reports the cause.
+func TestHTTPRequestErrors(t *testing.T) {
 	for want, change := range map[string]func(*corev1.HTTPGetAction){
 		`field port: "admin" names no port of the container`: func(a *corev1.HTTPGetAction) { a.Port = intstr.FromString("admin") },
 		`field port: "" names no port of the container`:      func(a *corev1.HTTPGetAction) { a.Port = intstr.FromString("") },
@@ -159,7 +159,7 @@ func TestHTTPCannotBeAsked(t *testing.T) {
 			conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", action.Port.IntValue()))
 			require.NoError(t, err)
 			defer conn.Close()
-			action.Port = intstr.FromInt(conn.LocalAddr().(*net.TCPAddr).Port) // at which nobody listens, nor can while it is in use
+			action.Port = intstr.FromInt(conn.LocalAddr().(*net.TCPAddr).Port) // a bound UDP port, on which no TCP server can listen
 			action.Path = "/stop"
 			change(action)
 			err = request(t, hook.New(hook.Options{}), action)
@@ -173,7 +173,7 @@ func TestHTTPCannotBeAsked(t *testing.T) {
 	assert.ErrorContains(t, err, "the pod has no IP address")
 }
 
-func TestHTTPRedirects(t *testing.T) {
+func TestHTTPFollowsRedirectsToSameHostOnly(t *testing.T) {
 	var elsewhere, requests atomic.Int32
 	other := serve(t, false, func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) })
 	secure := serve(t, true, func(w http.ResponseWriter, _ *http.Request) { elsewhere.Add(1) })
@@ -196,9 +196,9 @@ func TestHTTPRedirects(t *testing.T) {
 		err                 string
 	}{
 		"/one":    {2, 0, ""},
-		"/port":   {1, 1, ""}, // the same host at another port
+		"/port":   {1, 1, ""}, // same host, other port
 		"/scheme": {1, 1, ""},
-		"/host":   {1, 0, ""}, // not followed: the answer is good enough
+		"/host":   {1, 0, ""}, // not followed; the response is accepted
 		"/loop":   {10, 0, "stopped after 10 redirects"},
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 }
 
-// A server that is asked with TLS and answers without is asked again without, and never gets the credentials that way.
-func TestHTTPSFallsBack(t *testing.T) {
+// An HTTPS request to an HTTP server is repeated over HTTP, without credentials.
+func TestHTTPSFallsBackToHTTPWithoutCredentials(t *testing.T) {
 	var got *http.Request
 	action := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		got = r
@@ -240,8 +240,8 @@ func TestHTTPSFallsBack(t *testing.T) {
 		"app: request to HTTPS lifecycle hook 127.0.0.1:%d got HTTP response, retry with HTTP succeeded", action.Port.IntValue())}, messages)
 }
 
-// When the second request fails too, the error is that of the first.
-func TestHTTPSFallbackFails(t *testing.T) {
+// If the repeated request fails too, the error is that of the first request.
+func TestHTTPSFallbackErrorIsOfFirstRequest(t *testing.T) {
 	var connections atomic.Int32
 	action := accept(t, func(n int, conn net.Conn) {
 		connections.Add(1)
@@ -256,8 +256,8 @@ func TestHTTPSFallbackFails(t *testing.T) {
 	assert.EqualValues(t, 2, connections.Load())
 }
 
-// Other faults of TLS are no reason to speak without.
-func TestHTTPSDoesNotFallBack(t *testing.T) {
+// Other TLS errors cause no request without TLS.
+func TestHTTPSNoFallbackAfterOtherTLSErrors(t *testing.T) {
 	var connections atomic.Int32
 	action := accept(t, func(_ int, conn net.Conn) {
 		connections.Add(1)
@@ -269,8 +269,8 @@ func TestHTTPSDoesNotFallBack(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-// Whatever a server leaves out, the handler ends with its context.
-func TestHTTPHangs(t *testing.T) {
+// The handler ends with its context, wherever the server hangs.
+func TestHTTPEndsWithContext(t *testing.T) {
 	silent := func(_ int, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	body := func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -296,8 +296,8 @@ func TestHTTPHangs(t *testing.T) {
 	}
 }
 
-// An answer may end after the work is done, so its end is waited for, but not that of a long or of an endless one.
-func TestHTTPBody(t *testing.T) {
+// The end of a response is awaited, except for a long or endless body.
+func TestHTTPWaitsForEndOfShortBody(t *testing.T) {
 	t.Run("waited for", func(t *testing.T) {
 		var done atomic.Bool
 		release := make(chan struct{})
@@ -356,8 +356,8 @@ func TestHTTPBody(t *testing.T) {
 	})
 }
 
-// The error leads to its cause.
-func TestHTTPError(t *testing.T) {
+// The error wraps its cause.
+func TestHTTPErrorWrapsCause(t *testing.T) {
 	err := request(t, hook.New(hook.Options{}), accept(t, func(_ int, conn net.Conn) {
 		_, _ = http.ReadRequest(bufio.NewReader(conn))
 	}))

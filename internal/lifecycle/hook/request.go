@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// UserAgent is what requests call themselves: the name of the kubelet that they behave like.
+// UserAgent is the User-Agent of HTTP handlers, as in the kubelet.
 const UserAgent = "kube-lifecycle/1.37"
 
-// newRequest builds the request of a handler. Source: pkg/probe/http/request.go.
+// newRequest builds the HTTP request of a handler. Source: pkg/probe/http/request.go.
 func newRequest(ctx context.Context, c Call, action *corev1.HTTPGetAction) (*http.Request, error) {
 	host := cmp.Or(action.Host, c.PodIP)
 	if host == "" {
@@ -32,14 +32,14 @@ func newRequest(ctx context.Context, c Call, action *corev1.HTTPGetAction) (*htt
 	if err != nil {
 		return nil, err
 	}
-	// The path may have a query. What is no reference is a path letter by letter.
+	// The path may contain a query. If it is not a valid URL reference, it is used literally.
 	u, err := url.Parse(action.Path)
 	if err != nil {
 		u = &url.URL{Path: action.Path}
 	}
 	u.Scheme = cmp.Or(strings.ToLower(string(action.Scheme)), "http")
 	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
-	// The URL is put together from parts; only reading it back finds what is wrong with them.
+	// Only parsing the assembled URL reveals invalid parts.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func newRequest(ctx context.Context, c Call, action *corev1.HTTPGetAction) (*htt
 	return req, nil
 }
 
-// newHeader adds what is not in the list. An empty User-Agent stays, and makes net/http send none; of an empty Accept
-// nothing may stay.
+// newHeader returns the headers in list, with defaults for User-Agent and Accept. An empty User-Agent makes net/http send none;
+// an empty Accept is removed.
 func newHeader(list []corev1.HTTPHeader) http.Header {
 	header := http.Header{}
 	for _, h := range list {
@@ -67,7 +67,7 @@ func newHeader(list []corev1.HTTPHeader) http.Header {
 	return header
 }
 
-// findPort returns a number, or that of the container's first port of that name. Source: pkg/probe/util.go.
+// findPort returns a port number, or that of the first port of c with the name in p. Source: pkg/probe/util.go.
 func findPort(c *corev1.Container, p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

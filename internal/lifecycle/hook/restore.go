@@ -17,67 +17,67 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Restored are the parts of the specs of a container and its pod that are needed to stop the container. Neither is nil.
+// Restored has the parts of a pod and container spec that are needed to stop the container. Neither field is nil.
 type Restored struct {
-	Pod       *corev1.Pod       // with its identity and its grace periods
-	Container *corev1.Container // with its name, its ports and its preStop handler
+	Pod       *corev1.Pod       // identity and grace periods
+	Container *corev1.Container // name, ports and preStop handler
 }
 
-// Restore restores the specs of a container of an orphaned pod from the annotations of the container. A field that cannot be read
-// is left out, and the error names it; the container can be stopped all the same. Source:
-// restoreSpecsFromContainerLabels in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Restore restores the spec of a container of an orphaned pod from the annotations of the container. A field that cannot be
+// parsed is left out and named in the error; the result is usable all the same. Source: restoreSpecsFromContainerLabels in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Restore(have *cri.Container) (Restored, error) {
-	r := reader{container: have}
+	r := annotationReader{container: have}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID:                        types.UID(have.PodUID),
 			Name:                       have.Labels[cri.LabelPodName],
 			Namespace:                  have.Labels[cri.LabelPodNamespace],
-			DeletionGracePeriodSeconds: r.seconds(podspec.AnnotationDeletionGracePeriod),
+			DeletionGracePeriodSeconds: r.readSeconds(podspec.AnnotationDeletionGracePeriod),
 		},
-		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: r.seconds(podspec.AnnotationTerminationGracePeriod)},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: r.readSeconds(podspec.AnnotationTerminationGracePeriod)},
 	}
 	c := &corev1.Container{Name: have.Name}
-	c.Ports = decode[[]corev1.ContainerPort](&r, podspec.AnnotationPorts)
-	if handler := decode[*corev1.LifecycleHandler](&r, podspec.AnnotationPreStopHandler); handler != nil {
+	c.Ports = readJSON[[]corev1.ContainerPort](&r, podspec.AnnotationPorts)
+	if handler := readJSON[*corev1.LifecycleHandler](&r, podspec.AnnotationPreStopHandler); handler != nil {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: handler}
 	}
 	return Restored{Pod: pod, Container: c}, errors.Join(r.errs...)
 }
 
-// reader reads annotations, and remembers what is wrong with them.
-type reader struct {
+// annotationReader parses annotations of a container and collects the errors.
+type annotationReader struct {
 	container *cri.Container
 	errs      []error
 }
 
-func (r *reader) fail(name string, err error) {
+func (r *annotationReader) addError(name string, err error) {
 	r.errs = append(r.errs, fmt.Errorf("container %s: annotation %s: %w", r.container.ID, name, err))
 }
 
-// seconds returns a number, nil if there is none.
-func (r *reader) seconds(name string) *int64 {
+// readSeconds returns the integer in annotation name; nil if it is missing or invalid.
+func (r *annotationReader) readSeconds(name string) *int64 {
 	text, found := r.container.Annotations[name]
 	if !found {
 		return nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		r.fail(name, err)
+		r.addError(name, err)
 		return nil
 	}
 	return &n
 }
 
-// decode reads JSON. It returns the zero value if there is none, or if not all of it can be read.
-func decode[T any](r *reader, name string) T {
+// readJSON decodes the JSON in annotation name. It returns the zero value if the annotation is missing or invalid.
+func readJSON[T any](r *annotationReader, name string) T {
 	var value, none T
 	text, found := r.container.Annotations[name]
 	if !found {
 		return none
 	}
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		r.fail(name, err)
+		r.addError(name, err)
 		return none
 	}
 	return value

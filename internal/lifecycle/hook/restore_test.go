@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// A container of a pod that is no longer known ends as it would have: the annotations that it was created with, by this
-// agent or by a kubelet, have all that is needed.
+// A container of an orphaned pod is stopped as before: its annotations have the necessary data, also those written by a kubelet.
 func TestRestore(t *testing.T) {
 	thirty, five := int64(30), int64(5)
 	want := &corev1.Container{
@@ -48,8 +47,8 @@ func TestRestore(t *testing.T) {
 	assert.Equal(t, hook.Restored{Pod: wantPod, Container: want}, got)
 }
 
-// There may be nothing to restore.
-func TestRestoreNothing(t *testing.T) {
+// All annotations may be missing.
+func TestRestoreWithoutAnnotations(t *testing.T) {
 	restored, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", PodUID: "u1", Annotations: map[string]string{
 		podspec.AnnotationPreStopHandler: "null", podspec.AnnotationPorts: "null",
 	}})
@@ -58,8 +57,8 @@ func TestRestoreNothing(t *testing.T) {
 	assert.Equal(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, restored.Pod)
 }
 
-// What is broken is named and left out; the rest is there.
-func TestRestoreBroken(t *testing.T) {
+// Invalid annotations are left out and named in the error.
+func TestRestoreLeavesOutInvalidAnnotations(t *testing.T) {
 	thirty := int64(30)
 	restored, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", Annotations: map[string]string{
 		podspec.AnnotationTerminationGracePeriod: "30",
@@ -75,7 +74,7 @@ func TestRestoreBroken(t *testing.T) {
 	assert.ErrorContains(t, err, `parsing "soon"`)
 }
 
-// Annotations come from outside: whatever they are, the container can be stopped, and what was read can be written again.
+// Annotations are untrusted: with any content the container can be stopped, and restored data can be written again.
 func FuzzRestore(f *testing.F) {
 	f.Add(`{"exec":{"command":["a"]}}`, "30")
 	f.Add(`{"httpGet":{"port":"admin"},"sleep":{"seconds":-1}}`, "-1")

@@ -20,45 +20,45 @@ const defaultTimeout = time.Hour
 
 // Options configures a [Runner].
 type Options struct {
-	// Execer runs the commands of exec handlers. Nil: they fail.
+	// Execer runs the commands of exec handlers. Nil: exec handlers fail.
 	Execer cri.Execer
-	// Timeout ends a handler whose context has no deadline. Zero means 1 hour.
+	// Timeout limits a handler whose context has no deadline. Zero means 1 hour.
 	Timeout time.Duration
-	// Hooks are told what happens.
+	// Hooks are optional callbacks.
 	Hooks Hooks
 }
 
-// Hooks are called from [Runner.Run] and must not block. Any may be nil.
+// Hooks are called by [Runner.Run] and must not block. Each may be nil.
 type Hooks struct {
-	// HTTPFallback is called when a server did not speak TLS and took the request without. The message is for an event of
-	// the pod. The kubelet counts it as kubelet_lifecycle_handler_http_fallbacks_total.
+	// HTTPFallback is called when an HTTPS request was repeated over HTTP, because the server does not speak TLS. message is the
+	// text for an event of the pod. The kubelet counts it in kubelet_lifecycle_handler_http_fallbacks_total.
 	HTTPFallback func(c Call, message string)
-	// SleepTerminated is called when a sleep did not last as long as asked for. The kubelet counts it as
+	// SleepTerminated is called when a sleep was interrupted. The kubelet counts it in
 	// kubelet_lifecycle_handler_sleep_terminated_total.
 	SleepTerminated func(c Call)
 }
 
-// Call says for which container a handler is run.
+// Call identifies the container that a handler runs for.
 type Call struct {
-	Pod         *corev1.Pod       // only its name, namespace and UID matter
-	Container   *corev1.Container // only its name and ports matter
-	ContainerID string            // as the runtime knows it
-	Attempt     uint32            // how often the container was restarted; for [Hooks] alone
-	PodIP       string            // the pod's first address; of a pod on the network of its host, the node's
+	Pod         *corev1.Pod       // only name, namespace and UID are used
+	Container   *corev1.Container // only name and ports are used
+	ContainerID string            // of the runtime
+	Attempt     uint32            // restart count of the container; only passed to Hooks
+	PodIP       string            // first address of the pod; for a host-network pod that of the node
 }
 
-// Runner runs handlers. Make one with [New].
+// Runner runs handlers. Use [New] to create it.
 type Runner struct {
 	opts Options
 }
 
-// New returns a Runner. It starts nothing.
+// New returns a Runner. It starts no goroutine.
 func New(o Options) *Runner {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	return &Runner{opts: o}
 }
 
-// Run runs a handler to its end, or until ctx ends. The error is an [*Error].
+// Run runs handler h until it returns or ctx ends. An error is an [*Error].
 func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -69,11 +69,11 @@ func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) er
 	var err error
 	switch {
 	case h.Exec != nil:
-		output, err = r.exec(ctx, c, h.Exec.Command)
+		output, err = r.runCommand(ctx, c, h.Exec.Command)
 	case h.HTTPGet != nil:
-		err = r.httpGet(ctx, c, h.HTTPGet)
+		err = r.sendHTTPGet(ctx, c, h.HTTPGet)
 	case h.Sleep != nil:
-		err = r.sleep(ctx, c, h.Sleep.Seconds)
+		err = r.runSleep(ctx, c, h.Sleep.Seconds)
 	case h.TCPSocket != nil:
 		err = errors.New("tcpSocket handlers are not run")
 	default:
@@ -85,8 +85,8 @@ func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) er
 	return nil
 }
 
-// sleep waits. A negative time is over at once.
-func (r *Runner) sleep(ctx context.Context, c Call, seconds int64) error {
+// runSleep waits for the given seconds or until ctx ends. A negative value returns at once.
+func (r *Runner) runSleep(ctx context.Context, c Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
 	if sleep.For(ctx, time.Duration(min(max(seconds, 0), most))*time.Second) == nil {
 		return nil

@@ -40,7 +40,7 @@ func sleepHandler(seconds int64) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}
 }
 
-// newRuntime returns a runtime with one container, the one of newCall, and what it does with commands.
+// newRuntime returns a runtime with the container of newCall, whose commands exec runs.
 func newRuntime(t *testing.T, exec critest.ExecFunc) *critest.Runtime {
 	t.Helper()
 	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"app": {Exec: exec}})})
@@ -62,8 +62,8 @@ func launch(t *testing.T, rt *critest.Runtime, names ...string) {
 	}
 }
 
-// A command is run as it is written: hooks have no $(NAME), unlike the command of a container and of a probe.
-func TestExec(t *testing.T) {
+// Hook commands are not expanded, unlike container commands and probes.
+func TestExecDoesNotExpandArguments(t *testing.T) {
 	var got []string
 	runner := hook.New(hook.Options{Execer: newRuntime(t, func(_ context.Context, cmd []string) (cri.ExecResult, error) {
 		got = cmd
@@ -75,8 +75,8 @@ func TestExec(t *testing.T) {
 	assert.Equal(t, []string{"echo", "$(A)", "$$"}, got)
 }
 
-// The text of an error is the one that users of the kubelet see in the status of the container.
-func TestExecFails(t *testing.T) {
+// The error text is that of the kubelet in the container status.
+func TestExecErrorHasTextOfKubelet(t *testing.T) {
 	runner := hook.New(hook.Options{Execer: newRuntime(t, func(context.Context, []string) (cri.ExecResult, error) {
 		return cri.ExecResult{Stdout: []byte("out\n"), Stderr: []byte("no \xff such\n"), ExitCode: 7}, nil
 	})})
@@ -90,7 +90,7 @@ func TestExecFails(t *testing.T) {
 	assert.Equal(t, []string{"drain", "-a"}, exit.Command)
 }
 
-// Of much output the beginning is kept, of both streams together.
+// Only the beginning of the output of both streams is kept.
 func TestExecOutputIsBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		stdout, stderr int
@@ -114,7 +114,7 @@ func TestExecOutputIsBounded(t *testing.T) {
 	}
 }
 
-func TestExecCannotRun(t *testing.T) {
+func TestExecErrorsWithoutExitCode(t *testing.T) {
 	rt := newRuntime(t, nil)
 	c := newCall()
 	c.ContainerID = "gone"
@@ -129,8 +129,8 @@ func TestExecCannotRun(t *testing.T) {
 	require.ErrorContains(t, err, "commands cannot be run here")
 }
 
-// The API server lets tcpSocket through, for old manifests, and every such handler fails.
-func TestHandlersThatAreNone(t *testing.T) {
+// An API server accepts tcpSocket for old manifests; every such handler fails.
+func TestInvalidHandlersFail(t *testing.T) {
 	for want, h := range map[string]*corev1.LifecycleHandler{
 		"Cannot run handler: invalid handler: tcpSocket handlers are not run":     {TCPSocket: &corev1.TCPSocketAction{}},
 		"Cannot run handler: invalid handler: is none of exec, httpGet and sleep": {},
@@ -139,8 +139,8 @@ func TestHandlersThatAreNone(t *testing.T) {
 	}
 }
 
-// A command that hangs is killed when the context ends, or after the limit where the context has none.
-func TestHangingExec(t *testing.T) {
+// A hung command is killed at the end of the context, or at the timeout if the context has no deadline.
+func TestExecKilledAtDeadline(t *testing.T) {
 	for name, row := range map[string]struct {
 		options  hook.Options
 		deadline time.Duration
@@ -170,7 +170,7 @@ func TestHangingExec(t *testing.T) {
 	}
 }
 
-func TestSleep(t *testing.T) {
+func TestSleepDuration(t *testing.T) {
 	for name, row := range map[string]struct {
 		seconds  int64
 		deadline time.Duration
@@ -183,7 +183,7 @@ func TestSleep(t *testing.T) {
 		"unbounded": {math.MaxInt64, 0, time.Hour, true},
 		"none":      {0, 32 * time.Second, 0, false},
 		"negative":  {-1, 32 * time.Second, 0, false},
-		"far below": {-math.MaxInt64/int64(time.Second) - 1, 32 * time.Second, 0, false}, // would wrap around
+		"far below": {-math.MaxInt64/int64(time.Second) - 1, 32 * time.Second, 0, false}, // would overflow
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lacking refuses what a pod asks for and the agent that is to run it was not given the parts for. What no agent can do is
-// package podapi's to refuse.
+// Package lacking rejects pods that need an optional feature which this agent is not configured with. Features that no agent
+// supports are rejected by package podapi.
 package lacking
 
 import (
@@ -10,18 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Parts are what an agent has.
-type Parts struct {
-	Probes         bool // somebody runs them
-	Images         bool // the runtime has them
-	Volumes        bool // other than images
-	HostsFiles     bool // they are made, and can be mounted
-	UserNamespaces bool // of pods
-	Admission      bool // somebody looks at whether the node has the labels that a pod wants
+// Features are the optional features of an agent.
+type Features struct {
+	Probes         bool // containers can be probed
+	Images         bool // the runtime uses images
+	Volumes        bool // volumes other than image volumes
+	HostsFiles     bool // hosts files are written and mounted
+	UserNamespaces bool // pods can have a user namespace
+	Admission      bool // an admission check compares the node labels with nodeSelector and node affinity
 }
 
-// Fields returns an error for each field of the pod that asks for something else.
-func (p Parts) Fields(pod *corev1.Pod) (errs field.ErrorList) {
+// CheckPod returns an error for each field of pod that needs a feature which p lacks.
+func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if !p.Probes {
 		errs = append(errs, probed(pod.Spec.InitContainers, spec.Child("initContainers"))...)
@@ -58,7 +58,7 @@ func requiresNode(a *corev1.Affinity) bool {
 	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// probed returns an error for each probe.
+// probed returns an error for each probe of the containers in list.
 func probed(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lacking"
 )
 
-// A pod that needs every part is refused by one field for each that is not there, and by none where all are.
-func TestFields(t *testing.T) {
+// A pod that needs every feature gets one error per missing feature, and none if all are available.
+func TestCheckPodReportsMissingFeatures(t *testing.T) {
 	probe, no := &corev1.Probe{}, false
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{StartupProbe: probe}},
@@ -30,34 +30,34 @@ func TestFields(t *testing.T) {
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{},
 		}},
 	}}
-	all := lacking.Parts{Probes: true, Images: true, Volumes: true, HostsFiles: true, UserNamespaces: true, Admission: true}
-	without := func(take func(*lacking.Parts)) lacking.Parts {
+	all := lacking.Features{Probes: true, Images: true, Volumes: true, HostsFiles: true, UserNamespaces: true, Admission: true}
+	without := func(take func(*lacking.Features)) lacking.Features {
 		p := all
 		take(&p)
 		return p
 	}
 	for _, test := range []struct {
 		name   string
-		parts  lacking.Parts
+		parts  lacking.Features
 		fields []string
 	}{
 		{"all parts", all, nil},
-		{"no probes", without(func(p *lacking.Parts) { p.Probes = false }), []string{
+		{"no probes", without(func(p *lacking.Features) { p.Probes = false }), []string{
 			"spec.initContainers[0].startupProbe", "spec.containers[0].readinessProbe", "spec.containers[0].livenessProbe",
 		}},
-		{"no images", without(func(p *lacking.Parts) { p.Images = false }), []string{"spec.volumes[0].image"}},
-		{"no volumes", without(func(p *lacking.Parts) { p.Volumes = false }), []string{"spec.volumes[1]"}},
-		{"no hosts files", without(func(p *lacking.Parts) { p.HostsFiles = false }), []string{"spec.hostAliases"}},
-		{"no user namespaces", without(func(p *lacking.Parts) { p.UserNamespaces = false }), []string{"spec.hostUsers"}},
-		{"no admission", without(func(p *lacking.Parts) { p.Admission = false }), []string{"spec.nodeSelector", "spec.affinity"}},
+		{"no images", without(func(p *lacking.Features) { p.Images = false }), []string{"spec.volumes[0].image"}},
+		{"no volumes", without(func(p *lacking.Features) { p.Volumes = false }), []string{"spec.volumes[1]"}},
+		{"no hosts files", without(func(p *lacking.Features) { p.HostsFiles = false }), []string{"spec.hostAliases"}},
+		{"no user namespaces", without(func(p *lacking.Features) { p.UserNamespaces = false }), []string{"spec.hostUsers"}},
+		{"no admission", without(func(p *lacking.Features) { p.Admission = false }), []string{"spec.nodeSelector", "spec.affinity"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var fields []string
-			for _, err := range test.parts.Fields(pod) {
+			for _, err := range test.parts.CheckPod(pod) {
 				fields = append(fields, err.Field)
 			}
 			assert.Equal(t, test.fields, fields)
-			assert.Empty(t, test.parts.Fields(&corev1.Pod{}), "a pod that asks for nothing")
+			assert.Empty(t, test.parts.CheckPod(&corev1.Pod{}), "a pod that asks for nothing")
 		})
 	}
 }

@@ -5,9 +5,9 @@ package lifecycletest
 
 import corev1 "k8s.io/api/core/v1"
 
-// Bare returns a copy of a pod without what a runtime in memory has no use for: volumes, devices and resource claims, probes,
-// because nothing answers them, and hooks. So any pod of a cluster runs in one, for a test of who schedules or controls it.
-func Bare(pod *corev1.Pod) *corev1.Pod {
+// SimplifyPod returns a copy of pod without fields that an in-memory runtime cannot serve: volumes, devices, resource claims,
+// probes and hooks. Tests of schedulers and controllers can then run any pod.
+func SimplifyPod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.Volumes, pod.Spec.ResourceClaims = nil, nil
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 )
 
-// What goes is what a Reconciler without volumes, probes and devices refuses; the rest stays, and the pod that is given is as it was.
-func TestBare(t *testing.T) {
+// The result has only fields that a Reconciler without volumes, probes and devices accepts. The input is unchanged.
+func TestSimplifyPodRemovesUnsupportedFields(t *testing.T) {
 	probe, mounts := &corev1.Probe{}, []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	keep := corev1.Container{Name: "main", Image: "any", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}
 	full := keep
@@ -30,6 +30,6 @@ func TestBare(t *testing.T) {
 	require.Equal(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{
 		NodeName: "n", InitContainers: []corev1.Container{keep}, Containers: []corev1.Container{keep},
 		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
-	}}, lifecycletest.Bare(pod))
+	}}, lifecycletest.SimplifyPod(pod))
 	require.Equal(t, given, pod)
 }

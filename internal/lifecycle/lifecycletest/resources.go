@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycletest has stand-ins for what a [lifecycle.Reconciler] is given, for tests of agents without a disk and
-// without volumes. The runtime that goes with them is in package critest.
+// Package lifecycletest has fake parts of a [lifecycle.Reconciler], for tests of agents without disk and volumes. The in-memory
+// runtime is in package critest.
 //
-// They do not model what is on a disk: what a pod has been given is known for as long as the value is, also to the next
-// agent of a test that is given the same one.
+// The fakes persist nothing on disk. A test that restarts an agent passes the fake of the previous agent to the new one.
 package lifecycletest
 
 import (
@@ -22,29 +21,29 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Call is a call of a [Resources].
+// Call is a recorded call of [Resources].
 type Call struct {
 	Op        string // Prepare, Container, Update or Release
 	UID       string // of the pod
-	Container string // its name, for Container
+	Container string // container name, for Op Container
 }
 
-// Resources are the volumes of pods in memory: each is a path, and nothing is there. The zero value is ready to use.
+// Resources is a fake lifecycle.PodResources: each volume is a path, and no file exists. The zero value is ready to use.
 type Resources struct {
-	// Refuse returns an error for each field of a pod that cannot be had. Nil: all can.
+	// Refuse returns an error for each unsupported field of a pod. Nil: all pods are supported.
 	Refuse func(pod *corev1.Pod) field.ErrorList
-	// Fault is called in each call, with no lock held. It may take its time, and its error is that of the call. Nil: all
-	// succeed at once.
+	// Fault is called by Prepare, Container and Release, without locks held. It may block, and its error is returned by that
+	// method. Nil: all calls succeed at once.
 	Fault func(ctx context.Context, c Call) error
 
-	mu    sync.Mutex // guards all below
-	calls []Call
-	held  map[string]bool // by pod UID
+	mu       sync.Mutex // guards all below
+	calls    []Call
+	prepared map[string]bool // by pod UID
 }
 
 var _ lifecycle.PodResources = (*Resources)(nil)
 
-// Check returns what Refuse does.
+// Check returns the errors of Refuse.
 func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	if r.Refuse == nil {
 		return nil
@@ -52,34 +51,35 @@ func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	return r.Refuse(pod)
 }
 
-// Prepare gives a pod its volumes. Where it fails the pod may have some of them, as with a real one.
+// Prepare marks the volumes of pod as prepared, also if Fault returns an error: like a real implementation it may have set up
+// some of them.
 func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	r.mu.Lock()
-	if r.held == nil {
-		r.held = map[string]bool{}
+	if r.prepared == nil {
+		r.prepared = map[string]bool{}
 	}
-	r.held[uid] = true
+	r.prepared[uid] = true
 	r.mu.Unlock()
-	return r.call(ctx, Call{Op: "Prepare", UID: uid})
+	return r.recordCall(ctx, Call{Op: "Prepare", UID: uid})
 }
 
-// Update takes note that the pod has changed.
+// Update records the call.
 func (r *Resources) Update(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, Call{Op: "Update", UID: string(pod.UID)})
 }
 
-// Container adds a path for each volume of the pod but for images. That of a pod that was not prepared is an error.
+// Container adds a host path to l for each volume of pod except image volumes. It fails if the pod is not prepared.
 func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
 	uid := string(pod.UID)
-	if err := r.call(ctx, Call{Op: "Container", UID: uid, Container: c.Name}); err != nil {
+	if err := r.recordCall(ctx, Call{Op: "Container", UID: uid, Container: c.Name}); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.held[uid] {
+	if !r.prepared[uid] {
 		return fmt.Errorf("pod %s/%s: its volumes are not prepared", pod.Namespace, pod.Name)
 	}
 	if l.Volumes == nil {
@@ -93,18 +93,18 @@ func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Co
 	return nil
 }
 
-// Release takes all volumes of a pod.
+// Release releases all volumes of the pod.
 func (r *Resources) Release(ctx context.Context, uid string) error {
-	if err := r.call(ctx, Call{Op: "Release", UID: uid}); err != nil {
+	if err := r.recordCall(ctx, Call{Op: "Release", UID: uid}); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.held, uid)
+	delete(r.prepared, uid)
 	return nil
 }
 
-func (r *Resources) call(ctx context.Context, c Call) error {
+func (r *Resources) recordCall(ctx context.Context, c Call) error {
 	r.mu.Lock()
 	r.calls = append(r.calls, c)
 	r.mu.Unlock()
@@ -114,16 +114,16 @@ func (r *Resources) call(ctx context.Context, c Call) error {
 	return r.Fault(ctx, c)
 }
 
-// Calls returns all calls but those of Check, in the order in which they began.
+// Calls returns all recorded calls in order; Check is not recorded.
 func (r *Resources) Calls() []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// Held returns the UIDs of the pods that have volumes.
-func (r *Resources) Held() []string {
+// PreparedPods returns the UIDs of the pods with volumes, sorted.
+func (r *Resources) PreparedPods() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.held))
+	return slices.Sorted(maps.Keys(r.prepared))
 }

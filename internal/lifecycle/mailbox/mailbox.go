@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mailbox has what others want of the worker of a pod: the pod as its source gave it last, an eviction, and notes that
-// something has changed. What is under way when that makes it pointless ends.
+// Package mailbox passes requests to the worker of a pod: the newest version of the pod, its deletion and its eviction. A
+// deletion or an eviction cancels the running sync if its result would be useless. The package does not run syncs.
 package mailbox
 
 import (
@@ -19,283 +19,286 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Mailbox is what others want of a worker: the pod as its source gave it last, and notes that something has changed. What
-// is under way when that makes it pointless ends.
+// Mailbox holds the newest version of a pod and the pending requests for its worker. The worker receives from Changed and
+// StatusEcho. All methods are safe for concurrent use.
 type Mailbox struct {
-	Notes chan struct{} // something changed
-	Echo  chan struct{} // nothing but the status of the pod object changed
+	Changed    chan struct{} // the pod or a request changed
+	StatusEcho chan struct{} // only the status of the pod object changed
 
-	mu      sync.Mutex         // guards all below
-	given   *corev1.Pod        // as the source gave it last
-	pod     *corev1.Pod        // the same, with a grace period that only gets shorter; nil: only the runtime knows the pod
-	deleted bool               // no source wants it any more; only Restart takes that back
-	again   *corev1.Pod        // the unchanged pod as its source has listed it since it was deleted; nil: it has not
-	cancel  context.CancelFunc // of the work that a deletion or an eviction makes pointless; nil: none under way
-	stops   bool               // that work takes the pod down
-	evicted eviction
-	trim    chan struct{} // closed when the runtime has nothing of the pod any more; nil: nobody has asked for that
+	mu           sync.Mutex         // guards all below
+	listed       *corev1.Pod        // as last listed by its source
+	pod          *corev1.Pod        // listed, with a grace period that never grows; nil: orphaned pod
+	deleted      bool               // no source lists the pod; only RevokeDeletion resets it
+	relisted     *corev1.Pod        // the unchanged pod, if its source lists it again after the deletion; nil: not listed
+	cancelWork   context.CancelFunc // cancels the sync that a deletion or an eviction makes useless; nil: no such sync
+	stopping     bool               // the running sync stops the pod
+	eviction     eviction
+	runtimeClean chan struct{} // closed when the runtime has no objects of the pod; nil: not requested
 }
 
-// eviction is what was asked for of a pod that is to be evicted.
+// eviction is the state of the evictions of a pod.
 type eviction struct {
-	asked   *podstatus.Eviction // and not taken up yet; nil: none
-	grace   time.Duration       // the shortest that was asked for; zero: that of the pod
-	settled chan struct{}       // closed when nothing of the pod is up; nil: nobody waits
-	gone    bool                // nothing of the pod is left
+	request    *podstatus.Eviction // not yet accepted by the worker; nil: none
+	grace      time.Duration       // the shortest requested grace period; zero: that of the pod
+	done       chan struct{}       // closed when the pod is evicted; nil: nobody waits
+	podRemoved bool                // the pod is completely removed
 }
 
-// New returns the mailbox of a pod; nil: only the runtime knows it.
+// New returns the mailbox of a pod. pod is nil for an orphaned pod, which only the runtime lists.
 func New(pod *corev1.Pod) *Mailbox {
 	return &Mailbox{
-		Notes: make(chan struct{}, 1), Echo: make(chan struct{}, 1), given: pod, pod: pod, deleted: pod == nil,
+		Changed: make(chan struct{}, 1), StatusEcho: make(chan struct{}, 1), listed: pod, pod: pod, deleted: pod == nil,
 	}
 }
 
-// Poke makes the worker look at its pod again.
-func (m *Mailbox) Poke() { sleep.Wake(m.Notes) }
+// Wake makes the worker sync its pod.
+func (m *Mailbox) Wake() { sleep.Wake(m.Changed) }
 
-// Wanted returns the newest spec of the pod, and whether no source wants it any more.
-func (m *Mailbox) Wanted() (pod *corev1.Pod, deleted bool) {
+// Desired returns the newest version of the pod, and whether it is deleted: no source lists it.
+func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pod, m.deleted
 }
 
-// Update gives the worker the newest spec of its pod. A change of its status alone is mostly the echo of what was
-// published: what failed is not tried again for that. terminal says that others know that the pod has terminated.
+// Update stores the newest version of the pod. If only the status differs, it signals StatusEcho, not Changed: the change is
+// mostly the agent's own report and must not cut a back-off short. terminal is true once a terminal phase was published. A
+// deletion may cancel the running sync.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.deleted {
-		m.listAgain(pod)
+		m.setRelisted(pod)
 		return
 	}
-	if m.given == pod {
+	if m.listed == pod {
 		return
 	}
-	notes := m.Echo
-	if !Same(m.given, pod) || podstatus.IsTerminal(pod.Status.Phase) && !terminal {
-		notes = m.Notes
+	signal := m.StatusEcho
+	if !IsSameExceptStatus(m.listed, pod) || podstatus.IsTerminal(pod.Status.Phase) && !terminal {
+		signal = m.Changed
 	}
-	m.given = pod
+	m.listed = pod
 	pod = shrinkGrace(m.pod, pod)
-	if m.cancel != nil && pod.DeletionTimestamp != nil &&
-		(m.pod.DeletionTimestamp == nil && !m.stops || plan.GracePeriod(pod) < plan.GracePeriod(m.pod)) {
-		m.cancel() // what is under way takes too long, or has become pointless
+	if m.cancelWork != nil && pod.DeletionTimestamp != nil &&
+		(m.pod.DeletionTimestamp == nil && !m.stopping || plan.GracePeriod(pod) < plan.GracePeriod(m.pod)) {
+		m.cancelWork() // the sync would take longer than the new grace period, or starts containers
 	}
 	m.pod = pod
-	sleep.Wake(notes)
+	sleep.Wake(signal)
 }
 
-// listAgain stores that a source lists a deleted pod again, if the pod is unchanged. The lock is held.
-func (m *Mailbox) listAgain(pod *corev1.Pod) {
-	if m.again == pod {
+// setRelisted records that a source lists the deleted pod again, if the pod is unchanged. m.mu is held.
+func (m *Mailbox) setRelisted(pod *corev1.Pod) {
+	if m.relisted == pod {
 		return
 	}
-	m.again = nil
-	if m.given != nil && Same(unseen(m.given), unseen(pod)) {
-		m.again = pod
+	m.relisted = nil
+	if m.listed != nil && IsSameExceptStatus(copyWithoutSeen(m.listed), copyWithoutSeen(pod)) {
+		m.relisted = pod
 	}
-	sleep.Wake(m.Notes)
+	sleep.Wake(m.Changed)
 }
 
-// annotationSeen is when a source has read the manifest of a static pod: a manifest that is written again has another time.
+// annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// unseen returns a copy of a pod without annotationSeen.
-func unseen(pod *corev1.Pod) *corev1.Pod {
+// copyWithoutSeen returns a copy of pod without annotationSeen.
+func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)
 	delete(copied.Annotations, annotationSeen)
 	return &copied
 }
 
-// ListedAgain reports whether the pod was deleted and its source lists it again, unchanged.
-func (m *Mailbox) ListedAgain() bool {
+// IsRelisted reports whether the pod was deleted and its source lists it again, unchanged.
+func (m *Mailbox) IsRelisted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.again != nil
+	return m.relisted != nil
 }
 
-// Restart revokes the deletion of a pod that its source lists again, and reports whether that is so.
-func (m *Mailbox) Restart() bool {
+// RevokeDeletion makes the pod desired again if its source lists it again, and reports whether it did.
+func (m *Mailbox) RevokeDeletion() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.again == nil {
+	if m.relisted == nil {
 		return false
 	}
-	m.given, m.pod = m.again, m.again
-	m.deleted, m.again = false, nil
+	m.listed, m.pod = m.relisted, m.relisted
+	m.deleted, m.relisted = false, nil
 	return true
 }
 
-// Delete says that nobody wants the pod any more, and stops work that has become pointless. A pod that is being taken down
-// already does not get its grace period and its hooks once more.
+// Delete records that no source lists the pod. It cancels the running sync unless that sync already stops the pod: grace period
+// and hooks must not start again.
 func (m *Mailbox) Delete() {
 	m.mu.Lock()
-	changed := !m.deleted || m.again != nil
-	m.deleted, m.again = true, nil
-	if m.cancel != nil && !m.stops {
-		m.cancel()
+	changed := !m.deleted || m.relisted != nil
+	m.deleted, m.relisted = true, nil
+	if m.cancelWork != nil && !m.stopping {
+		m.cancelWork()
 	}
 	m.mu.Unlock()
 	if changed {
-		m.Poke()
+		m.Wake()
 	}
 }
 
-// Evict asks for an eviction, and stops work that has become pointless. What it returns is closed when nothing of the pod is up,
-// and nothing of it is in use.
+// Evict requests an eviction, and cancels the running sync if necessary. The returned channel is closed when no container of the
+// pod runs and its resources are released.
 func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := &m.evicted
-	shorter := e.Grace > 0 && (out.grace == 0 || e.Grace < out.grace)
-	if out.asked == nil || shorter {
-		out.asked = &e
+	current := &m.eviction
+	shorter := e.Grace > 0 && (current.grace == 0 || e.Grace < current.grace)
+	if current.request == nil || shorter {
+		current.request = &e
 	}
 	if shorter {
-		out.grace = e.Grace
+		current.grace = e.Grace
 	}
-	if m.cancel != nil && (!m.stops || shorter) {
-		m.cancel()
+	if m.cancelWork != nil && (!m.stopping || shorter) {
+		m.cancelWork()
 	}
-	settled := out.settled
-	if settled == nil {
-		settled = make(chan struct{})
-	}
-	if out.gone {
-		close(settled)
-		return settled
-	}
-	out.settled = settled
-	sleep.Wake(m.Notes)
-	return settled
-}
-
-// Trim asks that what the runtime has of the pod goes once the pod has terminated. What it returns is closed when that is done.
-func (m *Mailbox) Trim() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	done := m.trim
+	done := current.done
 	if done == nil {
 		done = make(chan struct{})
 	}
-	if m.evicted.gone {
+	if current.podRemoved {
 		close(done)
 		return done
 	}
-	m.trim = done
-	sleep.Wake(m.Notes)
+	current.done = done
+	sleep.Wake(m.Changed)
 	return done
 }
 
-// TrimAsked reports whether somebody waits for the end of a Trim.
-func (m *Mailbox) TrimAsked() bool {
+// RequestRuntimeCleanup requests that the worker removes all containers and sandboxes of the pod once it has terminated. The
+// returned channel is closed when that is done.
+func (m *Mailbox) RequestRuntimeCleanup() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.trim != nil
+	done := m.runtimeClean
+	if done == nil {
+		done = make(chan struct{})
+	}
+	if m.eviction.podRemoved {
+		close(done)
+		return done
+	}
+	m.runtimeClean = done
+	sleep.Wake(m.Changed)
+	return done
 }
 
-// Trimmed tells those who wait for it that the runtime has nothing of the pod any more.
-func (m *Mailbox) Trimmed() {
+// IsRuntimeCleanupRequested reports whether a caller of RequestRuntimeCleanup still waits.
+func (m *Mailbox) IsRuntimeCleanupRequested() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.trimmed()
+	return m.runtimeClean != nil
 }
 
-// trimmed is Trimmed with the lock held.
-func (m *Mailbox) trimmed() {
-	if m.trim != nil {
-		close(m.trim)
-		m.trim = nil
+// NotifyRuntimeClean closes the channels of RequestRuntimeCleanup: the runtime has no container or sandbox of the pod.
+func (m *Mailbox) NotifyRuntimeClean() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closeRuntimeClean()
+}
+
+// closeRuntimeClean is NotifyRuntimeClean for callers that hold m.mu.
+func (m *Mailbox) closeRuntimeClean() {
+	if m.runtimeClean != nil {
+		close(m.runtimeClean)
+		m.runtimeClean = nil
 	}
 }
 
-// End tells those who wait for it that nothing of the pod is left, also those who ask from now on.
-func (m *Mailbox) End() {
+// NotifyRemoved closes the channels of Evict and RequestRuntimeCleanup: the pod is completely removed. Later calls of these
+// methods return a closed channel.
+func (m *Mailbox) NotifyRemoved() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.trimmed()
-	m.evicted.gone, m.evicted.asked = true, nil
-	if settled := m.evicted.settled; settled != nil {
-		close(settled)
-		m.evicted.settled = nil
+	m.closeRuntimeClean()
+	m.eviction.podRemoved, m.eviction.request = true, nil
+	if done := m.eviction.done; done != nil {
+		close(done)
+		m.eviction.done = nil
 	}
 }
 
-// TakeEviction returns the eviction that was asked for since it was called last, or nil.
-func (m *Mailbox) TakeEviction() *podstatus.Eviction {
+// AcceptEviction returns the requested eviction and clears the request; nil: none.
+func (m *Mailbox) AcceptEviction() *podstatus.Eviction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked := m.evicted.asked
-	m.evicted.asked = nil
-	return asked
+	request := m.eviction.request
+	m.eviction.request = nil
+	return request
 }
 
-// EvictionAsked reports whether an eviction was asked for and is yet to be taken up.
-func (m *Mailbox) EvictionAsked() bool {
+// HasNewEviction reports whether an eviction was requested that AcceptEviction has not returned yet.
+func (m *Mailbox) HasNewEviction() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.evicted.asked != nil
+	return m.eviction.request != nil
 }
 
-// Settle tells those who wait for an eviction that nothing of the pod is up, and nothing of it is in use.
-func (m *Mailbox) Settle() {
+// NotifyEvicted closes the channel of Evict: no container of the pod runs and its resources are released. It does nothing while a
+// new eviction is pending.
+func (m *Mailbox) NotifyEvicted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if out := &m.evicted; out.asked == nil && out.settled != nil {
-		close(out.settled)
-		out.settled, out.grace = nil, 0
+	if current := &m.eviction; current.request == nil && current.done != nil {
+		close(current.done)
+		current.done, current.grace = nil, 0
 	}
 }
 
-// Work is a sync of the pod that is under way.
+// Work is a running sync of a pod.
 type Work struct {
-	Pod     *corev1.Pod // the newest version when the work began; nil: only the runtime has the pod
-	Deleted bool        // no source listed the pod when the work began
+	Pod     *corev1.Pod // the newest version when the sync started; nil: orphaned pod
+	Deleted bool        // no source listed the pod when the sync started
 
 	mailbox *Mailbox
 	cancel  context.CancelFunc
 }
 
-// Begin returns the work that begins now, and its context, which ends when a deletion or an eviction makes the work pointless.
-// The caller calls [Work.End].
-func (m *Mailbox) Begin(ctx context.Context) (context.Context, *Work) {
+// StartWork registers the sync that starts now, and returns its context. A deletion or an eviction cancels the context if it
+// makes the sync useless. The caller must call [Work.End].
+func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	if !m.deleted {
-		m.cancel = cancel
+		m.cancelWork = cancel
 	}
 	return ctx, &Work{Pod: m.pod, Deleted: m.deleted, mailbox: m, cancel: cancel}
 }
 
-// End ends the work and its context.
+// End ends the sync and cancels its context.
 func (w *Work) End() {
 	w.cancel()
 	w.mailbox.mu.Lock()
 	defer w.mailbox.mu.Unlock()
-	w.mailbox.cancel, w.mailbox.stops = nil, false
+	w.mailbox.cancelWork, w.mailbox.stopping = nil, false
 }
 
-// SetStops notes whether the work that is under way takes the pod down.
-func (m *Mailbox) SetStops(stops bool) {
+// SetStopping records whether the running sync stops the pod. A deletion does not cancel such a sync.
+func (m *Mailbox) SetStopping(stops bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stops = stops
+	m.stopping = stops
 }
 
-// Same reports whether two objects of a pod want the same.
-func Same(a, b *corev1.Pod) bool {
+// IsSameExceptStatus reports whether a and b have equal spec, labels, annotations, generation and deletion.
+func IsSameExceptStatus(a, b *corev1.Pod) bool {
 	return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// shrinkGrace returns a new spec of a pod with the grace period that it may terminate with: once a pod is deleted, it only gets
-// less time, never more.
+// shrinkGrace returns pod, or a copy with the shorter grace period of old: the grace period of a deleted pod never grows.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod

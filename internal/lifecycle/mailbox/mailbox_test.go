@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// noted reports whether a note is there, and takes it.
+// noted receives a signal if there is one, and reports whether there was.
 func noted(notes <-chan struct{}) bool {
 	select {
 	case <-notes:
@@ -27,52 +27,51 @@ func noted(notes <-chan struct{}) bool {
 	}
 }
 
-// deletedPod returns a pod that is deleted, with a grace period in seconds.
+// deletedPod returns a deleted pod with a grace period in seconds.
 func deletedPod(seconds int64) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Unix(1, 0)}, &seconds
 	return pod
 }
 
-func TestUpdateSaysWhatHasChanged(t *testing.T) {
+func TestUpdateSignalsChangedOrStatusEcho(t *testing.T) {
 	pod := podtest.Pod("a")
 	m := mailbox.New(pod)
 	m.Update(pod, false)
-	require.False(t, noted(m.Notes) || noted(m.Echo), "the same object")
+	require.False(t, noted(m.Changed) || noted(m.StatusEcho), "the same object")
 
 	echo := pod.DeepCopy()
 	echo.Status.Phase = corev1.PodRunning
 	m.Update(echo, false)
-	require.True(t, noted(m.Echo))
-	require.False(t, noted(m.Notes), "its status alone")
+	require.True(t, noted(m.StatusEcho))
+	require.False(t, noted(m.Changed), "its status alone")
 
 	failed := echo.DeepCopy()
 	failed.Status.Phase = corev1.PodFailed
 	m.Update(failed, false)
-	require.True(t, noted(m.Notes), "somebody says that it has failed")
+	require.True(t, noted(m.Changed), "somebody says that it has failed")
 
 	other := failed.DeepCopy()
 	other.Spec.Containers[0].Image = "other"
 	m.Update(other, true)
-	require.True(t, noted(m.Notes))
-	now, deleted := m.Wanted()
+	require.True(t, noted(m.Changed))
+	now, deleted := m.Desired()
 	require.Same(t, other, now)
 	require.False(t, deleted)
 }
 
-// A pod that is deleted gets less time, never more.
-func TestGraceOnlyShrinks(t *testing.T) {
+// The grace period of a deleted pod never grows.
+func TestUpdateNeverExtendsGracePeriod(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))
 	for _, step := range []struct{ given, want int64 }{{20, 20}, {40, 20}, {10, 10}, {20, 10}} {
 		m.Update(deletedPod(step.given), false)
-		pod, _ := m.Wanted()
+		pod, _ := m.Desired()
 		assert.Equal(t, step.want, *pod.DeletionGracePeriodSeconds)
 	}
 }
 
-// Work ends when what is wanted has made it pointless: a start at a deletion or an eviction, a stop only where there is less
-// time for it.
-func TestWorkThatHasBecomePointless(t *testing.T) {
+// A deletion or eviction cancels a start; it cancels a stop only if the grace period became shorter.
+func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 	evict := func(grace time.Duration) func(*mailbox.Mailbox) {
 		return func(m *mailbox.Mailbox) { m.Evict(podstatus.Eviction{Reason: "Evicted", Grace: grace}) }
 	}
@@ -94,8 +93,8 @@ func TestWorkThatHasBecomePointless(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := mailbox.New(podtest.Pod("a"))
-			work, begun := m.Begin(t.Context())
-			m.SetStops(tt.stops)
+			work, begun := m.StartWork(t.Context())
+			m.SetStopping(tt.stops)
 			tt.does(m)
 			assert.Equal(t, tt.ends, work.Err() != nil)
 			begun.End()
@@ -104,74 +103,74 @@ func TestWorkThatHasBecomePointless(t *testing.T) {
 	}
 }
 
-// Whoever evicts hears when the pod is down, and not before the eviction was taken up.
-func TestEvictionIsSettled(t *testing.T) {
+// The channel of Evict closes when the pod is evicted, and not before the request was accepted.
+func TestEvictChannelClosedByNotifyEvicted(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))
-	m.Settle()
+	m.NotifyEvicted()
 	first := m.Evict(podstatus.Eviction{Reason: "Evicted"})
-	require.True(t, m.EvictionAsked())
-	m.Settle()
+	require.True(t, m.HasNewEviction())
+	m.NotifyEvicted()
 	require.False(t, noted(first), "the pod was down before: not for this eviction")
-	require.Equal(t, "Evicted", m.TakeEviction().Reason)
-	require.Nil(t, m.TakeEviction())
+	require.Equal(t, "Evicted", m.AcceptEviction().Reason)
+	require.Nil(t, m.AcceptEviction())
 	second := m.Evict(podstatus.Eviction{Reason: "Preempting", Grace: time.Second})
-	require.Equal(t, "Preempting", m.TakeEviction().Reason)
-	m.Settle()
+	require.Equal(t, "Preempting", m.AcceptEviction().Reason)
+	m.NotifyEvicted()
 	<-first
 	<-second
-	require.False(t, m.EvictionAsked())
+	require.False(t, m.HasNewEviction())
 
 	third := m.Evict(podstatus.Eviction{Reason: "Evicted"})
-	m.End()
+	m.NotifyRemoved()
 	<-third
 	<-m.Evict(podstatus.Eviction{Reason: "Evicted"})
 }
 
-// Whoever has what a pod left in the runtime removed hears when it is gone, and those who ask while it is going hear the same.
-func TestTrimIsAnswered(t *testing.T) {
+// All channels of RequestRuntimeCleanup close together.
+func TestRuntimeCleanupChannelClosedByNotify(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))
-	m.Trimmed() // nobody has asked
-	require.False(t, m.TrimAsked())
-	first, second := m.Trim(), m.Trim()
-	require.True(t, noted(m.Notes))
-	require.True(t, m.TrimAsked())
+	m.NotifyRuntimeClean() // no request so far
+	require.False(t, m.IsRuntimeCleanupRequested())
+	first, second := m.RequestRuntimeCleanup(), m.RequestRuntimeCleanup()
+	require.True(t, noted(m.Changed))
+	require.True(t, m.IsRuntimeCleanupRequested())
 	require.False(t, noted(first))
-	m.Trimmed()
+	m.NotifyRuntimeClean()
 	<-first
 	<-second
-	require.False(t, m.TrimAsked())
+	require.False(t, m.IsRuntimeCleanupRequested())
 
-	third := m.Trim()
-	m.End()
+	third := m.RequestRuntimeCleanup()
+	m.NotifyRemoved()
 	<-third
-	<-m.Trim()
+	<-m.RequestRuntimeCleanup()
 }
 
-// The deletion of a pod is revoked only if its source lists the unchanged pod again, and still does.
-func TestRestartRevokesADeletion(t *testing.T) {
+// A deletion is revoked only while the source lists the unchanged pod again.
+func TestRevokeDeletionNeedsRelistedPod(t *testing.T) {
 	pod := podtest.Pod("a")
 	m := mailbox.New(pod)
-	require.False(t, m.Restart(), "it is not deleted")
+	require.False(t, m.RevokeDeletion(), "it is not deleted")
 	m.Delete()
-	require.True(t, noted(m.Notes))
-	require.False(t, m.ListedAgain() || m.Restart())
+	require.True(t, noted(m.Changed))
+	require.False(t, m.IsRelisted() || m.RevokeDeletion())
 
 	changed := pod.DeepCopy()
 	changed.Labels = map[string]string{"version": "2"}
 	m.Update(changed, false)
-	require.False(t, m.ListedAgain(), "another pod")
+	require.False(t, m.IsRelisted(), "another pod")
 
 	again := pod.DeepCopy()
 	again.Annotations = map[string]string{"kubernetes.io/config.seen": "2026-05-04T03:02:01Z"}
 	m.Update(again, false)
-	require.True(t, m.ListedAgain())
+	require.True(t, m.IsRelisted())
 	m.Delete()
-	require.True(t, noted(m.Notes))
-	require.False(t, m.ListedAgain() || m.Restart(), "it is deleted again")
+	require.True(t, noted(m.Changed))
+	require.False(t, m.IsRelisted() || m.RevokeDeletion(), "it is deleted again")
 
 	m.Update(again, false)
-	require.True(t, m.Restart())
-	wanted, deleted := m.Wanted()
+	require.True(t, m.RevokeDeletion())
+	wanted, deleted := m.Desired()
 	require.Same(t, again, wanted)
 	require.False(t, deleted)
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership says whose the sandboxes and containers of a runtime are that several agents share: each carries a label
-// with the mark of the agent that made it. It knows nothing of what is wanted.
+// Package ownership decides which agent owns the sandboxes and containers of a runtime that several agents share. Each sandbox
+// and container has a label with the mark of the agent that created it.
 package ownership
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Label is the label of sandboxes and containers that has the mark of their agent.
+// Label is the label of sandboxes and containers that holds the [Mark] of their agent.
 const Label = "nodeagent/owner"
 
-// Mark is what an agent writes to [Label]. An agent with the empty one owns nothing, because nobody could tell.
+// Mark identifies an agent in the label [Label]. An agent with an empty mark owns nothing.
 type Mark string
 
-// Write sets the label among those of a sandbox or a container. The pod may have brought one of its own.
-func (m Mark) Write(labels map[string]string) {
+// SetLabel sets the owner label in labels, and replaces an owner label that the pod itself has.
+func (m Mark) SetLabel(labels map[string]string) {
 	if m == "" {
 		delete(labels, Label)
 		return
@@ -27,9 +27,9 @@ func (m Mark) Write(labels map[string]string) {
 	labels[Label] = string(m)
 }
 
-// Owns reports whether anything of a pod of the runtime has the mark.
+// Owns reports whether a sandbox or container of p has the mark m.
 func (m Mark) Owns(p *cri.Pod) bool {
-	for mark := range marks(p) {
+	for mark := range listMarks(p) {
 		if m != "" && mark == m {
 			return true
 		}
@@ -37,9 +37,9 @@ func (m Mark) Owns(p *cri.Pod) bool {
 	return false
 }
 
-// Foreign returns another mark, or the empty one of nobody, that something of a pod of the runtime has.
-func (m Mark) Foreign(p *cri.Pod) (other Mark, found bool) {
-	for mark := range marks(p) {
+// ForeignMark returns a mark other than m of a sandbox or container of p. An object without the label has an empty mark.
+func (m Mark) ForeignMark(p *cri.Pod) (other Mark, found bool) {
+	for mark := range listMarks(p) {
 		if mark != m {
 			return mark, true
 		}
@@ -47,15 +47,15 @@ func (m Mark) Foreign(p *cri.Pod) (other Mark, found bool) {
 	return "", false
 }
 
-// Own returns what has the mark of a pod of the runtime, which stays as it is.
-func (m Mark) Own(p cri.Pod) cri.Pod {
+// Filter returns a copy of p with only the sandboxes and containers that have the mark m.
+func (m Mark) Filter(p cri.Pod) cri.Pod {
 	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(s cri.Sandbox) bool { return s.Labels[Label] != string(m) })
 	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.Labels[Label] != string(m) })
 	return p
 }
 
-// marks yields the mark of each sandbox and container.
-func marks(p *cri.Pod) iter.Seq[Mark] {
+// listMarks yields the mark of each sandbox and container of p.
+func listMarks(p *cri.Pod) iter.Seq[Mark] {
 	return func(yield func(Mark) bool) {
 		for i := range p.Sandboxes {
 			if !yield(Mark(p.Sandboxes[i].Labels[Label])) {

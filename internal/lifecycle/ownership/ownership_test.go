@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
 )
 
-// pod has a sandbox of the first owner and a container of each of the others.
+// pod returns a pod with a sandbox of the first owner and a container of each further owner.
 func pod(owners ...string) *cri.Pod {
 	labels := func(owner string) map[string]string {
 		if owner == "" {
@@ -27,7 +27,7 @@ func pod(owners ...string) *cri.Pod {
 	return p
 }
 
-func TestMark(t *testing.T) {
+func TestMarkOwnsForeignMarkAndFilter(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		mark    ownership.Mark
@@ -47,22 +47,22 @@ func TestMark(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			assert.Equal(t, test.owns, test.mark.Owns(test.pod))
-			other, foreign := test.mark.Foreign(test.pod)
+			other, foreign := test.mark.ForeignMark(test.pod)
 			assert.Equal(t, test.foreign, foreign)
 			assert.Equal(t, test.other, other)
 			before := len(test.pod.Sandboxes) + len(test.pod.Containers)
-			own := test.mark.Own(*test.pod)
+			own := test.mark.Filter(*test.pod)
 			assert.Equal(t, test.own, len(own.Sandboxes)+len(own.Containers))
 			assert.Equal(t, before, len(test.pod.Sandboxes)+len(test.pod.Containers), "the pod itself is as it was")
 		})
 	}
 }
 
-func TestMarkWrite(t *testing.T) {
+func TestSetLabelReplacesLabelOfPod(t *testing.T) {
 	forged := map[string]string{ownership.Label: "forged", "app": "web"}
-	ownership.Mark("me").Write(forged)
+	ownership.Mark("me").SetLabel(forged)
 	assert.Equal(t, map[string]string{ownership.Label: "me", "app": "web"}, forged)
 
-	ownership.Mark("").Write(forged)
+	ownership.Mark("").SetLabel(forged)
 	assert.Equal(t, map[string]string{"app": "web"}, forged, "no pod can give itself an owner")
 }

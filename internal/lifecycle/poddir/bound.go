@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// encode returns the text of a record that Load can read: of one that is too large less and less of the status, at last its phase alone.
-func (r *Record) encode() ([]byte, error) {
+// encodeBounded returns the JSON of a record, at most maxRecord bytes. If the record is too large, it drops messages and lists of
+// the status first, and then the whole status except its phase.
+func (r *Record) encodeBounded() ([]byte, error) {
 	data, err := json.Marshal(r)
 	for _, trim := range []func(*corev1.PodStatus){trimMessages, trimContainers} {
 		if err != nil || len(data) <= maxRecord || r.Status == nil {
@@ -28,7 +29,7 @@ func (r *Record) encode() ([]byte, error) {
 	return data, err
 }
 
-// trimMessages removes from a status the texts and lists that no later status is made of. The states of containers stay.
+// trimMessages removes the messages and lists of a status that the agent does not need after a restart. Container states stay.
 func trimMessages(st *corev1.PodStatus) {
 	for _, all := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range all {
@@ -49,7 +50,7 @@ func trimMessages(st *corev1.PodStatus) {
 	}
 }
 
-// trimContainers removes all but the phase of a status and when it began.
+// trimContainers removes everything from a status except phase, start time, QoS class and reason.
 func trimContainers(st *corev1.PodStatus) {
 	*st = corev1.PodStatus{Phase: st.Phase, StartTime: st.StartTime, QOSClass: st.QOSClass, Reason: st.Reason}
 }

@@ -17,33 +17,33 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Dir is the directory of one pod. The empty one is of an agent that keeps none: it has no files.
+// Dir is the directory of one pod. The empty Dir means that the agent keeps no files: all methods do nothing.
 type Dir string
 
-// Of returns the directory of a pod below a root, or the empty one without a root or where the UID is no name of a file.
-func Of(root, uid string) Dir {
-	if root == "" || !PlainName(uid) {
+// DirOf returns the directory of the pod with this UID below root. It is empty if root is empty or uid is not a valid file name.
+func DirOf(root, uid string) Dir {
+	if root == "" || !IsFileName(uid) {
 		return ""
 	}
 	return Dir(filepath.Join(root, uid))
 }
 
-// PlainName reports whether a name can be part of a path without leading elsewhere. Those of an orphaned pod come from the
-// runtime, where anybody may have written them.
-func PlainName(name string) bool {
+// IsFileName reports whether name is safe as one element of a path: not empty, not hidden, without slash. Names of an orphaned
+// pod come from the runtime and may be malicious.
+func IsFileName(name string) bool {
 	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
 
-// record returns the path of the record of the pod, or nothing.
-func (d Dir) record() string {
+// recordPath returns the path of the persistent record of the pod, or "".
+func (d Dir) recordPath() string {
 	if d == "" {
 		return ""
 	}
 	return filepath.Join(string(d), recordName)
 }
 
-// Hosts writes the hosts file of a pod and returns its path. As in the kubelet it is written anew for each container.
-func (d Dir) Hosts(pod *corev1.Pod, ips []string, o podspec.Options) (string, error) {
+// WriteHostsFile writes the hosts file of a pod and returns its path. Like the kubelet, the agent rewrites it for each container.
+func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, o podspec.Options) (string, error) {
 	if d == "" {
 		return "", nil
 	}
@@ -58,7 +58,7 @@ func (d Dir) Hosts(pod *corev1.Pod, ips []string, o podspec.Options) (string, er
 	if err != nil {
 		return "", err
 	}
-	root, err := d.make()
+	root, err := d.openOrCreate()
 	if err != nil {
 		return "", err
 	}
@@ -67,30 +67,30 @@ func (d Dir) Hosts(pod *corev1.Pod, ips []string, o podspec.Options) (string, er
 	return filepath.Join(string(d), name), replaceContent(root, name, content, 0o644)
 }
 
-// make makes the directory, if it is not there, and opens it.
-func (d Dir) make() (*os.Root, error) {
+// openOrCreate creates the directory if necessary, and opens it.
+func (d Dir) openOrCreate() (*os.Root, error) {
 	if err := os.MkdirAll(string(d), 0o750); err != nil {
 		return nil, err
 	}
 	return os.OpenRoot(string(d))
 }
 
-// messageFile returns the path of the file for the termination message of a container instance, below the directory.
-func (d Dir) messageFile(container string, attempt uint32) string {
-	if d == "" || !PlainName(container) {
+// messagePath returns the path of the termination message file of a container instance, relative to d; "" if there is none.
+func (d Dir) messagePath(container string, attempt uint32) string {
+	if d == "" || !IsFileName(container) {
 		return ""
 	}
 	return filepath.Join("containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
-// MakeMessageFile makes the file for the termination message of a container instance, empty and for anybody to write, and
-// returns its path.
-func (d Dir) MakeMessageFile(container string, attempt uint32) (string, error) {
-	name := d.messageFile(container, attempt)
+// CreateMessageFile creates the empty termination message file of a container instance, writable by all users, and returns its
+// path.
+func (d Dir) CreateMessageFile(container string, attempt uint32) (string, error) {
+	name := d.messagePath(container, attempt)
 	if name == "" {
 		return "", nil
 	}
-	root, err := d.make()
+	root, err := d.openOrCreate()
 	if err != nil {
 		return "", err
 	}
@@ -98,17 +98,17 @@ func (d Dir) MakeMessageFile(container string, attempt uint32) (string, error) {
 	if err := root.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		return "", err
 	}
-	return filepath.Join(string(d), name), replaceContent(root, name, nil, 0o666) // whatever the user of the container
+	return filepath.Join(string(d), name), replaceContent(root, name, nil, 0o666) // the container may run as any user
 }
 
-// Remove removes all of it but what is mounted there, which is an error.
+// Remove removes the directory. It does not cross mount points: a remaining mount is an error.
 func (d Dir) Remove() error {
 	if d == "" {
 		return nil
 	}
 	err := rmtree.Remove(string(d))
-	if root := filepath.Dir(string(d)); spareKept(root) {
-		_ = fillSpare(root) // from the room that there is now; less of it is no error of this pod
+	if root := filepath.Dir(string(d)); hasSpares(root) {
+		_ = createSpares(root) // uses the freed space; a failure does not concern this pod
 	}
 	return err
 }

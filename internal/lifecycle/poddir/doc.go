@@ -1,39 +1,37 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package poddir owns what an agent keeps on disk for each pod: the record of what neither the spec nor the runtime tells,
-// the hosts file and the files of termination messages that containers have mounted, and the logs with the links to them.
+// Package poddir manages the files that an agent keeps for each pod: the persistent record of the pod, its hosts file, its
+// termination message files and its logs. It does not decide when a file is written or removed.
 //
 // # Model
 //
-// A [Dir] is one directory below the agent's root, named by the UID of the pod. Its record.json makes it an agent's own:
-// what has none is never touched. [Claim] makes the root one agent's. A [Recorder] keeps the [Record] in memory and in that
-// file. [Logs] are below a root of their own, where the tools of a node look for them.
+// A [Dir] is the directory of one pod below the root directory of the agent, named by the pod UID. [LockRoot] reserves the root
+// for one agent. A [Recorder] keeps the [Record] of a pod in memory and in record.json; a directory without record.json is not
+// from an agent and is never removed. [Logs] have a root directory of their own.
 //
-//	dir := poddir.Of(root, uid)
+//	dir := poddir.DirOf(root, uid)
 //	record := poddir.NewRecorder(dir, "default/web")
 //	err := record.Load()
-//	path, err := dir.MakeMessageFile("web", attempt) // which the container is given
-//	message := dir.Message(ctx, container)           // when it has exited
+//	path, err := dir.CreateMessageFile("web", attempt) // mounted into the container
+//	message := dir.ReadMessage(ctx, container)         // after it has exited
 //
-// What belongs here: every path below the directory of a pod, how it is written and how it is read. What does not: when it is
-// written or removed, which the caller decides.
-//
-// Below a root that is claimed there are 16 spare files of 32 KiB. On a disk that is full to the last block, or has no inode left, they
-// become the records of pods that are evicted or have terminated, of which the next agent has to know.
+// A locked root has 16 spare files of 32 KiB. If the disk has no free block or inode, a spare file becomes the record of an
+// evicted or terminated pod, so that a restarted agent does not run the pod again.
 //
 // # Concurrency
 //
-// A Recorder may be used from any goroutine. Calls about one Dir or Logs must not overlap.
+// A Recorder is safe for concurrent use. Calls for one Dir or one Logs must not overlap.
 //
 // # Errors
 //
-// What comes from a runtime or a container is hostile. A name that would lead out of the directory has no path. A file is
-// opened only if it is a regular one, and a link below the directory, or below the logs, does not lead out of them: what a
-// container has put there is replaced where an agent writes, and is nothing where it reads. A termination message and a
-// record are read up to a limit. After a record that cannot be read, which is an error, nothing is known.
+// Names from the runtime and files written by containers are not trusted. A name that would escape the directory has no path.
+// Only regular files are opened, and symbolic links cannot escape the directory or the logs. The agent replaces other files where
+// it writes, and ignores them where it reads. Records and termination messages are read up to a limit. If [Recorder.Load] returns
+// an error, the record is empty.
 //
 // # Test kit
 //
-// A Dir, a Recorder and Logs below testing.T.TempDir. What a container may do to their files is in hostile_linux_test.go.
+// Tests use a Dir, a Recorder and Logs below testing.T.TempDir. hostile_linux_test.go lists the attacks of a container on its
+// files.
 package poddir

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// openInPlace opens a file to write to it in place, since containers have mounted the file and not the name. One that is not
-// there is made, and so is one that is no regular file, for which that goes.
+// openInPlace opens a file for writing without replacing it, because containers have mounted the file itself. It creates a
+// missing file, and replaces one that is not a regular file.
 func openInPlace(root *os.Root, name string) (*os.File, error) {
 	f, err := plainfile.Open(root, name, os.O_RDWR)
 	if err == nil || !errors.Is(err, plainfile.ErrIrregular) && !errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,8 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replaceContent makes content the content of a file in place, with a mode that does not depend on the umask. The file may
-// hold anything, so it is read only if it has the size that it is to have.
+// replaceContent sets content and mode of a file in place. The mode does not depend on the umask. It reads the old content only
+// if the size matches, because a container may have made the file large.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {

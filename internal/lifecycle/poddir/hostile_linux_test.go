@@ -19,11 +19,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// What a container that can write to more than its own files, as one with a volume of the host can, may put in the place of a
-// file that an agent reads or writes as root. It must neither get what it could not read, nor have changed what it could not
-// write, nor make the agent wait.
+// A container with a hostPath volume can replace files that the agent reads or writes as root. It must not thereby read or change
+// protected files, or block the agent.
 
-// traps put something in the place of a file, by what it is.
+// traps returns functions that replace a file, by the kind of replacement.
 func traps(t *testing.T) map[string]func(path string) {
 	secret := filepath.Join(t.TempDir(), "shadow")
 	write(t, secret, "secret")
@@ -46,77 +45,77 @@ func traps(t *testing.T) map[string]func(path string) {
 	}
 }
 
-func TestHostileMessage(t *testing.T) {
+func TestReadMessageIgnoresHostileFile(t *testing.T) {
 	for name, trap := range traps(t) {
 		t.Run(name, func(t *testing.T) {
-			d, c := poddir.Of(t.TempDir(), "uid-a"), exited("main")
-			path, err := d.MakeMessageFile("main", 0)
+			d, c := poddir.DirOf(t.TempDir(), "uid-a"), exited("main")
+			path, err := d.CreateMessageFile("main", 0)
 			require.NoError(t, err)
 			trap(path)
-			assert.Empty(t, d.Message(t.Context(), c))
-			path, err = d.MakeMessageFile("main", 0)
+			assert.Empty(t, d.ReadMessage(t.Context(), c))
+			path, err = d.CreateMessageFile("main", 0)
 			require.NoError(t, err, "the next one is made all the same")
 			requireFile(t, path, "", 0o666)
 
 			fallsBack(c)
 			c.LogPath = filepath.Join(t.TempDir(), "0.log")
 			trap(c.LogPath)
-			assert.Empty(t, d.Message(t.Context(), c))
+			assert.Empty(t, d.ReadMessage(t.Context(), c))
 		})
 	}
 }
 
-func TestHostileHosts(t *testing.T) {
+func TestWriteHostsFileReplacesHostileFile(t *testing.T) {
 	for name, trap := range traps(t) {
 		t.Run(name, func(t *testing.T) {
-			d := poddir.Of(t.TempDir(), "uid-a")
+			d := poddir.DirOf(t.TempDir(), "uid-a")
 			trap(filepath.Join(string(d), "etc-hosts"))
-			path, err := d.Hosts(podtest.Pod("a"), []string{"10.0.0.7"}, podspec.Options{})
+			path, err := d.WriteHostsFile(podtest.Pod("a"), []string{"10.0.0.7"}, podspec.Options{})
 			require.NoError(t, err)
 			requireFile(t, path, hostsOfA, 0o644)
 		})
 	}
 }
 
-func TestHostileRecord(t *testing.T) {
+func TestRecorderReplacesHostileFile(t *testing.T) {
 	for name, trap := range traps(t) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			d := poddir.Of(root, "uid-a")
+			d := poddir.DirOf(root, "uid-a")
 			trap(filepath.Join(string(d), "record.json"))
 			r := poddir.NewRecorder(d, "default/a")
 			require.ErrorContains(t, r.Load(), "it is no regular file")
 			require.Zero(t, r.Get())
-			uids, err := poddir.Recorded(root)
+			uids, err := poddir.RecordedPods(root)
 			require.NoError(t, err)
 			require.Empty(t, uids, "no agent has made this")
 		})
 	}
 }
 
-// A directory on the way to a file is no way out.
-func TestHostileParents(t *testing.T) {
+// A parent directory replaced by a link is not followed.
+func TestHostileParentDirectoriesNotFollowed(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "0")
 	write(t, secret, "secret")
 	for _, replaced := range []string{"containers", "containers/main"} {
-		d := poddir.Of(t.TempDir(), "uid-a")
-		path, err := d.MakeMessageFile("main", 0)
+		d := poddir.DirOf(t.TempDir(), "uid-a")
+		path, err := d.CreateMessageFile("main", 0)
 		require.NoError(t, err)
 		require.Equal(t, filepath.Join(string(d), "containers/main/0"), path)
 		replaced = filepath.Join(string(d), replaced)
 		require.NoError(t, os.RemoveAll(replaced))
 		require.NoError(t, os.Symlink(outside, replaced))
-		assert.Empty(t, d.Message(t.Context(), exited("main")))
-		_, err = d.MakeMessageFile("main", 0)
+		assert.Empty(t, d.ReadMessage(t.Context(), exited("main")))
+		_, err = d.CreateMessageFile("main", 0)
 		require.Error(t, err)
 		requireFile(t, secret, "secret", 0o600)
 		require.NoDirExists(t, filepath.Join(outside, "main"))
 	}
 }
 
-// The logs of a node are often mounted into a pod that ships them.
-func TestHostileLogs(t *testing.T) {
+// Log directories are often mounted into a pod that ships logs.
+func TestHostileLogDirectoriesNotFollowed(t *testing.T) {
 	outside := t.TempDir()
 	kept := filepath.Join(outside, "main/7.log")
 	for _, replaced := range []string{"", "main"} {
@@ -129,7 +128,7 @@ func TestHostileLogs(t *testing.T) {
 				l := poddir.Logs{Root: t.TempDir(), Pod: podOfLogs}
 				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(l.Directory(), replaced)), 0o755))
 				require.NoError(t, trap(filepath.Join(l.Directory(), replaced)))
-				n, err := l.Attempts("main")
+				n, err := l.NextAttempt("main")
 				assert.Error(t, err)
 				assert.Zero(t, n)
 				c := exited("main")

@@ -16,10 +16,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// podOfLogs is whose logs they are.
+// podOfLogs is the pod whose logs are tested.
 var podOfLogs = cri.PodIdentity{Namespace: "default", Name: "a", UID: "uid-a"}
 
-// filesBelow returns the paths of all that is below a directory and is none itself.
+// filesBelow returns the paths of all files below a directory.
 func filesBelow(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -32,8 +32,7 @@ func filesBelow(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// The name of the directory is made of three names with "_" between. With one that has it too, or that leads elsewhere, it
-// would be that of another pod, or no directory of logs at all.
+// The directory name joins three names by "_". A name with "_" or with a slash would be ambiguous or escape.
 func TestLogDirectory(t *testing.T) {
 	tests := map[string]struct {
 		root string
@@ -57,10 +56,10 @@ func TestLogDirectory(t *testing.T) {
 			if tt.want != "" {
 				return
 			}
-			require.NoError(t, l.Link("main", "id", 0))
-			require.NoError(t, l.Unlink([]cri.Container{{Name: "main", ID: "id"}}))
+			require.NoError(t, l.CreateLink("main", "id", 0))
+			require.NoError(t, l.RemoveLinks([]cri.Container{{Name: "main", ID: "id"}}))
 			require.NoError(t, l.Remove(cri.Pod{}, exited("main")))
-			n, err := l.Attempts("main")
+			n, err := l.NextAttempt("main")
 			require.NoError(t, err)
 			require.Zero(t, n)
 			require.Empty(t, filesBelow(t, l.Links))
@@ -68,48 +67,48 @@ func TestLogDirectory(t *testing.T) {
 	}
 }
 
-func TestLinks(t *testing.T) {
+func TestCreateAndRemoveLogLinks(t *testing.T) {
 	l := poddir.Logs{Root: t.TempDir(), Links: filepath.Join(t.TempDir(), "containers"), Pod: podOfLogs}
-	require.NoError(t, l.Link("main", "id-0", 0))
+	require.NoError(t, l.CreateLink("main", "id-0", 0))
 	require.NoDirExists(t, l.Links, "a link to nothing is none")
 
 	log := filepath.Join(l.Directory(), "main/0.log")
 	write(t, log, "")
-	require.NoError(t, l.Link("main", "id-0", 0))
-	require.NoError(t, l.Link("main", "id-0", 0), "which an agent does that died after the first")
+	require.NoError(t, l.CreateLink("main", "id-0", 0))
+	require.NoError(t, l.CreateLink("main", "id-0", 0), "which an agent does that died after the first")
 	require.Equal(t, []string{"a_default_main-id-0.log"}, filesBelow(t, l.Links))
 	to, err := os.Readlink(filepath.Join(l.Links, "a_default_main-id-0.log"))
 	require.NoError(t, err)
 	require.Equal(t, log, to)
 
 	long := strings.Repeat("f", 300)
-	require.NoError(t, l.Link("main", long, 0))
+	require.NoError(t, l.CreateLink("main", long, 0))
 	require.Equal(t, []string{
 		"a_default_main-" + strings.Repeat("f", 255-len("a_default_main-.log")) + ".log", "a_default_main-id-0.log",
 	}, filesBelow(t, l.Links), "cut to what a file system takes")
 	for _, id := range []string{"", "../id", "a/b"} {
-		require.NoError(t, l.Link("main", id, 0))
+		require.NoError(t, l.CreateLink("main", id, 0))
 	}
 	require.Len(t, filesBelow(t, l.Links), 2)
 
-	require.NoError(t, l.Unlink([]cri.Container{
+	require.NoError(t, l.RemoveLinks([]cri.Container{
 		{Name: "main", ID: long}, {Name: "main", ID: "another's"}, {Name: "../main", ID: "id-0"}, {Name: "main", ID: "id-0"},
 	}))
 	require.Empty(t, filesBelow(t, l.Links))
 	require.FileExists(t, log, "the log itself is not a link's to remove")
 
 	l.Links = ""
-	require.NoError(t, l.Link("main", "id-0", 0))
+	require.NoError(t, l.CreateLink("main", "id-0", 0))
 }
 
-func TestRemoveLog(t *testing.T) {
+func TestRemoveLogsOfExitedContainer(t *testing.T) {
 	first := cri.Container{ID: "c0", Name: "main", State: cri.ContainerExited}
 	rest := []string{"main/0.log.d/kept", "main/0.logs", "main/1.log", "main/10.log", "side/0.log"}
 	all := append([]string{"main/0.log", "main/0.log.20260102-150405", "main/0.log.20260102-150405.gz", "main/0.log.tmp"}, rest...)
 	tests := map[string]struct {
 		change func(c *cri.Container)
 		others []cri.Container
-		want   []string // what is left
+		want   []string // remaining files
 	}{
 		"exited":              {want: rest},
 		"created":             {change: func(c *cri.Container) { c.State = cri.ContainerCreated }, want: rest},
@@ -142,8 +141,8 @@ func TestRemoveLog(t *testing.T) {
 	require.NoError(t, poddir.Logs{Root: filepath.Join(t.TempDir(), "none"), Pod: podOfLogs}.Remove(cri.Pod{}, &first))
 }
 
-// A runtime that has lost its containers must not write to their logs again.
-func TestAttempts(t *testing.T) {
+// If the runtime has lost its containers, their logs must not be overwritten.
+func TestNextAttemptAfterNewestLog(t *testing.T) {
 	tests := map[string]struct {
 		files []string
 		want  uint32
@@ -164,10 +163,10 @@ func TestAttempts(t *testing.T) {
 			for _, path := range tt.files {
 				write(t, filepath.Join(l.Directory(), path), "")
 			}
-			n, err := l.Attempts("main")
+			n, err := l.NextAttempt("main")
 			require.NoError(t, err)
 			require.Equal(t, tt.want, n)
-			n, err = l.Attempts("../default_a_uid-a/main")
+			n, err = l.NextAttempt("../default_a_uid-a/main")
 			require.NoError(t, err)
 			require.Zero(t, n)
 		})

@@ -18,19 +18,19 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// What a container may leave as its termination message. Source: pkg/kubelet/container/runtime.go.
+// Limits of a termination message. Source: pkg/kubelet/container/runtime.go.
 const (
 	maxMessage        = 4096 // bytes from the end of the file
-	maxMessageLog     = 2048 // bytes from the end of the log, where that takes its place
-	maxMessageLines   = 80   // lines of it
+	maxMessageLog     = 2048 // bytes from the end of the log, if the log is used instead
+	maxMessageLines   = 80   // lines from the end of the log
 	messageLogTimeout = 10 * time.Second
 
-	reasonCannotRun = "ContainerCannotRun" // it left nothing, for it never ran
+	reasonCannotRun = "ContainerCannotRun" // the container never ran and has no log
 )
 
-// Message returns the termination message of a container that has exited: what it left in its file or, if it asked for that
-// and failed without one, at the end of its log.
-func (d Dir) Message(ctx context.Context, c *cri.Container) string {
+// ReadMessage returns the termination message of an exited container from its termination message file. With policy
+// FallbackToLogsOnError, a failed container without a message gets the end of its log.
+func (d Dir) ReadMessage(ctx context.Context, c *cri.Container) string {
 	message := tail{max: maxMessage}
 	d.readMessage(c, &message)
 	policy := c.Annotations[podspec.AnnotationTerminationMessagePolicy]
@@ -43,16 +43,17 @@ func (d Dir) Message(ctx context.Context, c *cri.Container) string {
 	ctx, cancel := context.WithTimeout(ctx, messageLogTimeout)
 	defer cancel()
 	if info, err := os.Lstat(c.LogPath); err != nil || !info.Mode().IsRegular() {
-		return "" // a container that has the logs of the node mounted can put a link to any file there
+		return "" // a container with a mount of the logs can place a link to any file there
 	}
-	// What has been read before an error is better than nothing.
+	// Output read before an error is still useful.
 	_ = logs.Read(ctx, c.LogPath, &message, &message, logs.ReadOptions{TailLines: &lines})
 	return string(message.data)
 }
 
-// readMessage reads the end of the file of a container instance, if it is there and what it was made as.
+// readMessage copies the end of the termination message file of c to message. It ignores a missing file and one that is not
+// regular.
 func (d Dir) readMessage(c *cri.Container, message *tail) {
-	name := d.messageFile(c.Name, c.Attempt)
+	name := d.messagePath(c.Name, c.Attempt)
 	if name == "" {
 		return
 	}
@@ -72,7 +73,7 @@ func (d Dir) readMessage(c *cri.Container, message *tail) {
 	_, _ = io.Copy(message, io.LimitReader(f, maxMessage))
 }
 
-// tail keeps the last bytes of what is written to it.
+// tail is a writer that keeps the last max bytes.
 type tail struct {
 	max  int
 	data []byte

@@ -18,19 +18,19 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// exited returns a container that has failed.
+// exited returns a failed container.
 func exited(name string) *cri.Container {
 	return &cri.Container{ID: name + "-0", Name: name, State: cri.ContainerExited, ExitCode: 1, Reason: "Error"}
 }
 
-// fallsBack has a container take the end of its log for a message.
+// fallsBack sets the policy FallbackToLogsOnError.
 func fallsBack(c *cri.Container) {
 	c.Annotations = map[string]string{
 		podspec.AnnotationTerminationMessagePolicy: string(corev1.TerminationMessageFallbackToLogsOnError),
 	}
 }
 
-// logOf returns a log with lines of this text and their numbers, the first being 1.
+// logOf returns a log with numbered lines of this text.
 func logOf(lines int, text string) string {
 	var b strings.Builder
 	for i := range lines {
@@ -39,12 +39,12 @@ func logOf(lines int, text string) string {
 	return b.String()
 }
 
-// Both limits are those of the kubelet: 4 KiB of a file, and of a log 80 lines and 2 KiB.
-func TestMessage(t *testing.T) {
-	wide := strings.Repeat("w", 97) // so that a line is a hundred bytes, with its number of two digits and its end
+// The limits are those of the kubelet: 4 KiB of a file; 80 lines and 2 KiB of a log.
+func TestReadMessageLimits(t *testing.T) {
+	wide := strings.Repeat("w", 97) // a line has 100 bytes with its number and line break
 	tests := map[string]struct {
-		file   string // what the container left; "-": there is no file
-		log    string // empty: there is none
+		file   string // content of the message file; "-": no file
+		log    string // empty: no log
 		change func(c *cri.Container)
 		want   string
 	}{
@@ -74,9 +74,9 @@ func TestMessage(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			d, c := poddir.Of(t.TempDir(), "uid-a"), exited("main")
+			d, c := poddir.DirOf(t.TempDir(), "uid-a"), exited("main")
 			if tt.file != "-" {
-				path, err := d.MakeMessageFile("main", 0)
+				path, err := d.CreateMessageFile("main", 0)
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(path, []byte(tt.file), 0o600))
 			}
@@ -87,12 +87,12 @@ func TestMessage(t *testing.T) {
 			if tt.change != nil {
 				tt.change(c)
 			}
-			require.Equal(t, tt.want, d.Message(t.Context(), c))
+			require.Equal(t, tt.want, d.ReadMessage(t.Context(), c))
 		})
 	}
 }
 
-// numbers returns the lines from one number to another.
+// numbers returns the numbered lines from from to to.
 func numbers(from, to int) string {
 	var b strings.Builder
 	for i := from; i <= to; i++ {
@@ -101,7 +101,7 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-// lastWide returns the last 2 KiB of many wide lines.
+// lastWide returns the last 2 KiB of a log of wide lines.
 func lastWide(text string, lines int) string {
 	var b strings.Builder
 	for i := lines - 30; i <= lines; i++ {
@@ -110,15 +110,15 @@ func lastWide(text string, lines int) string {
 	return b.String()[b.Len()-2048:]
 }
 
-// Each instance has a message of its own.
-func TestMessagesOfInstances(t *testing.T) {
-	d := poddir.Of(t.TempDir(), "uid-a")
+// Each container instance has its own message.
+func TestReadMessageOfEachInstance(t *testing.T) {
+	d := poddir.DirOf(t.TempDir(), "uid-a")
 	for attempt := range uint32(3) {
-		path, err := d.MakeMessageFile("main", attempt)
+		path, err := d.CreateMessageFile("main", attempt)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, fmt.Append(nil, "of attempt ", attempt), 0o600))
 	}
 	c := exited("main")
 	c.Attempt = 1
-	require.Equal(t, "of attempt 1", d.Message(t.Context(), c))
+	require.Equal(t, "of attempt 1", d.ReadMessage(t.Context(), c))
 }

@@ -17,46 +17,46 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// Files of a root beside the directories of pods. No pod has such a UID.
+// Files in the root directory that belong to no pod. No pod UID starts with a dot.
 const (
 	lockName  = ".lock"
 	ownerName = ".owner"
 )
 
-// Claimed is a root that one agent has locked.
-type Claimed struct {
-	Owner string // of the pods: the name of the agent or, where it has none, the ID that is kept in the root
+// LockedRoot is the root directory of pod directories, locked by this agent.
+type LockedRoot struct {
+	Owner string // marks the pods of this agent: its name or, if it has none, the ID stored in the root
 
 	lock *dirlock.Lock
 }
 
-// Release unlocks the root.
-func (c *Claimed) Release() error { return c.lock.Release() }
+// Release unlocks the root directory.
+func (c *LockedRoot) Release() error { return c.lock.Release() }
 
-// Claim locks a root, which it creates when needed, until the result is released. named is the owner of the pods; empty: the ID that is
-// kept in the root.
-func Claim(root, named string) (*Claimed, error) {
+// LockRoot locks the root directory, which it creates if necessary, and creates its spare files. named is the name of the agent.
+// If named is empty, the owner is a random ID that is stored in the root.
+func LockRoot(root, named string) (*LockedRoot, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
-		return nil, fmt.Errorf("directory of pods: %w", err)
+		return nil, fmt.Errorf("create directory of pods: %w", err)
 	}
 	lock, err := dirlock.Take(root, lockName)
 	if err != nil {
-		return nil, fmt.Errorf("directory of pods %s: %w", root, err)
+		return nil, fmt.Errorf("lock directory of pods %s: %w", root, err)
 	}
-	_ = fillSpare(root) // on a disk that is full already there are fewer, or none
+	_ = createSpares(root) // a full disk has fewer spare files or none
 	if named != "" {
-		return &Claimed{Owner: named, lock: lock}, nil
+		return &LockedRoot{Owner: named, lock: lock}, nil
 	}
-	owner, err := keptOwner(filepath.Join(root, ownerName))
+	owner, err := loadOwner(filepath.Join(root, ownerName))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("owner of pods: %w", err), lock.Release())
 	}
-	return &Claimed{Owner: owner, lock: lock}, nil
+	return &LockedRoot{Owner: owner, lock: lock}, nil
 }
 
-// keptOwner returns the owner that a file names. Where there is no file it makes up an owner and writes it: the file is
-// on the disk before anything is marked.
-func keptOwner(path string) (string, error) {
+// loadOwner returns the owner ID stored in the file at path. If the file does not exist, it generates an ID and stores it durably
+// before any pod is marked with it.
+func loadOwner(path string) (string, error) {
 	if err := atomicfile.Clean(path); err != nil {
 		return "", err
 	}
@@ -64,13 +64,13 @@ func keptOwner(path string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		var id [8]byte
-		rand.Read(id[:]) // which never fails
+		rand.Read(id[:]) // never fails
 		owner := hex.EncodeToString(id[:])
 		return owner, atomicfile.WriteFile(path, []byte(owner+"\n"), 0o600)
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: it is no regular file: %s", path, info.Mode())
+		return "", fmt.Errorf("%s: not a regular file: %s", path, info.Mode())
 	case info.Size() > 100:
 		return "", fmt.Errorf("%s: it has %d bytes, not 16 hexadecimal digits", path, info.Size())
 	}

@@ -16,40 +16,39 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// An agent has its directory for itself, and is the same owner of its pods whenever it starts.
-func TestClaim(t *testing.T) {
+// A root directory is locked by one agent, and keeps its owner ID across restarts.
+func TestLockRootKeepsOwner(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "agent/pods")
-	first, err := poddir.Claim(root, "")
+	first, err := poddir.LockRoot(root, "")
 	require.NoError(t, err)
 	owner := first.Owner
 	require.Regexp(t, "^[0-9a-f]{16}$", owner)
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
-	_, err = poddir.Claim(root, "")
+	_, err = poddir.LockRoot(root, "")
 	require.ErrorContains(t, err, root, "another agent has it")
 	require.NoError(t, first.Release())
 
-	again, err := poddir.Claim(root, "")
+	again, err := poddir.LockRoot(root, "")
 	require.NoError(t, err)
 	require.Equal(t, owner, again.Owner)
 	require.NoError(t, again.Release())
-	named, err := poddir.Claim(root, "node-7")
+	named, err := poddir.LockRoot(root, "node-7")
 	require.NoError(t, err)
 	require.Equal(t, "node-7", named.Owner)
 	require.NoError(t, named.Release())
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
-	uids, err := poddir.Recorded(root)
+	uids, err := poddir.RecordedPods(root)
 	require.NoError(t, err)
 	require.Empty(t, uids, "neither file is the directory of a pod")
 
-	other, err := poddir.Claim(t.TempDir(), "")
+	other, err := poddir.LockRoot(t.TempDir(), "")
 	require.NoError(t, err)
 	require.NotEqual(t, owner, other.Owner)
 	require.NoError(t, other.Release())
 }
 
-// An owner that cannot be read is an error: with another one an agent would take its pods for those of others. The directory
-// is free again.
-func TestClaimOfADamagedDirectory(t *testing.T) {
+// An invalid owner file is an error: with a new ID the agent would not recognize its pods. The directory is unlocked.
+func TestLockRootFailsForInvalidOwner(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"half":  func(path string) error { return os.WriteFile(path, []byte("01234567"), 0o600) },
@@ -64,25 +63,25 @@ func TestClaimOfADamagedDirectory(t *testing.T) {
 			root := t.TempDir()
 			path := filepath.Join(root, ".owner")
 			require.NoError(t, damage(path))
-			_, err := poddir.Claim(root, "")
+			_, err := poddir.LockRoot(root, "")
 			require.ErrorContains(t, err, path)
 			require.NoError(t, os.Remove(path))
-			claimed, err := poddir.Claim(root, "")
+			claimed, err := poddir.LockRoot(root, "")
 			require.NoError(t, err)
 			require.NoError(t, claimed.Release())
 		})
 	}
 	root := filepath.Join(t.TempDir(), "file")
 	write(t, root, "")
-	_, err := poddir.Claim(root, "")
+	_, err := poddir.LockRoot(root, "")
 	require.ErrorContains(t, err, "directory of pods")
 }
 
-// A pod that is held back again and again waits longer each time, and begins anew when it was left alone for long enough.
-func TestHolds(t *testing.T) {
+// Each consecutive eviction has a longer back-off, which resets after a long time without eviction.
+func TestEvictionHistoryNext(t *testing.T) {
 	wait := backoff.Policy{First: 10 * time.Second, Max: time.Minute}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var h poddir.Holds
+	var h poddir.EvictionHistory
 	for i, seconds := range []time.Duration{10, 20, 40, 60, 60} {
 		h = h.Next(now, wait, time.Hour)
 		require.Equal(t, i+1, h.Count)
@@ -91,5 +90,5 @@ func TestHolds(t *testing.T) {
 	}
 	h.Reason = "MemoryPressure"
 	h = h.Next(now.Add(time.Second), wait, time.Hour)
-	require.Equal(t, poddir.Holds{Count: 1, Until: now.Add(11 * time.Second), Reason: "MemoryPressure"}, h)
+	require.Equal(t, poddir.EvictionHistory{Count: 1, Until: now.Add(11 * time.Second), Reason: "MemoryPressure"}, h)
 }

@@ -24,86 +24,86 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Record is what is known of a pod and told neither by its spec nor by the runtime.
+// Record is the persistent state of a pod that neither its spec nor the runtime provides. It is stored as JSON.
 type Record struct {
 	Version int `json:"version"`
-	// Pod is the namespace and the name of the pod, with a slash between. Its UID is the name of the directory.
+	// Pod is namespace/name of the pod. The directory name is its UID.
 	Pod string `json:"pod,omitempty"`
-	// Source is the one whose pod it is. Empty: it is not known.
+	// Source is the name of the source that listed the pod. Empty: unknown.
 	Source string `json:"source,omitempty"`
-	// Status is the one published last. Nil: none was, or nobody wanted the pod any more.
+	// Status is the last published status. Nil: none was published, or no source lists the pod.
 	Status *corev1.PodStatus `json:"status,omitempty"`
-	// PostStartPending are the containers, by ID, whose postStart hook is yet to run to its end.
+	// PostStartPending lists the IDs of containers whose postStart hook has not completed.
 	PostStartPending []string `json:"postStartPending,omitempty"`
-	// Sizes are the resources that the runtime was told of containers, by ID, as resize.AnnotationResources has them.
+	// Sizes are the resources last sent to the runtime, by container ID, in the format of resize.AnnotationResources.
 	Sizes map[string]string `json:"sizes,omitempty"`
-	// Allocated are the resources that the pod was granted. Nil: it is not admitted, or that is not known.
+	// Allocated are the resources allocated to the pod. Nil: the pod is not admitted, or the allocation is unknown.
 	Allocated *resize.Allocation `json:"allocated,omitempty"`
-	// Sized is the key of the resources that the pod's cgroup is for. Empty: it is not known.
+	// Sized are the resources that the pod cgroup was set up for, in the format of resize.Sizes.String. Empty: unknown.
 	Sized string `json:"sized,omitempty"`
-	// AdmissionPending says that the pod was not admitted yet. A pod with a record that does not say so was.
+	// AdmissionPending is true until the pod is admitted.
 	AdmissionPending bool `json:"admissionPending,omitempty"`
-	// Rejection is why the pod was not admitted. Nil: it was, or was not asked about.
+	// Rejection is why the pod was rejected at admission. Nil: it was not rejected.
 	Rejection *podstatus.Rejection `json:"rejection,omitempty"`
-	// Eviction is why the pod is ended or held back although its source wants it. Nil: it is not.
+	// Eviction is why the pod is being evicted although its source lists it. Nil: it is not.
 	Eviction *podstatus.Eviction `json:"eviction,omitempty"`
-	// Holds are those that the pod has been through, in a row.
-	Holds Holds `json:"holds,omitzero"`
+	// EvictionHistory counts the recent temporary evictions of the pod.
+	EvictionHistory EvictionHistory `json:"holds,omitzero"`
 }
 
-// Holds is how often a pod was evicted and held back, for the back-off of the next time.
-type Holds struct {
+// EvictionHistory counts consecutive temporary evictions of a pod. It determines the back-off of the next one.
+type EvictionHistory struct {
 	Count  int       `json:"count"`
-	Until  time.Time `json:"until"`            // when it may be admitted anew, the last time
-	Reason string    `json:"reason,omitempty"` // of the last of them
+	Until  time.Time `json:"until"`            // earliest time of a new admission after the last eviction
+	Reason string    `json:"reason,omitempty"` // of the last eviction
 }
 
-// Next returns what becomes of it when the pod is held back once more, for as long as a policy says; it begins
-// anew when the pod was left alone for reset.
-func (h Holds) Next(now time.Time, wait backoff.Policy, reset time.Duration) Holds {
+// Next returns the history after one more temporary eviction at now. The pod may be admitted again after the back-off of wait. If
+// the pod was not evicted for longer than reset, the count restarts at one.
+func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0
 	}
-	return Holds{Count: h.Count + 1, Until: now.Add(wait.After(h.Count + 1)), Reason: h.Reason}
+	return EvictionHistory{Count: h.Count + 1, Until: now.Add(wait.After(h.Count + 1)), Reason: h.Reason}
 }
 
-// recordVersion is the one version of records so far. Others are left out of account.
+// recordVersion is the version of the record format. Load rejects other versions.
 const recordVersion = 1
 
-// The limits of a record, in bytes. A status of an API server has fewer than are written.
+// Size limits of a record in bytes. The status of a real pod is smaller.
 const (
-	maxRecord = 4 << 20  // that are written
-	maxRead   = 32 << 20 // that are read: earlier versions wrote more
+	maxRecord = 4 << 20  // for writing
+	maxRead   = 32 << 20 // for reading; previous releases wrote larger records
 )
 
 // recordName is the name of the file in the directory of a pod.
 const recordName = "record.json"
 
-// Recorder keeps the record of a pod in a file, so that it outlives the agent. What cannot be written is kept in memory, and
-// written when the pod is looked at again.
+// Recorder keeps the record of a pod in memory and in a file, so that it survives a restart of the agent. After a failed write,
+// the next Update retries.
 type Recorder struct {
-	path string // empty: there is no file
-	pod  string // as it is written
+	path string // empty: no file
+	pod  string // namespace/name
 
-	mu      sync.Mutex // guards all below
-	source  string     // whose pod it is
-	now     Record
-	written [sha256.Size]byte // of what is in the file; zero: not known
-	unsaved bool              // the last write failed
-	spent   bool              // a spare file was used
+	mu         sync.Mutex // guards all below
+	source     string     // name of the source that lists the pod
+	record     Record
+	writtenSum [sha256.Size]byte // of the content of the file; zero: unknown
+	saveFailed bool              // the last write failed
+	spareUsed  bool              // a spare file was used
 }
 
-// NewRecorder returns the recorder of a pod, which is named as "namespace/name". It reads nothing: see [Recorder.Load].
-func NewRecorder(d Dir, pod string) *Recorder { return &Recorder{path: d.record(), pod: pod} }
+// NewRecorder returns the recorder of the pod with this "namespace/name". It does not read the file; see [Recorder.Load].
+func NewRecorder(d Dir, pod string) *Recorder { return &Recorder{path: d.recordPath(), pod: pod} }
 
-// KeepSource says which source the pod is of.
-func (r *Recorder) KeepSource(source string) {
+// SetSource sets the source name that the next Update stores.
+func (r *Recorder) SetSource(source string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.source = source
 }
 
-// Load reads what an earlier agent knew. After an error, which says what is wrong with the file, nothing is known.
+// Load reads the record that a previous agent has written. A missing file is no error. After an error the record is empty.
 func (r *Recorder) Load() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,87 +126,89 @@ func (r *Recorder) Load() error {
 	if read.Version != recordVersion {
 		return fmt.Errorf("%s: version %d is not %d", r.path, read.Version, recordVersion)
 	}
-	r.now, r.written = read, sha256.Sum256(data)
+	r.record, r.writtenSum = read, sha256.Sum256(data)
 	return nil
 }
 
-// Get returns what is known. It must not be written to.
+// Get returns the record. The caller must not modify its slices, maps and pointers.
 func (r *Recorder) Get() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.now
+	return r.record
 }
 
-// Update changes what is known, and the file where that makes a difference. The change must not write to what it finds,
-// but put something in its place. A terminal phase is on the disk when update returns; of the rest, a machine that loses
-// power may lose the last seconds.
+// Update applies change to the record, and writes the file if the content differs. change must replace slices, maps and pointers,
+// not modify them. A record with a terminal phase is synced to disk before Update returns; other changes of the last seconds may
+// be lost in a power failure.
 func (r *Recorder) Update(change func(now *Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	change(&r.now)
+	change(&r.record)
 	if r.path == "" {
 		return nil
 	}
-	err := r.save()
-	r.unsaved = err != nil
+	err := r.saveRecord()
+	r.saveFailed = err != nil
 	return err
 }
 
-// save writes what is known, if that is not in the file.
-func (r *Recorder) save() error {
-	r.now.Version, r.now.Pod, r.now.Source = recordVersion, r.pod, r.source
-	data, err := r.now.encode()
-	if err != nil || sha256.Sum256(data) == r.written {
+// saveRecord writes the record if the file does not have it. On a full disk it uses a spare file for a pod that must not run
+// again.
+func (r *Recorder) saveRecord() error {
+	r.record.Version, r.record.Pod, r.record.Source = recordVersion, r.pod, r.source
+	data, err := r.record.encodeBounded()
+	if err != nil || sha256.Sum256(data) == r.writtenSum {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o750); err != nil {
 		return err
 	}
 	write := atomicfile.Replace
-	if st := r.now.Status; st != nil && podstatus.IsTerminal(st.Phase) {
+	if st := r.record.Status; st != nil && podstatus.IsTerminal(st.Phase) {
 		write = atomicfile.WriteFile
 	}
 	root := filepath.Dir(filepath.Dir(r.path))
 	err = write(r.path, data, 0o600)
-	if err != nil && fullDisk(err) && r.now.mustLast() {
-		if spare := writeInto(root, r.path, data); spare != nil {
+	if err != nil && isDiskFull(err) && r.record.mustPersist() {
+		if spare := writeToSpare(root, r.path, data); spare != nil {
 			return errors.Join(err, spare)
 		}
-		r.spent = true
+		r.spareUsed = true
 	} else if err != nil {
 		return err
-	} else if r.spent { // there is room again
-		r.spent = fillSpare(root) != nil
+	} else if r.spareUsed { // the disk has free space again
+		r.spareUsed = createSpares(root) != nil
 	}
-	r.written = sha256.Sum256(data)
+	r.writtenSum = sha256.Sum256(data)
 	return nil
 }
 
-// mustLast reports whether a pod ends, or is over: an agent that did not know that would run it again.
-func (r *Record) mustLast() bool {
+// mustPersist reports whether the pod is evicted or has a terminal phase. Without this record, a restarted agent would run the
+// pod again.
+func (r *Record) mustPersist() bool {
 	return r.Eviction != nil || r.Status != nil && podstatus.IsTerminal(r.Status.Phase)
 }
 
-// fullDisk reports whether a disk, or the quota of a user, has no room.
-func fullDisk(err error) bool {
+// isDiskFull reports whether err means a full disk or an exceeded disk quota.
+func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Saved reports whether all that is known is in the file, if there is one.
-func (r *Recorder) Saved() bool {
+// IsSaved reports whether the file has the current record. It is true without a file.
+func (r *Recorder) IsSaved() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.unsaved
+	return !r.saveFailed
 }
 
-// Recorded returns the UIDs of the pods below a root that an agent has made a directory for: those with a record.
-func Recorded(root string) (uids []string, err error) {
+// RecordedPods returns the UIDs of the pods that have a record below root.
+func RecordedPods(root string) (uids []string, err error) {
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !PlainName(e.Name()) {
+		if !IsFileName(e.Name()) {
 			continue
 		}
 		if info, err := os.Lstat(filepath.Join(root, e.Name(), recordName)); err == nil && info.Mode().IsRegular() {

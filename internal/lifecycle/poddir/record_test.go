@@ -22,7 +22,7 @@ import (
 // recordOf returns the path of the record in a directory.
 func recordOf(d poddir.Dir) string { return filepath.Join(string(d), "record.json") }
 
-// whole changes each field of a record.
+// whole sets every field of a record.
 func whole(now *poddir.Record) {
 	started := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Local())
 	now.Status = &corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &started, PodIP: "10.0.0.7"}
@@ -31,17 +31,17 @@ func whole(now *poddir.Record) {
 	now.Sized = ";main cpu=250/500 memory=0/0"
 }
 
-func TestRecord(t *testing.T) {
-	d := poddir.Of(t.TempDir(), "uid-a")
+func TestRecordSurvivesRestart(t *testing.T) {
+	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
 	require.NoError(t, r.Load(), "there is none yet")
 	require.Zero(t, r.Get())
 	require.NoDirExists(t, string(d), "nothing is made before there is something to be known")
-	require.True(t, r.Saved())
+	require.True(t, r.IsSaved())
 
-	r.KeepSource("manifests")
+	r.SetSource("manifests")
 	require.NoError(t, r.Update(whole))
-	require.True(t, r.Saved())
+	require.True(t, r.IsSaved())
 	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a","source":"manifests",`+
 		`"status":{"phase":"Running","podIP":"10.0.0.7","startTime":"2026-01-01T12:00:00Z"},`+
 		`"postStartPending":["main-0"],"sizes":{"main-0":"cpu=250/500 memory=0/0"},`+
@@ -54,8 +54,8 @@ func TestRecord(t *testing.T) {
 	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a"}`, 0o600)
 }
 
-// A record that is written can be read again: of a status that is too large the states of containers are kept, or at least the phase.
-func TestLargeRecordCanBeReadAgain(t *testing.T) {
+// A large record is trimmed so that it can be read: the container states are kept, or at least the phase.
+func TestLargeRecordTrimmedAndReadable(t *testing.T) {
 	for name, test := range map[string]struct {
 		containers int
 		message    int
@@ -65,7 +65,7 @@ func TestLargeRecordCanBeReadAgain(t *testing.T) {
 		"many containers": {100_000, 100, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := poddir.Of(t.TempDir(), "uid-a")
+			d := poddir.DirOf(t.TempDir(), "uid-a")
 			st := &corev1.PodStatus{Phase: corev1.PodFailed}
 			for range test.containers {
 				st.ContainerStatuses = append(st.ContainerStatuses, corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
@@ -87,9 +87,9 @@ func TestLargeRecordCanBeReadAgain(t *testing.T) {
 	}
 }
 
-// An agent looks at a pod often, and at most times nothing has changed.
-func TestRecordIsWrittenWhereItDiffers(t *testing.T) {
-	d := poddir.Of(t.TempDir(), "uid-a")
+// An unchanged record is not written again.
+func TestRecordWrittenOnlyIfChanged(t *testing.T) {
+	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
 	require.NoError(t, r.Update(whole))
 	before, err := os.Stat(recordOf(d))
@@ -106,8 +106,8 @@ func TestRecordIsWrittenWhereItDiffers(t *testing.T) {
 	unchanged(next)
 }
 
-// What cannot be read is told and left as it is until there is something new to be known.
-func TestRecordThatCannotBeRead(t *testing.T) {
+// An invalid record is reported, and kept on disk until the next change.
+func TestLoadOfInvalidRecord(t *testing.T) {
 	tests := map[string]struct{ content, want string }{
 		"empty":             {"", "unexpected end of JSON input"},
 		"half":              {`{"version":1,"sta`, "unexpected end of JSON input"},
@@ -122,7 +122,7 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := poddir.Of(t.TempDir(), "uid-a")
+			d := poddir.DirOf(t.TempDir(), "uid-a")
 			write(t, recordOf(d), tt.content)
 			r := poddir.NewRecorder(d, "default/a")
 			err := r.Load()
@@ -139,8 +139,8 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What cannot be written is kept, and is written when that is possible again and somebody looks.
-func TestRecordThatCannotBeWritten(t *testing.T) {
+// After a failed write the record stays in memory and is written by the next Update.
+func TestUpdateRetriesFailedWrite(t *testing.T) {
 	tests := map[string]func(t *testing.T, root, uid string) (mend func() error){
 		"a file in the place of the root": func(t *testing.T, root, _ string) func() error {
 			require.NoError(t, os.RemoveAll(root))
@@ -163,16 +163,16 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 			root := filepath.Join(t.TempDir(), "pods")
 			require.NoError(t, os.Mkdir(root, 0o700))
 			mend := breaks(t, root, "uid-a")
-			d := poddir.Of(root, "uid-a")
+			d := poddir.DirOf(root, "uid-a")
 			r := poddir.NewRecorder(d, "default/a")
 			require.Error(t, r.Update(whole))
-			require.False(t, r.Saved())
+			require.False(t, r.IsSaved())
 			require.Equal(t, "10.0.0.7", r.Get().Status.PodIP, "it is known all the same")
 
 			require.NoError(t, mend())
-			require.False(t, r.Saved(), "nobody has looked")
+			require.False(t, r.IsSaved(), "nobody has looked")
 			require.NoError(t, r.Update(func(*poddir.Record) {}))
-			require.True(t, r.Saved())
+			require.True(t, r.IsSaved())
 			next := poddir.NewRecorder(d, "default/a")
 			require.NoError(t, next.Load())
 			require.Equal(t, r.Get(), next.Get())
@@ -180,18 +180,18 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// An agent without a directory knows what it knows until it ends.
-func TestRecordWithoutADirectory(t *testing.T) {
+// Without a directory the record is only in memory.
+func TestRecorderWithoutFile(t *testing.T) {
 	r := poddir.NewRecorder("", "default/a")
 	require.NoError(t, r.Load())
 	require.NoError(t, r.Update(whole))
-	require.True(t, r.Saved())
+	require.True(t, r.IsSaved())
 	require.Equal(t, []string{"main-0"}, r.Get().PostStartPending)
 }
 
-// A writer that was killed leaves a file, which the next agent removes.
-func TestLoadCleansUp(t *testing.T) {
-	d := poddir.Of(t.TempDir(), "uid-a")
+// Load removes the temporary file of a writer that was killed.
+func TestLoadRemovesTemporaryFiles(t *testing.T) {
+	d := poddir.DirOf(t.TempDir(), "uid-a")
 	left, others := filepath.Join(string(d), ".record.json.123.tmp"), filepath.Join(string(d), ".record.json.bak.tmp")
 	write(t, left, "")
 	write(t, others, "")
@@ -200,26 +200,26 @@ func TestLoadCleansUp(t *testing.T) {
 	require.FileExists(t, others)
 }
 
-// What has no record was not made by an agent, and what has a name that leads elsewhere is nobody's.
-func TestRecorded(t *testing.T) {
+// Directories without record, and with unsafe names, are not listed.
+func TestRecordedPodsListsPodsWithRecord(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{"uid-a/record.json", "uid-b/record.json", "foreign/file", ".hidden/record.json", "record.json", "agent-id"} {
 		write(t, filepath.Join(root, path), "{}")
 	}
 	require.NoError(t, os.Symlink(filepath.Join(root, "uid-a/record.json"), filepath.Join(root, "foreign/record.json")))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "directory/record.json"), 0o700))
-	uids, err := poddir.Recorded(root)
+	uids, err := poddir.RecordedPods(root)
 	require.NoError(t, err)
 	require.Equal(t, []string{"uid-a", "uid-b"}, uids)
 
-	uids, err = poddir.Recorded(filepath.Join(root, "none"))
+	uids, err = poddir.RecordedPods(filepath.Join(root, "none"))
 	require.NoError(t, err)
 	require.Empty(t, uids)
-	_, err = poddir.Recorded(filepath.Join(root, "agent-id"))
+	_, err = poddir.RecordedPods(filepath.Join(root, "agent-id"))
 	require.Error(t, err)
 }
 
-// FuzzLoad puts anything in the place of a record. Either nothing is known, or what is known is what the next agent knows.
+// FuzzLoad writes random data as a record. Load fails, or a restarted agent reads the same record again.
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"version":1,"pod":"default/a","status":{"phase":"Running"},"postStartPending":["main-0"]}`)
 	f.Add(`{"version":1,"sizes":{"c0":"cpu=1/2 memory=3/4"},"sized":"","status":{"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
@@ -227,7 +227,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(`{"version":2}`)
 	f.Add(`{"version":1,"status":null}`)
 	f.Add("{")
-	d := poddir.Of(f.TempDir(), "uid-a")
+	d := poddir.DirOf(f.TempDir(), "uid-a")
 	f.Fuzz(func(t *testing.T, content string) {
 		write(t, recordOf(d), content)
 		r := poddir.NewRecorder(d, "default/a")

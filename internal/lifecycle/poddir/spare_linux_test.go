@@ -21,9 +21,9 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// A disk that has no block left, or no inode, takes down that a pod is evicted and that it has failed, and nothing else. When there
-// is room again, what was used up for that is there again.
-func TestRecordOnAFullDisk(t *testing.T) {
+// On a disk without free blocks or inodes, only evictions and terminal phases are recorded, in spare files. When space is free
+// again, the spare files are recreated.
+func TestRecordOnFullDiskUsesSpareFile(t *testing.T) {
 	mounttest.Need(t)
 	for name, mount := range map[string]func(t *testing.T, dir string){
 		"tmpfs, blocks": func(t *testing.T, dir string) {
@@ -39,13 +39,13 @@ func TestRecordOnAFullDisk(t *testing.T) {
 			root := t.TempDir()
 			mount(t, root)
 			t.Cleanup(func() { require.NoError(t, unix.Unmount(root, 0)) })
-			claimed, err := poddir.Claim(root, "")
+			claimed, err := poddir.LockRoot(root, "")
 			require.NoError(t, err)
 			defer func() { require.NoError(t, claimed.Release()) }()
 			spare := len(files(t, filepath.Join(root, ".spare")))
 			require.Positive(t, spare)
 
-			dir := poddir.Of(root, "uid-1")
+			dir := poddir.DirOf(root, "uid-1")
 			r := poddir.NewRecorder(dir, "default/web")
 			update := func(change func(now *poddir.Record)) error { return r.Update(change) }
 			require.NoError(t, update(func(now *poddir.Record) { now.Sized = "1" }))
@@ -54,9 +54,9 @@ func TestRecordOnAFullDisk(t *testing.T) {
 			require.ErrorIs(t, update(func(now *poddir.Record) { now.Sized = "2" }), unix.ENOSPC)
 			require.Len(t, files(t, filepath.Join(root, ".spare")), spare, "a pod that goes on can wait")
 			require.NoError(t, update(func(now *poddir.Record) { now.Eviction = &podstatus.Eviction{Reason: "Evicted"} }))
-			fillUp(t, root) // what the first one has given back
+			fillUp(t, root) // the space freed by the first record
 			require.NoError(t, update(func(now *poddir.Record) { now.Status = &corev1.PodStatus{Phase: corev1.PodFailed} }))
-			require.True(t, r.Saved())
+			require.True(t, r.IsSaved())
 			require.Len(t, files(t, filepath.Join(root, ".spare")), spare-2)
 			next := poddir.NewRecorder(dir, "default/web")
 			require.NoError(t, next.Load())
@@ -84,7 +84,7 @@ func mountExt4(t *testing.T, dir string, flags ...string) {
 	require.NoError(t, unix.Mount(device, dir, "ext4", 0, ""))
 }
 
-// fillUp takes all blocks or all inodes that there are.
+// fillUp uses up all blocks or inodes.
 func fillUp(t *testing.T, root string) {
 	t.Helper()
 	eater, err := os.MkdirTemp(root, "eater")

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
-// opened reports whether a directory was opened since the last time that the returned func was called. To bring a name to
-// the disk takes that, and nothing else that a recorder does when it writes.
+// opened returns a function that reports whether the directory was opened since its last call. Only syncing a file name to disk
+// opens it.
 func opened(t *testing.T, dir string) func() bool {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func opened(t *testing.T, dir string) func() bool {
 		}
 		require.NoError(t, err)
 		for events = events[:n]; len(events) > 0; {
-			// An event is its watch, its kind, a cookie and the length of the name that follows, each of four bytes.
+			// An inotify event has the fields watch, mask, cookie and name length, four bytes each.
 			kind := uint32(events[4]) | uint32(events[5])<<8 | uint32(events[6])<<16 | uint32(events[7])<<24
 			name := int(events[12]) | int(events[13])<<8
 			opened = opened || kind&unix.IN_ISDIR != 0 && name == 0
@@ -40,10 +40,9 @@ func opened(t *testing.T, dir string) func() bool {
 	}
 }
 
-// A pod that has Succeeded or Failed must not run again after a loss of power. All else may be as it was some seconds before,
-// and is not worth the wait.
-func TestTerminalPhaseIsSynced(t *testing.T) {
-	d := poddir.Of(t.TempDir(), "uid-a")
+// A terminal phase must survive a power failure, so that the pod does not run again. Other changes need not be synced.
+func TestTerminalPhaseSyncedToDisk(t *testing.T) {
+	d := poddir.DirOf(t.TempDir(), "uid-a")
 	r := poddir.NewRecorder(d, "default/a")
 	require.NoError(t, r.Update(whole))
 	synced := opened(t, string(d))
@@ -53,7 +52,7 @@ func TestTerminalPhaseIsSynced(t *testing.T) {
 	}{
 		{func(st *corev1.PodStatus) { st.Message = "running" }, false},
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodSucceeded }, true},
-		{func(*corev1.PodStatus) {}, false}, // it is not written at all
+		{func(*corev1.PodStatus) {}, false}, // not written at all
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodFailed }, true},
 		{func(st *corev1.PodStatus) { st.Phase = corev1.PodPending }, false},
 	} {

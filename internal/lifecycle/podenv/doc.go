@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podenv makes the environment of a container: its variables, those of config maps, secrets, files and services,
-// the downward API, and the references to variables in its command and arguments. What else a container is given is in
-// package podspec, and whether the fields are valid in package podapi.
+// Package podenv computes the environment of a container: its variables, including those from config maps, secrets, files,
+// services and the downward API, and the expansion of its command and arguments. Package podapi validates the fields, and package
+// podspec builds the remaining container config.
 //
 // # Model
 //
-// [Resolve] collects what a container refers to, from [Objects] and from files in the volumes of its pod. [New] makes the
-// variables of it, and does no I/O: the same pod and [Sources] always give the same environment, byte for byte.
+// [Resolve] reads the objects and files that a container refers to. [New] computes the variables from them without I/O and is
+// deterministic.
 //
 //	refs, err := podenv.Resolve(ctx, pod, container, objects, volumes)
 //	...
@@ -16,29 +16,25 @@
 //	...
 //	command, err := env.Expand(container.Command, path)
 //
-// What does not exist is an error if the container cannot do without it, and never ignored. A pod that refers to nothing
-// needs no Objects. Package objects has some in memory and in a directory, which are for tests, too.
+// A missing object is an error unless the reference is optional. A pod without references needs no [Objects]. Package objects has
+// implementations in memory and from a directory.
 //
 // # Concurrency
 //
-// The functions may be called at the same time, as long as nobody writes to the pod meanwhile. An [Environment] is for one
-// goroutine.
+// The functions are safe for concurrent use while no caller modifies the pod. An [Environment] must be used by one goroutine.
 //
 // # Errors
 //
-// Those of New and Expand are *field.Error and name the field of the pod that is at fault and its value. Those of Resolve
-// name the field and wrap the cause.
+// New and Expand return a *field.Error with the invalid field and its value. Errors of Resolve name the field and wrap the cause.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/kubelet_pods.go at 1.37.1 with its default feature gates. What a user must act on,
-// with the rest in DIFFERENCES.md:
+// The model is pkg/kubelet/kubelet_pods.go at 1.37.1 with default feature gates. Users must know; DIFFERENCES.md lists all:
 //
-//   - What a container is given is bounded: [MaxArgument] for a variable or an argument, [MaxArguments] for all. Linux would
-//     start no process with more.
-//   - A file of variables is at most 1 MiB, and those of one container 4 MiB together.
-//   - A link to an absolute path in a volume is refused where a file of variables is read.
-//   - Optional references are left out where there are no Objects at all.
+//   - Sizes are limited: [MaxArgument] for a variable or an argument, [MaxArguments] for all. Linux would not start a process with more.
+//   - An environment file has at most 1 MiB, and all files of one container 4 MiB.
+//   - An environment file must not be behind a symbolic link to an absolute path.
+//   - Optional references are ignored if the agent has no Objects.
 //
-// Test kit: package objects has objects in memory; the rest is pure.
+// Test kit: package objects has objects in memory; everything else is pure.
 package podenv

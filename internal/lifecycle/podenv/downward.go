@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// fieldValue returns a field of the pod, for a variable of its containers.
+// fieldValue returns the value of the pod field name, for an environment variable with a fieldRef.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (string, error) {
 	if m, key, ok := podfield.Subscript(name); ok {
 		switch m {
@@ -39,17 +39,18 @@ func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (str
 		return pod.Spec.ServiceAccountName, nil
 	case "status.hostIP", "status.hostIPs":
 		if len(s.HostIPs) == 0 {
-			return "", field.Invalid(path, name, "the address of the node is not known")
+			return "", field.Invalid(path, name, "the node address is unknown")
 		}
-		return addresses(s.HostIPs, name == "status.hostIP"), nil
+		return joinAddresses(s.HostIPs, name == "status.hostIP"), nil
 	case "status.podIP", "status.podIPs":
-		return addresses(podip.Addresses(pod.Spec.HostNetwork, s.PodIPs, nil, s.HostIPs), name == "status.podIP"), nil
+		return joinAddresses(podip.Addresses(pod.Spec.HostNetwork, s.PodIPs, nil, s.HostIPs), name == "status.podIP"), nil
 	default:
 		return "", field.NotSupported(path, name, podfield.FieldPaths())
 	}
 }
 
-func addresses(ips []netip.Addr, onlyFirst bool) string {
+// joinAddresses returns ips separated by commas, or only the first address.
+func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	if onlyFirst && len(ips) > 1 {
 		ips = ips[:1]
 	}
@@ -60,7 +61,7 @@ func addresses(ips []netip.Addr, onlyFirst bool) string {
 	return strings.Join(s, ",")
 }
 
-// resourceValue returns a request or limit of a container as a multiple of the divisor, rounded up.
+// resourceValue returns a request or limit of a container, divided by the divisor of ref and rounded up.
 func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := c, true
 	if ref.ContainerName != "" {
@@ -68,7 +69,7 @@ func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFie
 		if named.Container == nil || named.Kind == containers.Ephemeral {
 			return "", field.NotFound(path.Child("containerName"), ref.ContainerName)
 		}
-		// Limits of init containers that are named have nothing to stand in for them.
+		// Limits of a named init container have no default.
 		source, defaulted = named.Container, named.Kind == containers.Regular
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
@@ -86,8 +87,8 @@ func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFie
 	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
-// limitOrAllocatable returns a container's limit, else the pod's, else what the node has to give
-// (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages are never overcommitted and have no fallback.
+// limitOrAllocatable returns the limit of the container, else that of the pod, else the allocatable amount of the node
+// (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages cannot be overcommitted and have no default.
 func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, of corev1.ResourceList) resource.Quantity {
 	limit := c.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {

@@ -18,42 +18,43 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Sources is what the variables of a container come from, beside its pod.
+// Sources are the inputs for the variables of a container besides its pod.
 type Sources struct {
-	References References // the objects that the container refers to, and services, from [Resolve]
-	// Volumes are the paths of the pod's volumes on the host, by name; empty where a volume has none.
+	References References // from [Resolve]
+	// Volumes are the host paths of the pod volumes, by volume name. A volume without host path has an empty one.
 	Volumes map[string]string
-	// Node are variables that the node adds, such as those of devices. Those of the container win, and can refer to them.
+	// Node are variables that the node adds, for example for devices. Variables of the container override them and can refer to
+	// them.
 	Node        []cri.EnvVar
-	PodIPs      []string            // of the sandbox, in any order; on the host's network, none are those of the node
-	HostIPs     []netip.Addr        // of the node, the preferred one first; none: status.hostIP is an error
-	Allocatable corev1.ResourceList // stands in for limits that a resourceFieldRef asks for and the container lacks
+	PodIPs      []string            // of the sandbox, in any order; empty for a host-network pod: HostIPs are used
+	HostIPs     []netip.Addr        // of the node, the preferred one first; empty: status.hostIP is an error
+	Allocatable corev1.ResourceList // allocatable amounts of the node, for a resourceFieldRef to a missing limit
 }
 
-// Environment is the environment of a container: its own variables in the order in which the pod first names them, then
-// those that the node adds. What a process can be given is bounded, and shared by variables and arguments.
+// Environment is the environment of a container: its own variables in the order of the pod, followed by those of the node.
+// Variables and arguments share one size limit.
 type Environment struct {
 	names  []string
 	values map[string]string
 
 	node       []cri.EnvVar
-	nodeValues map[string]string // of node; the first of each name
+	nodeValues map[string]string // by name, from node; the first of each name
 
-	files map[EnvFile]envFileValues // those that were parsed
+	files map[EnvFile]envFileValues // parsed environment files
 	room  expand.Room
 }
 
-// New evaluates a container's variables from first to last, each with those before it: those of whole objects, then its
-// own. Services come last (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
+// New computes the variables of container c. Each can refer to earlier ones: first those of envFrom, then those of env. Services
+// have the lowest precedence (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
 func New(pod *corev1.Pod, c *corev1.Container, s Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(s.Node), serviceEnv(pod, s.References.Services)...))
-	if err := e.fill(pod, c, podfield.PathOf(&pod.Spec, c.Name), &s); err != nil {
+	if err := e.setVariables(pod, c, podfield.PathOf(&pod.Spec, c.Name), &s); err != nil {
 		return nil, fielderr.ShortOne(err)
 	}
 	return e, nil
 }
 
-// newEnvironment returns an environment with only what the node adds.
+// newEnvironment returns an environment that has only the variables of the node.
 func newEnvironment(node []cri.EnvVar) *Environment {
 	e := &Environment{
 		values: make(map[string]string), node: node, nodeValues: make(map[string]string, len(node)),
@@ -67,7 +68,7 @@ func newEnvironment(node []cri.EnvVar) *Environment {
 	return e
 }
 
-// Lookup returns the value of a variable, if there is one of that name.
+// Lookup returns the value of a variable. ok is false if there is no variable of that name.
 func (e *Environment) Lookup(name string) (string, bool) {
 	value, ok := e.values[name]
 	if !ok {
@@ -76,13 +77,13 @@ func (e *Environment) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// Expand replaces the references in a command or arguments that are at path. The result counts towards what the process
-// is given, and the error is a *field.Error.
+// Expand expands the variable references $(NAME) in words, the command or arguments at path. The result counts towards
+// [MaxArguments]. The error is a *field.Error.
 func (e *Environment) Expand(words []string, path *field.Path) ([]string, error) {
 	return e.room.Expand(words, path, e.Lookup)
 }
 
-// List returns the variables.
+// List returns all variables: those of the container, then those of the node that it does not override.
 func (e *Environment) List() []cri.EnvVar {
 	var list []cri.EnvVar
 	for _, name := range e.names {
@@ -96,21 +97,21 @@ func (e *Environment) List() []cri.EnvVar {
 	return list
 }
 
-// fill sets the variables of a container that is at path.
-func (e *Environment) fill(pod *corev1.Pod, c *corev1.Container, path *field.Path, s *Sources) error {
+// setVariables sets the variables of container c at path.
+func (e *Environment) setVariables(pod *corev1.Pod, c *corev1.Container, path *field.Path, s *Sources) error {
 	for i := range c.EnvFrom {
-		if err := e.setAll(&c.EnvFrom[i], path.Child("envFrom").Index(i), &s.References); err != nil {
+		if err := e.setFromObject(&c.EnvFrom[i], path.Child("envFrom").Index(i), &s.References); err != nil {
 			return err
 		}
 	}
 	for i := range c.Env {
-		if err := e.setOne(pod, c, i, path.Child("env").Index(i), s); err != nil {
+		if err := e.setVariable(pod, c, i, path.Child("env").Index(i), s); err != nil {
 			return err
 		}
 	}
 	for _, v := range e.node {
 		if _, ok := e.values[v.Name]; !ok {
-			if err := e.take(path.Child("env"), v.Name, len(v.Value)); err != nil {
+			if err := e.reserveRoom(path.Child("env"), v.Name, len(v.Value)); err != nil {
 				return err
 			}
 		}
@@ -118,17 +119,17 @@ func (e *Environment) fill(pod *corev1.Pod, c *corev1.Container, path *field.Pat
 	return nil
 }
 
-// add sets a variable that stands at path, unless it is more than a process can be given.
-func (e *Environment) add(path *field.Path, name, value string) error {
-	if err := e.take(path, name, len(value)); err != nil {
+// addVariable sets a variable, and returns an error for path if it exceeds the size limits.
+func (e *Environment) addVariable(path *field.Path, name, value string) error {
+	if err := e.reserveRoom(path, name, len(value)); err != nil {
 		return err
 	}
-	e.set(name, value)
+	e.setValue(name, value)
 	return nil
 }
 
-// take makes room for a variable whose value has so many bytes.
-func (e *Environment) take(path *field.Path, name string, size int) error {
+// reserveRoom counts a variable with a value of size bytes, and returns an error for path if it exceeds the size limits.
+func (e *Environment) reserveRoom(path *field.Path, name string, size int) error {
 	switch whole := len(name) + len("=") + size; {
 	case whole >= MaxArgument:
 		return fielderr.TooLong(path, "variable %s may not be more than %d bytes with its name", fielderr.Quote(name), MaxArgument-1)
@@ -138,15 +139,16 @@ func (e *Environment) take(path *field.Path, name string, size int) error {
 	return nil
 }
 
-func (e *Environment) set(name, value string) {
+// setValue sets a variable and keeps the position of its first definition.
+func (e *Environment) setValue(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.names = append(e.names, name)
 	}
 	e.values[name] = value
 }
 
-// setOne sets the variable of the container with an index.
-func (e *Environment) setOne(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, s *Sources) error {
+// setVariable sets the variable c.Env[i].
+func (e *Environment) setVariable(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, s *Sources) error {
 	v := &c.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
 		path = path.Child("valueFrom")
@@ -154,49 +156,49 @@ func (e *Environment) setOne(pod *corev1.Pod, c *corev1.Container, i int, path *
 		if err != nil || value == nil {
 			return err
 		}
-		return e.add(path, v.Name, *value)
+		return e.addVariable(path, v.Name, *value)
 	}
 	path = path.Child("value")
 	value, ok := expand.String(v.Value, MaxArgument, e.Lookup)
 	if !ok {
-		return e.take(path, v.Name, MaxArgument)
+		return e.reserveRoom(path, v.Name, MaxArgument)
 	}
-	return e.add(path, v.Name, value)
+	return e.addVariable(path, v.Name, value)
 }
 
-// setAll sets the variables of a whole config map or secret, in the order of their names.
-func (e *Environment) setAll(from *corev1.EnvFromSource, path *field.Path, r *References) error {
+// setFromObject sets the variables of a config map or secret of envFrom, in the order of the keys.
+func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, r *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
 		object, ok := r.ConfigMaps[from.ConfigMapRef.Name]
 		if !ok {
-			return missing(path.Child("configMapRef", "name"), from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+			return notFoundError(path.Child("configMapRef", "name"), from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		}
-		return addAll(e, path.Child("configMapRef"), from.Prefix, object.Data)
+		return addObjectData(e, path.Child("configMapRef"), from.Prefix, object.Data)
 	case from.SecretRef != nil:
 		object, ok := r.Secrets[from.SecretRef.Name]
 		if !ok {
-			return missing(path.Child("secretRef", "name"), from.SecretRef.Name, from.SecretRef.Optional)
+			return notFoundError(path.Child("secretRef", "name"), from.SecretRef.Name, from.SecretRef.Optional)
 		}
-		return addAll(e, path.Child("secretRef"), from.Prefix, object.Data)
+		return addObjectData(e, path.Child("secretRef"), from.Prefix, object.Data)
 	}
 	return nil
 }
 
-// addAll sets the variables of a config map or secret at path.
-func addAll[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
+// addObjectData sets a variable for each key of data, the content of a config map or secret.
+func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		if err := e.take(path, prefix+key, len(data[key])); err != nil {
+		if err := e.reserveRoom(path, prefix+key, len(data[key])); err != nil {
 			return err
 		}
-		e.set(prefix+key, string(data[key]))
+		e.setValue(prefix+key, string(data[key]))
 	}
 	return nil
 }
 
-// missing is the error of a reference to nothing, unless it is an optional one.
-func missing(path *field.Path, name string, ifMissing *bool) error {
-	if optional.IsTrue(ifMissing) {
+// notFoundError returns an error for a reference to a missing object or key, or nil if the reference is optional.
+func notFoundError(path *field.Path, name string, isOptional *bool) error {
+	if optional.IsTrue(isOptional) {
 		return nil
 	}
 	return field.NotFound(path, name)

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// list returns the environment of the first container.
+// list returns the environment of the first container of p.
 func list(t *testing.T, p *corev1.Pod, s podenv.Sources) []cri.EnvVar {
 	t.Helper()
 	e, err := podenv.New(p, &p.Spec.Containers[0], s)
@@ -27,7 +27,7 @@ func list(t *testing.T, p *corev1.Pod, s podenv.Sources) []cri.EnvVar {
 	return e.List()
 }
 
-// refs are a config map "app", a secret "login" and a file of variables.
+// refs returns a config map "app", a secret "login" and an environment file.
 func refs() podenv.References {
 	return podenv.References{
 		ConfigMaps: map[string]*corev1.ConfigMap{"app": {Data: map[string]string{"level": "info", "color": "red", "$x": "$(level)"}}},
@@ -94,7 +94,7 @@ func TestEnvironment(t *testing.T) {
 		"the family that the node prefers comes first")
 }
 
-func TestVariablesOfObjects(t *testing.T) {
+func TestVariablesFromConfigMapsSecretsAndFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		container string
 		want      []cri.EnvVar
@@ -143,7 +143,7 @@ func TestVariablesOfObjects(t *testing.T) {
 	}
 }
 
-func TestMissingObjects(t *testing.T) {
+func TestMissingObjectsFailUnlessOptional(t *testing.T) {
 	const env = "spec.containers[0].env[0].valueFrom."
 	for container, want := range map[string]string{
 		"envFrom: [{configMapRef: {name: x}}]":                                                        `spec.containers[0].envFrom[0].configMapRef.name: Not found: "x"`,
@@ -170,7 +170,7 @@ func service(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Se
 	return s
 }
 
-func TestVariablesOfServices(t *testing.T) {
+func TestServiceVariables(t *testing.T) {
 	services := []*corev1.Service{
 		service("default", "kubernetes", "10.0.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}),
 		service("default", "elsewhere", "10.0.0.2", corev1.ServicePort{Port: 1}),
@@ -223,8 +223,8 @@ func TestVariablesOfServices(t *testing.T) {
 	}
 }
 
-// A limit that is not set is that of the node, but not for an init container that is named.
-func TestResourceFieldsOfInitContainers(t *testing.T) {
+// A missing limit defaults to that of the node, except for a named init container.
+func TestResourceFieldOfNamedInitContainerHasNoDefault(t *testing.T) {
 	p := podtest.Pod(t, `{initContainers: [{name: i, image: i, resources: {limits: {cpu: 3}}, env: [
 		{name: OWN, valueFrom: {resourceFieldRef: {resource: limits.memory}}},
 		{name: NAMED, valueFrom: {resourceFieldRef: {containerName: i, resource: limits.memory}}}]}],

@@ -10,36 +10,36 @@ import (
 	"strings"
 )
 
-// maxEnvFileLine is the longest line of a file of variables, which is what the kubelet's scanner takes.
+// maxEnvFileLine is the maximum length of a line, as in the kubelet's scanner.
 const maxEnvFileLine = 64<<10 - 1
 
-// ParseEnvFile returns the value of a variable in a file of variables: lines such as NAME='value', in which the quotes
-// are required and everything between them, line ends too, stands for itself (KEP-3721; pkg/kubelet/util/env). Blank
-// lines and comments are skipped. A variable with blanks after the equals sign is empty, and so is one that is not
-// there. The first one of the name counts; what comes after it is not looked at.
+// ParseEnvFile returns the value of variable key in an environment file (KEP-3721; pkg/kubelet/util/env). Lines have the form
+// NAME='value', where the quotes are required and the value may contain line breaks. Blank lines and comments are skipped. A
+// missing variable, and one with a blank after the equals sign, are empty. The first definition of key counts, and the file is
+// not parsed after it.
 func ParseEnvFile(data []byte, key string) (string, error) {
-	return parseEnvFile(data, map[string]bool{key: true}).value(key)
+	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }
 
-// envFileValues is what a file of variables has for those that are looked for.
+// envFileValues holds the requested variables of an environment file.
 type envFileValues struct {
 	found map[string]string
-	err   error // of the first line that cannot be read; what comes after it is not known
+	err   error // of the first invalid line; the lines after it were not parsed
 }
 
-func (v envFileValues) value(key string) (string, error) {
+func (v envFileValues) lookupValue(key string) (string, error) {
 	if value, ok := v.found[key]; ok {
 		return value, nil
 	}
 	return "", v.err
 }
 
-// parseEnvFile reads a file once for all variables that are taken from it.
+// parseEnvFile parses an environment file for the variables in keys.
 func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 	p := envFile{rest: string(data)}
 	found := make(map[string]string, len(keys))
 	for len(found) < len(keys) {
-		v, err := p.variable()
+		v, err := p.nextVariable()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -53,35 +53,35 @@ func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 	return envFileValues{found: found}
 }
 
-// envFile is a file of variables while it is read.
+// envFile is the state of the parser of an environment file.
 type envFile struct {
-	rest string
-	line int // number of the last one
+	rest string // not parsed yet
+	line int    // number of the current line
 }
 
-func (p *envFile) error(what string) error { return fmt.Errorf("line %d: %s", p.line, what) }
+func (p *envFile) lineError(problem string) error { return fmt.Errorf("line %d: %s", p.line, problem) }
 
-// next returns the next line without its end, or [io.EOF].
-func (p *envFile) next() (line string, err error) {
+// nextLine returns the next line without its line break, or [io.EOF].
+func (p *envFile) nextLine() (line string, err error) {
 	if p.rest == "" {
 		return "", io.EOF
 	}
 	p.line++
 	line, p.rest, _ = strings.Cut(p.rest, "\n")
 	if len(line) > maxEnvFileLine {
-		return "", p.error(fmt.Sprintf("more than %d bytes", maxEnvFileLine))
+		return "", p.lineError(fmt.Sprintf("more than %d bytes", maxEnvFileLine))
 	}
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-// envFileVariable is a variable of a file.
+// envFileVariable is one variable of an environment file.
 type envFileVariable struct{ name, value string }
 
-// variable returns the next variable, or [io.EOF].
-func (p *envFile) variable() (v envFileVariable, err error) {
+// nextVariable returns the next variable, or [io.EOF].
+func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	line := ""
 	for line == "" || line[0] == '#' {
-		if line, err = p.next(); err != nil {
+		if line, err = p.nextLine(); err != nil {
 			return v, err
 		}
 		line = strings.TrimLeft(line, " \t")
@@ -89,34 +89,35 @@ func (p *envFile) variable() (v envFileVariable, err error) {
 	name, value, ok := strings.Cut(line, "=")
 	switch {
 	case !ok:
-		return v, p.error("no equals sign")
+		return v, p.lineError("no equals sign")
 	case name == "":
-		return v, p.error("no name")
+		return v, p.lineError("no name")
 	case strings.TrimRight(name, " \t") != name:
-		return v, p.error("blanks before the equals sign")
+		return v, p.lineError("blanks before the equals sign")
 	case strings.TrimLeft(value, " \t") != value:
 		return envFileVariable{name: name}, nil
 	}
-	value, err = p.quoted(value)
+	value, err = p.readQuoted(value)
 	return envFileVariable{name: name, value: value}, err
 }
 
-// quoted returns what is between the quotes of a value, which begins with the first of them and may go on for lines.
-func (p *envFile) quoted(s string) (string, error) {
+// readQuoted returns the value between the single quotes. s is the rest of the line from the first quote; the value may continue
+// on further lines.
+func (p *envFile) readQuoted(s string) (string, error) {
 	first := p.line
 	s, quoted := strings.CutPrefix(s, "'")
 	if !quoted {
-		return "", p.error("no single quote around the value")
+		return "", p.lineError("no single quote around the value")
 	}
 	var b strings.Builder
 	for {
 		before, after, closed := strings.Cut(s, "'")
 		if closed {
 			if after = strings.TrimLeft(after, " \t"); after != "" && after[0] != '#' {
-				return "", p.error("more after the closing quote")
+				return "", p.lineError("more after the closing quote")
 			}
 			if b.Len() == 0 {
-				return before, nil // which is a part of the file, as most are
+				return before, nil // a substring of the file, without copying
 			}
 		}
 		b.WriteString(before)
@@ -125,7 +126,7 @@ func (p *envFile) quoted(s string) (string, error) {
 		}
 		b.WriteByte('\n')
 		var err error
-		if s, err = p.next(); errors.Is(err, io.EOF) {
+		if s, err = p.nextLine(); errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("line %d: no closing quote", first)
 		} else if err != nil {
 			return "", err

@@ -57,10 +57,8 @@ func TestParseEnvFile(t *testing.T) {
 	}
 }
 
-// What is written by the rules is read as it was meant.
-// A file of variables is read once for all that a container takes from it, as a thousand of them would otherwise copy a
-// gigabyte.
-func TestManyVariablesOfOneFile(t *testing.T) {
+// An environment file is parsed once for all variables of a container. Otherwise a thousand variables would copy a gigabyte.
+func TestEnvFileParsedOncePerContainer(t *testing.T) {
 	data := []byte(strings.Repeat("FILL='"+strings.Repeat("x", 1000)+"'\n", 1000) + "A='a'\nA='again'\nB='b'\nbroken\nC='c'\n")
 	p := podtest.Pod(t)
 	ref := func(key string) *corev1.EnvVarSource {
@@ -86,8 +84,8 @@ func TestManyVariablesOfOneFile(t *testing.T) {
 	assert.EqualError(t, err, `spec.containers[0].env[1000].valueFrom.fileKeyRef.path: Invalid value: "vars": line 1004: no equals sign`)
 }
 
-// Many files of variables cannot fill the memory of the agent, each of them within its own limit.
-func TestManyFilesOfVariables(t *testing.T) {
+// The total size of the environment files of a container is limited, to bound the memory of the agent.
+func TestEnvFilesLimitedInTotal(t *testing.T) {
 	dir, p := t.TempDir(), podtest.Pod(t)
 	one := &p.Spec.Containers[0]
 	for i := range 5 {

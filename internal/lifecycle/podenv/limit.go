@@ -5,9 +5,8 @@ package podenv
 
 import "github.com/seed81659283/nodeagent/internal/expand"
 
-// What a container can be given, which is what Linux lets a process have. Each is an error of the field that asks for
-// more.
+// Limits of Linux for a new process. A container that exceeds them is an error of the field.
 const (
-	MaxArgument  = expand.MaxArgument  // of an argument, or of a variable as NAME=value, in bytes with the terminating zero
-	MaxArguments = expand.MaxArguments // of all together, each with 8 bytes for its pointer; set twice counts twice
+	MaxArgument  = expand.MaxArgument  // bytes of an argument, or of a variable as NAME=value, with the terminating zero
+	MaxArguments = expand.MaxArguments // bytes of all arguments and variables, each with 8 bytes for its pointer; a redefined variable counts twice
 )

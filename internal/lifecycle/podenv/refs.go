@@ -25,83 +25,83 @@ import (
 )
 
 const (
-	// ResolveTimeout is how long [Resolve] waits for all objects together.
+	// ResolveTimeout is the time limit of [Resolve] for all objects together.
 	ResolveTimeout = 10 * time.Second
 
 	maxEnvFile  = 1 << 20 // bytes
-	maxEnvFiles = 4 << 20 // bytes of all files that one container takes variables from
+	maxEnvFiles = 4 << 20 // bytes of all environment files of one container
 )
 
-// ErrServicesUnknown is wrapped by the error of [Objects].Services as long as no API server has been heard of them.
+// ErrServicesUnknown is wrapped by the error of [Objects].Services while the agent has not received the services from the API
+// server.
 var ErrServicesUnknown = errors.New("services have not been read yet")
 
-// Objects is where the objects are that pods refer to. What it returns is not changed. An object that does not exist is
-// an error that wraps [fs.ErrNotExist]; any other error is that it cannot be known.
+// Objects provides the objects that pods refer to. Returned objects must not be modified. The error for a missing object wraps
+// [fs.ErrNotExist]; any other error means that it is unknown.
 type Objects interface {
 	// ConfigMap returns a config map.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
-	// Secret returns a secret, with all of it in Data.
+	// Secret returns a secret, with all values in Data.
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Services returns all services of a namespace, in any order. A static pod does without them where the error wraps
-	// [ErrServicesUnknown]: the API server itself may be one.
+	// Services returns all services of a namespace, in any order. If the error wraps [ErrServicesUnknown], a static pod starts
+	// without service variables, because it may be the API server itself.
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 }
 
-// References is what a container takes from objects other than its pod, as it was at one moment. What is not in it does
-// not exist.
+// References are the objects and files that a container refers to, as read by [Resolve]. An absent object does not exist.
 type References struct {
-	ConfigMaps map[string]*corev1.ConfigMap // by name; all are of the pod's namespace
-	Secrets    map[string]*corev1.Secret    // likewise
-	Services   []*corev1.Service            // of the pod's namespace and of the default one
-	EnvFiles   map[EnvFile][]byte           // contents
+	ConfigMaps map[string]*corev1.ConfigMap // by name; all in the namespace of the pod
+	Secrets    map[string]*corev1.Secret    // by name; all in the namespace of the pod
+	Services   []*corev1.Service            // of the pod namespace and of namespace default
+	EnvFiles   map[EnvFile][]byte           // file contents
 }
 
-// EnvFile is a file of variables in a volume of the pod.
+// EnvFile identifies an environment file in a volume of the pod.
 type EnvFile struct {
 	Volume, Path string
 }
 
-// Resolve collects what a container refers to: objects, services and files in the volumes of its pod, whose paths on the
-// host are given by name. It is the one function of the package that waits: after [ResolveTimeout] it gives up. What does
-// not exist is left out, so that [New] says which field asks for it, or does without; what cannot be read is an error that
-// names the field. Nil objects are none at all: a reference that is not optional is an error that says so.
+// Resolve reads the objects, services and environment files that container c refers to. volumes are the host paths of the pod
+// volumes by name. Resolve takes at most [ResolveTimeout]. It leaves out missing objects, which [New] reports if they are
+// required. Other errors name the field. If from is nil, a required reference is an error.
 func Resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
 	r := resolver{
 		pod: pod, from: from, volumes: volumes,
-		found: References{
+		refs: References{
 			ConfigMaps: make(map[string]*corev1.ConfigMap),
 			Secrets:    make(map[string]*corev1.Secret),
 			EnvFiles:   make(map[EnvFile][]byte),
 		},
 	}
-	if err := r.container(ctx, c, podfield.PathOf(&pod.Spec, c.Name)); err != nil {
+	if err := r.resolveContainer(ctx, c, podfield.PathOf(&pod.Spec, c.Name)); err != nil {
 		return References{}, err
 	}
-	if err := r.services(ctx); err != nil {
+	if err := r.resolveServices(ctx); err != nil {
 		return References{}, err
 	}
-	return r.found, nil
+	return r.refs, nil
 }
 
-// resolver is one call of Resolve.
+// resolver is the state of one call of Resolve.
 type resolver struct {
-	pod     *corev1.Pod
-	from    Objects
-	volumes map[string]string
-	found   References
-	read    int64 // bytes of files
+	pod       *corev1.Pod
+	from      Objects
+	volumes   map[string]string
+	refs      References
+	bytesRead int64 // size of the environment files read so far
 }
 
-func (r *resolver) container(ctx context.Context, c *corev1.Container, path *field.Path) error {
+// resolveContainer reads the config maps, secrets and environment files of c.
+func (r *resolver) resolveContainer(ctx context.Context, c *corev1.Container, path *field.Path) error {
 	for i, s := range c.EnvFrom {
 		path, err := path.Child("envFrom").Index(i), error(nil)
 		switch {
 		case s.ConfigMapRef != nil:
-			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapRef.Name, s.ConfigMapRef.Optional, Objects.ConfigMap)
+			err = fetchObject(ctx, r, r.refs.ConfigMaps, s.ConfigMapRef.Name, s.ConfigMapRef.Optional, Objects.ConfigMap)
 		case s.SecretRef != nil:
-			err = fetch(ctx, r, r.found.Secrets, s.SecretRef.Name, s.SecretRef.Optional, Objects.Secret)
+			err = fetchObject(ctx, r, r.refs.Secrets, s.SecretRef.Name, s.SecretRef.Optional, Objects.Secret)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -111,11 +111,11 @@ func (r *resolver) container(ctx context.Context, c *corev1.Container, path *fie
 		path, err := path.Child("env").Index(i).Child("valueFrom"), error(nil)
 		switch s := optional.OrZero(e.ValueFrom); {
 		case s.ConfigMapKeyRef != nil:
-			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Optional, Objects.ConfigMap)
+			err = fetchObject(ctx, r, r.refs.ConfigMaps, s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Optional, Objects.ConfigMap)
 		case s.SecretKeyRef != nil:
-			err = fetch(ctx, r, r.found.Secrets, s.SecretKeyRef.Name, s.SecretKeyRef.Optional, Objects.Secret)
+			err = fetchObject(ctx, r, r.refs.Secrets, s.SecretKeyRef.Name, s.SecretKeyRef.Optional, Objects.Secret)
 		case s.FileKeyRef != nil:
-			err = r.file(EnvFile{s.FileKeyRef.VolumeName, s.FileKeyRef.Path})
+			err = r.readEnvFile(EnvFile{s.FileKeyRef.VolumeName, s.FileKeyRef.Path})
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -124,17 +124,17 @@ func (r *resolver) container(ctx context.Context, c *corev1.Container, path *fie
 	return nil
 }
 
-// errNoObjects is the error of a reference where no source of objects was given.
+// errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetch gets an object once, however often the container refers to it: all its variables see the same version.
-func fetch[T any](
-	ctx context.Context, r *resolver, found map[string]*T, name string, ifMissing *bool,
+// fetchObject reads an object once per container, so that all its variables use one version.
+func fetchObject[T any](
+	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),
 ) error {
 	_, ok := found[name]
 	switch {
-	case ok, r.from == nil && optional.IsTrue(ifMissing):
+	case ok, r.from == nil && optional.IsTrue(isOptional):
 		return nil
 	case r.from == nil:
 		return fmt.Errorf("%q: %w", name, errNoObjects)
@@ -143,16 +143,17 @@ func fetch[T any](
 	if err == nil {
 		found[name] = object
 	}
-	return unlessMissing(err)
+	return ignoreNotExist(err)
 }
 
-// services gets what serviceEnv picks from.
-func (r *resolver) services(ctx context.Context) error {
+// resolveServices reads the services that serviceEnv needs: those of namespace default and, with service links, of the pod
+// namespace.
+func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil
 	}
 	namespaces := []string{metav1.NamespaceDefault}
-	if ns := r.pod.Namespace; ns != metav1.NamespaceDefault && linked(r.pod) {
+	if ns := r.pod.Namespace; ns != metav1.NamespaceDefault && hasServiceLinks(r.pod) {
 		namespaces = append(namespaces, ns)
 	}
 	for _, ns := range namespaces {
@@ -163,26 +164,26 @@ func (r *resolver) services(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("services of namespace %s: %w", ns, err)
 		}
-		r.found.Services = append(r.found.Services, services...)
+		r.refs.Services = append(r.refs.Services, services...)
 	}
 	return nil
 }
 
-// file reads a file of variables. The volume belongs to the containers of the pod: a link in it must not lead out of
-// it, and what is not a plain file must not make anyone wait.
-func (r *resolver) file(f EnvFile) error {
+// readEnvFile reads an environment file. Containers of the pod can write to the volume: symbolic links must not escape it, and a
+// named pipe must not block.
+func (r *resolver) readEnvFile(f EnvFile) error {
 	volume := r.volumes[f.Volume]
-	if _, ok := r.found.EnvFiles[f]; ok || volume == "" {
+	if _, ok := r.refs.EnvFiles[f]; ok || volume == "" {
 		return nil
 	}
 	root, err := os.OpenRoot(volume)
 	if err != nil {
-		return unlessMissing(err)
+		return ignoreNotExist(err)
 	}
 	defer root.Close()
 	file, err := root.OpenFile(cmp.Or(strings.TrimLeft(f.Path, "/"), "."), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return unlessMissing(err)
+		return ignoreNotExist(err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -190,18 +191,19 @@ func (r *resolver) file(f EnvFile) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxEnvFile {
-		return fmt.Errorf("file %s of volume %s: want a plain file of at most %d bytes", f.Path, f.Volume, maxEnvFile)
+		return fmt.Errorf("file %s of volume %s: must be a regular file of at most %d bytes", f.Path, f.Volume, maxEnvFile)
 	}
-	if r.read += info.Size(); r.read > maxEnvFiles {
+	if r.bytesRead += info.Size(); r.bytesRead > maxEnvFiles {
 		return fmt.Errorf("file %s of volume %s: want at most %d bytes in all files that the container takes variables from",
 			f.Path, f.Volume, maxEnvFiles)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxEnvFile))
-	r.found.EnvFiles[f] = data
+	r.refs.EnvFiles[f] = data
 	return err
 }
 
-func unlessMissing(err error) error {
+// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], else err.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

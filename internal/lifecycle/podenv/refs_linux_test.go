@@ -15,11 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podtest"
 )
 
-// A container can leave a pipe where a file is expected. Nobody waits until it writes to it.
-func TestResolveDoesNotWaitForPipes(t *testing.T) {
+// A container can replace an environment file by a named pipe, which must not block.
+func TestResolveFailsForNamedPipe(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "vars"), 0o644))
 	p := podtest.Pod(t, "", "env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: vars, key: A}}}]")
 	_, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, map[string]string{"v": dir})
-	assert.EqualError(t, err, "spec.containers[0].env[0].valueFrom: file vars of volume v: want a plain file of at most 1048576 bytes")
+	assert.EqualError(t, err, "spec.containers[0].env[0].valueFrom: file vars of volume v: must be a regular file of at most 1048576 bytes")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podtest"
 )
 
-// shelf is a source of objects that records what it was asked for. The error is its answer to everything, if it has one.
+// shelf provides objects and records the calls. If it has an error, every call returns it.
 type shelf struct {
 	asked []string
 	err   error
@@ -96,8 +96,8 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// A static pod starts without the services that nobody has read yet, as one of them may be what they are read from.
-func TestResolveForStaticPods(t *testing.T) {
+// A static pod starts while the services are unknown: it may be the API server that provides them.
+func TestResolveStaticPodWithoutServices(t *testing.T) {
 	p := podtest.Pod(t, "", "name: c")
 	s := &shelf{err: fmt.Errorf("list: %w", podenv.ErrServicesUnknown)}
 	_, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)

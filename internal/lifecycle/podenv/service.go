@@ -17,21 +17,21 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// apiService is the service of the API server, which has variables in pods of all namespaces.
+// apiService is the service of the API server, whose variables all pods get.
 const apiService = "kubernetes"
 
-// linked reports whether a pod has variables of the services in its namespace.
-func linked(pod *corev1.Pod) bool {
+// hasServiceLinks reports whether pod gets the variables of the services in its namespace.
+func hasServiceLinks(pod *corev1.Pod) bool {
 	return pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 }
 
-// serviceEnv returns the variables with the addresses of services: those of the pod's namespace if it wants that, and in
-// any case that of the API server, unless its own namespace has one of that name. Services without an address are left
-// out (kubelet_pods.go, getServiceEnvVarMap; pkg/kubelet/envvars).
+// serviceEnv returns the service variables of a pod: those of the services in its namespace, if enableServiceLinks is set, and
+// those of the API server. A service named kubernetes in the pod namespace takes precedence. Services without cluster IP are
+// skipped (kubelet_pods.go, getServiceEnvVarMap; pkg/kubelet/envvars).
 func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	byName := make(map[string]*corev1.Service)
 	for _, s := range services {
-		own := s.Namespace == pod.Namespace && linked(pod)
+		own := s.Namespace == pod.Namespace && hasServiceLinks(pod)
 		api := s.Namespace == metav1.NamespaceDefault && s.Name == apiService
 		_, taken := byName[s.Name]
 		if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
@@ -48,29 +48,30 @@ func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	return env.List()
 }
 
-// setService sets the variables of a service with an address: those of Kubernetes, then those of Docker's links. The
-// names of services and ports can make the same variable; the last one counts.
+// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST and the like, then those of Docker links. If
+// two services or ports produce one variable, the last one wins.
 func (e *Environment) setService(s *corev1.Service) {
-	ip, prefix := s.Spec.ClusterIP, envName(s.Name)
-	e.set(prefix+"_SERVICE_HOST", ip)
-	e.set(prefix+"_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port)))
+	ip, prefix := s.Spec.ClusterIP, variableName(s.Name)
+	e.setValue(prefix+"_SERVICE_HOST", ip)
+	e.setValue(prefix+"_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port)))
 	for _, p := range s.Spec.Ports {
 		if p.Name != "" {
-			e.set(prefix+"_SERVICE_PORT_"+envName(p.Name), strconv.Itoa(int(p.Port)))
+			e.setValue(prefix+"_SERVICE_PORT_"+variableName(p.Name), strconv.Itoa(int(p.Port)))
 		}
 	}
 	for i, p := range s.Spec.Ports {
 		port, proto := strconv.Itoa(int(p.Port)), strings.ToLower(string(cmp.Or(p.Protocol, corev1.ProtocolTCP)))
 		url := proto + "://" + net.JoinHostPort(ip, port)
 		if i == 0 {
-			e.set(prefix+"_PORT", url)
+			e.setValue(prefix+"_PORT", url)
 		}
 		link := prefix + "_PORT_" + port + "_" + strings.ToUpper(proto)
-		e.set(link, url)
-		e.set(link+"_PROTO", proto)
-		e.set(link+"_PORT", port)
-		e.set(link+"_ADDR", ip)
+		e.setValue(link, url)
+		e.setValue(link+"_PROTO", proto)
+		e.setValue(link+"_PORT", port)
+		e.setValue(link+"_ADDR", ip)
 	}
 }
 
-func envName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
+// variableName returns s in upper case with underscores for dashes.
+func variableName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }

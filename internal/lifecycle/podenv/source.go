@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value that a source gives a variable. Nil: the variable stays unset, as an optional source lets it.
+// valueFrom returns the value of a variable with a valueFrom. Nil: an optional source does not exist, and the variable stays
+// unset.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, path *field.Path, s *Sources,
 ) (*string, error) {
@@ -23,22 +24,22 @@ func (e *Environment) valueFrom(
 		ref, path := from.ConfigMapKeyRef, path.Child("configMapKeyRef")
 		object, ok := s.References.ConfigMaps[ref.Name]
 		if !ok {
-			return nil, missing(path.Child("name"), ref.Name, ref.Optional)
+			return nil, notFoundError(path.Child("name"), ref.Name, ref.Optional)
 		}
 		value, ok := object.Data[ref.Key]
 		if !ok {
-			return nil, missing(path.Child("key"), ref.Key, ref.Optional)
+			return nil, notFoundError(path.Child("key"), ref.Key, ref.Optional)
 		}
 		return &value, nil
 	case from.SecretKeyRef != nil:
 		ref, path := from.SecretKeyRef, path.Child("secretKeyRef")
 		object, ok := s.References.Secrets[ref.Name]
 		if !ok {
-			return nil, missing(path.Child("name"), ref.Name, ref.Optional)
+			return nil, notFoundError(path.Child("name"), ref.Name, ref.Optional)
 		}
 		data, ok := object.Data[ref.Key]
 		if !ok {
-			return nil, missing(path.Child("key"), ref.Key, ref.Optional)
+			return nil, notFoundError(path.Child("key"), ref.Key, ref.Optional)
 		}
 		return new(string(data)), nil
 	case from.FileKeyRef != nil:
@@ -48,8 +49,8 @@ func (e *Environment) valueFrom(
 	}
 }
 
-// fileValue returns a variable of a file in a volume. An empty one counts as missing. The file itself has to be there
-// even if the variable is optional.
+// fileValue returns a variable from an environment file. An empty value counts as missing. The file must exist even if the
+// variable is optional.
 func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, s *Sources) (*string, error) {
 	if _, ok := s.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)
@@ -60,20 +61,20 @@ func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector
 		return nil, field.NotFound(path.Child("path"), ref.Path)
 	}
 	if _, ok := e.files[file]; !ok {
-		e.files[file] = parseEnvFile(data, keysOf(c, file))
+		e.files[file] = parseEnvFile(data, keysFromFile(c, file))
 	}
-	value, err := e.files[file].value(ref.Key)
+	value, err := e.files[file].lookupValue(ref.Key)
 	if err != nil {
 		return nil, field.Invalid(path.Child("path"), ref.Path, err.Error())
 	}
 	if value == "" {
-		return nil, missing(path.Child("key"), ref.Key, ref.Optional)
+		return nil, notFoundError(path.Child("key"), ref.Key, ref.Optional)
 	}
 	return &value, nil
 }
 
-// keysOf returns the variables that a container takes from a file.
-func keysOf(c *corev1.Container, file EnvFile) map[string]bool {
+// keysFromFile returns the names of the variables that container c reads from file.
+func keysFromFile(c *corev1.Container, file EnvFile) map[string]bool {
 	keys := make(map[string]bool)
 	for _, e := range c.Env {
 		if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {

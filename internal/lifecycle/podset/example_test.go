@@ -11,13 +11,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
-// Two sources want a pod of one UID: the first has it until it gives it up.
+// Two sources list a pod with one UID. The first source keeps the UID until it no longer lists it.
 func ExampleMerge_With() {
 	show := func(merge *podset.Merge, refusals []podset.Refusal) *podset.Merge {
 		for pod := range merge.Pods() {
-			fmt.Print(merge.Holder(string(pod.UID)), ": ", pod.Name, "; ")
+			fmt.Print(merge.SourceOf(string(pod.UID)), ": ", pod.Name, "; ")
 		}
-		fmt.Println("complete:", merge.Complete())
+		fmt.Println("complete:", merge.IsComplete())
 		for _, r := range refusals {
 			fmt.Println(r.Err)
 		}

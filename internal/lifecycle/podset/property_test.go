@@ -15,8 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
-// TestMergeOfRandomSets has three sources want what they like, one after the other, and holds each merge against the model
-// and the one before it.
+// TestMergeOfRandomSets lets three sources report random sets, and compares each merge with a model and with the previous merge.
 func TestMergeOfRandomSets(t *testing.T) {
 	for seed := range uint64(1000) {
 		mergeRandomSets(t, seed)
@@ -47,7 +46,7 @@ func mergeRandomSets(t *testing.T, seed uint64) {
 func allSources() []string { return []string{"file", "http", "api"} }
 func allUIDs() []string    { return []string{"a", "b", "c", "d"} }
 
-// randomSet returns some of the pods, in any order, of any source; those that are left out may be refused.
+// randomSet returns a random set of a random source; pods that are left out may be refused.
 func randomSet(rnd *rand.Rand) (set podset.Accepted) {
 	set.Source = allSources()[rnd.IntN(len(allSources()))]
 	set.Incomplete = rnd.IntN(4) == 0
@@ -62,14 +61,14 @@ func randomSet(rnd *rand.Rand) (set podset.Accepted) {
 	return set
 }
 
-// model is a slow way to say what sources want together.
+// model computes a merge in a slow and simple way.
 type model struct {
 	*testing.T
 	seed  uint64
 	named []string
-	order []string                   // of the sources
-	last  map[string]podset.Accepted // by source
-	owner map[string]string          // by UID
+	order []string                   // order of the sources
+	last  map[string]podset.Accepted // last set, by source
+	owner map[string]string          // source, by UID
 }
 
 func (m *model) require(ok bool, format string, args ...any) {
@@ -79,7 +78,7 @@ func (m *model) require(ok bool, format string, args ...any) {
 	}
 }
 
-// wanted returns the pod that a source wants with a UID, or nil.
+// wanted returns the pod that source lists with this UID, or nil.
 func (m *model) wanted(source, uid string) *corev1.Pod {
 	for _, pod := range m.last[source].Pods {
 		if string(pod.UID) == uid {
@@ -89,7 +88,7 @@ func (m *model) wanted(source, uid string) *corev1.Pod {
 	return nil
 }
 
-// set takes what a source wants.
+// set stores the set of a source.
 func (m *model) set(set podset.Accepted) {
 	if m.last == nil {
 		m.last, m.owner = map[string]podset.Accepted{}, map[string]string{}
@@ -105,13 +104,13 @@ func (m *model) set(set podset.Accepted) {
 		delete(m.owner, uid)
 		for _, source := range slices.Backward(m.order) {
 			if m.wanted(source, uid) != nil {
-				m.owner[uid] = source // the first of them is the last that is written
+				m.owner[uid] = source // the first source in order is written last
 			}
 		}
 	}
 }
 
-// complete reports whether all that is wanted is known.
+// complete reports whether all desired pods are known.
 func (m *model) complete() bool {
 	for _, name := range m.named {
 		if _, reported := m.last[name]; !reported {
@@ -126,7 +125,7 @@ func (m *model) complete() bool {
 	return true
 }
 
-// check holds a merge, and what was refused of the last set, against the model.
+// check compares a merge, and the refusals of the last set, with the model.
 func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podset.Refusal) {
 	m.Helper()
 	var pods []*corev1.Pod
@@ -147,19 +146,19 @@ func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podse
 			}
 			refused[string(r.Pod.UID)] = true
 		}
-		m.require(merge.Contested(source) == contested, "contested %s: %t", source, !contested)
-		of, reported := merge.Of(source)
+		m.require(merge.IsContested(source) == contested, "contested %s: %t", source, !contested)
+		of, reported := merge.LastSet(source)
 		m.require(reported && slices.Equal(of.Pods, m.last[source].Pods), "%s wants %v", source, of)
 	}
 	m.require(slices.Equal(slices.Collect(merge.Pods()), pods), "the pods are %s", m.picture(merge))
 	for _, uid := range allUIDs() {
 		owner := m.owner[uid]
-		m.require(merge.Holder(uid) == owner, "%s is of %q, not of %q", uid, merge.Holder(uid), owner)
+		m.require(merge.SourceOf(uid) == owner, "%s is of %q, not of %q", uid, merge.SourceOf(uid), owner)
 		m.require(merge.Pod(uid) == m.wanted(owner, uid), "%s is another pod", uid)
-		m.require(merge.Refused(uid) == refused[uid], "refused %s: %t", uid, !refused[uid])
+		m.require(merge.IsRefused(uid) == refused[uid], "refused %s: %t", uid, !refused[uid])
 	}
 	m.require(slices.Equal(merge.RefusedPods(), unclaimed), "refused pods %v, not %v", merge.RefusedPods(), unclaimed)
-	m.require(merge.Complete() == m.complete(), "complete: %t", merge.Complete())
+	m.require(merge.IsComplete() == m.complete(), "complete: %t", merge.IsComplete())
 	var lost []*corev1.Pod
 	for _, pod := range set.Pods {
 		if m.owner[string(pod.UID)] != set.Source {
@@ -174,27 +173,27 @@ func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podse
 	m.require(slices.Equal(lost, told), "%d pods are not given, %d are told", len(lost), len(told))
 }
 
-// checkStable checks that nobody loses a UID that it goes on wanting.
+// checkStable checks that no source loses a UID that it still lists.
 func (m *model) checkStable(before, after *podset.Merge, set podset.Accepted) {
 	m.Helper()
 	for _, uid := range allUIDs() {
-		holder := before.Holder(uid)
+		holder := before.SourceOf(uid)
 		dropped := holder == set.Source && !slices.ContainsFunc(set.Pods, func(pod *corev1.Pod) bool { return string(pod.UID) == uid })
-		m.require(holder == "" || dropped || after.Holder(uid) == holder, "%s goes from %s to %s", uid, holder, after.Holder(uid))
+		m.require(holder == "" || dropped || after.SourceOf(uid) == holder, "%s goes from %s to %s", uid, holder, after.SourceOf(uid))
 	}
 }
 
-// picture returns all that a merge says.
+// picture returns the complete content of a merge as text.
 func (m *model) picture(merge *podset.Merge) (s string) {
 	for pod := range merge.Pods() {
 		s += fmt.Sprintf("%s=%p ", pod.UID, pod)
 	}
 	for _, uid := range allUIDs() {
-		s += fmt.Sprint(uid, " ", merge.Holder(uid), " ", merge.Refused(uid), " ")
+		s += fmt.Sprint(uid, " ", merge.SourceOf(uid), " ", merge.IsRefused(uid), " ")
 	}
 	for _, source := range allSources() {
-		set, reported := merge.Of(source)
-		s += fmt.Sprintf("%s %p %t %t ", source, set.Pods, reported, merge.Contested(source))
+		set, reported := merge.LastSet(source)
+		s += fmt.Sprintf("%s %p %t %t ", source, set.Pods, reported, merge.IsContested(source))
 	}
-	return s + fmt.Sprint(merge.Complete())
+	return s + fmt.Sprint(merge.IsComplete())
 }

@@ -19,29 +19,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestScenarios runs testdata/*.txt. A scenario is what sources say, one after the other; what is indented below a line is
-// what is refused, and what all of them want together. Lines:
+// TestScenarios runs testdata/*.txt. A scenario lists the sets that sources report. The indented lines below a line are its
+// refusals and the resulting merge. Lines:
 //
-//	named SOURCE...                    that have to report
-//	set SOURCE [incomplete] POD...     a pod is UID or UID/NAME, "-/NAME" has no UID, "nil" is none, and one that ends in "!"
-//	                                   is invalid: it stays as it was before, if it was wanted before
+//	named SOURCE...                    required sources
+//	set SOURCE [incomplete] POD...     a pod is UID or UID/NAME; "-/NAME" has no UID, "nil" is a nil pod, and a pod with "!" at its
+//	                                   end is invalid: its previous version stays, if there is one
 func TestScenarios(t *testing.T) { script.Run(t, "testdata/*.txt", play) }
 
-// scene is what the lines of a scenario build up.
+// scene is the state of a scenario.
 type scene struct {
 	merge   *podset.Merge
 	sources map[string]bool
 	uids    map[string]bool
 }
 
-// play runs a scenario and returns it with what comes of each line.
+// play runs a scenario and returns it with the results of each line.
 func play(t *testing.T, text string) string {
 	s := &scene{merge: podset.NewMerge(), sources: map[string]bool{}, uids: map[string]bool{}}
 	var out bytes.Buffer
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "  ") {
-			continue // an expectation
+			continue // expected result
 		}
 		fmt.Fprintln(&out, line)
 		f := strings.Fields(line)
@@ -58,7 +58,7 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// set has a source say what it wants, and writes what comes of it.
+// set reports the set of a source, and writes the result.
 func (s *scene) set(out *bytes.Buffer, source string, words []string) {
 	set := podset.Set{Source: source}
 	invalid := map[*corev1.Pod]bool{}
@@ -76,7 +76,7 @@ func (s *scene) set(out *bytes.Buffer, source string, words []string) {
 		set.Pods = append(set.Pods, pod)
 	}
 	s.sources[source] = true
-	before, _ := s.merge.Of(source)
+	before, _ := s.merge.LastSet(source)
 	accepted, refusals := podset.Accept(before, set, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		if invalid[pod] {
 			return old, fmt.Errorf("pod %s/%s: it is invalid", pod.Namespace, pod.Name)
@@ -91,7 +91,7 @@ func (s *scene) set(out *bytes.Buffer, source string, words []string) {
 	s.describe(out)
 }
 
-// describe writes what all sources want together.
+// describe writes the pods of the merge.
 func (s *scene) describe(out *bytes.Buffer) {
 	line := func(what string, words []string) {
 		if len(words) > 0 {
@@ -104,15 +104,15 @@ func (s *scene) describe(out *bytes.Buffer) {
 		if pod.Name != word {
 			word += "/" + pod.Name
 		}
-		wanted = append(wanted, word+"("+s.merge.Holder(string(pod.UID))+")")
+		wanted = append(wanted, word+"("+s.merge.SourceOf(string(pod.UID))+")")
 	}
 	line("wanted", wanted)
-	line("cannot run", slices.DeleteFunc(slices.Sorted(maps.Keys(s.uids)), func(uid string) bool { return !s.merge.Refused(uid) }))
-	line("contested", slices.DeleteFunc(slices.Sorted(maps.Keys(s.sources)), func(name string) bool { return !s.merge.Contested(name) }))
-	line("is all", []string{fmt.Sprint(s.merge.Complete())})
+	line("cannot run", slices.DeleteFunc(slices.Sorted(maps.Keys(s.uids)), func(uid string) bool { return !s.merge.IsRefused(uid) }))
+	line("contested", slices.DeleteFunc(slices.Sorted(maps.Keys(s.sources)), func(name string) bool { return !s.merge.IsContested(name) }))
+	line("is all", []string{fmt.Sprint(s.merge.IsComplete())})
 }
 
-// newPod returns the pod of a word: UID, UID/NAME, -/NAME or nil.
+// newPod returns the pod for a word: UID, UID/NAME, -/NAME or nil.
 func newPod(word string) *corev1.Pod {
 	if word == "nil" {
 		return nil

@@ -9,28 +9,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Set has all pods that one source lists. lifecycle.PodSet has the contract of the fields.
+// Set has all pods that one source lists. lifecycle.PodSet documents the fields.
 type Set struct {
 	Source     string
 	Pods       []*corev1.Pod
 	Incomplete bool
 }
 
-// Accepted is what [Accept] leaves of a set: no two of its pods have one name or one UID.
+// Accepted is a checked [Set]: its pods have unique names and UIDs.
 type Accepted struct {
 	Set
-	Refused []Refusal // pods with a UID that cannot be run and are not deleted: nothing is started for them, and what runs is not an orphan
+	Refused []Refusal // pods with a UID that cannot be run and are not deleted: nothing is started for them, and their running containers are not orphaned
 }
 
-// Refusal is a pod that its source does not get, or not as the source gave it.
+// Refusal is a pod that is rejected or modified, and the reason.
 type Refusal struct {
-	Pod *corev1.Pod // nil: the set had a nil pod
+	Pod *corev1.Pod // the set had a nil pod
 	Err error       // names the pod
 }
 
-// Accept returns what a source wants from now on, and a refusal for each pod that is not among it or not as it was given. Of
-// two pods with one name or UID the first counts. What becomes of a single pod the caller judges: judge gets what the source
-// wanted with this UID before, or nil, and returns what it is to want, or nil, and why that is not the pod as it was given.
+// Accept checks the pods of a set, and returns a refusal for each rejected or modified pod. Of two pods with one name or UID the
+// first wins. judge gets the previously accepted pod with the UID of pod, or nil. It returns the pod to run, or nil, and an error
+// if that is not pod itself.
 func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.Pod, error)) (next Accepted, refusals []Refusal) {
 	known := make(map[string]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
@@ -45,7 +45,7 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 		}
 		name, uid := pod.Namespace+"/"+pod.Name, string(pod.UID)
 		if names[name] || uids[uid] {
-			refusals = append(refusals, Refusal{pod, fmt.Errorf("pod %s: another pod of the set has its name, or its UID %s", name, uid)})
+			refusals = append(refusals, Refusal{pod, fmt.Errorf("pod %s: another pod of the set has this name or UID %s", name, uid)})
 			continue
 		}
 		names[name], uids[uid] = true, uid != ""
@@ -56,16 +56,16 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 		switch {
 		case accepted != nil:
 			next.Pods = append(next.Pods, accepted)
-		case uid != "" && pod.DeletionTimestamp == nil: // what runs of one that is deleted is an orphan
+		case uid != "" && pod.DeletionTimestamp == nil: // the containers of a deleted pod are orphaned
 			next.Refused = append(next.Refused, Refusal{pod, err})
 		}
 	}
 	return next, refusals
 }
 
-// Older reports whether a pod comes before another one where the oldest is first. Source: podsByCreationTime in
+// IsOlder reports whether pod a was created before pod b, by creation time and then by name. Source: podsByCreationTime in
 // pkg/kubelet/kubelet_pods.go.
-func Older(a, b *corev1.Pod) bool {
+func IsOlder(a, b *corev1.Pod) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
-// The judge is handed what the source wanted with the same UID, and its word counts: also for another pod than it was given.
-func TestAcceptAsksTheJudge(t *testing.T) {
+// judge gets the previous pod with this UID, and may return another pod.
+func TestAcceptCallsJudgeWithPreviousPod(t *testing.T) {
 	a, b := newPod("a"), newPod("b")
 	before := podset.Accepted{Set: podset.Set{Source: "file", Pods: []*corev1.Pod{a, b}}}
 	changed, added, bad := newPod("a/changed"), newPod("c"), newPod("d")
@@ -42,8 +42,8 @@ func TestAcceptAsksTheJudge(t *testing.T) {
 	assert.Equal(t, []*corev1.Pod{a, b}, before.Pods, "what was wanted before is not written to")
 }
 
-// A UID is no name: one that reads like the name of another pod does not keep that from its source.
-func TestAUIDThatReadsLikeAName(t *testing.T) {
+// A UID may equal the name of another pod.
+func TestAcceptUIDEqualToNameOfOtherPod(t *testing.T) {
 	odd, b := newPod("x"), newPod("b")
 	odd.UID = "default/b"
 	next, refusals := podset.Accept(podset.Accepted{}, podset.Set{Pods: []*corev1.Pod{odd, b}},
@@ -52,8 +52,8 @@ func TestAUIDThatReadsLikeAName(t *testing.T) {
 	assert.Len(t, next.Pods, 2)
 }
 
-// What runs of a pod that cannot be run stays until the pod is deleted; then it is taken down as an orphan.
-func TestARefusedPodThatIsDeleted(t *testing.T) {
+// The running containers of a refused pod are kept until the pod is deleted; then they are orphaned.
+func TestAcceptDropsRefusedPodOnceDeleted(t *testing.T) {
 	pod, deleted := newPod("a"), newPod("b")
 	deleted.DeletionTimestamp = new(metav1.Now())
 	next, refusals := podset.Accept(podset.Accepted{}, podset.Set{Pods: []*corev1.Pod{pod, deleted}},
@@ -64,22 +64,22 @@ func TestARefusedPodThatIsDeleted(t *testing.T) {
 	assert.Empty(t, next.Pods)
 }
 
-func TestNothing(t *testing.T) {
-	m := podset.Nothing()
-	assert.True(t, m.Complete())
+func TestEmptyMergeIsComplete(t *testing.T) {
+	m := podset.EmptyMerge()
+	assert.True(t, m.IsComplete())
 	assert.Nil(t, m.Pod("a"))
-	assert.Empty(t, m.Holder("a"))
-	assert.False(t, m.Refused("a"))
+	assert.Empty(t, m.SourceOf("a"))
+	assert.False(t, m.IsRefused("a"))
 	for pod := range m.Pods() {
 		t.Error(pod)
 	}
 }
 
-func TestBeforeAnySourceHasReported(t *testing.T) {
+func TestNewMergeIsIncomplete(t *testing.T) {
 	for _, m := range []*podset.Merge{podset.NewMerge(), podset.NewMerge("file")} {
-		assert.False(t, m.Complete())
-		_, reported := m.Of("file")
+		assert.False(t, m.IsComplete())
+		_, reported := m.LastSet("file")
 		assert.False(t, reported)
-		assert.False(t, m.Contested("file"))
+		assert.False(t, m.IsContested("file"))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Find returns the container of a name, or nil.
+// Find returns the container with this name in specs, or nil.
 func Find(specs []corev1.Container, name string) *corev1.Container {
 	i := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 {
@@ -25,8 +25,8 @@ func Find(specs []corev1.Container, name string) *corev1.Container {
 	return &specs[i]
 }
 
-// Requirements reads "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT" among other words.
-func Requirements(words []string) (r corev1.ResourceRequirements) {
+// ParseRequirements parses the words "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" and ignores other words.
+func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
 		if name != "cpu" && name != "memory" {
@@ -49,8 +49,8 @@ func Requirements(words []string) (r corev1.ResourceRequirements) {
 	return r
 }
 
-// Amounts writes requirements as the lines of a scenario do.
-func Amounts(r *corev1.ResourceRequirements) string {
+// FormatRequirements formats requirements as ParseRequirements reads them; "nothing" if empty.
+func FormatRequirements(r *corev1.ResourceRequirements) string {
 	side := func(list corev1.ResourceList, name corev1.ResourceName) string {
 		if q, ok := list[name]; ok {
 			return q.String()
@@ -69,13 +69,13 @@ func Amounts(r *corev1.ResourceRequirements) string {
 	return strings.Join(words, " ")
 }
 
-// SizeText writes a size as the lines of a scenario do.
-func SizeText(s cgroups.ContainerSize) string {
+// FormatSize formats the CPU and memory of s for a line of a test scenario.
+func FormatSize(s cgroups.ContainerSize) string {
 	memory := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", s.CPURequest, s.CPULimit, memory(s.MemoryRequest), memory(s.MemoryLimit))
 }
 
-// ConditionOf returns the status and the reason of a condition.
+// ConditionOf returns status and reason of condition t, or "absent".
 func ConditionOf(st corev1.PodStatus, t corev1.PodConditionType) string {
 	for _, c := range st.Conditions {
 		if c.Type == t {
@@ -85,7 +85,7 @@ func ConditionOf(st corev1.PodStatus, t corev1.PodConditionType) string {
 	return "absent"
 }
 
-// SpecNames returns the names of all containers of a pod.
+// SpecNames returns the names of all containers of a pod, including ephemeral containers.
 func SpecNames(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -97,7 +97,7 @@ func SpecNames(pod *corev1.Pod) map[string]bool {
 	return names
 }
 
-// JSON writes a value as JSON.
+// JSON returns v as JSON, or the text of the encoding error.
 func JSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -106,7 +106,7 @@ func JSON(v any) string {
 	return string(text)
 }
 
-// DescribeObserved writes what a runtime has of a pod, a line for each object.
+// DescribeObserved describes the sandboxes and containers of p, one per line.
 func DescribeObserved(p cri.Pod) (s string) {
 	for _, sb := range p.Sandboxes {
 		s += fmt.Sprintf("\n  sandbox %s attempt=%d %s ips=%v %v", sb.ID, sb.Attempt, sb.State, sb.IPs, sb.Annotations)
@@ -117,14 +117,15 @@ func DescribeObserved(p cri.Pod) (s string) {
 	return s
 }
 
-// Lazy is what a failure is about, made up when there is one.
-type Lazy func() string
+// LazyText is a failure message that is built only when it is printed.
+type LazyText func() string
 
-// String makes it up.
-func (s Lazy) String() string { return s() }
+// String builds the message.
+func (s LazyText) String() string { return s() }
 
-// Kinds are pods of which a node is full: each changes a plain one.
-func Kinds() map[string]func(pod *corev1.Pod) {
+// ExamplePods returns functions by name that change a plain pod into a pod with init containers, sidecars, probes, hooks and so
+// on.
+func ExamplePods() map[string]func(pod *corev1.Pod) {
 	return map[string]func(pod *corev1.Pod){
 		"plain": func(*corev1.Pod) {},
 		"init containers": func(pod *corev1.Pod) {
@@ -157,7 +158,7 @@ func Kinds() map[string]func(pod *corev1.Pod) {
 	}
 }
 
-// IsSidecar reports whether a container, if it is there and an init container, is restartable.
+// IsSidecar reports whether init container c is restartable. c may be nil.
 func IsSidecar(c *corev1.Container) bool {
 	return c != nil && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

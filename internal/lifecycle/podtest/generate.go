@@ -13,10 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Containers of generated pods are named after what they do: one that serves runs until it is stopped, one that works
-// ends by itself, one that sets up is an init container, and a proxy is a sidecar.
+// Names of generated containers tell their behaviour: serve runs until it is stopped, work exits by itself, setup is an init
+// container, and proxy is a sidecar.
 
-// Generate returns a pod that may have any of what a plan looks at.
+// Generate returns a random pod for tests of package plan: with random policies, probes, hooks, init containers and sidecars.
 func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	pod := Pod(name, Pick(rnd, [][]string{{"serve"}, {"work"}, {"serve", "work"}, {"serve", "serve2"}})...)
 	pod.UID = types.UID(uid)
@@ -51,7 +51,7 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	return pod
 }
 
-// generatePolicy gives some containers a restart policy of their own, and rules about exit codes with it.
+// generatePolicy gives some containers a restart policy with rules for exit codes 42 and 88.
 func generatePolicy(rnd *rand.Rand, c *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
 	if !Chance(rnd, 40) {
 		return
@@ -94,7 +94,7 @@ func generateHooks(rnd *rand.Rand, c *corev1.Container) {
 	}
 }
 
-// AddEphemeral adds a container that looks at another one.
+// AddEphemeral adds an ephemeral container that targets container target.
 func AddEphemeral(pod *corev1.Pod, target string) {
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("debug", len(pod.Spec.EphemeralContainers)), Image: "busybox"},
@@ -102,8 +102,8 @@ func AddEphemeral(pod *corev1.Pod, target string) {
 	})
 }
 
-// Pick returns one of a list.
+// Pick returns a random element of from.
 func Pick[T any](rnd *rand.Rand, from []T) T { return from[rnd.IntN(len(from))] }
 
-// Chance reports true so many times of a hundred.
+// Chance returns true with the given probability in percent.
 func Chance(rnd *rand.Rand, percent int) bool { return rnd.IntN(100) < percent }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podtest has pods for the tests of package lifecycle and its rooms: plain ones, and generated ones with any of what
-// a decision depends on.
+// Package podtest builds pods for tests of package lifecycle and its internal packages: plain ones, and random ones with all
+// fields that a plan depends on. It runs no pods.
 package podtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns a pod with defaults, of containers with these names, or of one that is called main.
+// Pod returns a pod with defaults and the given containers; without any, with one container named main.
 func Pod(name string, containers ...string) *corev1.Pod {
 	grace := int64(5)
 	pod := &corev1.Pod{
@@ -52,7 +52,7 @@ func Exec(words ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
 }
 
-// Probe returns a probe that runs a command of one word, every so many seconds.
+// Probe returns an exec probe that runs the command word every period seconds.
 func Probe(word string, period int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},
@@ -60,7 +60,7 @@ func Probe(word string, period int32) *corev1.Probe {
 	}
 }
 
-// Describe sums up a status: the phase, and each container with its state and how often it was restarted.
+// Describe summarizes a status: phase, and state and restart count of each container.
 func Describe(st corev1.PodStatus) string {
 	words := []string{string(st.Phase)}
 	if st.Reason != "" {

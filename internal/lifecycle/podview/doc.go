@@ -1,28 +1,23 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podview reads what a runtime has of a pod by the pod's spec: which container instances count, whether the sandbox
-// is the one that the pod needs, whether the init containers are through, and which containers are started again. It
-// decides nothing (package plan does) and words nothing (package podstatus does); both rest on it, so that they never
-// read the same pod in two ways.
+// Package podview interprets the containers and sandboxes of a pod by its spec: which container instances count, whether the
+// sandbox must be replaced, whether the init containers have completed, and which containers are restarted. Packages plan and
+// podstatus use it, so that actions and status never disagree. It decides about no action and computes no status.
 //
 // # Model
 //
-// A [View] is a reading beside a spec. What no spec is needed for are functions of the reading ([Running], [Terminated],
-// [AsUnstarted]), and what no reading is needed for are functions of the spec ([ShouldRestart]).
+// A [View] combines the spec with the observed state. Functions that need only one of them take a cri.Pod ([IsRunning],
+// [IsTerminated], [AsUnstarted]) or a spec ([ShouldRestart]).
 //
 //	view := podview.New(pod, observed)
 //	if last := view.Newest(c.Name); last != nil && last.State == cri.ContainerExited {
-//		again = podview.ShouldRestart(&pod.Spec, c, last.ExitCode)
+//		restart = podview.ShouldRestart(&pod.Spec, c, last.ExitCode)
 //	}
 //
-// What belongs here: what can be told from a spec and a reading, and is asked in more than one place. What does not: anything
-// that takes the time, a status, a probe or a record.
-//
-// All of it is pure and without state, may be called from any goroutine, and has no errors: what cannot be read in an
-// annotation is as if it were not there.
+// All functions are pure and safe for concurrent use. There are no errors: an invalid annotation is ignored.
 //
 // # Test kit
 //
-// A cri.Pod is a plain struct: tests write it down, as those of this package do, or take it from a critest.Runtime.
+// A cri.Pod is a plain struct that tests write down or take from a critest.Runtime.
 package podview

@@ -11,28 +11,29 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// A container may ask, by a rule about its exit code, for a restart of all containers of its pod in their sandbox. Each
-// such restart begins a generation, and every container instance carries the generation that it was created in: instances
-// of earlier ones are stopped, and count for nothing but the restart count and the last state. So a restart that an agent
-// did not live to finish is finished by the next one. Source: KEP-5532, computePodActions in
-// pkg/kubelet/kuberuntime/kuberuntime_manager.go, which removes the containers instead.
+// A restart policy rule of a container can restart all containers of the pod in their sandbox. Each such restart starts a new
+// restart-all generation, and each container instance has the generation in which it was created. Instances of earlier
+// generations are stopped; they count only for the restart count and the last state. So a restarted agent completes a restart
+// that its predecessor has started. Source: KEP-5532, computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go, which
+// removes the containers instead.
 
-// AnnotationGeneration carries the restart-all generation of a container instance: the number of restarts of all containers
-// that the pod had when it was created. It is not there for zero.
+// AnnotationGeneration is the annotation with the restart-all generation of a container instance: how many restarts of all
+// containers preceded its creation. It is absent for zero.
 const AnnotationGeneration = "nodeagent/round"
 
 // GenerationOf returns the restart-all generation of a container instance.
 func GenerationOf(c *cri.Container) int {
 	text, ok := c.Annotations[AnnotationGeneration]
 	if !ok {
-		return 0 // without the cost of an error of Atoi
+		return 0 // avoids allocating an error in Atoi
 	}
-	n, _ := strconv.Atoi(text) // what does not parse is the first one
+	n, _ := strconv.Atoi(text) // an invalid value counts as zero
 	return n
 }
 
-// generation returns the generation that counts, and whether it was asked for and no instance of it is there yet.
-func generation(pod *corev1.Pod, observed *cri.Pod) (n int, fresh bool) {
+// currentGeneration returns the current restart-all generation. fresh is true if that restart was requested and no instance of
+// the generation exists yet.
+func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, fresh bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))
 	}
@@ -42,7 +43,7 @@ func generation(pod *corev1.Pod, observed *cri.Pod) (n int, fresh bool) {
 				continue
 			}
 			last := observed.NewestContainer(specs[i].Name)
-			if last != nil && GenerationOf(last) == n && RestartsAll(&specs[i], last) {
+			if last != nil && GenerationOf(last) == n && RequestsRestartAll(&specs[i], last) {
 				return n + 1, true
 			}
 		}
@@ -50,8 +51,9 @@ func generation(pod *corev1.Pod, observed *cri.Pod) (n int, fresh bool) {
 	return n, false
 }
 
-// RestartsAll reports whether a container exited in a way that asks for a restart of all.
-func RestartsAll(c *corev1.Container, last *cri.Container) bool {
+// RequestsRestartAll reports whether c exited with a code for which its rules restart all containers of the pod. last is its
+// newest instance.
+func RequestsRestartAll(c *corev1.Container, last *cri.Container) bool {
 	return last.State == cri.ContainerExited && c.RestartPolicy != nil &&
-		ruleAction(c.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
+		matchRules(c.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
 }

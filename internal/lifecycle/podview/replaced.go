@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns the observation without the replacement of containers that an agent is stopping, or removing unstarted, in order to
-// start their successors: each is as it was before, until its successor runs or has exited. A status of this observation reports neither its exit nor
-// the wait for its successor. The kubelet computes a status only when a sync begins, and stops and starts the container in one sync. Source:
-// SyncPod in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed without the replacement of containers that the agent is stopping, or removing before their
+// start, in order to start a successor. replaced has their previous states, which are kept until the successor has started. A
+// status of the result shows neither the exit nor the wait for the successor. The kubelet computes a status only when a sync
+// starts, and replaces a container within one sync. Source: SyncPod in pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed
@@ -36,14 +36,15 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns the observation without containers that were created too late: the call that was to create the successor of a stopped
-// container failed, the stopped container was published as terminated, its restart policy leaves it so, and then the call took effect. Such a
-// container is not started, as no container leaves that state. The kubelet starts it, and publishes no status of the pod from then on.
+// HideLateSuccessors returns observed without containers that were created too late. The call that creates a successor of an
+// exited container may fail, the container is published as terminated for good, and then the call takes effect. Such a successor
+// is not started, because a terminated container must not leave that state. The kubelet starts it, and then publishes no more
+// status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {
 			return o.Name == c.Name && o.SandboxID == c.SandboxID && o.Attempt < c.Attempt && GenerationOf(&o) == GenerationOf(&c) &&
-				o.State == cri.ContainerExited && endsFor(pod, &o, published)
+				o.State == cri.ContainerExited && isTerminatedForGood(pod, &o, published)
 		})
 	}
 	if slices.ContainsFunc(observed.Containers, late) {
@@ -52,8 +53,8 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 	return observed
 }
 
-// endsFor reports whether a regular container that has exited is published as terminated and is not to be restarted.
-func endsFor(pod *corev1.Pod, c *cri.Container, published *corev1.PodStatus) bool {
+// isTerminatedForGood reports whether c is an exited regular container that is published as terminated and will not be restarted.
+func isTerminatedForGood(pod *corev1.Pod, c *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
 		return st.Name == c.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, c.ID)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// A container that is stopped for its successor is shown as it was, until the successor runs or has exited.
+// A container that is stopped for a successor is shown as before, until the successor runs or has exited.
 func TestHideReplacement(t *testing.T) {
 	instance := func(id string, attempt uint32, state cri.ContainerState) cri.Container {
 		return cri.Container{ID: id, Name: id[:1], Attempt: attempt, State: state}
@@ -47,7 +47,7 @@ func TestHideReplacement(t *testing.T) {
 	}
 }
 
-// A successor that is created after the end of its predecessor was published for good is hidden; one that may be started is not.
+// A successor that was created after its predecessor was published as terminated for good is hidden, unless it may be started.
 func TestHideLateSuccessors(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{{Name: "a"}}}}
 	exited := cri.Container{ID: "a0", Name: "a", SandboxID: "s", State: cri.ContainerExited}

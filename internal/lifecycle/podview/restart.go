@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ShouldRestart reports whether a container that exited with a code is started again, by the first matching rule of
-// the container, else the container's own policy, else the pod's. Rules count only beside a container policy; an
-// unknown policy counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
+// ShouldRestart reports whether a container that exited with exitCode is restarted. The first matching rule of the container
+// decides, else its restart policy, else that of the pod. Rules count only if the container has a policy; an unknown policy
+// counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
 func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
 	if c.RestartPolicy != nil {
-		if ruleAction(c.RestartPolicyRules, exitCode) != "" {
+		if matchRules(c.RestartPolicyRules, exitCode) != "" {
 			return true
 		}
 		switch *c.RestartPolicy {
@@ -35,9 +35,8 @@ func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) boo
 	return true
 }
 
-// ruleAction returns what the first rule that matches the exit code asks for: a restart of the container or of all of
-// them, or nothing.
-func ruleAction(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
+// matchRules returns the action of the first rule that matches exitCode: restart the container, restart all containers, or "".
+func matchRules(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for i := range rules {
 		on := rules[i].ExitCodes
 		if on == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// rule returns a rule about exit codes.
+// rule returns a restart policy rule for exit codes.
 func rule(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) corev1.ContainerRestartRule {
 	return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
 }
@@ -29,7 +29,7 @@ const (
 func TestShouldRestart(t *testing.T) {
 	tests := map[string]struct {
 		pod   corev1.RestartPolicy
-		own   corev1.ContainerRestartPolicy // empty: none
+		own   corev1.ContainerRestartPolicy // empty: no policy of the container
 		rules []corev1.ContainerRestartRule
 		want  map[int32]bool // by exit code
 	}{
@@ -85,7 +85,7 @@ func TestShouldRestart(t *testing.T) {
 	}
 }
 
-func TestRestartsAll(t *testing.T) {
+func TestRequestsRestartAll(t *testing.T) {
 	asks := &corev1.Container{RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{
 		rule(restart, in, 42), rule(restartAll, in, 88),
 	}}
@@ -102,7 +102,7 @@ func TestRestartsAll(t *testing.T) {
 		{asks, cri.ContainerUnknown, 88, false},
 		{&corev1.Container{RestartPolicyRules: asks.RestartPolicyRules}, cri.ContainerExited, 88, false},
 	} {
-		assert.Equal(t, tt.want, podview.RestartsAll(tt.c, &cri.Container{State: tt.state, ExitCode: tt.code}),
+		assert.Equal(t, tt.want, podview.RequestsRestartAll(tt.c, &cri.Container{State: tt.state, ExitCode: tt.code}),
 			fmt.Sprintf("%s with %d", tt.state, tt.code))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Why a pod needs a new sandbox, as the condition PodReadyToStartContainers has it. Source: pkg/kubelet/types/constants.go.
+// Reasons for a new sandbox, as in the condition PodReadyToStartContainers. Source: pkg/kubelet/types/constants.go.
 const (
 	messageNoSandbox    = "no pod sandbox exists"
 	messageSeveralReady = "multiple pod sandboxes are ready and need to be reconciled"
@@ -18,19 +18,19 @@ const (
 	messageNoAddress    = "pod sandbox has no IP address"
 )
 
-// SandboxChange is what has to happen to the sandbox of a pod.
+// SandboxChange reports whether a pod needs a new sandbox.
 type SandboxChange struct {
 	Create  bool
-	Attempt uint32 // of the sandbox to create, or of the one in use
-	ID      string // of the one in use
-	Why     string // a new one is needed; empty where the one in use will do
+	Attempt uint32 // of the sandbox to create, or of the sandbox in use
+	ID      string // of the sandbox in use
+	Reason  string // why a new sandbox is needed; empty if it is not
 }
 
-// SandboxChange returns whether the pod needs a new sandbox. Source: pkg/kubelet/kuberuntime/util/util.go.
+// SandboxChange reports whether the pod needs a new sandbox. Source: pkg/kubelet/kuberuntime/util/util.go.
 func (v *View) SandboxChange() SandboxChange {
 	newest := v.Observed.NewestSandbox()
 	if newest == nil {
-		return SandboxChange{Create: true, Why: messageNoSandbox}
+		return SandboxChange{Create: true, Reason: messageNoSandbox}
 	}
 	ready := 0
 	for i := range v.Observed.Sandboxes {
@@ -38,36 +38,36 @@ func (v *View) SandboxChange() SandboxChange {
 			ready++
 		}
 	}
-	again := func(why string) SandboxChange {
-		return SandboxChange{Create: true, Attempt: newest.Attempt + 1, Why: why}
+	recreate := func(reason string) SandboxChange {
+		return SandboxChange{Create: true, Attempt: newest.Attempt + 1, Reason: reason}
 	}
 	switch {
 	case ready > 1:
-		return again(messageSeveralReady)
+		return recreate(messageSeveralReady)
 	case newest.State != cri.SandboxReady:
-		return again(messageNotReady)
-	case !askedFor(newest, Network(v.Pod)):
-		return again(messageNetworkMode)
+		return recreate(messageNotReady)
+	case !hasNetworkMode(newest, NetworkModeOf(v.Pod)):
+		return recreate(messageNetworkMode)
 	case newest.Namespaces.Network == cri.NamespacePod && len(newest.IPs) == 0:
-		return again(messageNoAddress)
+		return recreate(messageNoAddress)
 	}
 	return SandboxChange{Attempt: newest.Attempt, ID: newest.ID}
 }
 
-// AnnotationNetwork carries the mode of network namespace that a sandbox was asked for, since a runtime such as
-// package process gives every pod the host's network whatever it asks for.
+// AnnotationNetwork is the annotation with the network namespace mode that a sandbox was created with. Some runtimes, such as
+// package process, use the host network for every pod.
 const AnnotationNetwork = "nodeagent/network"
 
-// Network returns the mode of network namespace that a pod wants.
-func Network(pod *corev1.Pod) cri.NamespaceMode {
+// NetworkModeOf returns the network namespace mode in the spec of pod.
+func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 	if pod.Spec.HostNetwork {
 		return cri.NamespaceNode
 	}
 	return cri.NamespacePod
 }
 
-// askedFor reports whether a sandbox was asked for a mode, or else has it. It allocates nothing.
-func askedFor(s *cri.Sandbox, mode cri.NamespaceMode) bool {
+// hasNetworkMode reports whether a sandbox was created with mode, or has it if the annotation is missing. It does not allocate.
+func hasNetworkMode(s *cri.Sandbox, mode cri.NamespaceMode) bool {
 	if asked, ok := s.Annotations[AnnotationNetwork]; ok {
 		return asked == mode.String()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// sandbox returns a ready sandbox with an address, changed.
+// sandbox returns a ready sandbox with an IP address, with changes applied.
 func sandbox(id string, attempt uint32, changes ...func(s *cri.Sandbox)) cri.Sandbox {
 	s := cri.Sandbox{ID: id, Attempt: attempt, State: cri.SandboxReady, IPs: []string{"10.0.0.7"}}
 	for _, change := range changes {
@@ -40,44 +40,44 @@ func TestSandboxChange(t *testing.T) {
 		sandboxes   []cri.Sandbox
 		want        podview.SandboxChange
 	}{
-		"none": {want: podview.SandboxChange{Create: true, Why: "no pod sandbox exists"}},
+		"none": {want: podview.SandboxChange{Create: true, Reason: "no pod sandbox exists"}},
 		"one":  {sandboxes: []cri.Sandbox{sandbox("s0", 0)}, want: podview.SandboxChange{ID: "s0"}},
 		"an old and a new one": {
 			sandboxes: []cri.Sandbox{sandbox("s1", 1), sandbox("s0", 0, notReady)}, want: podview.SandboxChange{ID: "s1", Attempt: 1},
 		},
 		"not ready": {
 			sandboxes: []cri.Sandbox{sandbox("s4", 4, notReady)},
-			want:      podview.SandboxChange{Create: true, Attempt: 5, Why: "pod sandbox is not ready"},
+			want:      podview.SandboxChange{Create: true, Attempt: 5, Reason: "pod sandbox is not ready"},
 		},
 		"the newest is not ready": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1, notReady)},
-			want:      podview.SandboxChange{Create: true, Attempt: 2, Why: "pod sandbox is not ready"},
+			want:      podview.SandboxChange{Create: true, Attempt: 2, Reason: "pod sandbox is not ready"},
 		},
 		"two are ready": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1)},
-			want:      podview.SandboxChange{Create: true, Attempt: 2, Why: "multiple pod sandboxes are ready and need to be reconciled"},
+			want:      podview.SandboxChange{Create: true, Attempt: 2, Reason: "multiple pod sandboxes are ready and need to be reconciled"},
 		},
 		"without an address": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs)},
-			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "pod sandbox has no IP address"},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "pod sandbox has no IP address"},
 		},
 		"on the network of the host": {
 			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost)}, want: podview.SandboxChange{ID: "s0"},
 		},
 		"on the network of the host, but not to be": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, ofHost)},
-			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 		"to be on the network of the host": {
 			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, askedForOwn)},
-			want: podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+			want: podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 		"of a runtime that gives the host's network to all": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForOwn)}, want: podview.SandboxChange{ID: "s0"},
 		},
 		"of such a runtime, but asked for otherwise": {
 			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForHost)},
-			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Reason: "network namespace mode changed and sandbox needs to be recreated"},
 		},
 	}
 	for name, tt := range tests {

@@ -11,14 +11,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// cutShort reports whether a container did not start because whoever started it went away meanwhile, as an agent does that
-// is killed. containerd 2.4 gives up on such a call and has the container as exited with code 128, like one whose program
-// does not exist. Taken for an end it would fail a pod that is not restarted, which nothing is wrong with.
-func cutShort(c *cri.Container) bool {
+// isAbandonedStart reports whether a container did not start because its client, such as an agent that was killed, disconnected
+// during the call. containerd 2.4 reports it as exited with code 128, as if its program did not exist. A pod that is not
+// restarted must not fail for that.
+func isAbandonedStart(c *cri.Container) bool {
 	if c.State != cri.ContainerExited || !c.StartedAt.IsZero() {
 		return false
 	}
-	for _, end := range abandoned() {
+	for _, end := range abandonedSuffixes() {
 		if strings.HasSuffix(c.Message, end) {
 			return true
 		}
@@ -26,23 +26,23 @@ func cutShort(c *cri.Container) bool {
 	return false
 }
 
-// abandoned returns how the messages of starts end that were abandoned. Programs that containerd runs for a start are killed:
-// the shim, and the runtime that is asked for its features, for a pod with user namespaces. Source: shimCallError and
-// getRuntimeInfo in core/runtime/v2 of containerd 2.4.
-func abandoned() []string {
+// abandonedSuffixes returns the ends of the messages of abandoned starts. containerd kills the programs that it runs for a start:
+// the shim, and the runtime that it queries for user namespace support. Source: shimCallError and getRuntimeInfo in
+// core/runtime/v2 of containerd 2.4.
+func abandonedSuffixes() []string {
 	canceled := context.Canceled.Error()
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 
-// AsUnstarted returns a reading of a pod in which containers whose start was cut short are created and were never started.
-// They are in no sandbox, for none of them can be started any more.
+// AsUnstarted returns p with each container whose start was abandoned in state created and without sandbox: it must be replaced,
+// not restarted.
 func AsUnstarted(p cri.Pod) cri.Pod {
-	if !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return cutShort(&c) }) {
+	if !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
 		return p
 	}
 	p.Containers = slices.Clone(p.Containers)
 	for i := range p.Containers {
-		if c := &p.Containers[i]; cutShort(c) {
+		if c := &p.Containers[i]; isAbandonedStart(c) {
 			c.State, c.SandboxID = cri.ContainerCreated, ""
 		}
 	}

@@ -11,25 +11,25 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// View is what the runtime has of a pod, beside the pod's spec. Make one with [New].
+// View combines the spec of a pod with its containers and sandboxes in the runtime. Use [New] to create it.
 type View struct {
 	Pod      *corev1.Pod
 	Observed cri.Pod
-	// Generation is the restart-all generation that counts: container instances of an earlier one count for nothing but the
-	// restart count and the last state. Zero: there was no restart of all containers.
+	// Generation is the current restart-all generation. Container instances of earlier generations count only for the restart
+	// count and the last state. Zero: all containers were never restarted together.
 	Generation int
-	// RestartsAll reports that a container has asked for that generation, and that no instance of it is there yet.
+	// RestartsAll is true if a container has requested this generation and no instance of it exists yet.
 	RestartsAll bool
 }
 
 // New returns the view of a pod.
 func New(pod *corev1.Pod, observed cri.Pod) View {
 	v := View{Pod: pod, Observed: observed}
-	v.Generation, v.RestartsAll = generation(pod, &v.Observed)
+	v.Generation, v.RestartsAll = currentGeneration(pod, &v.Observed)
 	return v
 }
 
-// Newest returns the newest instance of a container that counts, in whatever sandbox, or nil.
+// Newest returns the newest instance of a container in the current generation, in any sandbox, or nil.
 func (v *View) Newest(name string) *cri.Container {
 	last := v.Observed.NewestContainer(name)
 	if last == nil || v.Generation > 0 && GenerationOf(last) < v.Generation {
@@ -38,32 +38,32 @@ func (v *View) Newest(name string) *cri.Container {
 	return last
 }
 
-// InSandbox returns the newest instance of a container that counts, where it is in a sandbox, or nil.
-func (v *View) InSandbox(name, sandboxID string) *cri.Container {
+// NewestInSandbox returns the newest instance of a container in the current generation if it is in the given sandbox, else nil.
+func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	if last := v.Newest(name); last != nil && last.SandboxID == sandboxID {
 		return last
 	}
 	return nil
 }
 
-// Initialized reports whether a regular container was created in a sandbox, so that the init containers are through.
-func (v *View) Initialized(sandboxID string) bool {
+// HasInitialized reports whether a regular container was created in the sandbox: all init containers have completed.
+func (v *View) HasInitialized(sandboxID string) bool {
 	for i := range v.Pod.Spec.Containers {
-		if v.InSandbox(v.Pod.Spec.Containers[i].Name, sandboxID) != nil {
+		if v.NewestInSandbox(v.Pod.Spec.Containers[i].Name, sandboxID) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// Running reports whether a container of a pod runs.
-func Running(p cri.Pod) bool {
+// IsRunning reports whether a container of p is running.
+func IsRunning(p cri.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
-// Terminated reports whether nothing of a pod runs or may run. Source: TerminatePod in
+// IsTerminated reports whether p has no ready sandbox and no container that runs or is in state unknown. Source: TerminatePod in
 // pkg/kubelet/status/status_manager.go.
-func Terminated(p cri.Pod) bool {
+func IsTerminated(p cri.Pod) bool {
 	return !slices.ContainsFunc(p.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
 		!slices.ContainsFunc(p.Containers, func(c cri.Container) bool {
 			return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown

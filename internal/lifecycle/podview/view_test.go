@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// instance returns a container instance in sandbox s0, whose ID is its name and attempt.
+// instance returns a container instance in sandbox s0. Its ID is its name and attempt.
 func instance(name string, attempt uint32, state cri.ContainerState, changes ...func(c *cri.Container)) cri.Container {
 	c := cri.Container{ID: fmt.Sprint(name, "-", attempt), Name: name, Attempt: attempt, State: state, SandboxID: "s0"}
 	for _, change := range changes {
@@ -40,14 +40,14 @@ func TestGenerationOf(t *testing.T) {
 	assert.Zero(t, podview.GenerationOf(&cri.Container{}))
 }
 
-// A container that exits with 88 asks for a restart of all. Each case is what the runtime has of the pod then.
-func TestGeneration(t *testing.T) {
+// A container that exits with code 88 requests a restart of all containers. Each case is an observed state of the pod.
+func TestRestartAllGeneration(t *testing.T) {
 	const running, exited = cri.ContainerRunning, cri.ContainerExited
 	tests := map[string]struct {
 		containers  []cri.Container
 		generation  int
 		restartsAll bool
-		newest      map[string]string // the IDs of the instances that count; those of other names do not
+		newest      map[string]string // IDs of the instances that count; other names have none
 	}{
 		"nothing": {},
 		"nobody has asked": {
@@ -110,26 +110,26 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-func TestInSandbox(t *testing.T) {
+func TestNewestInSandbox(t *testing.T) {
 	elsewhere := func(c *cri.Container) { c.SandboxID = "s1" }
 	pod := podtest.Pod("a", "main", "side")
 	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup")}
 	v := podview.New(pod, cri.Pod{Containers: []cri.Container{
 		instance("setup", 0, cri.ContainerExited, elsewhere), instance("main", 0, cri.ContainerExited), instance("main", 1, cri.ContainerRunning, elsewhere),
 	}})
-	require.Nil(t, v.InSandbox("main", "s0"), "a newer one is elsewhere")
-	require.Equal(t, "main-1", v.InSandbox("main", "s1").ID)
-	require.Nil(t, v.InSandbox("side", "s1"))
-	require.True(t, v.Initialized("s1"))
-	require.False(t, v.Initialized("s0"), "what was done in an earlier sandbox is to be done again")
+	require.Nil(t, v.NewestInSandbox("main", "s0"), "a newer one is elsewhere")
+	require.Equal(t, "main-1", v.NewestInSandbox("main", "s1").ID)
+	require.Nil(t, v.NewestInSandbox("side", "s1"))
+	require.True(t, v.HasInitialized("s1"))
+	require.False(t, v.HasInitialized("s0"), "what was done in an earlier sandbox is to be done again")
 
 	v = podview.New(pod, cri.Pod{Containers: []cri.Container{instance("setup", 0, cri.ContainerExited)}})
-	require.False(t, v.Initialized("s0"), "an init container is none that they are through for")
+	require.False(t, v.HasInitialized("s0"), "an init container is none that they are through for")
 	v = podview.New(pod, cri.Pod{Containers: []cri.Container{instance("side", 0, cri.ContainerCreated)}})
-	require.True(t, v.Initialized("s0"), "one that was not even started is")
+	require.True(t, v.HasInitialized("s0"), "one that was not even started is")
 }
 
-func TestRunningAndTerminated(t *testing.T) {
+func TestIsRunningAndIsTerminated(t *testing.T) {
 	tests := map[string]struct {
 		sandbox             cri.SandboxState
 		container           cri.ContainerState
@@ -150,12 +150,12 @@ func TestRunningAndTerminated(t *testing.T) {
 				Sandboxes:  []cri.Sandbox{{ID: "s0", State: tt.sandbox}},
 				Containers: []cri.Container{instance("main", 0, cri.ContainerExited), instance("main", 1, tt.container)},
 			}
-			assert.Equal(t, tt.running, podview.Running(p))
-			assert.Equal(t, tt.terminated, podview.Terminated(p))
+			assert.Equal(t, tt.running, podview.IsRunning(p))
+			assert.Equal(t, tt.terminated, podview.IsTerminated(p))
 		})
 	}
-	assert.False(t, podview.Running(cri.Pod{}))
-	assert.True(t, podview.Terminated(cri.Pod{}))
+	assert.False(t, podview.IsRunning(cri.Pod{}))
+	assert.True(t, podview.IsTerminated(cri.Pod{}))
 }
 
 func TestAsUnstarted(t *testing.T) {

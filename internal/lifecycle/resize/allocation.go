@@ -12,38 +12,38 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// Allocation is the CPU and memory that a node has granted a pod: what its spec asked for when the pod was admitted, or
-// when its last resize was. Source: PodResourceInfo in pkg/kubelet/allocation/state/state.go.
+// Allocation is the CPU and memory that the node has allocated to a pod: the resources of its spec at admission or at the last
+// accepted resize. Source: PodResourceInfo in pkg/kubelet/allocation/state/state.go.
 type Allocation struct {
 	// Pod are the pod-level resources. Nil: the pod has none.
 	Pod *corev1.ResourceRequirements `json:"pod,omitempty"`
-	// Containers are the resources of init and regular containers, by name.
+	// Containers are the resources of the init and regular containers, by name.
 	Containers map[string]corev1.ResourceRequirements `json:"containers,omitempty"`
 }
 
-// resizable returns the resources that a resize can change.
-func resizable() [2]corev1.ResourceName {
+// resizableResources returns the resources that a resize can change: CPU and memory.
+func resizableResources() [2]corev1.ResourceName {
 	return [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
-// AllocationOf returns the allocation of a pod whose spec is granted.
+// AllocationOf returns the allocation that has the resources in the spec of pod.
 func AllocationOf(pod *corev1.Pod) *Allocation {
 	a := &Allocation{Containers: map[string]corev1.ResourceRequirements{}}
 	if r := pod.Spec.Resources; r != nil {
-		a.Pod = &corev1.ResourceRequirements{Requests: onlyResizable(r.Requests), Limits: onlyResizable(r.Limits)}
+		a.Pod = &corev1.ResourceRequirements{Requests: copyResizable(r.Requests), Limits: copyResizable(r.Limits)}
 	}
 	for c := range containers.NotEphemeral(&pod.Spec) {
 		a.Containers[c.Name] = corev1.ResourceRequirements{
-			Requests: onlyResizable(c.Resources.Requests), Limits: onlyResizable(c.Resources.Limits),
+			Requests: copyResizable(c.Resources.Requests), Limits: copyResizable(c.Resources.Limits),
 		}
 	}
 	return a
 }
 
-// Apply returns pod with the resources that are allocated to it: pod itself where its spec asks for these, else a copy. A nil
-// Allocation changes nothing.
+// Apply returns pod with the allocated resources in its spec: pod itself if they are equal, else a copy. A nil Allocation or pod
+// changes nothing.
 func (a *Allocation) Apply(pod *corev1.Pod) *corev1.Pod {
-	if a == nil || pod == nil || a.matches(pod) {
+	if a == nil || pod == nil || a.matchesSpec(pod) {
 		return pod
 	}
 	p := *pod
@@ -64,23 +64,23 @@ func (a *Allocation) Apply(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// matches reports whether the spec of a pod asks for what is allocated.
-func (a *Allocation) matches(pod *corev1.Pod) bool {
-	if r := pod.Spec.Resources; (r == nil) != (a.Pod == nil) || r != nil && !sameResizable(r, a.Pod) {
+// matchesSpec reports whether the spec of pod requests the allocated resources.
+func (a *Allocation) matchesSpec(pod *corev1.Pod) bool {
+	if r := pod.Spec.Resources; (r == nil) != (a.Pod == nil) || r != nil && !isSameResizable(r, a.Pod) {
 		return false
 	}
 	for c := range containers.NotEphemeral(&pod.Spec) {
-		if allocated, ok := a.Containers[c.Name]; ok && !sameResizable(&c.Resources, &allocated) {
+		if allocated, ok := a.Containers[c.Name]; ok && !isSameResizable(&c.Resources, &allocated) {
 			return false
 		}
 	}
 	return true
 }
 
-// onlyResizable returns a copy of the resources of a list that a resize can change.
-func onlyResizable(list corev1.ResourceList) corev1.ResourceList {
+// copyResizable returns a copy of the CPU and memory entries of list; nil if there are none.
+func copyResizable(list corev1.ResourceList) corev1.ResourceList {
 	var out corev1.ResourceList
-	for _, name := range resizable() {
+	for _, name := range resizableResources() {
 		if q, ok := list[name]; ok {
 			if out == nil {
 				out = corev1.ResourceList{}
@@ -100,7 +100,7 @@ func replaceResizable(r, allocated corev1.ResourceRequirements) corev1.ResourceR
 
 func replaceInList(list, allocated corev1.ResourceList) corev1.ResourceList {
 	list = maps.Clone(list)
-	for _, name := range resizable() {
+	for _, name := range resizableResources() {
 		q, ok := allocated[name]
 		switch {
 		case !ok:
@@ -117,17 +117,17 @@ func replaceInList(list, allocated corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// sameResizable reports whether two requirements have the same CPU and memory.
-func sameResizable(a, b *corev1.ResourceRequirements) bool {
-	for _, name := range resizable() {
-		if !sameAmount(a.Requests, b.Requests, name) || !sameAmount(a.Limits, b.Limits, name) {
+// isSameResizable reports whether a and b have equal CPU and memory.
+func isSameResizable(a, b *corev1.ResourceRequirements) bool {
+	for _, name := range resizableResources() {
+		if !isSameAmount(a.Requests, b.Requests, name) || !isSameAmount(a.Limits, b.Limits, name) {
 			return false
 		}
 	}
 	return true
 }
 
-func sameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
+func isSameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
 	left, inA := a[name]
 	right, inB := b[name]
 	return inA == inB && (!inA || left.Cmp(right) == 0)

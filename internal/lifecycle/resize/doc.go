@@ -1,31 +1,29 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resize decides about the change of the CPU and memory of a pod that runs: which containers are to have other
-// resources than they have, whether that needs a restart, and whether it can be at all. It changes nothing itself.
+// Package resize decides about the in-place resize of a pod: which containers need other CPU or memory, whether that requires a
+// restart, and whether the resize is feasible. It changes no cgroup and calls no runtime.
 //
 // # Model
 //
-// [Decide] is a pure function. It compares the spec with what each container has in force: what the runtime was told last,
-// or what the container was created with, as its annotation tells, or what follows from what the runtime says of it. Where
-// the spec asks for other resources than the [Allocation] of the pod and cannot be followed here, the [Decision] has the pod as
-// it was granted before, and says why. Whether the node has room is the caller's to ask, if [Decision.Resizes], and to hand in
-// with [Decision.Deferred]. The caller keeps the allocation of what it grants.
+// [Decide] is a pure function. It compares the spec with the [Allocation] of the pod and with the actual resources of each
+// container. The actual resources are those last sent to the runtime; else those of the container's annotation or those that the
+// runtime reports. If a resize is infeasible, the [Decision] has the pod with its previous resources, and the reason. If
+// [Decision.IsResize], the caller checks the free resources of the node, and calls [Decision.Deferred] if they do not suffice.
+// The caller stores the new allocation.
 //
 //	d := resize.Decide(resize.State{Pod: pod, Observed: observed, Allocated: allocated})
-//	if d.Resizes() && !fits(d.Pod) {
+//	if d.IsResize() && !fits(d.Pod) {
 //		d = d.Deferred("the node has 1 CPU left")
 //	}
 //	allocated = resize.AllocationOf(d.Pod)
 //
-// What belongs here: sizes, how they are written, and the rules of KEP-1287. What does not: the order in which cgroups and
-// containers are written (package podtree), and calls to the runtime.
+// The rules are those of KEP-1287. The order in which cgroups and containers are written is in package podtree.
 //
-// All functions may be called from any goroutine; they keep nothing. There are no errors: why something cannot be is in the
-// decision, with the reason and the message of the condition that says so, and an annotation that is no size is none.
+// All functions are pure and safe for concurrent use. They return no errors: the decision has the reason and message of an
+// infeasible resize, and an invalid annotation is ignored.
 //
 // # Test kit
 //
-// A [State] is a plain struct: the tests of this package write it down, one case in a line or two. Decisions with what a plan
-// and a status make of them are scenarios in lifecycle/plan/testdata/resize.
+// A [State] is a plain struct that tests write down. lifecycle/plan/testdata/resize has scenarios with plan and status.
 package resize

@@ -14,71 +14,72 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// inForce returns what a container has: what the runtime was told last or, where nobody knows that any more, what it was
-// made with or what it is to have, whichever fits what the runtime says. Where neither does, it is computed from that. A
-// container that somebody else made is taken to be as it should.
-func (s *State) inForce(c *corev1.Container, instance *cri.Container, to cgroups.ContainerSize) cgroups.ContainerSize {
-	if told, ok := s.Told[instance.ID]; ok {
-		return told
+// actualSize returns the resources that a container instance has. It prefers the size last sent to the runtime, then the size in
+// the annotation of the container or to, if the runtime reports it, and else the reported resources. An instance without the
+// annotation was not created by an agent; its size is to.
+func (s *State) actualSize(c *corev1.Container, instance *cri.Container, to cgroups.ContainerSize) cgroups.ContainerSize {
+	if sent, ok := s.SentSizes[instance.ID]; ok {
+		return sent
 	}
-	born, ok := ParseSize(instance.Annotations[AnnotationResources])
+	created, ok := ParseSize(instance.Annotations[AnnotationResources])
 	if !ok {
 		return to
 	}
-	have := instance.Resources
-	if have == nil || have.CPUShares == 0 {
-		return born // the runtime does not say
+	reported := instance.Resources
+	if reported == nil || reported.CPUShares == 0 {
+		return created // the runtime reports no resources
 	}
-	return s.inForceByRuntime(c, have, born, to)
+	return s.actualSizeFromRuntime(c, reported, created, to)
 }
 
-func (s *State) inForceByRuntime(c *corev1.Container, have *cri.Resources, born, to cgroups.ContainerSize) cgroups.ContainerSize {
+func (s *State) actualSizeFromRuntime(c *corev1.Container, reported *cri.Resources, created, to cgroups.ContainerSize) cgroups.ContainerSize {
 	size := cgroups.ContainerSize{
-		CPURequest:    cgroups.SharesToMilli(uint64(have.CPUShares)),
-		CPULimit:      cgroups.QuotaToMilli(have.CPUQuota, uint64(max(have.CPUPeriod, 0))),
-		MemoryRequest: born.MemoryRequest,
-		MemoryLimit:   max(have.MemoryLimit, 0),
+		CPURequest:    cgroups.SharesToMilli(uint64(reported.CPUShares)),
+		CPULimit:      cgroups.QuotaToMilli(reported.CPUQuota, uint64(max(reported.CPUPeriod, 0))),
+		MemoryRequest: created.MemoryRequest,
+		MemoryLimit:   max(reported.MemoryLimit, 0),
 	}
-	for _, fit := range [...]cgroups.ContainerSize{to, born} { // of two that fit, the one that it was made with
-		if hasCPU(have, fit) {
+	for _, fit := range [...]cgroups.ContainerSize{to, created} { // created wins if both match
+		if matchesCPU(reported, fit) {
 			size.CPURequest, size.CPULimit = fit.CPURequest, fit.CPULimit
 		}
 	}
-	first, second := born, to
-	if size.MemoryLimit == to.MemoryLimit && size.MemoryLimit != born.MemoryLimit {
-		first, second = to, born // where both are the same pages, the one that is told to the byte
+	first, second := created, to
+	if size.MemoryLimit == to.MemoryLimit && size.MemoryLimit != created.MemoryLimit {
+		first, second = to, created // if both round to the same page count, the exact one wins
 	}
 	switch {
-	case s.hasMemory(c, have, first):
+	case s.matchesMemory(c, reported, first):
 		size.MemoryRequest, size.MemoryLimit = first.MemoryRequest, first.MemoryLimit
-	case s.hasMemory(c, have, second):
+	case s.matchesMemory(c, reported, second):
 		size.MemoryRequest, size.MemoryLimit = second.MemoryRequest, second.MemoryLimit
-	case born.MemoryRequest == born.MemoryLimit && size.MemoryLimit != born.MemoryLimit:
+	case created.MemoryRequest == created.MemoryLimit && size.MemoryLimit != created.MemoryLimit:
 		size.MemoryRequest = size.MemoryLimit
 	case size.MemoryRequest == to.MemoryRequest && size.MemoryLimit == to.MemoryLimit:
-		size.MemoryRequest = -1 // neither one nor the other, and no runtime tells it
+		size.MemoryRequest = -1 // unknown: no runtime reports the memory request
 	}
 	return size
 }
 
-// hasCPU reports whether the runtime says of a container what it says of one of this size.
-func hasCPU(have *cri.Resources, s cgroups.ContainerSize) bool {
-	return uint64(have.CPUShares) == cgroups.CPUShares(s.CPURequest) &&
-		(have.CPUPeriod <= 0 || max(have.CPUQuota, 0) == cgroups.CPUQuota(s.CPULimit, uint64(have.CPUPeriod)))
+// matchesCPU reports whether the runtime reports the CPU values of a container with size s.
+func matchesCPU(reported *cri.Resources, s cgroups.ContainerSize) bool {
+	return uint64(reported.CPUShares) == cgroups.CPUShares(s.CPURequest) &&
+		(reported.CPUPeriod <= 0 || max(reported.CPUQuota, 0) == cgroups.CPUQuota(s.CPULimit, uint64(reported.CPUPeriod)))
 }
 
-// MemoryHigh is the file with the point at which a container is slowed down.
+// MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// hasMemory reports the same for memory. Of a request only what memory QoS makes of it can be told.
-func (s *State) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups.ContainerSize) bool {
-	if inPages(have.MemoryLimit) != inPages(size.MemoryLimit) {
+// matchesMemory reports whether the runtime reports the memory values of a container with this size. The memory request is
+// visible only through memory QoS.
+func (s *State) matchesMemory(c *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
+	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {
 		return false
 	}
 	protected := false
 	files := [...]string{"memory.min", "memory.low", MemoryHigh}
 	for _, file := range files {
-		protected = protected || set(have.Unified[file]) != ""
+		protected = protected || memoryQoSValue(reported.Unified[file]) != ""
 	}
 	if !protected {
 		return true
@@ -89,27 +90,27 @@ func (s *State) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups
 		return false
 	}
 	for _, file := range files {
-		if value, ok := have.Unified[file]; ok && set(value) != set(want.Unified[file]) {
+		if value, ok := reported.Unified[file]; ok && memoryQoSValue(value) != memoryQoSValue(want.Unified[file]) {
 			return false
 		}
 	}
 	return true
 }
 
-// inPages returns a limit of memory as the kernel keeps it: rounded down to whole pages, or the largest number where it is
-// none, or as good as none. Source: page_counter_memparse in mm/page_counter.c.
-func inPages(limit int64) int64 {
+// roundToPages returns a memory limit as the kernel stores it: rounded down to whole pages, or the maximum if it is zero or
+// unlimited. Source: page_counter_memparse in mm/page_counter.c.
+func roundToPages(limit int64) int64 {
 	if limit <= 0 || !IsLimit(limit) {
 		return math.MaxInt64
 	}
 	return limit - limit%int64(os.Getpagesize())
 }
 
-// IsLimit reports whether a limit of memory is one: nothing has so much that the largest of them could matter.
+// IsLimit reports whether a memory limit is small enough to have an effect.
 func IsLimit(limit int64) bool { return limit <= 1<<62 }
 
-// set returns what a file of memory QoS says, or nothing where that is what it says by itself.
-func set(value string) string {
+// memoryQoSValue returns the value of a memory QoS file, or "" for the default value of the kernel.
+func memoryQoSValue(value string) string {
 	if value == "0" || value == "max" {
 		return ""
 	}

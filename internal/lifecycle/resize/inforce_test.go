@@ -18,19 +18,19 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// What a container has in force is what a decision says that it comes from. Each case is one that was made with
-// cpu=250m/500m memory=32Mi/64Mi, is to have cpu=1/2 memory=1Gi/2Gi, and of which the runtime says this.
-func TestInForce(t *testing.T) {
+// The actual size is the From size of a resize. Each container was created with cpu=250m/500m memory=32Mi/64Mi and requests
+// cpu=1/2 memory=1Gi/2Gi; the cases are the resources that the runtime reports.
+func TestActualSize(t *testing.T) {
 	const madeWith, toHave = "cpu=250m/500m memory=32Mi/64Mi", "cpu=1/2 memory=1Gi/2Gi"
 	v1 := podspec.Options{}
 	protects := podspec.Options{Node: &qos.Node{MemoryCapacity: 8 << 30, Reservation: qos.TieredReservation}}
 	tests := map[string]struct {
 		options podspec.Options
-		says    string // resources of which the runtime has what follows from them; empty: it says nothing of resources
+		says    string // resources that the runtime reports; empty: none
 		change  func(c *cri.Container)
-		to      string // what it is to have, if something else
-		told    string // what the runtime was told last; empty: nobody knows
-		want    string // empty: what it is to have
+		to      string // requested resources, if different
+		told    string // last sent size; empty: unknown
+		want    string // empty: the requested resources
 	}{
 		"what it was made with":       {says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
 		"what it is to have":          {says: toHave},
@@ -89,18 +89,18 @@ func TestInForce(t *testing.T) {
 			}
 			s := resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{c}}, Spec: tt.options}
 			if tt.told != "" {
-				s.Told = map[string]cgroups.ContainerSize{c.ID: sized(tt.told)}
+				s.SentSizes = map[string]cgroups.ContainerSize{c.ID: sized(tt.told)}
 			}
 			got := ""
 			if d := resize.Decide(s); len(d.Containers) > 0 {
-				got = podtest.SizeText(d.Containers[0].From)
+				got = podtest.FormatSize(d.Containers[0].From)
 			}
 			assert.Equal(t, tt.want, got)
 		})
 	}
 }
 
-// A kernel counts in pages, and has no limit of more than it can count.
+// The kernel counts memory limits in pages, up to a maximum.
 func TestIsLimit(t *testing.T) {
 	for limit, want := range map[int64]bool{1: true, 1 << 40: true, 1 << 62: true, 1<<62 + 1: false, math.MaxInt64: false} {
 		assert.Equal(t, want, resize.IsLimit(limit), "%d", limit)

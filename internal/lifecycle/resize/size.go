@@ -16,16 +16,16 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// AnnotationResources carries the requests and limits that a container was made with, since a runtime does not tell
-// all of them. It reads "cpu=250/500 memory=33554432/67108864": millicores, and bytes.
+// AnnotationResources is the annotation with the requests and limits that a container was created with, because a runtime does
+// not report all of them. Example: "cpu=250/500 memory=33554432/67108864", in millicores and bytes.
 const AnnotationResources = "nodeagent/resources"
 
-// FormatSize writes a size as AnnotationResources has it.
+// FormatSize returns s in the format of [AnnotationResources].
 func FormatSize(s cgroups.ContainerSize) string {
 	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", s.CPURequest, s.CPULimit, s.MemoryRequest, s.MemoryLimit)
 }
 
-// ParseSize reads what FormatSize wrote. Anything else is no size.
+// ParseSize parses the format of [AnnotationResources]. ok is false for any other text.
 func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	cpu, memory, ok := strings.Cut(text, " ")
 	if !ok {
@@ -47,8 +47,8 @@ func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	return s, true
 }
 
-// SizeOf returns what a container is to have. A limit that it lacks is that of its pod, and a request of CPU that it
-// lacks is its limit.
+// SizeOf returns the requests and limits of container c of pod. A missing limit is that of the pod, and a missing CPU request is
+// the CPU limit.
 func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.ContainerSize {
 	limit := func(name corev1.ResourceName) resource.Quantity {
 		q := c.Resources.Limits[name]
@@ -69,7 +69,7 @@ func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.ContainerSize {
 	}
 }
 
-// SizeOfPod returns what a pod is to have as a whole, zero where it does not say.
+// SizeOfPod returns the pod-level requests and limits; zero without any.
 func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	if pod.Spec.Resources == nil {
 		return cgroups.ContainerSize{}
@@ -77,7 +77,7 @@ func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	return SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *pod.Spec.Resources})
 }
 
-// WithSize returns a container with the resources of a size.
+// WithSize returns a copy of c with the requests and limits of s.
 func WithSize(c *corev1.Container, s cgroups.ContainerSize) corev1.Container {
 	sized := *c
 	r := &sized.Resources
@@ -92,7 +92,7 @@ func WithSize(c *corev1.Container, s cgroups.ContainerSize) corev1.Container {
 		}
 		(*list)[name] = *q
 	}
-	// A request of zero beside a limit is one: without it the limit would be the request.
+	// Keep a request of zero if there is a limit: without it the request would default to the limit.
 	set(&r.Requests, corev1.ResourceCPU, s.CPURequest != 0 || s.CPULimit != 0, resource.NewMilliQuantity(s.CPURequest, resource.DecimalSI))
 	set(&r.Limits, corev1.ResourceCPU, s.CPULimit != 0, resource.NewMilliQuantity(s.CPULimit, resource.DecimalSI))
 	set(&r.Requests, corev1.ResourceMemory, s.MemoryRequest > 0, resource.NewQuantity(s.MemoryRequest, resource.BinarySI))

@@ -20,9 +20,9 @@ import (
 
 const mib = 1 << 20
 
-// requirements reads "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT", of which any part may be left out.
+// requirements parses "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT"; each part is optional.
 func requirements(words string) corev1.ResourceRequirements {
-	return podtest.Requirements(strings.Fields(words))
+	return podtest.ParseRequirements(strings.Fields(words))
 }
 
 func TestSizeOf(t *testing.T) {
@@ -89,14 +89,14 @@ func TestWithSize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := corev1.Container{Name: "main", Resources: requirements(tt.before)}
 			sized := resize.WithSize(&c, tt.size)
-			assert.Equal(t, tt.want, podtest.Amounts(&sized.Resources))
+			assert.Equal(t, tt.want, podtest.FormatRequirements(&sized.Resources))
 			assert.Equal(t, "main", sized.Name)
 			assert.Equal(t, requirements(tt.before), c.Resources, "the container is not written to")
 		})
 	}
 }
 
-// A container with the resources of a size has that size, and others of its resources stay.
+// A container with the resources of a size has that size, and its other resources are unchanged.
 func TestWithSizeIsTheInverseOfSizeOf(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	amount := func() int64 {
@@ -153,7 +153,7 @@ func TestFormatSize(t *testing.T) {
 	}
 }
 
-// FuzzParseSize reads what somebody may have written into an annotation. A size is one that can be written and read again.
+// FuzzParseSize parses untrusted annotations. A parsed size can be formatted and parsed again.
 func FuzzParseSize(f *testing.F) {
 	for _, text := range []string{
 		"cpu=250/500 memory=33554432/67108864", "cpu=0/0 memory=0/0", "cpu=-1/2 memory=3/4", "cpu=1/2", "cpu=+1/02 memory=0x1/1", "",

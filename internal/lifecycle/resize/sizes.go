@@ -13,20 +13,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// Sizes are the resources of a pod: its pod-level resources and those of its containers. They are computed once for a version of a pod, and
-// must not be written to. A nil *Sizes is unknown.
+// Sizes are the resources of a pod: its pod-level resources and those of its containers. It is computed once per version of a pod
+// and must not be modified. A nil *Sizes means unknown.
 type Sizes struct {
 	Pod        *cgroups.ContainerSize // nil: the pod has no pod-level resources
-	Containers []ContainerSize        // of init and regular containers, in the order of containers.NotEphemeral
+	Containers []ContainerSize        // init and regular containers, in the order of containers.NotEphemeral
 }
 
-// ContainerSize are the resources of a container.
+// ContainerSize is the size of one container.
 type ContainerSize struct {
 	Name string
 	Size cgroups.ContainerSize
 }
 
-// SizesOf returns the resources that a pod is to have; see [SizeOf].
+// SizesOf returns the resources that the spec of pod requests; see [SizeOf].
 func SizesOf(pod *corev1.Pod) *Sizes {
 	s := &Sizes{Containers: make([]ContainerSize, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))}
 	if pod.Spec.Resources != nil {
@@ -38,7 +38,7 @@ func SizesOf(pod *corev1.Pod) *Sizes {
 	return s
 }
 
-// PodLevel returns the pod-level resources, zero where the pod has none.
+// PodLevel returns the pod-level resources, zero if the pod has none.
 func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	if s.Pod == nil {
 		return cgroups.ContainerSize{}
@@ -46,8 +46,8 @@ func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	return *s.Pod
 }
 
-// Of returns the resources of a container, and whether s has it.
-func (s *Sizes) Of(container string) (size cgroups.ContainerSize, ok bool) {
+// SizeOf returns the size of a container. ok is false if s does not have the container.
+func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	if s == nil {
 		return size, false
 	}
@@ -59,20 +59,20 @@ func (s *Sizes) Of(container string) (size cgroups.ContainerSize, ok bool) {
 	return size, false
 }
 
-// withoutContainers returns the pod-level resources alone.
-func (s *Sizes) withoutContainers() *Sizes {
+// podLevelOnly returns s without its containers.
+func (s *Sizes) podLevelOnly() *Sizes {
 	if s == nil || len(s.Containers) == 0 {
 		return s
 	}
 	return &Sizes{Pod: s.Pod}
 }
 
-// Equal reports whether two pods have the same resources.
+// Equal reports whether s and o have equal resources.
 func (s *Sizes) Equal(o *Sizes) bool {
 	return s.EqualExcept(o, func(string) bool { return false })
 }
 
-// EqualExcept reports whether two pods have the same resources, but for the containers for which skip returns true.
+// EqualExcept reports whether s and o have equal resources, ignoring the containers for which skip returns true.
 func (s *Sizes) EqualExcept(o *Sizes, skip func(container string) bool) bool {
 	if s == nil || o == nil || s == o {
 		return s == o
@@ -100,7 +100,8 @@ func (s *Sizes) EqualExcept(o *Sizes, skip func(container string) bool) bool {
 	return !more
 }
 
-// String writes sizes as the record of a pod has them: "cpu=0/2000 memory=0/0;main cpu=250/500 memory=0/0", or "" for nil.
+// String formats s for the persistent record of a pod, for example "cpu=0/2000 memory=0/0;main cpu=250/500 memory=0/0"; "" for
+// nil.
 func (s *Sizes) String() string {
 	if s == nil {
 		return ""
@@ -115,7 +116,7 @@ func (s *Sizes) String() string {
 	return text.String()
 }
 
-// ParseSizes reads the text of [Sizes.String]. It leaves out entries that it cannot read.
+// ParseSizes parses the format of [Sizes.String]. It skips invalid entries.
 func ParseSizes(text string) *Sizes {
 	if text == "" {
 		return nil

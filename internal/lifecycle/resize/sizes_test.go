@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// sizedPod returns a pod of an init container, setup, and of a container, main.
+// sizedPod returns a pod with the init container setup and the container main.
 func sizedPod(whole *corev1.ResourceRequirements, setup, main string) *corev1.Pod {
 	pod := podtest.Pod("a")
 	pod.Spec.Resources = whole
@@ -24,7 +24,7 @@ func sizedPod(whole *corev1.ResourceRequirements, setup, main string) *corev1.Po
 	return pod
 }
 
-func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
+func TestParseSizesReadsString(t *testing.T) {
 	for text, pod := range map[string]*corev1.Pod{
 		";setup cpu=100/1000 memory=0/0;main cpu=250/500 memory=0/0":                         sizedPod(nil, "cpu=100m/1", "cpu=250m/500m"),
 		"cpu=1000/2000 memory=0/0;setup cpu=100/1000 memory=0/0;main cpu=250/500 memory=0/0": sizedPod(new(requirements("cpu=1/2")), "cpu=100m/1", "cpu=250m/500m"),
@@ -37,12 +37,12 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 	var unknown *resize.Sizes
 	require.Empty(t, unknown.String())
 	require.Nil(t, resize.ParseSizes(""))
-	_, ok := unknown.Of("main")
+	_, ok := unknown.SizeOf("main")
 	require.False(t, ok)
 	require.Equal(t, ";main cpu=250/500 memory=0/0", resize.ParseSizes("any;main cpu=250/500 memory=0/0;setup").String(), "entries that are no sizes")
 }
 
-func TestSizesAreEqual(t *testing.T) {
+func TestSizesEqual(t *testing.T) {
 	one := resize.SizesOf(sizedPod(nil, "cpu=100m/1", "cpu=250m/500m"))
 	for name, test := range map[string]struct {
 		other                    *resize.Sizes

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resizequeue decides when deferred resizes are judged again: when another pod has released CPU or memory, in the kubelet's order. It
-// wakes nothing by itself and reads no clock.
+// Package resizequeue decides when the agent retries deferred in-place resizes: after another pod has released CPU or memory, in
+// the order of the kubelet. It wakes no worker itself and reads no clock.
 package resizequeue
 
 import (
@@ -15,42 +15,42 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// maxOrdered is how long the workers of an epoch are woken one after the other. Then the remaining workers are woken together, so that a worker
-// that hangs delays the other workers by no more.
+// maxOrdered is how long workers are woken one after another after a release of resources. Then all remaining workers are woken,
+// so that a hung worker delays them by at most this time.
 const maxOrdered = time.Second
 
-// Resize is a deferred resize.
+// Resize is a deferred in-place resize of a pod.
 type Resize struct {
-	Pod       *corev1.Pod // as its spec requests
-	Allocated *corev1.Pod // with the resources that are allocated to it
-	Since     time.Time   // when it was deferred; zero: its condition is not published yet
-	Epoch     uint64      // of the Queue, read before the resize was judged
+	Pod       *corev1.Pod // with the resources that its spec requests
+	Allocated *corev1.Pod // with its allocated resources
+	Since     time.Time   // time of the deferral; zero: its condition is not published yet
+	Epoch     uint64      // result of Queue.Observe, read before the resize was last tried
 }
 
-// amounts are the requests of a pod: millicores and bytes.
+// amounts are the resource requests of a pod: CPU in millicores, memory in bytes.
 type amounts struct{ cpu, memory int64 }
 
-// Queue decides which workers to wake. The zero value has observed no pods.
+// Queue decides which workers of pods with a deferred resize are woken. The zero value is ready to use.
 type Queue struct {
-	epoch    uint64             // number of releases observed
-	reserved map[string]amounts // by pod UID, as last observed; nil: nothing is known of the time before the next observation
-	ordered  time.Time          // end of the time in which workers are woken one after the other
-	woken    map[string]bool    // UIDs of this epoch
+	epoch    uint64             // number of observed releases of resources
+	reserved map[string]amounts // requests by pod UID, as last observed; nil: unknown
+	ordered  time.Time          // until then workers are woken one after another
+	woken    map[string]bool    // UIDs of the pods woken in this epoch
 }
 
-// Reset forgets the observed pods: the next observation counts as a release.
+// Reset drops the observed requests: the next Observe starts a new epoch.
 func (q *Queue) Reset() { q.reserved = nil }
 
-// Observe compares the pods whose requests count with those observed before, and returns the epoch. A new epoch begins when a pod has gone or
-// requests less: a resize that was judged in an earlier one is judged again.
+// Observe compares the requests of the active pods with those observed before. If a pod was removed or requests less, it starts a
+// new epoch: resizes that were tried in an earlier epoch are tried again. It returns the current epoch.
 func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	reserved := make(map[string]amounts, len(active))
 	for _, pod := range active {
-		reserved[string(pod.UID)] = requests(pod, qos.Options{UseStatus: true})
+		reserved[string(pod.UID)] = sumRequests(pod, qos.Options{UseStatus: true})
 	}
 	released := q.reserved == nil
 	for uid, before := range q.reserved {
-		after := reserved[uid] // zero if the pod has gone
+		after := reserved[uid] // zero if the pod was removed
 		_, remains := reserved[uid]
 		released = released || !remains || after.cpu < before.cpu || after.memory < before.memory
 	}
@@ -61,10 +61,10 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	return q.epoch
 }
 
-// Next returns the UIDs of the pods whose workers are woken now, and the time of the next call unless a resize is judged or pods change before;
-// zero: none.
+// Next returns the UIDs of the pods whose workers must be woken now. at is the time of the next call if neither resizes nor pods
+// change; zero: none.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
-	for _, r := range sorted(resizes) {
+	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {
 			continue
 		}
@@ -79,13 +79,13 @@ func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Ti
 	return wake, time.Time{}
 }
 
-// sorted returns resizes in the order in which they are judged: those that raise no request, then by priority, QoS class and time. Source:
-// sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
-func sorted(resizes []Resize) []Resize {
+// sortResizes returns resizes in the order in which they are tried: first those that raise no request, then by priority, QoS
+// class and time. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+func sortResizes(resizes []Resize) []Resize {
 	return slices.SortedFunc(slices.Values(resizes), func(a, b Resize) int {
 		return cmp.Or(
-			compareBool(b.raises(), a.raises()),
-			cmp.Compare(priority(b.Pod), priority(a.Pod)),
+			compareBool(b.raisesRequest(), a.raisesRequest()),
+			cmp.Compare(priorityOf(b.Pod), priorityOf(a.Pod)),
 			compareBool(isGuaranteed(a.Pod), isGuaranteed(b.Pod)),
 			compareBool(!a.Since.IsZero(), !b.Since.IsZero()),
 			a.Since.Compare(b.Since),
@@ -105,19 +105,20 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// raises reports whether the resize raises the CPU or memory request of its pod.
-func (r *Resize) raises() bool {
-	before, after := requests(r.Allocated, qos.Options{}), requests(r.Pod, qos.Options{})
+// raisesRequest reports whether the resize raises the CPU or memory request of its pod.
+func (r *Resize) raisesRequest() bool {
+	before, after := sumRequests(r.Allocated, qos.Options{}), sumRequests(r.Pod, qos.Options{})
 	return after.cpu > before.cpu || after.memory > before.memory
 }
 
-func requests(pod *corev1.Pod, o qos.Options) amounts {
+// sumRequests returns the CPU and memory requests of pod.
+func sumRequests(pod *corev1.Pod, o qos.Options) amounts {
 	list := qos.Requests(pod, o)
 	cpu, memory := list[corev1.ResourceCPU], list[corev1.ResourceMemory]
 	return amounts{qos.MilliValue(&cpu), qos.Value(&memory)}
 }
 
-func priority(pod *corev1.Pod) int32 {
+func priorityOf(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
 	}

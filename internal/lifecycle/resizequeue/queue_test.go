@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resizequeue"
 )
 
-// pod returns a pod with requests, and limits of the same amounts if it is guaranteed.
+// pod returns a pod with these requests, and with equal limits if guaranteed is true.
 func pod(name, cpu, memory string, priority int32, guaranteed bool) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.UID, p.Spec.Priority = name, types.UID(name), &priority
@@ -30,7 +30,7 @@ func pod(name, cpu, memory string, priority int32, guaranteed bool) *corev1.Pod 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // The order is that of sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
-func TestOrderIsKubelets(t *testing.T) {
+func TestNextUsesOrderOfKubelet(t *testing.T) {
 	old, recent := start().Add(-time.Hour), start().Add(-time.Minute)
 	resizes := []resizequeue.Resize{
 		{Pod: pod("f not published", "2", "1Gi", 0, false), Allocated: pod("", "1", "1Gi", 0, false)},
@@ -49,7 +49,7 @@ func TestOrderIsKubelets(t *testing.T) {
 		order = append(order, wake[0])
 		for i := range resizes {
 			if string(resizes[i].Pod.UID) == wake[0] {
-				resizes[i].Epoch = 1 // judged
+				resizes[i].Epoch = 1 // tried in this epoch
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func TestOrderIsKubelets(t *testing.T) {
 	require.Zero(t, at)
 }
 
-// A resize is judged again when a pod has gone or requests less of a resource, and not when it requests more or another pod has come.
-func TestEpochBeginsWithRelease(t *testing.T) {
+// A new epoch starts when a pod is removed or requests less of a resource, not when a pod is added or requests more.
+func TestObserveStartsEpochAfterRelease(t *testing.T) {
 	first := pod("a", "2", "2Gi", 0, false)
 	for _, test := range []struct {
 		name     string
@@ -86,8 +86,8 @@ func TestEpochBeginsWithRelease(t *testing.T) {
 	}
 }
 
-// A resized pod counts with what its status has until that is less.
-func TestResizedPodReleasesWithStatus(t *testing.T) {
+// A resized pod counts with the resources in its status until they are lower.
+func TestObserveCountsStatusOfResizedPod(t *testing.T) {
 	p := pod("a", "1", "1Gi", 0, false)
 	has := pod("a", "2", "1Gi", 0, false).Spec.Containers[0].Resources
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Resources: &has, AllocatedResources: has.Requests}}
@@ -99,8 +99,8 @@ func TestResizedPodReleasesWithStatus(t *testing.T) {
 	require.EqualValues(t, 2, q.Observe(start(), []*corev1.Pod{done}))
 }
 
-// A worker that does not judge its resize delays the workers after it by a second, however many do not.
-func TestHungWorkersDelayOthersByASecond(t *testing.T) {
+// Hung workers delay the remaining workers by one second in total.
+func TestHungWorkersDelayRemainingWorkersByOneSecond(t *testing.T) {
 	var resizes []resizequeue.Resize
 	for _, name := range []string{"a", "b", "c"} {
 		resizes = append(resizes, resizequeue.Resize{Pod: pod(name, "2", "1Gi", 0, false), Allocated: pod(name, "1", "1Gi", 0, false)})
@@ -119,7 +119,7 @@ func TestHungWorkersDelayOthersByASecond(t *testing.T) {
 	require.Empty(t, wake, "once in an epoch")
 }
 
-func TestResetCountsAsRelease(t *testing.T) {
+func TestResetStartsEpoch(t *testing.T) {
 	var q resizequeue.Queue
 	require.EqualValues(t, 1, q.Observe(start(), nil))
 	q.Reset()

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimestate asks a runtime about itself: its name, and whether the network of pods is ready. It asks only while
-// somebody wants to know, and a runtime that does not answer holds nobody up for long.
+// Package runtimestate queries the status of a container runtime: its name, and whether the pod network is ready. It calls the
+// runtime only on demand, and a hung runtime blocks callers for at most 2 s.
 package runtimestate
 
 import (
@@ -17,77 +17,79 @@ import (
 )
 
 const (
-	askTimeout    = 10 * time.Second // of one call
-	answerTimeout = 2 * time.Second  // how long a pod waits for the answer
-	freshFor      = 5 * time.Second  // how long it counts without being asked for again, as in the kubelet
-	// notReadyFor is how long the answer that the network is not ready counts where no other one comes.
-	notReadyFor = time.Minute
-	again       = time.Second      // between two questions while pods wait
-	forget      = 20 * time.Second // after which a pod that has not asked again does not wait any more
+	callTimeout = 10 * time.Second // of one call to the runtime
+	waitTimeout = 2 * time.Second  // how long CheckNetwork waits for a status
+	freshPeriod = 5 * time.Second  // how long a status is valid, as in the kubelet
+	// notReadyPeriod is how long a network error stays valid without a newer status.
+	notReadyPeriod = time.Minute
+	retryPeriod    = time.Second      // between two calls while pods wait for the network
+	waitingPeriod  = 20 * time.Second // after which a pod that does not call CheckNetwork again no longer waits
 )
 
-// Runtime is what a runtime says of itself. Make one with [New].
+// Runtime caches the status of a container runtime. Use [New] to create it.
 type Runtime struct {
-	reporter cri.StatusReporter // nil: it says nothing
-	ready    func(uids ...string)
-	wanted   chan struct{}
+	reporter  cri.StatusReporter // nil: the runtime does not report a status
+	podsReady func(uids ...string)
+	requested chan struct{} // signalled when Run must fetch a status
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards state and next
 	state state
-	next  chan struct{} // closed at the next answer
+	next  chan struct{} // closed when the next status is stored
 }
 
-// New returns what a runtime says of itself; where that is no [cri.StatusReporter], nothing. ready is called, with no lock held,
-// with the pods that have waited for the network once it is ready.
+// New returns the Runtime of rt, which may implement [cri.StatusReporter]. When the pod network becomes ready, ready is called,
+// without locks held, with the UIDs of the pods that have waited for it.
 func New(rt cri.Runtime, ready func(uids ...string)) *Runtime {
 	reporter, _ := rt.(cri.StatusReporter)
-	return &Runtime{reporter: reporter, ready: ready, wanted: make(chan struct{}, 1), next: make(chan struct{})}
+	return &Runtime{reporter: reporter, podsReady: ready, requested: make(chan struct{}, 1), next: make(chan struct{})}
 }
 
-// Name asks for the name of the runtime, which is empty where it has none.
+// Name returns the name of the runtime; "" if it does not report one.
 func (r *Runtime) Name(ctx context.Context) (string, error) {
 	if r.reporter == nil {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	version, err := r.reporter.Version(ctx)
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the network of pods is known not to be ready; a pod of that UID then waits for it. An answer
-// that is older than 5 s is asked for anew, and with wait that is waited for, 2 s at most. Without any answer the network
-// counts as ready: the runtime says itself what is wrong when it creates a sandbox.
+// CheckNetwork returns an error if the pod network is not ready, and registers the pod uid as waiting for it. It requests a new
+// status if the cached status is older than 5 s. With wait it waits for that status, at most 2 s. Without any status it returns
+// nil: the runtime then reports the problem when it creates a sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
 	}
 	r.mu.Lock()
-	stale, next := r.state.stale(time.Now()), r.next
-	wait = wait && stale && !r.state.silent
+	stale, next := r.state.isStale(time.Now()), r.next
+	wait = wait && stale && !r.state.unresponsive
 	r.mu.Unlock()
 	if stale {
-		r.poke()
+		r.requestStatus()
 	}
 	if wait {
-		r.await(ctx, next)
+		r.awaitStatus(ctx, next)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.state.check(uid, time.Now())
+	err := r.state.checkPod(uid, time.Now())
 	if err != nil {
-		r.poke()
+		r.requestStatus()
 	}
 	return err
 }
 
-func (r *Runtime) poke() {
-	sleep.Wake(r.wanted)
+// requestStatus makes Run fetch the runtime status.
+func (r *Runtime) requestStatus() {
+	sleep.Wake(r.requested)
 }
 
-// await waits for the next answer. When it takes too long, nobody waits again until there is one.
-func (r *Runtime) await(ctx context.Context, next <-chan struct{}) {
-	timer := time.NewTimer(answerTimeout)
+// awaitStatus waits until next is closed: Run has fetched a status. After waitTimeout it marks the runtime as unresponsive, so
+// that no other caller waits until the next status.
+func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	select {
 	case <-next:
@@ -98,52 +100,52 @@ func (r *Runtime) await(ctx context.Context, next <-chan struct{}) {
 		select {
 		case <-next:
 		default:
-			r.state.silent = true
+			r.state.unresponsive = true
 		}
 	}
 }
 
-// Run asks until ctx ends. It returns when nothing that it has started is under way any more, but for a call that does not end
-// with its context.
+// Run fetches the runtime status on demand until ctx ends. It does not wait for a hung call.
 func (r *Runtime) Run(ctx context.Context) {
 	if r.reporter == nil {
 		return
 	}
-	timer := time.NewTimer(again)
+	timer := time.NewTimer(retryPeriod)
 	timer.Stop()
 	defer timer.Stop()
-	var late <-chan error // of a call that has not ended with its context
+	var late <-chan error // receives the result of a call that has ignored its context
 	var asked time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wanted:
+		case <-r.requested:
 		case <-timer.C:
 		}
-		hangs := late != nil && len(late) == 0 // one is enough
-		if early := again - time.Since(asked); early > 0 {
+		hangs := late != nil && len(late) == 0 // do not start a second hung call
+		if early := retryPeriod - time.Since(asked); early > 0 {
 			timer.Reset(early)
 			continue
 		}
 		switch {
 		case hangs:
-			timer.Reset(again)
+			timer.Reset(retryPeriod)
 			continue
-		case !r.due():
+		case !r.isUpdateDue():
 			continue
 		}
 		asked = time.Now()
-		if late = r.ask(ctx); r.pods() {
-			timer.Reset(again)
+		if late = r.fetchStatus(ctx); r.hasWaitingPods() {
+			timer.Reset(retryPeriod)
 		}
 	}
 }
 
-// ask asks once, and tells those who wait.
-func (r *Runtime) ask(ctx context.Context) (late <-chan error) {
+// fetchStatus calls the runtime once, stores the status and wakes the waiting callers and pods. late is not nil if the call has
+// not returned.
+func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
-	late, err := callout.Do(ctx, askTimeout, func(ctx context.Context) error {
+	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {
 		answer, err := r.reporter.Status(ctx)
 		if err == nil {
 			status = answer
@@ -153,36 +155,35 @@ func (r *Runtime) ask(ctx context.Context) (late <-chan error) {
 	r.mu.Lock()
 	var ready []string
 	if err == nil {
-		ready = r.state.answer(NetworkError(status), time.Now())
+		ready = r.state.recordStatus(NetworkError(status), time.Now())
 	} else {
-		r.state.silent = true
+		r.state.unresponsive = true
 	}
 	close(r.next)
 	r.next = make(chan struct{})
 	r.mu.Unlock()
 	if len(ready) > 0 {
-		r.ready(ready...)
+		r.podsReady(ready...)
 	}
 	return late
 }
 
-// due reports whether the last answer is too old, or one that pods wait with.
-func (r *Runtime) due() bool {
+// isUpdateDue reports whether the status is outdated or pods wait for the network.
+func (r *Runtime) isUpdateDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	return r.state.stale(now) || r.state.waits(now)
+	return r.state.isStale(now) || r.state.hasWaitingPods(now)
 }
 
-// pods reports whether pods wait.
-func (r *Runtime) pods() bool {
+// hasWaitingPods reports whether pods wait for the network.
+func (r *Runtime) hasWaitingPods() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state.waits(time.Now())
+	return r.state.hasWaitingPods(time.Now())
 }
 
-// NetworkError returns why the network of pods is not ready, in the words of the kubelet (pkg/kubelet/kubelet.go,
-// updateRuntimeUp), or nil.
+// NetworkError returns why the pod network is not ready, or nil. The text is that of updateRuntimeUp in pkg/kubelet/kubelet.go.
 func NetworkError(s cri.Status) error {
 	c, ok := s.Condition(cri.ConditionNetworkReady)
 	switch {

@@ -41,7 +41,7 @@ func TestNetworkError(t *testing.T) {
 	}
 }
 
-// node is a runtime with what it says of itself, and who was told.
+// node is a runtime with a network status, and the pods that were notified.
 type node struct {
 	rt   *critest.Runtime
 	r    *runtimestate.Runtime
@@ -78,8 +78,8 @@ func (n *node) set(ok bool) {
 
 func (n *node) asked() int { return len(n.rt.Calls("Status")) }
 
-// Nobody asks the runtime but for pods that are to be started, and for all of them together once in 5 s.
-func TestAskedOnDemand(t *testing.T) {
+// The status is fetched only while pods start, and once in 5 s for all of them.
+func TestStatusFetchedOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.set(true)
@@ -103,8 +103,8 @@ func TestAskedOnDemand(t *testing.T) {
 	})
 }
 
-// Those that wait are told when the network is ready, and it is asked for once a second until then.
-func TestThoseThatWaitAreTold(t *testing.T) {
+// Waiting pods are notified when the network is ready. Until then the status is fetched once a second.
+func TestWaitingPodsNotifiedWhenNetworkIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		for _, uid := range []string{"b", "a"} {
@@ -129,10 +129,10 @@ func TestThoseThatWaitAreTold(t *testing.T) {
 	})
 }
 
-// silent is a runtime that says nothing of itself.
+// silent is a runtime that does not report a status.
 type silent struct{ cri.Runtime }
 
-func TestRuntimeThatSaysNothing(t *testing.T) {
+func TestRuntimeWithoutStatusReporter(t *testing.T) {
 	r := runtimestate.New(silent{critest.New(critest.Options{})}, nil)
 	require.NoError(t, r.CheckNetwork(t.Context(), "a", true))
 	name, err := r.Name(t.Context())

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// state is what is known of the network of pods.
+// state is the cached readiness of the pod network. It reads no clock and has no lock.
 type state struct {
-	answered time.Time // zero: never
-	err      error     // the last answer: why it is not ready
-	silent   bool      // the last question was not answered, or not in time: nobody waits for the next answer
+	updatedAt    time.Time // time of the last status; zero: none
+	err          error     // of the last status: why the network is not ready; nil: ready
+	unresponsive bool      // the last call failed or timed out: no caller waits for the next one
 
-	waiting map[string]time.Time // pods by their UIDs, and when they asked last
+	waiting map[string]time.Time // by pod UID: time of the last call of CheckNetwork
 }
 
-// stale reports whether the answer is to be asked for anew.
-func (s *state) stale(now time.Time) bool {
-	return s.answered.IsZero() || now.Sub(s.answered) >= freshFor
+// isStale reports whether a new status must be fetched.
+func (s *state) isStale(now time.Time) bool {
+	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }
 
-// check returns why a pod is not to be started, and notes that it waits.
-func (s *state) check(uid string, now time.Time) error {
-	if s.err == nil || now.Sub(s.answered) >= notReadyFor {
+// checkPod returns why the network is not ready, and registers the pod as waiting. An error older than notReadyPeriod is ignored.
+func (s *state) checkPod(uid string, now time.Time) error {
+	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
 	}
 	if s.waiting == nil {
@@ -35,9 +35,9 @@ func (s *state) check(uid string, now time.Time) error {
 	return s.err
 }
 
-// answer notes an answer, and returns the pods that have waited for it.
-func (s *state) answer(err error, now time.Time) (ready []string) {
-	s.answered, s.err, s.silent = now, err, false
+// recordStatus stores the result of a status call. It returns the waiting pods if the network is ready.
+func (s *state) recordStatus(err error, now time.Time) (ready []string) {
+	s.updatedAt, s.err, s.unresponsive = now, err, false
 	if err == nil {
 		ready = slices.Sorted(maps.Keys(s.waiting))
 		clear(s.waiting)
@@ -45,8 +45,8 @@ func (s *state) answer(err error, now time.Time) (ready []string) {
 	return ready
 }
 
-// waits reports whether a pod waits, and forgets those that have not asked for long.
-func (s *state) waits(now time.Time) bool {
-	maps.DeleteFunc(s.waiting, func(_ string, asked time.Time) bool { return now.Sub(asked) >= forget })
+// hasWaitingPods reports whether pods wait for the network. It drops pods that have not called for waitingPeriod.
+func (s *state) hasWaitingPods(now time.Time) bool {
+	maps.DeleteFunc(s.waiting, func(_ string, asked time.Time) bool { return now.Sub(asked) >= waitingPeriod })
 	return len(s.waiting) > 0
 }

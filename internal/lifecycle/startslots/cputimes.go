@@ -13,26 +13,26 @@ import (
 	"strconv"
 )
 
-// cpuTimes is how much time all processors together have spent since the machine came up, in the kernel's unit.
+// cpuTimes are the CPU times of all processors since boot, in clock ticks.
 type cpuTimes struct{ idle, all uint64 }
 
-// idleSince returns the share of the time since an earlier look that was idle, or a negative number where no time has
-// passed or the counters went back.
-func (t cpuTimes) idleSince(before cpuTimes) float64 {
+// idleFraction returns the fraction of the CPU time since before that was idle. It is negative if no time has passed or a counter
+// has decreased.
+func (t cpuTimes) idleFraction(before cpuTimes) float64 {
 	if t.all <= before.all || t.idle < before.idle || t.idle-before.idle > t.all-before.all {
 		return -1
 	}
 	return float64(t.idle-before.idle) / float64(t.all-before.all)
 }
 
-// readCPUTimes reads the machine's. Where there is no /proc/stat it is an error.
+// readCPUTimes reads the CPU times from /proc/stat. It fails on systems without that file.
 func readCPUTimes() (cpuTimes, error) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
 		return cpuTimes{}, err
 	}
 	defer f.Close()
-	var line [512]byte // the rest is of single processors
+	var line [512]byte // enough for the first line
 	n, err := io.ReadFull(f, line[:])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return cpuTimes{}, fmt.Errorf("read /proc/stat: %w", err)
@@ -40,8 +40,8 @@ func readCPUTimes() (cpuTimes, error) {
 	return parseCPUTimes(line[:n])
 }
 
-// parseCPUTimes reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal; the times of
-// guests are in those of users. A processor that waits for a disk is not idle here: more starts would wait for it as well.
+// parseCPUTimes parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal. Guest times are
+// part of user times. iowait does not count as idle: more starts would wait for the disk as well.
 func parseCPUTimes(text []byte) (t cpuTimes, err error) {
 	const idle, steal = 4, 8
 	line, _, _ := bytes.Cut(text, []byte("\n"))

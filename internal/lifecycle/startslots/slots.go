@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package startslots bounds how many pods are started at the same time: by a number, or by what the machine can do, as it
-// grows while starts wait and the CPU is idle. It knows nothing of pods.
+// Package startslots limits how many pods start at the same time. The limit is fixed, or adapts to the machine: it grows while
+// starts wait and the CPU is idle.
 package startslots
 
 import (
@@ -15,154 +15,154 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Slots are what starts wait for. Whoever waits gets the next slot in the order in which it came. Where there is an idle function, the bound follows the machine between least and most, as pace says.
+// Slots limits how many pods start at the same time. Waiting starts get free slots in order of arrival. If readCPU is not nil,
+// Run adapts the limit between minLimit and maxLimit.
 type Slots struct {
-	least, most int
-	cpu         func() (cpuTimes, error) // nil: the bound is fixed
-	waits       chan struct{}            // a start waits
+	minLimit, maxLimit int
+	readCPU            func() (cpuTimes, error) // nil: the limit is fixed
+	waiting            chan struct{}            // signalled when a start waits
 
 	mu    sync.Mutex // guards all below
 	limit int
-	held  int
-	queue []chan struct{} // of starts that wait; closed when they have a slot
+	used  int
+	queue []chan struct{} // one channel per waiting start, closed when it has a slot
 }
 
-// New returns slots for the machine that the program runs on: as many as are asked for, or for zero as many as it can use.
+// New returns Slots that allow parallel starts at the same time. Zero adapts the limit to the load of this machine; see
+// [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns as many slots as are asked for or, for zero, at least as many as keep the processors busy where
-// starts mostly compute, and at most four times as many, which do so where they mostly wait.
+// newSlots returns Slots with the limit parallel. For zero, the limit is between twice and eight times the number of processors,
+// at least 4: starts mostly compute, or mostly wait.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
-	s := &Slots{least: parallel, most: parallel, waits: make(chan struct{}, 1)}
+	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
-		s.least = max(4, 2*processors)
-		s.most, s.cpu = 4*s.least, cpu
+		s.minLimit = max(4, 2*processors)
+		s.maxLimit, s.readCPU = 4*s.minLimit, cpu
 	}
-	s.limit = s.least
+	s.limit = s.minLimit
 	return s
 }
 
-// Acquire waits for a slot.
+// Acquire waits for a free slot until ctx ends. Without an error, the caller must call Release.
 func (s *Slots) Acquire(ctx context.Context) error {
 	s.mu.Lock()
-	if s.held < s.limit && len(s.queue) == 0 {
-		s.held++
+	if s.used < s.limit && len(s.queue) == 0 {
+		s.used++
 		s.mu.Unlock()
 		return nil
 	}
-	mine := make(chan struct{})
-	s.queue = append(s.queue, mine)
+	granted := make(chan struct{})
+	s.queue = append(s.queue, granted)
 	s.mu.Unlock()
-	sleep.Wake(s.waits)
+	sleep.Wake(s.waiting)
 	select {
-	case <-mine:
+	case <-granted:
 		return nil
 	case <-ctx.Done():
-		s.leave(mine)
+		s.cancelWait(granted)
 		return ctx.Err()
 	}
 }
 
-// leave gives up a place in the queue, or the slot that was given to it meanwhile.
-func (s *Slots) leave(mine chan struct{}) {
+// cancelWait removes a start from the queue, or releases the slot that it was granted meanwhile.
+func (s *Slots) cancelWait(granted chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.queue, mine); i >= 0 {
+	if i := slices.Index(s.queue, granted); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		return
 	}
-	s.held--
-	s.grant()
+	s.used--
+	s.grantSlots()
 }
 
-// Release gives a slot back.
+// Release releases a slot.
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held--
-	s.grant()
+	s.used--
+	s.grantSlots()
 }
 
-// grant gives free slots to those that wait. The lock is held.
-func (s *Slots) grant() {
-	for s.held < s.limit && len(s.queue) > 0 {
+// grantSlots grants free slots to waiting starts. s.mu is held.
+func (s *Slots) grantSlots() {
+	for s.used < s.limit && len(s.queue) > 0 {
 		close(s.queue[0])
 		s.queue = s.queue[1:]
-		s.held++
+		s.used++
 	}
 }
 
-// paceEvery is how often the bound is looked at while a start waits: often enough for a burst of some seconds, and long
-// enough for the kernel's unit of CPU time, 10 ms, and the pauses of a single start to be a small part of it. Looking more
-// often than that made the first pods of a burst wait for those behind them.
-const paceEvery = 250 * time.Millisecond
+// adjustPeriod is how often the limit is adjusted while a start waits. It is short compared to a burst of some seconds, and long
+// compared to the 10 ms resolution of CPU times. With shorter periods, the first pods of a burst waited for later ones.
+const adjustPeriod = 250 * time.Millisecond
 
-// Run lets the bound follow the machine until ctx ends. It sleeps while no start waits.
+// Run adapts the limit to the CPU load until ctx ends. It sleeps while no start waits. With a fixed limit it returns at once.
 func (s *Slots) Run(ctx context.Context) {
-	if s.cpu == nil {
+	if s.readCPU == nil {
 		return
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.waits:
+		case <-s.waiting:
 		}
-		last, err := s.cpu()
+		last, err := s.readCPU()
 		for waiting := true; waiting && err == nil; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(paceEvery):
+			case <-time.After(adjustPeriod):
 			}
 			var now cpuTimes
-			if now, err = s.cpu(); err == nil {
-				waiting = s.adjust(now.idleSince(last))
+			if now, err = s.readCPU(); err == nil {
+				waiting = s.adjustLimit(now.idleFraction(last))
 				last = now
 			}
 		}
-		if err != nil { // it is not known what the machine can do
+		if err != nil { // the CPU load is unknown
 			s.mu.Lock()
-			s.limit = s.least
+			s.limit = s.minLimit
 			s.mu.Unlock()
 		}
 	}
 }
 
-// adjust makes one step of the bound, and reports whether starts wait all the same.
-func (s *Slots) adjust(idle float64) (waiting bool) {
+// adjustLimit computes the next limit, and reports whether starts still wait. idle is the fraction of idle CPU time.
+func (s *Slots) adjustLimit(idle float64) (waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit = pace{Limit: s.limit, Least: s.least, Most: s.most, Waiting: len(s.queue), Idle: idle}.next()
-	s.grant()
+	s.limit = limitInput{Limit: s.limit, Min: s.minLimit, Max: s.maxLimit, Waiting: len(s.queue), Idle: idle}.nextLimit()
+	s.grantSlots()
 	return len(s.queue) > 0
 }
 
-// pace is what the number of starts at a time is decided from.
-type pace struct {
-	Limit       int // in force
-	Least, Most int
-	Waiting     int     // starts without a slot
-	Idle        float64 // share of the machine's CPU time since the last look that nobody used; negative: not known
+// limitInput is the input for the next limit of parallel starts.
+type limitInput struct {
+	Limit    int // current limit
+	Min, Max int
+	Waiting  int     // number of starts without a slot
+	Idle     float64 // fraction of idle CPU time since the last adjustment; negative: unknown
 }
 
-// What share of idle CPU time lets the number of starts grow, and below which it shrinks.
+// Fractions of idle CPU time: the limit grows from idleToGrow and shrinks below idleToShrink.
 const (
 	idleToGrow   = 0.25
 	idleToShrink = 0.05
 )
 
-// next returns how many starts are to be under way: a quarter more while some wait and the CPU is idle, one less where
-// it is busy all the time, as more starts then only slow each other down, and the least where none waits. Starts that are
-// under way go on.
-func (p pace) next() int {
+// nextLimit returns the next limit of parallel starts. While starts wait, it grows by a quarter if the CPU is idle, and shrinks
+// by one if the CPU is busy. If no start waits, it returns to Min. Running starts are not affected.
+func (p limitInput) nextLimit() int {
 	switch {
 	case p.Waiting == 0:
-		return p.Least
+		return p.Min
 	case p.Idle >= idleToGrow:
-		return min(p.Limit+max(p.Limit/4, 1), p.Most)
+		return min(p.Limit+max(p.Limit/4, 1), p.Max)
 	case p.Idle >= 0 && p.Idle < idleToShrink:
-		return max(p.Limit-1, p.Least)
+		return max(p.Limit-1, p.Min)
 	}
 	return p.Limit
 }

@@ -15,29 +15,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The number of starts grows only where that helps: while some wait and the CPU is idle; and never beyond its bounds.
-func TestPace(t *testing.T) {
+// The limit grows only while starts wait and the CPU is idle, and stays within its bounds.
+func TestNextLimit(t *testing.T) {
 	for name, test := range map[string]struct {
-		p    pace
+		p    limitInput
 		want int
 	}{
-		"idle CPU":                 {pace{Limit: 4, Least: 4, Most: 16, Waiting: 1, Idle: 0.5}, 5},
-		"just enough":              {pace{Limit: 8, Least: 4, Most: 16, Waiting: 1, Idle: 0.25}, 10},
-		"at most":                  {pace{Limit: 13, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
-		"at most already":          {pace{Limit: 16, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
-		"from one":                 {pace{Limit: 1, Least: 1, Most: 4, Waiting: 9, Idle: 1}, 2},
-		"well used":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0.20}, 9},
-		"busy":                     {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 8},
-		"busy at least":            {pace{Limit: 4, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 4},
-		"not known":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: -1}, 9},
-		"nobody waits":             {pace{Limit: 16, Least: 4, Most: 16, Waiting: 0, Idle: 1}, 4},
-		"nobody waits, and it may": {pace{Limit: 4, Least: 4, Most: 16, Waiting: 0, Idle: 1}, 4},
+		"idle CPU":                 {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 1, Idle: 0.5}, 5},
+		"just enough":              {limitInput{Limit: 8, Min: 4, Max: 16, Waiting: 1, Idle: 0.25}, 10},
+		"at most":                  {limitInput{Limit: 13, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
+		"at most already":          {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 9, Idle: 1}, 16},
+		"from one":                 {limitInput{Limit: 1, Min: 1, Max: 4, Waiting: 9, Idle: 1}, 2},
+		"well used":                {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0.20}, 9},
+		"busy":                     {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 8},
+		"busy at least":            {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 9, Idle: 0}, 4},
+		"not known":                {limitInput{Limit: 9, Min: 4, Max: 16, Waiting: 9, Idle: -1}, 9},
+		"nobody waits":             {limitInput{Limit: 16, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
+		"nobody waits, and it may": {limitInput{Limit: 4, Min: 4, Max: 16, Waiting: 0, Idle: 1}, 4},
 	} {
-		assert.Equal(t, test.want, test.p.next(), name)
+		assert.Equal(t, test.want, test.p.nextLimit(), name)
 	}
 }
 
-// fakeCPU is a machine that is idle for a share of the time, and counts who looks.
+// fakeCPU is a machine that is idle for a fraction of the time, and counts the reads.
 type fakeCPU struct {
 	mu    sync.Mutex
 	idle  float64
@@ -55,7 +55,7 @@ func (c *fakeCPU) read() (cpuTimes, error) {
 	return c.sum, c.err
 }
 
-// pass counts the time since the last change. The lock is held.
+// pass adds the time since the last change. The lock is held.
 func (c *fakeCPU) pass() {
 	if now := time.Now(); !c.at.IsZero() {
 		d := now.Sub(c.at)
@@ -65,7 +65,7 @@ func (c *fakeCPU) pass() {
 	c.at = time.Now()
 }
 
-// set changes how idle the machine is, and returns how often it was looked at since the last time.
+// set changes the idle fraction, and returns the number of reads since the last call.
 func (c *fakeCPU) set(idle float64, err error) (looks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,16 +75,16 @@ func (c *fakeCPU) set(idle float64, err error) (looks int) {
 	return looks
 }
 
-// state returns how many slots are held, and how many starts wait.
+// state returns the number of used slots and of waiting starts.
 func (s *Slots) state() (held, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held, len(s.queue)
+	return s.used, len(s.queue)
 }
 
-// A machine that waits more than it computes starts more pods at a time, a busy one as few as ever, and one on which
-// nothing waits is not looked at: an agent that polls costs CPU for nothing.
-func TestStartSlotsFollowTheMachine(t *testing.T) {
+// The limit grows on an idle machine and stays low on a busy one. While no start waits, the CPU times are not read, because
+// polling costs CPU time.
+func TestLimitFollowsIdleCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cpu := &fakeCPU{}
 		s := newSlots(0, 2, cpu.read)
@@ -108,8 +108,8 @@ func TestStartSlotsFollowTheMachine(t *testing.T) {
 		check(10*time.Millisecond, 4, "as many as a busy machine can do")
 		check(10*time.Second, 4, "which it stays")
 		cpu.set(0.5, nil)
-		check(paceEvery, 5, "a quarter more")
-		check(3*paceEvery, 8, "")
+		check(adjustPeriod, 5, "a quarter more")
+		check(3*adjustPeriod, 8, "")
 		cpu.set(0.15, nil)
 		check(10*time.Second, 8, "just right")
 		cpu.set(1, nil)
@@ -136,8 +136,8 @@ func TestStartSlotsFollowTheMachine(t *testing.T) {
 	})
 }
 
-// A bound that was asked for is kept, however idle the machine is.
-func TestStartSlotsAsAskedFor(t *testing.T) {
+// A fixed limit does not depend on the load.
+func TestFixedLimitStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cpu := &fakeCPU{idle: 1}
 		s := newSlots(3, 64, cpu.read)
@@ -156,8 +156,8 @@ func TestStartSlotsAsAskedFor(t *testing.T) {
 	})
 }
 
-// A start that is called off takes no slot with it, whether it waits or was just given one: else they would run out.
-func TestStartSlotsOfThoseThatGiveUp(t *testing.T) {
+// A cancelled start keeps no slot, whether it waits or was just granted one.
+func TestCancelledAcquireReleasesSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, 1, nil)
 		require.NoError(t, s.Acquire(t.Context()))
@@ -189,13 +189,13 @@ func TestStartSlotsOfThoseThatGiveUp(t *testing.T) {
 		s.queue = append(s.queue, mine)
 		s.Release()
 		<-mine
-		s.leave(mine) // as one whose context ended as it was given a slot
+		s.cancelWait(mine) // as if its context ended when it was granted a slot
 		held, waiting := s.state()
 		require.Equal(t, []int{0, 0}, []int{held, waiting})
 	})
 }
 
-// What the kernel says of its CPUs is read as it means it, and what is no such thing is not taken for an idle machine.
+// Valid CPU times are parsed, and invalid text is an error.
 func TestParseCPUTimes(t *testing.T) {
 	got, err := parseCPUTimes([]byte("cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4\n"))
 	require.NoError(t, err)
@@ -208,10 +208,10 @@ func TestParseCPUTimes(t *testing.T) {
 		assert.Error(t, err, "%q", text)
 	}
 	now := cpuTimes{idle: 450, all: 700}
-	assert.InDelta(t, 0.25, now.idleSince(cpuTimes{idle: 400, all: 500}), 1e-9)
-	assert.Negative(t, now.idleSince(now), "no time has passed")
-	assert.Negative(t, now.idleSince(cpuTimes{idle: 500, all: 600}), "it went back")
-	assert.Negative(t, now.idleSince(cpuTimes{idle: 0, all: 600}), "more idle than time")
+	assert.InDelta(t, 0.25, now.idleFraction(cpuTimes{idle: 400, all: 500}), 1e-9)
+	assert.Negative(t, now.idleFraction(now), "no time has passed")
+	assert.Negative(t, now.idleFraction(cpuTimes{idle: 500, all: 600}), "it went back")
+	assert.Negative(t, now.idleFraction(cpuTimes{idle: 0, all: 600}), "more idle than time")
 
 	read, err := readCPUTimes()
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestParseCPUTimes(t *testing.T) {
 	assert.LessOrEqual(t, read.idle, read.all)
 }
 
-// FuzzParseCPUTimes looks for a text that is taken for more idle time than there is.
+// FuzzParseCPUTimes looks for text that is parsed as more idle time than total time.
 func FuzzParseCPUTimes(f *testing.F) {
 	f.Add([]byte("cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -16,14 +16,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// TransitionError is a container that left a terminated state although nothing may start it again. API servers refuse a status that says
-// so: the container keeps that state there, and the rest of the status is sent.
+// TransitionError reports that a container left a terminated state although its restart policy forbids a restart. API servers
+// reject such a status. The container therefore keeps the state, and the remaining status is sent.
 type TransitionError struct {
 	Pod       string // namespace and name
 	Container string
-	Init      bool  // it is an init container
-	ExitCode  int32 // with which it had exited
-	Mismatch  bool  // the statuses of init containers are not in the order of the spec
+	Init      bool  // an init container
+	ExitCode  int32 // of the terminated state
+	Mismatch  bool  // the statuses of the init containers are not in the order of the spec
 }
 
 // Error names the pod and the container.
@@ -33,20 +33,20 @@ func (e *TransitionError) Error() string {
 		kind = "init container"
 	}
 	if e.Mismatch {
-		return fmt.Sprintf("status of pod %s: %s %q is not at its place in the spec", e.Pod, kind, e.Container)
+		return fmt.Sprintf("status of pod %s: %s %q is not at its position in the spec", e.Pod, kind, e.Container)
 	}
 	return fmt.Sprintf("status of pod %s: %s %q had exited with code %d, must not be started again, and is not terminated", e.Pod, kind, e.Container, e.ExitCode)
 }
 
-// Accept returns what an agent says of a pod as it is kept beside what was said before: the start time stays, a condition whose status
-// is the same keeps its time, and volume health and the observed generation are not lost. The result is a copy in the form that an API
-// server gives it back in: times in seconds, containers in order, and termination messages of at most 12 KiB together. An error has a
-// [*TransitionError] for each container that left a terminated state that it must not leave; that container keeps the state in the
-// result, which is to be sent all the same. Source: updateStatusInternal in pkg/kubelet/status/status_manager.go.
+// Accept completes a new status with the data of the previous status before. It keeps the start time, the transition time of
+// conditions with unchanged status, the volume health and the observed generation. The result is a normalized copy: times in
+// seconds, containers in order, termination messages of at most 12 KiB together. The error has a [*TransitionError] for each
+// container that left a terminated state; the result keeps that state and is valid. Source: updateStatusInternal in
+// pkg/kubelet/status/status_manager.go.
 func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (corev1.PodStatus, error) {
 	out := *status.DeepCopy()
 	err := keepTerminated(pod, before, &out)
-	for _, t := range keptTimes() {
+	for _, t := range timedConditions() {
 		if c := podstatus.FindCondition(out.Conditions, t); c != nil {
 			keepTransitionTime(c, before.Conditions, now)
 		}
@@ -67,15 +67,16 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	return out, err
 }
 
-// keptTimes are the conditions whose time is that of the last change of their status. Those of a resize have times of their own.
-func keptTimes() [7]corev1.PodConditionType {
+// timedConditions returns the conditions whose LastTransitionTime is the last change of their status. Resize conditions have
+// other times.
+func timedConditions() [7]corev1.PodConditionType {
 	return [...]corev1.PodConditionType{
 		corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled,
 		corev1.DisruptionTarget, corev1.AllContainersRestarting,
 	}
 }
 
-// keepTransitionTime gives a condition the time of the one before where their status is the same, and a time where it has none.
+// keepTransitionTime copies the transition time from before if the status is equal, and sets it to now if it is unset.
 func keepTransitionTime(c *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
 	switch p := podstatus.FindCondition(before, c.Type); {
 	case p != nil && p.Status == c.Status:
@@ -85,42 +86,42 @@ func keepTransitionTime(c *corev1.PodCondition, before []corev1.PodCondition, no
 	}
 }
 
-// keepTerminated gives each container that left a terminated state which it must not leave that state again, and returns a
-// [*TransitionError] for each. Where a restart of all containers may be asked for, all but ephemeral ones may leave it. The rules are those
-// of an API server, which looks at the restart policy of a container also where that of the pod is Always. Source:
+// keepTerminated restores the terminated state of each container that left it although it must not restart, and returns a
+// [*TransitionError] for each. If a rule can restart all containers, only ephemeral containers are checked. The rules are those
+// of an API server: the restart policy of the container has precedence over that of the pod. Source:
 // checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in pkg/apis/core/validation.
 func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
-	k := keeper{pod: pod}
-	k.keep(before.EphemeralContainerStatuses, status.EphemeralContainerStatuses, nil, false)
+	k := stateKeeper{pod: pod}
+	k.keepStates(before.EphemeralContainerStatuses, status.EphemeralContainerStatuses, nil, false)
 	if podstatus.MayRestartAll(spec) {
 		return errors.Join(k.errs...)
 	}
-	k.keep(before.ContainerStatuses, status.ContainerStatuses, spec.Containers, false)
+	k.keepStates(before.ContainerStatuses, status.ContainerStatuses, spec.Containers, false)
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
 		for i := range before.InitContainerStatuses {
 			if name := before.InitContainerStatuses[i].Name; i >= len(spec.InitContainers) || spec.InitContainers[i].Name != name {
-				k.report(TransitionError{Container: name, Init: true, Mismatch: true})
+				k.addError(TransitionError{Container: name, Init: true, Mismatch: true})
 			}
 		}
 	}
-	k.keep(before.InitContainerStatuses, status.InitContainerStatuses, spec.InitContainers, true)
+	k.keepStates(before.InitContainerStatuses, status.InitContainerStatuses, spec.InitContainers, true)
 	return errors.Join(k.errs...)
 }
 
-// keeper collects the errors of one pod.
-type keeper struct {
+// stateKeeper restores terminated states and collects the errors of one pod.
+type stateKeeper struct {
 	pod  *corev1.Pod
 	errs []error
 }
 
-func (k *keeper) report(e TransitionError) {
+func (k *stateKeeper) addError(e TransitionError) {
 	e.Pod = k.pod.Namespace + "/" + k.pod.Name
 	k.errs = append(k.errs, &e)
 }
 
-// keep does so for one list of statuses, of the containers of a spec.
-func (k *keeper) keep(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
+// keepStates restores the terminated states in list, the container statuses of specs. before are the previous statuses.
+func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]
 		current := podstatus.FindContainer(list, previous.Name)
@@ -134,6 +135,6 @@ func (k *keeper) keep(before, list []corev1.ContainerStatus, specs []corev1.Cont
 			continue
 		}
 		current.State = *previous.State.DeepCopy()
-		k.report(TransitionError{Container: previous.Name, Init: isInit, ExitCode: code})
+		k.addError(TransitionError{Container: previous.Name, Init: isInit, ExitCode: code})
 	}
 }

@@ -1,37 +1,38 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statuspatch decides what an API server is to be sent of the status of a pod: what becomes of the status that it has, of the
-// one that the node agent has, and of the conditions and fields that are others'. It sends nothing.
+// Package statuspatch computes the status patch of a pod for the API server, from the status on the server and the new status of
+// the agent. It keeps the conditions and fields of other clients. It sends no request.
 //
 // # Model
 //
-// [Next] is the whole of it, in three steps that are there on their own: [Accept] checks what the agent says against what was said
-// before and keeps what does not change, [Merge] keeps what is others', and [Patch] is the difference, as a strategic merge patch that
-// carries the UID of the pod, so that it never reaches another pod of that name.
+// [Next] combines three steps: [Accept] completes the new status and checks container transitions, [Merge] keeps the fields of
+// other clients, and [Patch] computes a strategic merge patch. The patch contains the pod UID, so it cannot change another pod of
+// that name.
 //
-//	update, err := statuspatch.Next(pod, ours, false, time.Now())
-//	if err != nil { // the agent contradicts itself: log it; the container keeps its terminated state at the API server
+//	update, err := statuspatch.Next(pod, status, false, time.Now())
+//	if err != nil {
+//		log.Print(err) // a container left a terminated state; the patch keeps that state
 //	}
-//	if patch != nil { // nil: the API server has it
-//		// PATCH pods/NAME/status, and status is what it then has
+//	if update.Patch != nil { // nil: the server has this status
+//		// PATCH pods/NAME/status; the status is then update.Status
 //	}
 //
-// What belongs to the agent is said by podstatus.IsOwnedCondition, and the condition DisruptionTarget is shared: it is sent with a terminal phase.
-// A reason to write a status belongs in package podstatus, and when to send one in package apiserver.
+// podstatus.Owned reports which conditions belong to the agent. The condition DisruptionTarget is shared: it is sent only with a
+// terminal phase.
 //
 // # Concurrency
 //
-// Nothing is kept, and nothing that is handed in is changed.
+// All functions are pure and do not modify their arguments.
 //
 // # Errors
 //
-// A [*TransitionError] says that a container left a terminated state that it must not leave. API servers refuse a status that says so, and
-// so the container keeps the state there, while the rest of the pod's status is sent.
+// A [*TransitionError] reports that a container left a terminated state that it must not leave. API servers reject such a status,
+// so the container keeps the state and the remaining status is sent.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/status and pkg/util/pod at 1.37.1. All differences are in DIFFERENCES.md; none needs an action.
+// The model is pkg/kubelet/status and pkg/util/pod at 1.37.1. DIFFERENCES.md lists the differences; none requires an action.
 //
-// Test kit: there is none, everything here is a pure function.
+// Test kit: none; all functions are pure.
 package statuspatch

@@ -14,30 +14,30 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Update is an update of the status of a pod in the API server.
+// Update is an update of the pod status on the API server.
 type Update struct {
 	Status corev1.PodStatus // after the update
-	Patch  []byte           // nil: nothing has to be sent, as the fields that an agent owns are the same
+	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next returns the next update of the status of pod, which is as the API server has it; a mirror pod stands for its static pod. mayRun is
-// that of [Merge], and the error that of [Accept]: with an error, too, the patch must be sent.
-func Next(pod *corev1.Pod, ours *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
-	accepted, contradiction := Accept(pod, &pod.Status, ours, now)
-	status := Merge(pod, &pod.Status, &accepted, mayRun, now)
+// Next returns the next status update for pod, which has the status of the API server. For a static pod, pod is its mirror pod.
+// mayRun is documented at [Merge]. The error is that of [Accept]; the patch must be sent even with an error.
+func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
+	accepted, contradiction := Accept(pod, &pod.Status, status, now)
+	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
 	server := pod.Status.DeepCopy()
 	normalize(&pod.Spec, server)
-	if Equal(server, &status) {
-		return Update{Status: status}, contradiction
+	if Equal(server, &merged) {
+		return Update{Status: merged}, contradiction
 	}
-	patch, err := Patch(pod.UID, &pod.Status, &status)
-	return Update{Status: status, Patch: patch}, errors.Join(contradiction, err)
+	patch, err := Patch(pod.UID, &pod.Status, &merged)
+	return Update{Status: merged, Patch: patch}, errors.Join(contradiction, err)
 }
 
-// Merge returns what an API server that has one status is to have when the agent says another: conditions of others and what is known of
-// claims stay; DisruptionTarget is taken with a terminal phase; a terminal phase waits for as long as anything of the pod may run; and a
-// pod in a terminal phase is not ready. The result shares memory with both. Source: mergePodStatus in
-// pkg/kubelet/status/status_manager.go.
+// Merge combines the status on the server with the agent's status ours. It keeps conditions of other clients and claim statuses
+// of the server. DisruptionTarget is taken from ours only together with a terminal phase. While mayRun is true, a container may
+// still run, and a terminal phase is deferred. A pod with a terminal phase is not ready. The result shares memory with both
+// statuses. Source: mergePodStatus in pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *ours
 	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(ours.Phase)
@@ -48,7 +48,7 @@ func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now tim
 	if terminates && mayRun {
 		out.Phase, out.Reason, out.Message = server.Phase, server.Reason, server.Message
 	}
-	if podstatus.IsTerminal(out.Phase) && (isTrue(out.Conditions, corev1.PodReady) || isTrue(out.Conditions, corev1.ContainersReady)) {
+	if podstatus.IsTerminal(out.Phase) && (isConditionTrue(out.Conditions, corev1.PodReady) || isConditionTrue(out.Conditions, corev1.ContainersReady)) {
 		for _, t := range [...]corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
 			out.Conditions = setNotReady(out.Conditions, t, pod.Generation, out.Phase, now)
 		}
@@ -56,7 +56,8 @@ func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now tim
 	return out
 }
 
-// mergeConditions returns the conditions of others as the server has them, and then the agent's own.
+// mergeConditions returns the conditions of other clients from server, followed by the agent's conditions. disrupted adds
+// DisruptionTarget.
 func mergeConditions(server, ours []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(ours))
 	for _, c := range server {
@@ -80,12 +81,12 @@ func mergeConditions(server, ours []corev1.PodCondition, disrupted bool, now tim
 	return out
 }
 
-func isTrue(conditions []corev1.PodCondition, t corev1.PodConditionType) bool {
+func isConditionTrue(conditions []corev1.PodCondition, t corev1.PodConditionType) bool {
 	c := podstatus.FindCondition(conditions, t)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setNotReady sets a condition of a pod that has terminated.
+// setNotReady sets condition t of a pod with a terminal phase to false.
 func setNotReady(conditions []corev1.PodCondition, t corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: t, Status: corev1.ConditionFalse, ObservedGeneration: generation,
@@ -102,23 +103,24 @@ func setNotReady(conditions []corev1.PodCondition, t corev1.PodConditionType, ge
 	return conditions
 }
 
-// Equal reports whether two statuses say the same of what an agent owns: conditions by their status, reason and message, those of others
-// and claims not at all. Both are in the form that [Accept] returns. Source: isPodStatusByKubeletEqual in
-// pkg/kubelet/status/status_manager.go.
+// Equal reports whether a and b are equal in the fields that the agent owns. Conditions are compared by status, reason and
+// message; conditions of other clients and claims are ignored. Both must be normalized by [Accept]. Source:
+// isPodStatusByKubeletEqual in pkg/kubelet/status/status_manager.go.
 func Equal(a, b *corev1.PodStatus) bool {
-	return sameConditions(a.Conditions, b.Conditions) && sameConditions(b.Conditions, a.Conditions) && equalBeside(*a, *b)
+	return containsConditions(a.Conditions, b.Conditions) && containsConditions(b.Conditions, a.Conditions) && isEqualExceptConditions(*a, *b)
 }
 
-// equalBeside compares copies, and of these what is not a condition.
-func equalBeside(a, b corev1.PodStatus) bool {
+// isEqualExceptConditions compares a and b without conditions and claims.
+func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	for _, s := range [...]*corev1.PodStatus{&a, &b} {
 		s.Conditions, s.ResourceClaimStatuses, s.NodeAllocatableResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil, nil, nil
 	}
 	return podapi.Equal(&a, &b)
 }
 
-// sameConditions reports whether each condition that an agent owns or shares is in the other list, too.
-func sameConditions(of, in []corev1.PodCondition) bool {
+// containsConditions reports whether other has each condition of list that the agent owns or shares, with equal status, reason
+// and message.
+func containsConditions(of, in []corev1.PodCondition) bool {
 	for i := range of {
 		c := &of[i]
 		if !podstatus.IsOwnedCondition(c.Type) && c.Type != corev1.DisruptionTarget {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// now has a fraction of a second, which no API server keeps.
+// now has a fraction of a second, which an API server drops.
 var now = time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.Time{Time: now.Add(-d)}.Rfc3339Copy() }
@@ -28,7 +28,7 @@ func condition(t corev1.PodConditionType, status corev1.ConditionStatus, reason 
 	return corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: ago(since)}
 }
 
-// running is a pod as the API server has it, whose containers run.
+// running returns a running pod as the API server has it.
 func running() *corev1.Pod {
 	start := ago(time.Minute)
 	return &corev1.Pod{
@@ -49,7 +49,7 @@ func running() *corev1.Pod {
 	}
 }
 
-// own returns the pod's status as its agent says it: without what is others', and with fractions of a second.
+// own returns the status of pod as its agent computes it: without fields of other clients, and with fractions of a second.
 func own(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	st.ResourceClaimStatuses = nil
@@ -62,7 +62,7 @@ func own(pod *corev1.Pod) *corev1.PodStatus {
 	return st
 }
 
-func TestNothingIsSentThatTheServerHas(t *testing.T) {
+func TestNextReturnsNoPatchForUnchangedStatus(t *testing.T) {
 	pod := running()
 	st := own(pod)
 	st.Conditions[0].ObservedGeneration = 3 // not compared
@@ -74,7 +74,7 @@ func TestNothingIsSentThatTheServerHas(t *testing.T) {
 	assert.Equal(t, running(), pod, "nothing is written to")
 }
 
-func TestAPodThatBecomesNotReady(t *testing.T) {
+func TestNextPatchesReadyCondition(t *testing.T) {
 	pod := running()
 	st := own(pod)
 	st.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}
@@ -86,7 +86,7 @@ func TestAPodThatBecomesNotReady(t *testing.T) {
 	assert.Equal(t, corev1.PodConditionType("example.com/gate"), update.Status.Conditions[0].Type)
 }
 
-func TestWhatIsGoneIsRemoved(t *testing.T) {
+func TestNextDeletesRemovedFields(t *testing.T) {
 	pod := running()
 	pod.Status.Reason, pod.Status.HostIPs = "Slow", []corev1.HostIP{{IP: "1.2.3.4"}}
 	st := own(pod)
@@ -97,13 +97,13 @@ func TestWhatIsGoneIsRemoved(t *testing.T) {
 		"$setElementOrder/podIPs":[{"ip":"10.0.0.8"}],"podIPs":[{"ip":"10.0.0.8"},{"$patch":"delete","ip":"10.0.0.7"}]}}`, string(update.Patch))
 }
 
-func TestATerminalPhase(t *testing.T) {
+func TestMergeDefersTerminalPhase(t *testing.T) {
 	disruption := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "TerminationByKubelet", time.Minute)
 	for name, test := range map[string]struct {
 		phase, server  corev1.PodPhase
 		mayRun         bool
 		want           corev1.PodPhase
-		ready          string // the reason of Ready
+		ready          string // reason of the condition Ready
 		disrupted      bool
 		serversReasons bool
 	}{
@@ -132,7 +132,7 @@ func TestATerminalPhase(t *testing.T) {
 	}
 }
 
-func TestATerminatedContainerStaysTerminated(t *testing.T) {
+func TestAcceptKeepsTerminatedState(t *testing.T) {
 	exited := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
@@ -152,7 +152,7 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 		"never, of one container":   {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
 		"by its own policy":         {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
 		"a sidecar":                 {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
-		"an init that is not there": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its place in the spec"},
+		"an init that is not there": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its position in the spec"},
 		"a restart of all": {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) {
 			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 		}},
@@ -200,7 +200,7 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 	}
 }
 
-func TestWhatAcceptKeeps(t *testing.T) {
+func TestAcceptKeepsTimesAndVolumeHealth(t *testing.T) {
 	pod := running()
 	before := pod.Status.DeepCopy()
 	before.ObservedGeneration = 7
@@ -222,7 +222,7 @@ func TestWhatAcceptKeeps(t *testing.T) {
 	assert.Equal(t, ago(0), *got.StartTime, "a pod without a start time starts now")
 }
 
-func TestContainersAreInOrderAndMessagesAreCut(t *testing.T) {
+func TestAcceptSortsContainersAndCutsMessages(t *testing.T) {
 	ended := func(message string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}
 	}
@@ -248,7 +248,7 @@ func TestContainersAreInOrderAndMessagesAreCut(t *testing.T) {
 	assert.Equal(t, "n", st.ContainerStatuses[0].Name, "nothing is written to")
 }
 
-func TestEqual(t *testing.T) {
+func TestEqualIgnoresConditionsOfOtherClients(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.PodStatus)
 		want   bool

@@ -16,15 +16,15 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// What a strategic merge patch says beside values. Source: k8s.io/apimachinery/pkg/util/strategicpatch.
+// Directives of a strategic merge patch. Source: k8s.io/apimachinery/pkg/util/strategicpatch.
 const (
 	directive       = "$patch"
 	directiveDelete = "delete"
 	orderPrefix     = "$setElementOrder/"
 )
 
-// mergeKey returns by what the items of a list of the status are told apart; empty: the list is replaced as a whole. Source: the tags of
-// PodStatus in k8s.io/api/core/v1.
+// mergeKey returns the key by which a list of the pod status is merged; "" if the list is replaced. Source: the tags of PodStatus
+// in k8s.io/api/core/v1.
 func mergeKey(field string) string {
 	switch field {
 	case "conditions":
@@ -35,27 +35,26 @@ func mergeKey(field string) string {
 	return ""
 }
 
-// Patch returns the strategic merge patch that makes one status another on the server, and nil if they are the same. It carries the UID,
-// which the server compares. What is known of claims is nobody's to change here, and not in it. Source: PatchPodStatus in
-// pkg/util/pod/pod.go.
+// Patch returns the strategic merge patch from the server status to status; nil if they are equal. It contains the pod UID, which
+// the server verifies, and no claim statuses, which other clients own. Source: PatchPodStatus in pkg/util/pod/pod.go.
 func Patch(uid types.UID, server, status *corev1.PodStatus) ([]byte, error) {
-	from, err := asObject(server)
+	from, err := encodeStatus(server)
 	if err != nil {
-		return nil, fmt.Errorf("patch of pod status: %w", err)
+		return nil, fmt.Errorf("encode pod status: %w", err)
 	}
-	to, err := asObject(status)
+	to, err := encodeStatus(status)
 	if err != nil {
-		return nil, fmt.Errorf("patch of pod status: %w", err)
+		return nil, fmt.Errorf("encode pod status: %w", err)
 	}
-	changes := difference(from, to, true)
+	changes := diffObjects(from, to, true)
 	if len(changes) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(object{"metadata": object{"uid": uid}, "status": changes})
 }
 
-// asObject returns a status as JSON has it, without claims.
-func asObject(status *corev1.PodStatus) (out object, err error) {
+// encodeStatus returns a status as a JSON object, without claims.
+func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	own := *status
 	own.ResourceClaimStatuses, own.NodeAllocatableResourceClaimStatuses, own.ExtendedResourceClaimStatus = nil, nil, nil
 	text, err := json.Marshal(&own)
@@ -67,8 +66,8 @@ func asObject(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// difference returns what makes one object another. Only the top of a status has lists that are merged.
-func difference(from, to object, top bool) object {
+// diffObjects returns the patch that changes object from to object to. Lists are merged only at the top level of the status.
+func diffObjects(from, to object, top bool) object {
 	changes := object{}
 	for name, value := range to {
 		had, ok := from[name]
@@ -83,9 +82,9 @@ func difference(from, to object, top bool) object {
 		}
 		switch {
 		case wasObject && isObject:
-			changes[name] = difference(before, after, false)
+			changes[name] = diffObjects(before, after, false)
 		case key != "":
-			list, order := listDifference(had, value, key)
+			list, order := diffLists(had, value, key)
 			if len(list) > 0 {
 				changes[name] = list
 			}
@@ -102,8 +101,8 @@ func difference(from, to object, top bool) object {
 	return changes
 }
 
-// listDifference returns the items that make one list another, and the order that they are to have.
-func listDifference(from, to any, key string) (changes, order []any) {
+// diffLists returns the changed items of a merged list, and the order of the items of to.
+func diffLists(from, to any, key string) (changes, order []any) {
 	had := map[any]object{}
 	before, _ := from.([]any)
 	for _, item := range before {
@@ -120,7 +119,7 @@ func listDifference(from, to any, key string) (changes, order []any) {
 		wanted[id] = true
 		order = append(order, object{key: id})
 		was, ok := had[id]
-		change := difference(was, o, false)
+		change := diffObjects(was, o, false)
 		switch {
 		case !ok:
 			changes = append(changes, o)

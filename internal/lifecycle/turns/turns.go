@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package turns gives several goroutines their turn one after the other, by a rank and not by who came first. Those that may
-// come are announced, and for a moment nobody gets a turn before it is known whether they do.
+// Package turns runs goroutines one at a time, ordered by rank. A goroutine announces itself with a ticket; the queue waits up to
+// a second for announced goroutines of unknown intent before it lets the next one run.
 package turns
 
 import (
@@ -12,41 +12,41 @@ import (
 	"time"
 )
 
-// Timeout is how long nobody gets a turn because of a ticket of which it is not known whether its owner wants one.
+// Timeout is how long a ticket delays other tickets while its owner has called neither Wait nor Withdraw.
 const Timeout = time.Second
 
-// Queue gives turns, one at a time, the lowest rank first. Make one with [New].
+// Queue lets the owners of its tickets run one at a time, lowest rank first. Use [New] to create it.
 type Queue[T any] struct {
 	less func(a, b T) bool
 
-	mu      sync.Mutex // guards all below
-	tickets []*Ticket[T]
-	busy    bool        // somebody has the turn
-	timer   *time.Timer // when the next ticket stops being waited for
+	mu        sync.Mutex // guards all below
+	tickets   []*Ticket[T]
+	turnTaken bool        // the owner of a ticket runs
+	timer     *time.Timer // calls grantNext when the next ticket expires
 }
 
-// New returns an empty queue with an order of ranks.
+// New returns an empty queue. less orders the ranks.
 func New[T any](less func(a, b T) bool) *Queue[T] { return &Queue[T]{less: less} }
 
-// Ticket is a place in a queue. Its owner either waits for its turn or withdraws.
+// Ticket is an entry in a [Queue]. Its owner calls Wait to run, or Withdraw.
 type Ticket[T any] struct {
 	queue   *Queue[T]
 	rank    T
-	expires time.Time     // until when others wait to know whether its owner wants a turn
-	granted chan struct{} // nil: its owner does not wait; closed when it is its turn
+	expires time.Time     // until then other tickets wait for the decision of the owner
+	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect announces somebody who may want a turn.
+// Expect adds a ticket with this rank for an owner that may want to run.
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.insert(t)
+	q.insertTicket(t)
 	return t
 }
 
-// insert adds a ticket behind those of the same rank.
-func (q *Queue[T]) insert(t *Ticket[T]) {
+// insertTicket adds t behind the tickets of equal rank.
+func (q *Queue[T]) insertTicket(t *Ticket[T]) {
 	at := slices.IndexFunc(q.tickets, func(other *Ticket[T]) bool { return q.less(t.rank, other.rank) })
 	if at < 0 {
 		at = len(q.tickets)
@@ -54,18 +54,18 @@ func (q *Queue[T]) insert(t *Ticket[T]) {
 	q.tickets = slices.Insert(q.tickets, at, t)
 }
 
-// Withdraw says that the owner of a ticket wants no turn, or not now. It may wait later all the same.
+// Withdraw removes the ticket, so that it no longer delays other tickets. The owner may still call Wait later.
 func (t *Ticket[T]) Withdraw() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.remove(t) {
-		q.dispatch()
+	if q.removeTicket(t) {
+		q.grantNext()
 	}
 }
 
-// remove takes a ticket out of the queue, if it is there.
-func (q *Queue[T]) remove(t *Ticket[T]) bool {
+// removeTicket removes t from the queue, and reports whether it was there.
+func (q *Queue[T]) removeTicket(t *Ticket[T]) bool {
 	i := slices.Index(q.tickets, t)
 	if i >= 0 {
 		q.tickets = slices.Delete(q.tickets, i, i+1)
@@ -73,46 +73,46 @@ func (q *Queue[T]) remove(t *Ticket[T]) bool {
 	return i >= 0
 }
 
-// Wait waits for the turn of a ticket, which its owner has until it calls done. Without an error done must be called.
+// Wait waits until the owner of the ticket may run, or ctx ends. Without an error, the owner must call done when it has finished.
 func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	q := t.queue
 	granted := make(chan struct{})
 	q.mu.Lock()
 	if !slices.Contains(q.tickets, t) {
-		q.insert(t)
+		q.insertTicket(t)
 	}
 	t.granted = granted
-	q.dispatch()
+	q.grantNext()
 	q.mu.Unlock()
 	select {
 	case <-granted:
-		return sync.OnceFunc(q.release), nil
+		return sync.OnceFunc(q.endTurn), nil
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.granted = nil
-	if q.remove(t) {
-		q.dispatch()
-	} else { // it got its turn just now
-		q.busy = false
-		q.dispatch()
+	if q.removeTicket(t) {
+		q.grantNext()
+	} else { // it was granted at the same time
+		q.turnTaken = false
+		q.grantNext()
 	}
 	return nil, ctx.Err()
 }
 
-// release ends a turn.
-func (q *Queue[T]) release() {
+// endTurn lets the next ticket run.
+func (q *Queue[T]) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.busy = false
-	q.dispatch()
+	q.turnTaken = false
+	q.grantNext()
 }
 
-// dispatch gives the next turn, if there is somebody to have it, or arranges to look again when it is known who is. The lock
-// is held.
-func (q *Queue[T]) dispatch() {
-	if q.busy || len(q.tickets) == 0 {
+// grantNext lets the owner of the first waiting ticket run. While a ticket of unknown intent has not expired, it schedules
+// another call instead. q.mu is held.
+func (q *Queue[T]) grantNext() {
+	if q.turnTaken || len(q.tickets) == 0 {
 		return
 	}
 	now := time.Now()
@@ -129,21 +129,21 @@ func (q *Queue[T]) dispatch() {
 	switch {
 	case next == nil:
 	case wait > 0:
-		q.lookAgain(wait)
+		q.scheduleGrant(wait)
 	default:
-		q.busy = true
-		q.remove(next)
+		q.turnTaken = true
+		q.removeTicket(next)
 		close(next.granted)
 	}
 }
 
-// lookAgain has dispatch called after a time. The lock is held.
-func (q *Queue[T]) lookAgain(wait time.Duration) {
+// scheduleGrant calls grantNext after wait. q.mu is held.
+func (q *Queue[T]) scheduleGrant(wait time.Duration) {
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.dispatch()
+			q.grantNext()
 		})
 		return
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 )
 
-// line is a queue and the order in which turns were given.
+// line is a queue that records the order of its turns.
 type line struct {
 	queue *turns.Queue[int]
 	mu    sync.Mutex
 	order []int
-	most  int // turns at the same time
+	most  int // maximum number of simultaneous turns
 	now   int
 }
 
 func newLine() *line { return &line{queue: turns.New(cmp.Less[int])} }
 
-// take waits for a turn, and keeps it for a while.
+// take waits for a turn and keeps it for the given time.
 func (l *line) take(ctx context.Context, ticket *turns.Ticket[int], rank int, keep time.Duration) error {
 	done, err := ticket.Wait(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func (l *line) take(ctx context.Context, ticket *turns.Ticket[int], rank int, ke
 	return nil
 }
 
-// Whoever comes first, the lowest rank has the first turn: all that are announced are waited for.
-func TestTurnsByRank(t *testing.T) {
+// The lowest rank runs first: all announced tickets are awaited.
+func TestLowestRankRunsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine()
 		tickets := map[int]*turns.Ticket[int]{}
@@ -71,8 +71,8 @@ func TestTurnsByRank(t *testing.T) {
 	})
 }
 
-// One that was announced and neither comes nor withdraws holds the others up for Timeout, and no longer.
-func TestTurnsAreNotHeldUpForEver(t *testing.T) {
+// A ticket whose owner neither waits nor withdraws delays the other tickets by Timeout.
+func TestUnusedTicketDelaysByTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine()
 		late := l.queue.Expect(0)
@@ -84,8 +84,8 @@ func TestTurnsAreNotHeldUpForEver(t *testing.T) {
 	})
 }
 
-// One that withdraws is waited for no longer, and may come back.
-func TestTurnsWithdraw(t *testing.T) {
+// A withdrawn ticket delays no other ticket, and its owner may wait later.
+func TestWithdrawnTicketDelaysNoTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine()
 		first := l.queue.Expect(0)
@@ -99,8 +99,8 @@ func TestTurnsWithdraw(t *testing.T) {
 	})
 }
 
-// A wait that is given up gives the turn to the next, also when it was granted at the same moment.
-func TestTurnsGivenUp(t *testing.T) {
+// A cancelled Wait lets the next ticket run, even if it was granted at the same time.
+func TestCancelledWaitLetsNextTicketRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
 			l := newLine()
