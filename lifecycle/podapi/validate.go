@@ -130,7 +130,7 @@ func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
-// validateHostUsers checks that a pod with a user namespace shares no other namespace with the host and has no block device,
+// validateHostUsers checks a pod with a user namespace: it may share no other namespace with the host, and use no block device,
 // whose owner cannot be mapped.
 func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.HostUsers == nil || *s.HostUsers {

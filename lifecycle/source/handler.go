@@ -51,10 +51,16 @@ type HandlerOptions struct {
 //	PUT /NAME      writes a manifest if all its pods are valid; returns a [Manifest]
 //	DELETE /NAME   removes a manifest and thereby its pods
 //
-// A manifest is validated before it is written, and is on disk when the response is sent. The status code is 422 with one error
-// per line for an invalid manifest, 409 for a pod of another manifest, 413 for a manifest that is too large, and 507 if the
-// directory is full. Links and special files are never read, replaced or removed (409). The ETag identifies a version; If-Match
-// and "If-None-Match: *" are supported (412).
+// A manifest is validated before it is written, and is on disk when the response is sent. Errors have these status codes:
+//
+//	400  the name is invalid, or the body cannot be read
+//	404  the manifest does not exist
+//	409  a pod belongs to another manifest, or the file is a link or special file, which is never read, replaced or removed
+//	412  If-Match or "If-None-Match: *" does not allow the change; the ETag identifies a version
+//	413  the manifest is too large
+//	422  the manifest is invalid; the body has one error per line
+//	503  too many manifests are being uploaded
+//	507  the directory is full
 //
 // Handler does not authenticate clients: mount it behind authorization, or on a socket that only its users can access. Only
 // trusted users may write to the directory.

@@ -142,8 +142,8 @@ func canonicalJSON(raw []byte) []byte {
 	return b
 }
 
-// checkReferences returns an error for each object of the API server that a static pod refers to, unless the agent has another
-// source of it (pkg/api/pod/util.go, HasAPIObjectReference).
+// checkReferences returns an error for each reference of a static pod to an object of the API server, unless the agent has
+// another source of it (pkg/api/pod/util.go, HasAPIObjectReference).
 func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")

@@ -40,7 +40,7 @@ type Mailbox struct {
 type eviction struct {
 	request    *podstatus.Eviction // not yet accepted by the worker; nil: none
 	grace      time.Duration       // the shortest requested grace period; zero: that of the pod
-	done       chan struct{}       // closed when the pod is evicted; nil: nobody waits
+	done       chan struct{}       // closed when the pod is evicted; nil: no caller waits
 	podRemoved bool                // the pod is completely removed
 }
 

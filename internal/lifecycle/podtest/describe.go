@@ -123,8 +123,7 @@ type LazyText func() string
 // String builds the message.
 func (s LazyText) String() string { return s() }
 
-// ExamplePods returns functions by name that change a plain pod into a pod with init containers, sidecars, probes, hooks and so
-// on.
+// ExamplePods returns functions that change a plain pod, by the feature that they add, such as "sidecar" or "probes".
 func ExamplePods() map[string]func(pod *corev1.Pod) {
 	return map[string]func(pod *corev1.Pod){
 		"plain": func(*corev1.Pod) {},

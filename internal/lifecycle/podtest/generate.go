@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Names of generated containers tell their behaviour: serve runs until it is stopped, work exits by itself, setup is an init
+// Names of generated containers indicate their behaviour: serve runs until it is stopped, work exits by itself, setup is an init
 // container, and proxy is a sidecar.
 
 // Generate returns a random pod for tests of package plan: with random policies, probes, hooks, init containers and sidecars.

@@ -36,10 +36,9 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns observed without containers that were created too late. The call that creates a successor of an
-// exited container may fail, the container is published as terminated for good, and then the call takes effect. Such a successor
-// is not started, because a terminated container must not leave that state. The kubelet starts it, and then publishes no more
-// status of the pod.
+// HideLateSuccessors returns observed without containers that were created too late. The call that creates a successor may fail
+// and take effect later, after its predecessor was published as terminated for good. Such a successor is not started, because a
+// terminated container must not leave that state. The kubelet starts it, and then publishes no more status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {

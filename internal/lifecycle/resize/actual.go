@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has. It prefers the size last sent to the runtime, then the size in
-// the annotation of the container or to, if the runtime reports it, and else the reported resources. An instance without the
-// annotation was not created by an agent; its size is to.
+// actualSize returns the resources that a container instance has. The size last sent to the runtime counts first. Else the
+// reported resources decide between to and the size in the annotation of the container; if neither matches, the reported
+// resources count. An instance without the annotation was not created by an agent; its size is to.
 func (s *State) actualSize(c *corev1.Container, instance *cri.Container, to cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
