@@ -182,11 +182,11 @@ func TestDirRejectsInvalidManifests(t *testing.T) {
 
 func TestDirRejectsInvalidServices(t *testing.T) {
 	for want, spec := range map[string]string{
-		`spec.clusterIP "10.0.0": `:                     "{clusterIP: 10.0.0, ports: [{port: 1}]}",
-		"spec.ports: a service with an address has one": "{clusterIP: 10.0.0.1}",
-		"spec.ports[0].port 0: ":                        "{clusterIP: 10.0.0.1, ports: [{port: 0}]}",
-		`spec.ports[0].protocol "tcp": `:                "{clusterIP: 10.0.0.1, ports: [{port: 1, protocol: tcp}]}",
-		`spec.ports[0].name "A=": `:                     "{clusterIP: 10.0.0.1, ports: [{port: 1, name: A=}]}",
+		`spec.clusterIP "10.0.0": `:                            "{clusterIP: 10.0.0, ports: [{port: 1}]}",
+		"spec.ports: required for a service with a cluster IP": "{clusterIP: 10.0.0.1}",
+		"spec.ports[0].port 0: ":                               "{clusterIP: 10.0.0.1, ports: [{port: 0}]}",
+		`spec.ports[0].protocol "tcp": `:                       "{clusterIP: 10.0.0.1, ports: [{port: 1, protocol: tcp}]}",
+		`spec.ports[0].name "A=": `:                            "{clusterIP: 10.0.0.1, ports: [{port: 1, name: A=}]}",
 	} {
 		d, put := dir(t)
 		put("shop/services/bad.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: "+spec)

@@ -119,9 +119,9 @@ func (w *dirWatch) addDir(dir string, level int) error {
 
 // handleEvent reports the changed object, and watches a new directory.
 func (w *dirWatch) handleEvent(e fsnotify.Event) error {
-	gone := e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)
+	removed := e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)
 	if e.Name == w.root {
-		if gone {
+		if removed {
 			return errReplaced
 		}
 		return nil
@@ -135,7 +135,7 @@ func (w *dirWatch) handleEvent(e fsnotify.Event) error {
 		w.reportFile(parts)
 		return nil
 	}
-	if w.dirs[e.Name] && gone {
+	if w.dirs[e.Name] && removed {
 		delete(w.dirs, e.Name)
 		_ = w.watcher.Remove(e.Name) // a renamed directory is still watched
 	}

@@ -19,9 +19,9 @@ import (
 func Unsupported(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
-	refuse := func(set bool, name, what string) {
+	refuse := func(set bool, name, feature string) {
 		if set {
-			errs = append(errs, unsupportedError(path.Child(name), what))
+			errs = append(errs, unsupportedError(path.Child(name), feature))
 		}
 	}
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
@@ -34,9 +34,9 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 
 func unsupportedContainer(c podfield.Container) field.ErrorList {
 	var errs field.ErrorList
-	refuse := func(set bool, path *field.Path, what string) {
+	refuse := func(set bool, path *field.Path, feature string) {
 		if set {
-			errs = append(errs, unsupportedError(path, what))
+			errs = append(errs, unsupportedError(path, feature))
 		}
 	}
 	refuse(len(c.Resources.Claims) > 0, c.Path.Child("resources", "claims"), "dynamic resource allocation")
@@ -46,6 +46,6 @@ func unsupportedContainer(c podfield.Container) field.ErrorList {
 	return errs
 }
 
-func unsupportedError(path *field.Path, what string) *field.Error {
-	return field.Forbidden(path, "not supported by this version: "+what)
+func unsupportedError(path *field.Path, feature string) *field.Error {
+	return field.Forbidden(path, "not supported by this version: "+feature)
 }

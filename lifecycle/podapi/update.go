@@ -85,8 +85,8 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	} else {
 		spec.Resources = old.Resources
 	}
-	if was, is := old.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds; is != nil && (was == nil || *is <= *was) {
-		spec.ActiveDeadlineSeconds = was
+	if oldDeadline, newDeadline := old.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds; newDeadline != nil && (oldDeadline == nil || *newDeadline <= *oldDeadline) {
+		spec.ActiveDeadlineSeconds = oldDeadline
 	}
 	if !slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool { return !hasToleration(spec.Tolerations, t) }) {
 		spec.Tolerations = old.Tolerations
@@ -151,8 +151,8 @@ func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs 
 			errs = append(errs, field.Forbidden(path.Key(old[i].Name), "may not be removed"))
 			continue
 		}
-		was, is := reflect.ValueOf(&old[i]).Elem(), reflect.ValueOf(&spec.EphemeralContainers[at]).Elem()
-		for _, path := range findDifferences(was, is, path.Index(at)) {
+		oldContainer, newContainer := reflect.ValueOf(&old[i]).Elem(), reflect.ValueOf(&spec.EphemeralContainers[at]).Elem()
+		for _, path := range findDifferences(oldContainer, newContainer, path.Index(at)) {
 			errs = append(errs, field.Forbidden(path, "may not change while the pod keeps its UID"))
 		}
 	}

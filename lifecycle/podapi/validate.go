@@ -36,11 +36,11 @@ func Validate(pod *corev1.Pod) field.ErrorList {
 }
 
 func validatePod(pod *corev1.Pod) field.ErrorList {
-	meta, spec, known := field.NewPath("metadata"), field.NewPath("spec"), indexNames(&pod.Spec)
+	meta, spec, index := field.NewPath("metadata"), field.NewPath("spec"), indexNames(&pod.Spec)
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
 	errs = append(errs, validateUID(string(pod.UID), meta.Child("uid"))...)
-	errs = append(errs, validateAppArmorAnnotations(pod, known, meta.Child("annotations"))...)
-	errs = append(errs, validateSeccompAnnotations(pod, known, meta.Child("annotations"))...)
+	errs = append(errs, validateAppArmorAnnotations(pod, index, meta.Child("annotations"))...)
+	errs = append(errs, validateSeccompAnnotations(pod, index, meta.Child("annotations"))...)
 	errs = append(errs, validateDeletionCost(pod.Annotations, meta.Child("annotations"))...)
 	errs = append(errs, validateSpec(&pod.Spec, spec)...)
 	errs = append(errs, validateNodeSelector(pod.Spec.NodeSelector, spec.Child("nodeSelector"))...)
@@ -53,7 +53,7 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateVolumes(&pod.Spec, spec.Child("volumes"))...)
 	errs = append(errs, validateClaimNames(pod, spec.Child("volumes"))...)
-	errs = append(errs, validateContainers(pod, known)...)
+	errs = append(errs, validateContainers(pod, index)...)
 	return append(errs, validateListed(pod, meta)...)
 }
 

@@ -26,7 +26,7 @@ const (
 
 // validateSeccompAnnotations checks the deprecated seccomp annotations: an invalid value, or one that contradicts the field, is
 // an error. Source: ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
-func validateSeccompAnnotations(pod *corev1.Pod, known nameIndex, path *field.Path) field.ErrorList {
+func validateSeccompAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {
 		name, ofContainer := strings.CutPrefix(key, annotationSeccompContainer)
@@ -38,7 +38,7 @@ func validateSeccompAnnotations(pod *corev1.Pod, known nameIndex, path *field.Pa
 		errs = append(errs, invalid...)
 		profile, at := optional.OrZero(pod.Spec.SecurityContext).SeccompProfile, field.NewPath("spec")
 		if ofContainer {
-			c, ok := known.containers[name]
+			c, ok := index.containers[name]
 			if !ok {
 				continue // as in the API server
 			}

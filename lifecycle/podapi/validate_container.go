@@ -25,7 +25,7 @@ const (
 
 // validateContainers checks all containers of a pod. Names must be unique over all lists. Host ports must be unique among regular
 // containers only, because init containers run one after another.
-func validateContainers(pod *corev1.Pod, known nameIndex) field.ErrorList {
+func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
 		errs = append(errs, field.Required(field.NewPath("spec", "containers"), ""))
@@ -39,7 +39,7 @@ func validateContainers(pod *corev1.Pod, known nameIndex) field.ErrorList {
 		if len(errs) > fielderr.MaxErrors {
 			return errs // further errors would be dropped
 		}
-		errs = append(errs, validateContainer(pod, c, known)...)
+		errs = append(errs, validateContainer(pod, c, index)...)
 		switch c.Kind {
 		case containers.Regular:
 			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
@@ -50,13 +50,13 @@ func validateContainers(pod *corev1.Pod, known nameIndex) field.ErrorList {
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		errs = append(errs, validateEphemeral(pod, i, known)...)
+		errs = append(errs, validateEphemeral(pod, i, index)...)
 	}
 	return errs
 }
 
 // validateContainer checks the fields that all kinds of containers have.
-func validateContainer(pod *corev1.Pod, c podfield.Container, known nameIndex) field.ErrorList {
+func validateContainer(pod *corev1.Pod, c podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(c.Path.Child("name"), ""))
@@ -73,10 +73,10 @@ func validateContainer(pod *corev1.Pod, c podfield.Container, known nameIndex) f
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, validateOneOf(c.Path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
-	errs = append(errs, validateEnv(c, known)...)
+	errs = append(errs, validateEnv(c, index)...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, c.Path.Child("envFrom"))...)
-	errs = append(errs, validateMounts(c, known)...)
-	errs = append(errs, validateDevices(c, known)...)
+	errs = append(errs, validateMounts(c, index)...)
+	errs = append(errs, validateDevices(c, index)...)
 	errs = append(errs, validateRequirements(&c.Resources, c.Path.Child("resources"))...)
 	errs = append(errs, validateResizePolicy(pod, c)...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, c.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
@@ -107,11 +107,11 @@ func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 
 // validateEphemeral checks ephemeral container i: its target must exist, and fields such as ports, resources and probes must be
 // unset.
-func validateEphemeral(pod *corev1.Pod, i int, known nameIndex) field.ErrorList {
+func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
 	if name := c.TargetContainerName; name != "" {
-		if t, ok := known.containers[name]; !ok || t.Kind == containers.Ephemeral {
+		if t, ok := index.containers[name]; !ok || t.Kind == containers.Ephemeral {
 			errs = append(errs, field.NotFound(path.Child("targetContainerName"), name))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateEnv(c podfield.Container, known nameIndex) field.ErrorList {
+func validateEnv(c podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range c.Env {
 		path := c.Path.Child("env").Index(i)
@@ -51,7 +51,7 @@ func validateEnv(c podfield.Container, known nameIndex) field.ErrorList {
 			r := e.ValueFrom.SecretKeyRef
 			errs = append(errs, validateKeyRef(r.Name, r.Key, path.Child("secretKeyRef"))...)
 		case e.ValueFrom.FileKeyRef != nil:
-			errs = append(errs, validateFileRef(known, e.ValueFrom.FileKeyRef, path.Child("fileKeyRef"))...)
+			errs = append(errs, validateFileRef(index, e.ValueFrom.FileKeyRef, path.Child("fileKeyRef"))...)
 		}
 	}
 	return errs
@@ -108,7 +108,7 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 
 // validateFileRef checks a reference to a variable in an environment file (KEP-3721). The volume must be an emptyDir, which an
 // earlier container of the pod writes to.
-func validateFileRef(known nameIndex, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+func validateFileRef(index nameIndex, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {
 		if value == "" {
@@ -123,7 +123,7 @@ func validateFileRef(known nameIndex, r *corev1.FileKeySelector, path *field.Pat
 	if len(r.Path) >= podfield.MaxPath {
 		errs = append(errs, field.TooLong(path.Child("path"), nil, podfield.MaxPath-1)) // without the value, which later read errors would repeat
 	}
-	switch v := known.volumes[r.VolumeName]; {
+	switch v := index.volumes[r.VolumeName]; {
 	case v == nil:
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
 	case v.EmptyDir == nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateMounts(c podfield.Container, known nameIndex) field.ErrorList {
+func validateMounts(c podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	paths := make(map[string]bool)
 	for i, m := range c.VolumeMounts {
@@ -20,7 +20,7 @@ func validateMounts(c podfield.Container, known nameIndex) field.ErrorList {
 			break
 		}
 		path := c.Path.Child("volumeMounts").Index(i)
-		v := known.volumes[m.Name]
+		v := index.volumes[m.Name]
 		switch {
 		case m.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))
@@ -89,7 +89,7 @@ func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Pa
 }
 
 // validateDevices checks the block volumes of a container. Their names and paths must differ from those of its mounts.
-func validateDevices(c podfield.Container, known nameIndex) field.ErrorList {
+func validateDevices(c podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)
 	for _, m := range c.VolumeMounts {
@@ -97,7 +97,7 @@ func validateDevices(c podfield.Container, known nameIndex) field.ErrorList {
 	}
 	for i, d := range c.VolumeDevices {
 		path := c.Path.Child("volumeDevices").Index(i)
-		switch v := known.volumes[d.Name]; {
+		switch v := index.volumes[d.Name]; {
 		case d.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		case v == nil:

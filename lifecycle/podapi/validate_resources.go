@@ -37,16 +37,16 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		limits := path.Child("containers").Index(i).Child("resources", "limits")
 		for _, name := range sortedKeys(s.Containers[i].Resources.Limits) {
 			limit := s.Containers[i].Resources.Limits[name]
-			if most, ok := s.Resources.Limits[name]; ok && limit.Cmp(most) > 0 {
-				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+most.String()))
+			if podLimit, ok := s.Resources.Limits[name]; ok && limit.Cmp(podLimit) > 0 {
+				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+podLimit.String()))
 			}
 		}
 	}
 	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
 	for _, name := range sortedKeys(sum) {
 		total := sum[name]
-		if whole, ok := s.Resources.Requests[name]; ok && total.Cmp(whole) > 0 {
-			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), whole.String(), "must be greater than or equal to the containers' requests of "+total.String()))
+		if podRequest, ok := s.Resources.Requests[name]; ok && total.Cmp(podRequest) > 0 {
+			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), podRequest.String(), "must be greater than or equal to the containers' requests of "+total.String()))
 		}
 	}
 	return errs

@@ -136,14 +136,14 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 
 // validateAppArmorAnnotations checks the deprecated AppArmor annotations. An invalid value, or one that contradicts the field,
 // would leave the container without the intended profile.
-func validateAppArmorAnnotations(pod *corev1.Pod, known nameIndex, path *field.Path) field.ErrorList {
+func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {
 		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 		if !ok {
 			continue
 		}
-		c, ok := known.containers[name]
+		c, ok := index.containers[name]
 		if !ok {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 			continue

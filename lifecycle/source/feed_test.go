@@ -43,7 +43,7 @@ func TestFeedRunsSourcesAlthoughStoredPodHangs(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait() // synchronizes for the race detector
 		require.Equal(t, time.Minute, after)
-		require.Contains(t, log.String(), "take too long to check")
+		require.Contains(t, log.String(), "setting the stored pods takes too long")
 		close(release)
 		cancel()
 		wg.Wait()

@@ -169,15 +169,15 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, name string) 
 	if err != nil {
 		return newHTTPError(http.StatusBadRequest, "manifest %s: read body: %v", name, err)
 	}
-	made, created, err := h.storeManifest(r.Header, name, data)
+	stored, created, err := h.storeManifest(r.Header, name, data)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("ETag", etagOf(data))
 	if created {
-		return writeJSON(w, http.StatusCreated, made)
+		return writeJSON(w, http.StatusCreated, stored)
 	}
-	return writeJSON(w, http.StatusOK, made)
+	return writeJSON(w, http.StatusOK, stored)
 }
 
 // listManifests returns all manifests of the directory with their pods and errors.

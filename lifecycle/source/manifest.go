@@ -132,15 +132,15 @@ func resolveDuplicates(claims []claim) map[string][]*Error {
 	duplicates := make(map[string][]*Error)
 	for _, c := range byRight {
 		name, uid := c.podKey(), string(c.pod.UID)
-		what, field := "pod "+name, "metadata.name"
+		duplicate, field := "pod "+name, "metadata.name"
 		other, taken := names[name]
 		if !taken {
-			what, field = "UID "+uid, "metadata.uid"
+			duplicate, field = "UID "+uid, "metadata.uid"
 			other, taken = uids[uid]
 		}
 		if c.inSet = !taken; taken && !c.changing && !other.changing && len(duplicates[c.file]) < maxErrors {
 			duplicates[c.file] = append(duplicates[c.file], &Error{
-				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, other.file),
+				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", duplicate, other.file),
 			})
 		}
 		if !taken {

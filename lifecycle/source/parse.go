@@ -198,12 +198,12 @@ func (p *parser) decodeStrict(raw []byte, path string, into any) bool {
 		return false
 	}
 	for _, err := range strict {
-		name, what := "", err.Error()
+		name, text := "", err.Error()
 		if f, ok := errors.AsType[kjson.FieldError](err); ok {
 			name = f.FieldPath()
-			what = strings.TrimSuffix(what, fmt.Sprintf(" %q", name))
+			text = strings.TrimSuffix(text, fmt.Sprintf(" %q", name))
 		}
-		p.reportField(joinPath(path, name), errors.New(what))
+		p.reportField(joinPath(path, name), errors.New(text))
 	}
 	return len(strict) == 0
 }

@@ -147,12 +147,12 @@ func canonicalJSON(raw []byte) []byte {
 func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
-	refuse := func(set bool, path *field.Path, what string) {
+	refuse := func(set bool, path *field.Path, kind string) {
 		if set {
-			errs = append(errs, field.Forbidden(path, "static pods may not reference "+what))
+			errs = append(errs, field.Forbidden(path, "static pods may not reference "+kind))
 		}
 	}
-	object := func(set bool, path *field.Path, what string) { refuse(set && !o.AllowObjects, path, what) }
+	object := func(set bool, path *field.Path, kind string) { refuse(set && !o.AllowObjects, path, kind) }
 	refuse(spec.ServiceAccountName != "" && !o.AllowTokens, path.Child("serviceAccountName"), "service accounts")
 	object(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
 	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")

@@ -40,7 +40,7 @@ func etagOf(data []byte) string {
 }
 
 // storeManifest writes a manifest if it is valid and does not conflict with other manifests. created reports whether it is new.
-func (h *Handler) storeManifest(header http.Header, name string, data []byte) (made Manifest, created bool, err error) {
+func (h *Handler) storeManifest(header http.Header, name string, data []byte) (stored Manifest, created bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, err := h.readForChange(header, name)
@@ -59,11 +59,11 @@ func (h *Handler) storeManifest(header http.Header, name string, data []byte) (m
 	if err := h.writeManifest(path, data); err != nil {
 		return Manifest{}, false, fmt.Errorf("manifest %s: %w", name, err)
 	}
-	made = Manifest{Name: name, Pods: []*corev1.Pod{}}
+	stored = Manifest{Name: name, Pods: []*corev1.Pod{}}
 	for _, e := range entries {
-		made.Pods = append(made.Pods, h.copyWithStatus(e.pod))
+		stored.Pods = append(stored.Pods, h.copyWithStatus(e.pod))
 	}
-	return made, old == nil, nil
+	return stored, old == nil, nil
 }
 
 // decodeManifest returns the pods of a manifest and its cost, or an error with all its problems.
@@ -108,13 +108,13 @@ func (h *Handler) checkRoom(path string, c cost) error {
 	if m := h.view.files[path]; m != nil {
 		others, files = others.subtractCost(m.cost), files-1
 	}
-	most, all := maxCost(), others.addCost(c)
+	limit, total := maxCost(), others.addCost(c)
 	switch {
 	case files >= maxFiles:
 		return newHTTPError(http.StatusInsufficientStorage, "manifest %s: the directory has %d files", filepath.Base(path), files)
-	case all.values > most.values || all.bytes > most.bytes:
+	case total.values > limit.values || total.bytes > limit.bytes:
 		return newHTTPError(http.StatusInsufficientStorage, "manifest %s: the manifests have more than %d values or %d bytes together",
-			filepath.Base(path), most.values, most.bytes)
+			filepath.Base(path), limit.values, limit.bytes)
 	}
 	return nil
 }

@@ -62,9 +62,9 @@ func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known := q.enforced || q.lifted
+	stateKnown := q.enforced || q.lifted
 	err := q.node.Cgroups.Ensure(ctx, pod)
-	q.enforced, q.lifted = false, err == nil || known // a failed Ensure may have lifted it
+	q.enforced, q.lifted = false, err == nil || stateKnown // a failed Ensure may have lifted it
 	return err
 }
 

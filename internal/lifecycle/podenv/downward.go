@@ -89,12 +89,12 @@ func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFie
 
 // limitOrAllocatable returns the limit of the container, else that of the pod, else the allocatable amount of the node
 // (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages cannot be overcommitted and have no default.
-func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, of corev1.ResourceList) resource.Quantity {
+func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
 	limit := c.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {
 		return limit
 	}
-	allocatable, known := of[name]
+	allocatable, known := nodeAllocatable[name]
 	if r := pod.Spec.Resources; known && r != nil && name != corev1.ResourceEphemeralStorage {
 		if limit := r.Limits[name]; !limit.IsZero() {
 			return limit

@@ -130,10 +130,10 @@ func (e *Environment) addVariable(path *field.Path, name, value string) error {
 
 // reserveRoom counts a variable with a value of size bytes, and returns an error for path if it exceeds the size limits.
 func (e *Environment) reserveRoom(path *field.Path, name string, size int) error {
-	switch whole := len(name) + len("=") + size; {
-	case whole >= MaxArgument:
+	switch total := len(name) + len("=") + size; {
+	case total >= MaxArgument:
 		return fielderr.TooLong(path, "variable %s may not be more than %d bytes with its name", fielderr.Quote(name), MaxArgument-1)
-	case !e.room.Take(whole):
+	case !e.room.Take(total):
 		return fielderr.TooLong(path, "arguments and environment may not be more than %d bytes in all", MaxArguments)
 	}
 	return nil

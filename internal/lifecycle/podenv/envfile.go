@@ -46,7 +46,7 @@ func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 		if err != nil {
 			return envFileValues{found, err}
 		}
-		if _, again := found[v.name]; keys[v.name] && !again {
+		if _, duplicate := found[v.name]; keys[v.name] && !duplicate {
 			found[v.name] = v.value
 		}
 	}

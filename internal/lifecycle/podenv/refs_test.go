@@ -133,8 +133,8 @@ func TestResolveReadsEnvFiles(t *testing.T) {
 		"unset vars": `Not found: "vars"`,
 		"v out":      "path escapes from parent",
 		"v abs":      "path escapes from parent",
-		"v large":    "file large of volume v: want a plain file",
-		"v .":        "file . of volume v: want a plain file",
+		"v large":    "file large of volume v: must be a regular file",
+		"v .":        "file . of volume v: must be a regular file",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var volume, path string

@@ -64,7 +64,7 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 	m.claims = make(map[string]claim, len(before))
 	for _, s := range m.sources { // existing claims stay
 		for _, pod := range s.Pods {
-			if was, ok := before[string(pod.UID)]; ok && was.source == s.Source {
+			if previous, ok := before[string(pod.UID)]; ok && previous.source == s.Source {
 				m.claims[string(pod.UID)] = claim{s.Source, pod}
 			}
 		}

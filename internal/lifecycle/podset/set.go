@@ -32,9 +32,9 @@ type Refusal struct {
 // first wins. judge gets the previously accepted pod with the UID of pod, or nil. It returns the pod to run, or nil, and an error
 // if that is not pod itself.
 func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.Pod, error)) (next Accepted, refusals []Refusal) {
-	known := make(map[string]*corev1.Pod, len(before.Pods))
+	previous := make(map[string]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
-		known[string(pod.UID)] = pod
+		previous[string(pod.UID)] = pod
 	}
 	next.Set = Set{Source: set.Source, Incomplete: set.Incomplete, Pods: make([]*corev1.Pod, 0, len(set.Pods))}
 	names, uids := make(map[string]bool, len(set.Pods)), make(map[string]bool, len(set.Pods))
@@ -49,7 +49,7 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 			continue
 		}
 		names[name], uids[uid] = true, uid != ""
-		accepted, err := judge(known[uid], pod)
+		accepted, err := judge(previous[uid], pod)
 		if err != nil {
 			refusals = append(refusals, Refusal{pod, err})
 		}

@@ -31,9 +31,9 @@ func GenerationOf(c *cri.Container) int {
 	return n
 }
 
-// currentGeneration returns the current restart-all generation. fresh is true if that restart was requested and no instance of
-// the generation exists yet.
-func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, fresh bool) {
+// currentGeneration returns the current restart-all generation. requested is true if that restart was requested and no instance
+// of the generation exists yet.
+func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))
 	}

@@ -34,14 +34,14 @@ func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time)
 	return Update{Status: merged, Patch: patch}, errors.Join(contradiction, err)
 }
 
-// Merge combines the status on the server with the agent's status ours. It keeps conditions of other clients and claim statuses
-// of the server. DisruptionTarget is taken from ours only together with a terminal phase. While mayRun is true, a container may
-// still run, and a terminal phase is deferred. A pod with a terminal phase is not ready. The result shares memory with both
-// statuses. Source: mergePodStatus in pkg/kubelet/status/status_manager.go.
-func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
-	out := *ours
-	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(ours.Phase)
-	out.Conditions = mergeConditions(server.Conditions, ours.Conditions, terminates && !mayRun, now)
+// Merge combines the status on the server with the agent's status. It keeps conditions of other clients and claim statuses of the
+// server. DisruptionTarget is taken from the agent's status only together with a terminal phase. While mayRun is true, a
+// container may still run, and a terminal phase is deferred. A pod with a terminal phase is not ready. The result shares memory
+// with both statuses. Source: mergePodStatus in pkg/kubelet/status/status_manager.go.
+func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
+	out := *status
+	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(status.Phase)
+	out.Conditions = mergeConditions(server.Conditions, status.Conditions, terminates && !mayRun, now)
 	out.ResourceClaimStatuses = server.ResourceClaimStatuses
 	out.ExtendedResourceClaimStatus = server.ExtendedResourceClaimStatus
 	out.NodeAllocatableResourceClaimStatuses = server.NodeAllocatableResourceClaimStatuses
@@ -56,16 +56,16 @@ func Merge(pod *corev1.Pod, server, ours *corev1.PodStatus, mayRun bool, now tim
 	return out
 }
 
-// mergeConditions returns the conditions of other clients from server, followed by the agent's conditions. disrupted adds
+// mergeConditions returns the server's conditions of other clients, followed by the agent's own conditions. disrupted adds
 // DisruptionTarget.
-func mergeConditions(server, ours []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
-	out := make([]corev1.PodCondition, 0, len(server)+len(ours))
+func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
+	out := make([]corev1.PodCondition, 0, len(server)+len(own))
 	for _, c := range server {
 		if !podstatus.IsOwnedCondition(c.Type) {
 			out = append(out, c)
 		}
 	}
-	for _, c := range ours {
+	for _, c := range own {
 		switch {
 		case podstatus.IsOwnedCondition(c.Type):
 			out = append(out, c)
@@ -120,13 +120,13 @@ func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 
 // containsConditions reports whether other has each condition of list that the agent owns or shares, with equal status, reason
 // and message.
-func containsConditions(of, in []corev1.PodCondition) bool {
-	for i := range of {
-		c := &of[i]
+func containsConditions(list, other []corev1.PodCondition) bool {
+	for i := range list {
+		c := &list[i]
 		if !podstatus.IsOwnedCondition(c.Type) && c.Type != corev1.DisruptionTarget {
 			continue
 		}
-		if o := podstatus.FindCondition(in, c.Type); o == nil || o.Status != c.Status || o.Reason != c.Reason || o.Message != c.Message {
+		if o := podstatus.FindCondition(other, c.Type); o == nil || o.Status != c.Status || o.Reason != c.Reason || o.Message != c.Message {
 			return false
 		}
 	}

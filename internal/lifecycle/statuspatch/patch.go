@@ -118,8 +118,8 @@ func diffLists(from, to any, key string) (changes, order []any) {
 		}
 		wanted[id] = true
 		order = append(order, object{key: id})
-		was, ok := had[id]
-		change := diffObjects(was, o, false)
+		previous, ok := had[id]
+		change := diffObjects(previous, o, false)
 		switch {
 		case !ok:
 			changes = append(changes, o)
