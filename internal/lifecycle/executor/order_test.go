@@ -111,7 +111,7 @@ func TestReplacementGetsNextAttemptAfterRemoveError(t *testing.T) {
 }
 
 // The files of a pod are removed before its runtime objects, which a restarted agent would find.
-func TestForgetRemovesFilesBeforeRuntimeObjects(t *testing.T) {
+func TestRemoveLogsBeforeRuntimeObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, logs, links := t.TempDir(), t.TempDir(), t.TempDir()
 		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
@@ -136,7 +136,7 @@ func TestForgetRemovesFilesBeforeRuntimeObjects(t *testing.T) {
 }
 
 // A pod of which another agent has containers keeps its files.
-func TestForgetKeepsFilesOfSharedPod(t *testing.T) {
+func TestRemoveLogsKeepsFilesOfSharedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, logs := t.TempDir(), t.TempDir()
 		groups := &podCgroups{}

@@ -19,7 +19,7 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers listed in a.Remove from the runtime. If the removal fails, the name of the container
+// removeContainers removes the containers listed in a.RemoveContainers from the runtime. If the removal fails, the name of the container
 // stays in use, so its replacement in a.Start gets the next attempt number. This happens in containerd 2.4 if a start is
 // abandoned after the task was created.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, a *plan.Actions) error {

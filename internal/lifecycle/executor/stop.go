@@ -31,7 +31,7 @@ type stopper struct {
 }
 
 // stopPod stops the containers of a.Kill in parallel and then the sandboxes of a.StopSandboxes. A container waits for the
-// containers in its After list.
+// containers in its WaitFor list.
 func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	errs := make([]error, len(a.Kill))
 	ended := make([]chan struct{}, len(a.Kill))

@@ -18,7 +18,7 @@
 //		// PATCH pods/NAME/status; the status is then update.Status
 //	}
 //
-// podstatus.Owned reports which conditions belong to the agent. The condition DisruptionTarget is shared: it is sent only with a
+// podstatus.IsOwnedCondition reports which conditions belong to the agent. The condition DisruptionTarget is shared: it is sent only with a
 // terminal phase.
 //
 // # Concurrency
