@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestSharesOfARequest(t *testing.T) {
+func TestCPUSharesOfMillicores(t *testing.T) {
 	for _, tc := range []struct {
 		milli  int64
 		shares uint64
@@ -38,7 +38,7 @@ func TestSharesOfARequest(t *testing.T) {
 	}
 }
 
-func TestRequestOfShares(t *testing.T) {
+func TestSharesToMilliReversesCPUShares(t *testing.T) {
 	for shares, milli := range map[uint64]int64{
 		0: 0, 1: 0, 2: 2, 3: 3, 102: 100, 1024: 1000, 262144: 256000, 300000: 292969, math.MaxUint64: math.MaxInt64,
 	} {
@@ -51,7 +51,7 @@ func TestRequestOfShares(t *testing.T) {
 	}
 }
 
-func TestQuotaOfALimit(t *testing.T) {
+func TestCPUQuotaOfMillicores(t *testing.T) {
 	for _, tc := range []struct {
 		milli  int64
 		period uint64
@@ -77,7 +77,7 @@ func TestQuotaOfALimit(t *testing.T) {
 	}
 }
 
-func TestLimitOfAQuota(t *testing.T) {
+func TestQuotaToMilli(t *testing.T) {
 	for _, tc := range []struct {
 		quota  int64
 		period uint64
@@ -94,7 +94,7 @@ func TestLimitOfAQuota(t *testing.T) {
 	}
 }
 
-func TestSystemdRoundsAQuotaUpToPercents(t *testing.T) {
+func TestSystemdQuotaRoundsUpToPercents(t *testing.T) {
 	for _, tc := range []struct {
 		quota   int64
 		period  uint64
@@ -118,7 +118,7 @@ func TestSystemdRoundsAQuotaUpToPercents(t *testing.T) {
 	}
 }
 
-// Every conversion of CPU equals its formula in numbers of any size.
+// FuzzCPU compares each CPU conversion with its formula in big numbers.
 func FuzzCPU(f *testing.F) {
 	f.Add(int64(1500), uint64(100000))
 	f.Add(int64(-1), uint64(0))
@@ -155,7 +155,7 @@ func FuzzCPU(f *testing.F) {
 	})
 }
 
-// mulDiv returns a×b/c between two bounds.
+// mulDiv returns a×b/c, limited to a range.
 func mulDiv(a *big.Int, b, c uint64, least, most int64) int64 {
 	a = new(big.Int).Mul(a, new(big.Int).SetUint64(b))
 	return clamp(a.Div(a, new(big.Int).SetUint64(c)), least, most)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// A monitor that reads the files of a cgroup v2 itself.
+// A monitor that parses cgroup v2 files.
 func ExampleParseCPUStat() {
 	cpu, err := cgroups.ParseCPUStat([]byte("usage_usec 5000000\nnr_periods 600\nnr_throttled 150\nthrottled_usec 2500000\n"))
 	quota, period, _ := cgroups.ParseCPUMax([]byte("50000 100000\n"))
@@ -46,7 +46,7 @@ func ExampleParseCPUList() {
 	// Output: [0 1 2 3 8] 1-3,8 <nil>
 }
 
-// A cgroup can be removed when nothing runs in it, and a pod that cannot fork has a limit of PIDs.
+// A cgroup without processes can be removed. A pod at its PID limit cannot fork.
 func ExampleParseCgroupEvents() {
 	events, _ := cgroups.ParseCgroupEvents([]byte("populated 0\nfrozen 0\n"))
 	refused, _ := cgroups.ParsePidsEvents([]byte("max 12\n"))

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 )
 
-// A snapshot of a pod: its processes are frozen while its files are copied, if the writer can freeze a cgroup.
+// Freeze the processes of a pod during a snapshot of its files, if the driver implements Freezer.
 func ExampleFreezer() {
 	ctx, path := context.Background(), cgroups.PodPath("", cgroups.Burstable, "u1")
 	tree := cgroupstest.New(cgroupstest.Options{}) // driver.Open on a real host
@@ -37,7 +37,8 @@ func ExampleFreezer() {
 	// frozen: false <nil>
 }
 
-// A check that the CPU shares of a pod are in force. Cgroup v2 has a weight in their place, so that other shares are read than were written.
+// Check that the CPU shares of a pod are in force. On cgroup v2 the value read differs from the value written, because cpu.weight
+// has less precision.
 func ExampleReader() {
 	ctx, path := context.Background(), cgroups.PodPath("", cgroups.Burstable, "u1")
 	var w cgroups.CgroupWriter = cgroupstest.New(cgroupstest.Options{})

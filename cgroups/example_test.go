@@ -66,7 +66,7 @@ func ExampleParsePressure() {
 	// Output: 12.5 1.2s <nil>
 }
 
-// The least and the most that a CPU request becomes, whatever a pod requests.
+// CPU requests below MinShares and above MaxShares.
 func ExampleCPUShares() {
 	for _, milli := range []int64{0, 1, 250, 1 << 40} {
 		shares := cgroups.CPUShares(milli)
@@ -80,7 +80,7 @@ func ExampleCPUShares() {
 	// 1099511627776 262144 false true false true
 }
 
-// A limit of 5 millicores in periods of several lengths: a quota is at least MinQuota, so that a short period allows more than the limit.
+// A limit of 5 millicores with different periods: the quota is at least MinQuota, so a short period allows more than the limit.
 func ExampleCPUQuota() {
 	for _, period := range []uint64{cgroups.MinPeriod, cgroups.DefaultPeriod, cgroups.MaxPeriod} {
 		quota := cgroups.CPUQuota(5, period)
@@ -92,7 +92,7 @@ func ExampleCPUQuota() {
 	// 5000 1000000 false 5
 }
 
-// A program that sets the limit of its own systemd unit, here 1.1 % of a CPU: systemd knows whole percents only.
+// A program that sets the limit of its own systemd unit to 1.1 % of a CPU: systemd rounds up to whole percents.
 func ExampleSystemdQuota() {
 	perSec, rounded := cgroups.SystemdQuota(1100, cgroups.DefaultPeriod)
 	fmt.Println("CPUQuotaPerSecUSec", perSec)
@@ -102,7 +102,7 @@ func ExampleSystemdQuota() {
 	// cpu.max 2000 100000
 }
 
-// The sizes of huge pages that a host can limit are in the names of its cgroup files.
+// The names of hugetlb files contain the page sizes that a host can limit.
 func ExampleParseHugepageSize() {
 	for _, file := range []string{"hugetlb.2MB.max", "hugetlb.1GB.max"} {
 		size := strings.TrimSuffix(strings.TrimPrefix(file, "hugetlb."), ".max")

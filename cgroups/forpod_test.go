@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestLimitsOfAPod(t *testing.T) {
+func TestForPodLimitsByClass(t *testing.T) {
 	const mi = 1 << 20
 	for _, tc := range []struct {
 		name string
@@ -126,7 +126,7 @@ func TestLimitsOfAPod(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAPodShareNothingWithIt(t *testing.T) {
+func TestForPodResultSharesNoMemoryWithArgument(t *testing.T) {
 	low := int64(7)
 	pod := cgroups.PodResources{QOS: cgroups.Burstable, MemoryLow: &low}
 	r := cgroups.ForPod(pod, cgroups.PodOptions{})

@@ -20,13 +20,13 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// The twins below say in regular expressions and maps what the parsers say in loops over bytes: both must take the same
-// files and find the same values.
+// The expected functions below use regular expressions and maps instead of loops over bytes. Parser and expected function must
+// accept the same files and return equal values.
 
 var number = regexp.MustCompile(`^[0-9]+$`)
 
-// twinNumber returns a number of 64 bits.
-func twinNumber(text string) (uint64, bool) {
+// expectedNumber parses a 64-bit number.
+func expectedNumber(text string) (uint64, bool) {
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || !number.MatchString(text) {
 		return 0, false
@@ -34,8 +34,8 @@ func twinNumber(text string) (uint64, bool) {
 	return v, true
 }
 
-// twinKeyed returns the numbers of the keys in a file of "key value" lines, and whether the file is in order.
-func twinKeyed(b []byte, keys ...string) (map[string]uint64, bool) {
+// expectedPairs parses a file of "key value" lines. The result is false for a malformed file.
+func expectedPairs(b []byte, keys ...string) (map[string]uint64, bool) {
 	if len(b) == 0 {
 		return nil, false
 	}
@@ -46,7 +46,7 @@ func twinKeyed(b []byte, keys ...string) (map[string]uint64, bool) {
 			return nil, false
 		}
 		if slices.Contains(keys, key) {
-			if values[key], ok = twinNumber(text); !ok {
+			if values[key], ok = expectedNumber(text); !ok {
 				return nil, false
 			}
 		}
@@ -54,7 +54,7 @@ func twinKeyed(b []byte, keys ...string) (map[string]uint64, bool) {
 	return values, true
 }
 
-// seed adds each file of both archives, because the parsers take what looks like a file of another kind too.
+// seed adds each file of both archives, because a parser must handle files of other kinds too.
 func seed(f *testing.F) {
 	f.Helper()
 	for _, archive := range []string{"v2.txtar", "v1.txtar"} {
@@ -71,7 +71,7 @@ func FuzzParseValue(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text := strings.TrimSuffix(string(b), "\n")
-		n, isNumber := twinNumber(text)
+		n, isNumber := expectedNumber(text)
 		counter, err := cgroups.ParseCounter(b)
 		require.Equal(t, isNumber, err == nil, "%q: %v", b, err)
 		assert.Equal(t, n, counter)
@@ -117,11 +117,11 @@ func FuzzParseCPUMax(f *testing.F) {
 func FuzzParseCPUStat(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// A file is of one version, or the order of its lines would decide.
+		// A file has one cgroup version; otherwise the order of its lines would matter.
 		if strings.Contains(string(b), "_usec") && strings.Contains(string(b), "_time") {
 			t.Skip()
 		}
-		want, ok := twinKeyed(b, "usage_usec", "user_usec", "system_usec", "nr_periods", "nr_throttled", "throttled_usec",
+		want, ok := expectedPairs(b, "usage_usec", "user_usec", "system_usec", "nr_periods", "nr_throttled", "throttled_usec",
 			"throttled_time", "nr_bursts", "burst_usec", "burst_time")
 		got, err := cgroups.ParseCPUStat(b)
 		require.Equal(t, ok, err == nil, "%q: %v", b, err)
@@ -141,7 +141,7 @@ func FuzzParseCPUStat(f *testing.F) {
 func FuzzParseEvents(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		want, ok := twinKeyed(b, "low", "high", "max", "oom", "oom_kill", "oom_group_kill")
+		want, ok := expectedPairs(b, "low", "high", "max", "oom", "oom_kill", "oom_group_kill")
 		memory, err := cgroups.ParseMemoryEvents(b)
 		require.Equal(t, ok, err == nil, "%q: %v", b, err)
 		if ok {
@@ -151,14 +151,14 @@ func FuzzParseEvents(f *testing.F) {
 			}, memory)
 		}
 
-		want, ok = twinKeyed(b, "max")
+		want, ok = expectedPairs(b, "max")
 		for _, parse := range []func([]byte) (uint64, error){cgroups.ParsePidsEvents, cgroups.ParseHugetlbEvents} {
 			refused, err := parse(b)
 			require.Equal(t, ok, err == nil, "%q: %v", b, err)
 			assert.True(t, !ok || refused == want["max"])
 		}
 
-		want, ok = twinKeyed(b, "user", "system")
+		want, ok = expectedPairs(b, "user", "system")
 		user, system, err := cgroups.ParseCPUAcctStat(b)
 		require.Equal(t, ok, err == nil, "%q: %v", b, err)
 		if ok {
@@ -172,11 +172,11 @@ func FuzzParseEvents(f *testing.F) {
 func FuzzParseCgroupEvents(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		want, ok := twinKeyed(b, "populated", "frozen")
+		want, ok := expectedPairs(b, "populated", "frozen")
 		for line := range strings.SplitSeq(string(b), "\n") {
 			for _, key := range []string{"populated", "frozen"} {
 				text, found := strings.CutPrefix(line, key+" ")
-				n, _ := twinNumber(text)
+				n, _ := expectedNumber(text)
 				ok = ok && (!found || n <= 1)
 			}
 		}
@@ -203,7 +203,7 @@ func FuzzParseMemoryStat(f *testing.F) {
 		if strings.Contains(string(b), "\ntotal_cache ") {
 			known, prefix = totals, "total_"
 		}
-		want, ok := twinKeyed(b, known...)
+		want, ok := expectedPairs(b, known...)
 		got, err := cgroups.ParseMemoryStat(b)
 		require.Equal(t, ok, err == nil, "%q: %v", b, err)
 		if ok {
@@ -239,7 +239,7 @@ func formatLine(l cgroups.PressureLine) string {
 	return fmt.Sprintf("avg10=%s avg60=%s avg300=%s total=%d", avg(l.Avg10), avg(l.Avg60), avg(l.Avg300), l.Total.Microseconds())
 }
 
-// What io.stat or a pair of files of v1 says comes back from the same in the form of the other.
+// FuzzParseIO checks that I/O counters survive formatting and parsing as io.stat and as a pair of v1 files.
 func FuzzParseIO(f *testing.F) {
 	v1 := files(f, "v1.txtar")
 	f.Add(files(f, "v2.txtar")["io.stat"], v1["blkio.throttle.io_service_bytes"], v1["blkio.throttle.io_serviced"])

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestSizesOfHugePages(t *testing.T) {
+func TestHugepageSizeNames(t *testing.T) {
 	for bytes, name := range map[uint64]string{
 		512: "512B", 1000: "1000B", 64 << 10: "64KB", 2 << 20: "2MB", 32 << 20: "32MB", 1 << 30: "1GB", 16 << 30: "16GB",
 		1 << 40: "1TB", 1 << 50: "1PB", 8 << 60: "8192PB",

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// files returns the content of each file of an archive in testdata.
+// files returns the files of an archive in testdata by name.
 func files(t testing.TB, archive string) map[string][]byte {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join("testdata", archive))
@@ -29,7 +29,7 @@ func files(t testing.TB, archive string) map[string][]byte {
 	return content
 }
 
-// parsed returns what a parser makes of a file of an archive.
+// parsed returns the result of a parser for a file of an archive.
 func parsed[T any](t *testing.T, files map[string][]byte, name string, parse func([]byte) (T, error)) T {
 	t.Helper()
 	require.Contains(t, files, name)
@@ -38,7 +38,7 @@ func parsed[T any](t *testing.T, files map[string][]byte, name string, parse fun
 	return v
 }
 
-func TestFilesOfV2(t *testing.T) {
+func TestParsersReadV2Files(t *testing.T) {
 	v2 := files(t, "v2.txtar")
 	quota, period, err := cgroups.ParseCPUMax(v2["cpu.max"])
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestFilesOfV2(t *testing.T) {
 	}
 }
 
-func TestFilesOfV1(t *testing.T) {
+func TestParsersReadV1Files(t *testing.T) {
 	v1 := files(t, "v1.txtar")
 	assert.Equal(t, cgroups.CPUStat{Periods: 7, Throttled: 5, ThrottledTime: 430000123, Bursts: 1, BurstTime: 2500},
 		parsed(t, v1, "cpu.stat", cgroups.ParseCPUStat))
@@ -112,8 +112,7 @@ func TestFilesOfV1(t *testing.T) {
 	assert.Empty(t, parsed(t, v1, "cpuset.mems", cgroups.ParseCPUList), "as in a new cgroup of v1")
 }
 
-// Every key of memory.stat goes to a field of its own.
-func TestKeysOfMemoryStat(t *testing.T) {
+func TestParseMemoryStatSetsOneFieldPerKey(t *testing.T) {
 	keys := map[string]func(cgroups.MemoryStat) uint64{
 		"anon":                    func(m cgroups.MemoryStat) uint64 { return m.Anon },
 		"file":                    func(m cgroups.MemoryStat) uint64 { return m.File },
@@ -158,14 +157,14 @@ func TestKeysOfMemoryStat(t *testing.T) {
 	}
 }
 
-// The file of v1 has each counter twice: without what is below, which v2 does not tell, and with it.
-func TestCountersOfV1AreThoseOfTheHierarchy(t *testing.T) {
+// On v1 memory.stat has each counter twice: with and without descendants.
+func TestParseMemoryStatUsesTotalCountersOnV1(t *testing.T) {
 	m, err := cgroups.ParseMemoryStat([]byte("rss 1\ntotal_cache 3\ntotal_rss 2\nrss 1\npgfault 4\n"))
 	require.NoError(t, err)
 	assert.Equal(t, cgroups.MemoryStat{Anon: 2, File: 3}, m)
 }
 
-func TestWhatIsNotInTheFormOfTheFile(t *testing.T) {
+func TestParsersRejectMalformedFiles(t *testing.T) {
 	for _, tc := range []struct {
 		parse  func([]byte) error
 		errors map[string]string
@@ -259,7 +258,7 @@ func TestWhatIsNotInTheFormOfTheFile(t *testing.T) {
 	}
 }
 
-// only leaves out the value of a parser.
+// only drops the value of a parser result.
 func only[T any](parse func([]byte) (T, error)) func([]byte) error {
 	return func(b []byte) error {
 		_, err := parse(b)
@@ -267,7 +266,7 @@ func only[T any](parse func([]byte) (T, error)) func([]byte) error {
 	}
 }
 
-func TestWhatALaterKernelAdds(t *testing.T) {
+func TestParsersIgnoreUnknownKeys(t *testing.T) {
 	events, err := cgroups.ParseMemoryEvents([]byte("oom 1\nsock_throttled some\nmax 2\n"))
 	require.NoError(t, err)
 	assert.Equal(t, cgroups.MemoryEvents{OOM: 1, Max: 2}, events)
@@ -278,7 +277,7 @@ func TestWhatALaterKernelAdds(t *testing.T) {
 	assert.Zero(t, p.Full, "no line for full before Linux 5.13")
 }
 
-func TestNumbersBeyondTheirType(t *testing.T) {
+func TestParsersSaturateTimesAndRejectOverflow(t *testing.T) {
 	c, err := cgroups.ParseCPUStat([]byte("usage_usec 18446744073709551615\n"))
 	require.NoError(t, err)
 	assert.EqualValues(t, uint64(math.MaxUint64)/1000*1000, c.Usage)
@@ -292,14 +291,14 @@ func TestNumbersBeyondTheirType(t *testing.T) {
 	assert.Equal(t, int64(1<<62), limit, "the kubelet writes it for huge pages without a limit")
 }
 
-func TestWorkingSet(t *testing.T) {
+func TestWorkingSetExcludesInactiveFiles(t *testing.T) {
 	m := cgroups.MemoryStats{Current: 100, Stat: cgroups.MemoryStat{InactiveFile: 30}}
 	assert.EqualValues(t, 70, m.WorkingSet())
 	m.Stat.InactiveFile = 101
 	assert.Zero(t, m.WorkingSet(), "the two files are not read at one moment")
 }
 
-func TestListsOfCPUsAreWrittenAsTheKernelDoes(t *testing.T) {
+func TestFormatCPUListUsesKernelFormat(t *testing.T) {
 	for list, want := range map[string]string{
 		"0": "0", "1,0": "0-1", "0,1,2,7": "0-2,7", "5-6,4,9,9": "4-6,9", "0-3,2-5": "0-5", "": "",
 	} {
@@ -312,7 +311,7 @@ func TestListsOfCPUsAreWrittenAsTheKernelDoes(t *testing.T) {
 	assert.Equal(t, []int{3, 1, 2, 2}, unsorted, "the list of the caller is left alone")
 }
 
-func TestParsersAllocateOnlyTheirAnswer(t *testing.T) {
+func TestParsersAllocateOnlyTheirResult(t *testing.T) {
 	v2, v1 := files(t, "v2.txtar"), files(t, "v1.txtar")
 	for name, parse := range map[string]func(){
 		"cpu.max":         func() { _, _, _ = cgroups.ParseCPUMax(v2["cpu.max"]) },

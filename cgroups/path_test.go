@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestPathsHaveANameForEachDriver(t *testing.T) {
+func TestPathConvertsToCgroupfsAndSystemdNames(t *testing.T) {
 	for _, tc := range []struct{ path, cgroupfs, systemd, slice string }{
 		{"", "/", "/", "-.slice"},
 		{"test", "/test", "/test.slice", "test.slice"},
@@ -54,8 +54,8 @@ func TestPathsHaveANameForEachDriver(t *testing.T) {
 	}
 }
 
-// Of these, the kubelet makes a unit that has two meanings, or one that systemd refuses.
-func TestPathsThatNoSliceCanHold(t *testing.T) {
+// The kubelet converts these components to an ambiguous unit name or to one that systemd rejects.
+func TestSystemdRejectsComponents(t *testing.T) {
 	for path, complaint := range map[cgroups.Path]string{
 		"kubepods/a_b": `cgroup path "kubepods/a_b": a slice of systemd cannot hold the '_' of "a_b"`,
 		"a b":          `cgroup path "a b": a slice of systemd cannot hold the ' ' of "a b"`,
@@ -70,7 +70,7 @@ func TestPathsThatNoSliceCanHold(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreTooLongForSystemd(t *testing.T) {
+func TestSystemdRejectsLongNames(t *testing.T) {
 	longest := cgroups.Path(strings.Repeat("a", 255-len(".slice")))
 	slice, err := longest.Slice()
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestNamesThatAreTooLongForSystemd(t *testing.T) {
 	assert.Error(t, err, "refused before its directories, which would be terabytes, are written")
 }
 
-func TestNamesThatAreNoSlice(t *testing.T) {
+func TestParseSystemdRejectsOtherUnits(t *testing.T) {
 	for name, complaint := range map[string]string{
 		"/kubepods.slice/cri-containerd-1.scope": `cgroup "/kubepods.slice/cri-containerd-1.scope" is no slice of systemd`,
 		"/kubepods.slice/":                       `cgroup "/kubepods.slice/" is no slice of systemd`,
@@ -96,7 +96,7 @@ func TestNamesThatAreNoSlice(t *testing.T) {
 	}
 }
 
-func TestPathsThatLeaveTheTreeAreRefused(t *testing.T) {
+func TestValidateRejectsInvalidPaths(t *testing.T) {
 	for path, complaint := range map[cgroups.Path]string{
 		"/":            `cgroup path "/": empty component`,
 		"/kubepods":    `cgroup path "/kubepods": begins with a slash: a path is written from below the root, as "kubepods"`,
@@ -120,7 +120,7 @@ func TestPathsThatLeaveTheTreeAreRefused(t *testing.T) {
 	}
 }
 
-func TestPathsAreTakenApart(t *testing.T) {
+func TestPathParentBaseAndComponents(t *testing.T) {
 	p, err := cgroups.NewPath("kubepods", "burstable", "pod1")
 	require.NoError(t, err)
 	assert.Equal(t, cgroups.Path("kubepods/burstable/pod1"), p)
@@ -137,7 +137,7 @@ func TestPathsAreTakenApart(t *testing.T) {
 	assert.Empty(t, root.Components())
 }
 
-func TestErrorsNameTheCgroup(t *testing.T) {
+func TestErrorNamesOperationCgroupAndFile(t *testing.T) {
 	err := &cgroups.Error{Op: "apply", Path: "kubepods/pod1", File: "memory.max", Err: fs.ErrNotExist}
 	assert.EqualError(t, err, "apply cgroup /kubepods/pod1: memory.max: file does not exist")
 	assert.True(t, errors.Is(err, fs.ErrNotExist))
@@ -146,7 +146,7 @@ func TestErrorsNameTheCgroup(t *testing.T) {
 	assert.EqualError(t, forged, `remove cgroup "/x: done\n": invalid argument`)
 }
 
-// Join never makes a valid path of components that are none, and components come back as they went in.
+// FuzzPath checks that Join never makes a valid path from invalid components, and that Components returns its arguments.
 func FuzzPath(f *testing.F) {
 	f.Add("kubepods", "pod1234-ab")
 	f.Add("a/b", "..")
@@ -179,7 +179,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// What parses as a slice is a path whose slice it is.
+// FuzzParseSystemd checks that Systemd restores the name of each parsed slice.
 func FuzzParseSystemd(f *testing.F) {
 	f.Add("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice")
 	f.Add("kubepods-burstable.slice")

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestPodsLieBelowTheirClass(t *testing.T) {
+func TestPodPathIsBelowClass(t *testing.T) {
 	for _, root := range []cgroups.Path{"", "agent", "agent/inner"} {
 		for class, dir := range map[cgroups.QOS]cgroups.Path{
 			cgroups.Guaranteed: "kubepods",
@@ -36,7 +36,7 @@ func TestPodsLieBelowTheirClass(t *testing.T) {
 	assert.Error(t, cgroups.PodPath("", cgroups.Burstable, "a/b").Validate())
 }
 
-func TestOnlyAPodIsTakenForOne(t *testing.T) {
+func TestPodUIDRejectsOtherPaths(t *testing.T) {
 	for path, why := range map[cgroups.Path]string{
 		"":                              "the root",
 		"pod1":                          "not below kubepods",

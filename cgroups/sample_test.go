@@ -12,13 +12,13 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestPartsAddUp(t *testing.T) {
+func TestPartsAreDistinctBits(t *testing.T) {
 	assert.True(t, cgroups.PartAll.Has(cgroups.PartEvents|cgroups.PartCPU|cgroups.PartPressure))
 	assert.False(t, cgroups.PartMemory.Has(cgroups.PartMemory|cgroups.PartSwap))
 	assert.True(t, cgroups.Parts(0).Has(0))
 }
 
-func TestTriggersAreChecked(t *testing.T) {
+func TestTriggerValidate(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		trigger cgroups.Trigger

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestResourcesAsText(t *testing.T) {
+func TestResourcesString(t *testing.T) {
 	zero, free := int64(0), int64(cgroups.Unlimited)
 	all := cgroups.Resources{
 		CPUShares: 256, CPUQuota: cgroups.Unlimited, CPUPeriod: 100000, CpusetCPUs: "0-3", CpusetMems: "0",

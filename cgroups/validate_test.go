@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestResourcesThatNoKernelTakes(t *testing.T) {
+func TestValidateRejectsInvalidResources(t *testing.T) {
 	for complaint, r := range map[string]cgroups.Resources{
 		"field CPUShares: 1 is not from 2 to 262144":                     {CPUShares: 1},
 		"field CPUShares: 262145 is not from 2 to 262144":                {CPUShares: 262145},
@@ -37,7 +37,7 @@ func TestResourcesThatNoKernelTakes(t *testing.T) {
 	}
 }
 
-func TestResourcesAtTheEndsOfTheirRanges(t *testing.T) {
+func TestValidateAcceptsRangeLimits(t *testing.T) {
 	for _, r := range []cgroups.Resources{
 		{},
 		{CPUShares: 2, CPUQuota: 1000, CPUPeriod: 1000, CpusetCPUs: "0-3,7", CpusetMems: "0", MemoryMax: new(int64(0))},

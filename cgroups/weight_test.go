@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestWeightOfShares(t *testing.T) {
+func TestWeightFromShares(t *testing.T) {
 	for f, want := range map[cgroups.WeightFormula]map[uint64]uint64{
 		cgroups.WeightLogQuadratic: {
 			0: 0, 1: 1, 2: 1, 3: 2, 102: 17, 512: 59, 1024: 100, 2048: 174, 8192: 532, 262143: 10000,
@@ -29,7 +29,7 @@ func TestWeightOfShares(t *testing.T) {
 	}
 }
 
-func TestSharesOfAWeight(t *testing.T) {
+func TestSharesFromWeight(t *testing.T) {
 	for f, want := range map[cgroups.WeightFormula]map[uint64]uint64{
 		cgroups.WeightLogQuadratic: {0: 0, 1: 2, 100: 1024, 10000: 262144, math.MaxUint64: 262144},
 		cgroups.WeightLinear: {
@@ -42,8 +42,8 @@ func TestSharesOfAWeight(t *testing.T) {
 	}
 }
 
-// Heavier shares never weigh less, and every weight of the newer formula comes back from its shares.
-func TestWeightsAreInOrder(t *testing.T) {
+// More shares never weigh less, and each weight of WeightLogQuadratic survives the conversion to shares and back.
+func TestWeightFormulasAreMonotonic(t *testing.T) {
 	for _, f := range []cgroups.WeightFormula{cgroups.WeightLogQuadratic, cgroups.WeightLinear} {
 		last := uint64(0)
 		for shares := uint64(1); shares <= cgroups.MaxShares; shares++ {
@@ -62,7 +62,7 @@ func TestWeightsAreInOrder(t *testing.T) {
 	}
 }
 
-func TestSharesThatAWeightHasHeld(t *testing.T) {
+func TestRoundTripShares(t *testing.T) {
 	linear := map[uint64]uint64{51: 28, 102: 80, 1024: 998}
 	for shares, back := range linear {
 		assert.Equal(t, back, cgroups.RoundTripShares(shares, cgroups.WeightLinear), shares)

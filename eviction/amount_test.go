@@ -84,8 +84,8 @@ func TestParseReclaim(t *testing.T) {
 	}
 }
 
-// Percentages have the precision of the kubelet's, and nothing overflows.
-func TestAmountOfCapacity(t *testing.T) {
+// Percentages have the kubelet's precision, and results do not overflow.
+func TestAmountOfHasKubeletPrecision(t *testing.T) {
 	for _, c := range []struct {
 		text     string
 		capacity int64
@@ -121,7 +121,7 @@ func TestAmountString(t *testing.T) {
 	}
 }
 
-// A number is written as apimachinery writes it.
+// A number is formatted as in apimachinery.
 func TestAmountFormat(t *testing.T) {
 	formats := map[eviction.AmountFormat]resource.Format{
 		eviction.DecimalSI: resource.DecimalSI, eviction.BinarySI: resource.BinarySI, eviction.DecimalExponent: resource.DecimalExponent,
@@ -133,7 +133,7 @@ func TestAmountFormat(t *testing.T) {
 	}
 }
 
-// FuzzParseAmount compares with apimachinery what is not too long and has no exponent that it takes for a smaller one.
+// FuzzParseAmount compares with apimachinery, except for long texts and exponents that apimachinery reads as smaller ones.
 func FuzzParseAmount(f *testing.F) {
 	for _, s := range []string{"100Mi", "-1", "1.5Gi", "1e9", "1E", "0.1n", ".", "+.5Ki", "10%", "NaN%", "99999999999999999999", "1e-30"} {
 		f.Add(s)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 )
 
-// texts returns thresholds as text.
+// texts formats thresholds.
 func texts(list []eviction.Threshold) (out []string) {
 	for _, t := range list {
 		text := t.String()
@@ -70,8 +70,8 @@ func TestParseThresholds(t *testing.T) {
 	}
 }
 
-// All that is wrong is named, with field, signal and value.
-func TestParseThresholdsErrors(t *testing.T) {
+// The error has each mistake with field, signal and value.
+func TestParseThresholdsReturnsAllErrors(t *testing.T) {
 	_, err := eviction.ParseThresholds(eviction.Config{
 		Hard:            entries{"mem.available": "1Gi", "memory.available": "-1Mi", "nodefs.available": "101%"},
 		Soft:            entries{"pid.available": "1k", "imagefs.available": "abc%", "nodefs.inodesFree": "5%"},
@@ -94,7 +94,7 @@ func TestParseThresholdsErrors(t *testing.T) {
 	}
 }
 
-func TestContradictions(t *testing.T) {
+func TestFindContradictions(t *testing.T) {
 	list, err := eviction.ParseThresholds(eviction.Config{
 		Hard:            entries{"memory.available": "1Gi", "nodefs.available": "10%", "imagefs.available": "20%", "pid.available": "1k"},
 		Soft:            entries{"memory.available": "1Gi", "nodefs.available": "5%", "imagefs.available": "30%", "pid.available": "5%"},
@@ -136,8 +136,8 @@ func TestLayoutThresholds(t *testing.T) {
 	require.Equal(t, "single dedicated split Layout(9)", fmt.Sprint(eviction.SingleFS, " ", eviction.DedicatedImageFS, " ", eviction.SplitFS, " ", eviction.Layout(9)))
 }
 
-// Of two readings of a signal the one counts that has less available.
-func TestTwoReadings(t *testing.T) {
+// Of two readings of a signal the one with less available counts.
+func TestDecideUsesLowerOfTwoReadings(t *testing.T) {
 	p, err := eviction.NewPolicy(eviction.Rules{NoLocalStorage: true, Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: eviction.Amount{Absolute: 100}}}})
 	require.NoError(t, err)
 	node, pods := eviction.Reading{Signal: eviction.PIDAvailable, Available: 30000, Capacity: 32768}, eviction.Reading{Signal: eviction.PIDAvailable, Available: 50, Capacity: 1000}

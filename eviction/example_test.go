@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// A study of the kubelet's decisions needs no node: Decide is pure.
+// Decide is pure, so that decisions can be computed without a node.
 func ExampleRules_Kubelet() {
 	thresholds, _ := eviction.ParseThresholds(eviction.Config{Hard: map[string]string{"memory.available": "100Mi"}})
 	policy, err := eviction.NewPolicy(eviction.Rules{Thresholds: thresholds}.Kubelet())
@@ -35,7 +35,7 @@ func ExampleRules_Kubelet() {
 	// [] 10s
 }
 
-// The thresholds of a node whose images are on a filesystem of their own, and the effect of each.
+// The thresholds of a node with a separate image filesystem, and the effect of each.
 func ExampleLayout_Thresholds() {
 	configured, _ := eviction.ParseThresholds(eviction.Config{
 		Hard:            map[string]string{"memory.available": "100Mi", "imagefs.available": "15%"},
@@ -61,7 +61,7 @@ func ExampleLayout_Thresholds() {
 	// containerfs.available<15%        hard true  ephemeral-storage DiskPressure   images
 }
 
-// The kubelet's order, but batch pods are evicted first: for memory and disks by their usage, for process IDs by their tasks.
+// The kubelet's ranking, except that batch pods are first: for memory and disks by usage, for process IDs by tasks.
 func ExampleRankerFunc() {
 	byBatch := func(a, b *eviction.Candidate) int {
 		isBatch := func(c *eviction.Candidate) int { return strings.Count(c.Name, "batch/") }
@@ -88,7 +88,7 @@ func ExampleRankerFunc() {
 	// Output: batch/b
 }
 
-// node observes and evicts for [ExampleMemoryLimiter].
+// node is the Observer and Actor of [ExampleMemoryLimiter].
 type node struct{}
 
 func (node) Signals(context.Context) (eviction.Observation, error) {
@@ -104,7 +104,7 @@ func (node) LimitMemory(_ context.Context, uid string) error {
 
 func (node) Kill(_ context.Context, uid string) error { fmt.Println("cgroup.kill of", uid); return nil }
 
-// An actor that can write cgroups also limits and kills pods that are evicted for memory.
+// An actor that can write cgroups also limits and kills pods evicted for memory.
 func ExampleMemoryLimiter() {
 	var actor eviction.Actor = node{}
 	if _, ok := actor.(eviction.MemoryLimiter); ok {

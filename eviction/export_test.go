@@ -3,7 +3,7 @@
 
 package eviction
 
-// Functions that the tests of this package call directly.
+// Functions that the external tests of this package call.
 var (
 	ParseReclaim     = parseReclaim
 	QuantityOfAmount = Amount.formatFor

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 )
 
-// forgetful is an observer that does not say which pods are being evicted.
+// forgetful is an observer that does not report which pods are being evicted.
 type forgetful struct{ *evictiontest.Node }
 
 func (f forgetful) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
@@ -27,8 +27,8 @@ func (f forgetful) Candidates(ctx context.Context) ([]eviction.Candidate, error)
 	return list, err
 }
 
-// A pod that is not gone in its time is not chosen again for five minutes, also where nobody can kill it.
-func TestNotGoneInTime(t *testing.T) {
+// A pod that has not terminated in time is not selected again for five minutes, also without a Killer.
+func TestVictimPastDeadlineNotSelectedFor5Minutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.HangRuntime(true)
@@ -42,13 +42,13 @@ func TestNotGoneInTime(t *testing.T) {
 	})
 }
 
-// keeping is a node whose killed pods keep their part of the disk until the runtime has removed them.
+// keeping is a node whose killed pods keep their disk usage until the runtime has removed them.
 type keeping struct{ *evictiontest.Node }
 
 func (keeping) Kill(context.Context, string) error { return nil }
 
-// A pod that was killed because the runtime is slow has its disk for as long as the runtime takes: no other pod goes for that meanwhile.
-func TestKilledPodKeepsItsDisk(t *testing.T) {
+// A pod that was killed because of a slow runtime keeps its disk usage; no other pod is evicted for it meanwhile.
+func TestDiskVictimBlocksOthersUntilRuntimeRemovesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, KillDelay: 25 * time.Second})
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 15 * gi}}, StopTime: time.Hour})
@@ -62,8 +62,8 @@ func TestKilledPodKeepsItsDisk(t *testing.T) {
 	})
 }
 
-// A pod that an agent before this one evicts costs no more time than one of our own, although it asks for an hour.
-func TestAdoptedPodHangs(t *testing.T) {
+// A pod whose eviction started before a restart delays others as long as any eviction, although its grace period is an hour.
+func TestAdoptedVictimIsKilledAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		a := candidate("a", 0, 50*mi, 0)
@@ -79,8 +79,8 @@ func TestAdoptedPodHangs(t *testing.T) {
 	})
 }
 
-// Where nobody can kill it, it is waited for a little longer.
-func TestAdoptedPodNoKill(t *testing.T) {
+// Without a Killer its eviction times out a little later.
+func TestAdoptedVictimWithoutKillerExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		a := candidate("a", 0, 50*mi, 0)
@@ -96,7 +96,7 @@ func TestAdoptedPodNoKill(t *testing.T) {
 	})
 }
 
-// slow is a node whose pods take time to be measured, and whose caches to be reclaimed.
+// slow is a node with slow measurements and reclaims.
 type slow struct {
 	*evictiontest.Node
 	measure, reclaim time.Duration
@@ -112,12 +112,12 @@ func (s *slow) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 	return s.Node.Reclaim(ctx, r)
 }
 
-// A reclaim has its whole time, however long it took until it was begun.
-func TestReclaimHasItsTime(t *testing.T) {
+// The timeout of a reclaim starts with its call, not with the decision.
+func TestReclaimTimeoutStartsWithCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &slow{evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), 2 * time.Second, 900 * time.Millisecond}
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
-		// The hook stands for whatever is between a decision and what follows from it.
+		// The hook simulates a delay between decision and call.
 		hold := func(eviction.Signal, time.Duration) { time.Sleep(500 * time.Millisecond) }
 		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{ThresholdMet: hold}})
 		time.Sleep(time.Minute)
@@ -126,7 +126,7 @@ func TestReclaimHasItsTime(t *testing.T) {
 	})
 }
 
-// stubborn is a node whose first reclaim takes five minutes, whatever the context says.
+// stubborn is a node whose first reclaim takes five minutes and ignores its context.
 type stubborn struct {
 	*evictiontest.Node
 	calls, running, most atomic.Int32
@@ -146,8 +146,8 @@ func diskRules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 }
 
-// Beside a reclaim that does not return there is no other one of the same resource, and pods go without.
-func TestReclaimHangs(t *testing.T) {
+// While a reclaim hangs, none of the same resource starts, and pods are evicted without it.
+func TestHungReclaimIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &stubborn{Node: evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi})}
 		for _, uid := range []string{"a", "b", "c"} {
@@ -170,8 +170,8 @@ func TestReclaimHangs(t *testing.T) {
 	})
 }
 
-// What comes late of a reclaim does not end the next one.
-func TestLateReclaim(t *testing.T) {
+// The late result of a reclaim does not end the next one.
+func TestLateReclaimResultIsIgnored(t *testing.T) {
 	policy, err := eviction.NewPolicy(diskRules())
 	require.NoError(t, err)
 	now, state := time.Unix(1e9, 0), eviction.State{}

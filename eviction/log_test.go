@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 )
 
-// broken is an observer with two readings that cannot be right, of other numbers each time, and an error that has one, too.
+// broken is an observer with two invalid readings and an error, whose numbers change with each call.
 type broken struct {
 	*evictiontest.Node
 	n int64
@@ -55,8 +55,8 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// What cannot be measured is logged once a minute, however often it is tried, how much of it there is, and whatever numbers it has.
-func TestLogsOnceAMinute(t *testing.T) {
+// A persistent error is logged once a minute, with any frequency and numbers.
+func TestErrorsAreLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &broken{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi})}
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Critical: true, Memory: gi - 50*mi}})
@@ -77,7 +77,7 @@ func TestLogsOnceAMinute(t *testing.T) {
 	})
 }
 
-// A node that stays short of memory because all of its pods are critical says so once.
+// A node that stays short of memory because all its pods are critical reports this once.
 func TestNoVictimIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
@@ -105,8 +105,8 @@ func TestNoVictimIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A program that forgot Run hears of it within 10 s: nothing else calls an Evictor.
-func TestEvictorThatDoesNotRunIsReported(t *testing.T) {
+// A program that does not call Run gets an error within 10 s.
+func TestMissingRunIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		var told []error

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 )
 
-// late is a node whose pods take time to be measured, whatever the context says. What it returns is as old as the call.
+// late is a node whose slow measurements ignore their context. The result has the state at the start of the call.
 type late struct {
 	*evictiontest.Node
 	takes func(call int32) time.Duration
@@ -34,7 +34,7 @@ func always(d time.Duration) func(int32) time.Duration {
 }
 
 // Signals are read while pods are being measured.
-func TestReadsWhileMeasuring(t *testing.T) {
+func TestSignalsReadDuringMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: always(9 * time.Second)}
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
@@ -51,7 +51,7 @@ func TestReadsWhileMeasuring(t *testing.T) {
 }
 
 // Caches are reclaimed while pods are being measured.
-func TestReclaimsWhileMeasuring(t *testing.T) {
+func TestCachesReclaimedDuringMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), takes: always(9 * time.Second)}
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
@@ -63,8 +63,8 @@ func TestReclaimsWhileMeasuring(t *testing.T) {
 	})
 }
 
-// Where pods are measured at once, nothing waits for the next observation.
-func TestMeasuredAtOnce(t *testing.T) {
+// If pods are measured quickly, the decision does not wait for the next pass.
+func TestFastMeasurementDecidesInSamePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: always(50 * time.Millisecond)}
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
@@ -75,8 +75,8 @@ func TestMeasuredAtOnce(t *testing.T) {
 	})
 }
 
-// What is returned after its time does not count, and there is no second call before.
-func TestMeasuredTooLate(t *testing.T) {
+// A result after the timeout is ignored, and no second call starts before it.
+func TestLateMeasurementIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: func(call int32) time.Duration {
 			return map[bool]time.Duration{true: 15500 * time.Millisecond}[call == 1]
@@ -97,8 +97,8 @@ func TestMeasuredTooLate(t *testing.T) {
 	})
 }
 
-// What was measured before a pod was gone has that pod, and does not count.
-func TestMeasuredBeforeGone(t *testing.T) {
+// A measurement that started before a pod terminated includes this pod and is ignored.
+func TestMeasurementIgnoredAfterPodTerminated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: 11 * time.Second}), takes: always(3 * time.Second)}
 		a := eater(0)
@@ -111,7 +111,7 @@ func TestMeasuredBeforeGone(t *testing.T) {
 		node.StartPod(b)
 		node.StartPod(c)
 		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
-		time.Sleep(15500 * time.Millisecond) // pods are measured again from 13 s to 16 s, and a is gone after 15 s
+		time.Sleep(15500 * time.Millisecond) // pods are measured again from 13 s to 16 s; a terminates after 15 s
 		require.Equal(t, []string{"a"}, node.EventUIDs("gone"))
 		require.EqualValues(t, 2, node.calls.Load())
 		node.StartPod(evictiontest.Pod{Candidate: candidate("d", 0, 400*mi, 500*mi)})

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// rounds is how many random nodes a property is checked on: all with NODEAGENT_SOAK=1.
+// rounds is the number of random nodes per property; more with NODEAGENT_SOAK=1.
 func rounds() int {
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		return 100_000
@@ -25,13 +25,13 @@ func rounds() int {
 	return 2_000
 }
 
-// randomSignals are those of thresholds.
+// randomSignals are the signals of thresholds.
 var randomSignals = []eviction.Signal{
 	eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.NodeFSAvailable, eviction.NodeFSInodesFree,
 	eviction.ImageFSAvailable, eviction.ImageFSInodesFree, eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree, eviction.PIDAvailable,
 }
 
-// randomPods returns pods with few distinct numbers, so that many are equal in something.
+// randomPods returns pods with few distinct numbers, so that many are equal in some of them.
 func randomPods(r *rand.Rand, n int) (pods []eviction.Candidate) {
 	for i := range n {
 		small := func() int64 { return r.Int64N(4) }
@@ -45,8 +45,8 @@ func randomPods(r *rand.Rand, n int) (pods []eviction.Candidate) {
 	return pods
 }
 
-// Every ranking is a total order: it does not depend on the order before, and is that of a sort that asks about each pair.
-func TestRankingProperties(t *testing.T) {
+// Each ranking is a total order: it does not depend on the input order, and equals a sort that compares each pair.
+func TestRankingIsTotalOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range rounds() {
 		pods := randomPods(r, r.IntN(8))
@@ -60,7 +60,7 @@ func TestRankingProperties(t *testing.T) {
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		require.Equal(t, ranked, ranker.Rank(signal, shuffled))
 
-		var naive []eviction.Candidate // insert each before the first that it beats
+		var naive []eviction.Candidate // insert each before the first that it precedes
 		for _, p := range pods {
 			at := slices.IndexFunc(naive, func(q eviction.Candidate) bool {
 				return ranker.Rank(signal, []eviction.Candidate{q, p})[0].UID == p.UID
@@ -77,7 +77,7 @@ func TestRankingProperties(t *testing.T) {
 	}
 }
 
-// randomRules returns some thresholds.
+// randomRules returns random thresholds.
 func randomRules(r *rand.Rand) eviction.Rules {
 	rules := eviction.Rules{MaxGracePeriod: time.Duration(r.IntN(20)) * time.Second, NoLocalStorage: r.IntN(2) == 0}
 	for _, s := range randomSignals {
@@ -101,7 +101,7 @@ func randomRules(r *rand.Rand) eviction.Rules {
 	return rules
 }
 
-// randomReadings returns readings of most signals, some of them as old as before and some of them wrong.
+// randomReadings returns readings of most signals, some outdated and some invalid.
 func randomReadings(r *rand.Rand, now time.Time, before map[eviction.Signal]time.Time) (list []eviction.Reading) {
 	for _, s := range randomSignals {
 		if r.IntN(5) == 0 {
@@ -119,16 +119,16 @@ func randomReadings(r *rand.Rand, now time.Time, before map[eviction.Signal]time
 			reading.Capacity = r.Int64N(3) - 1
 		}
 		if reading.Capacity > 0 && reading.Available <= reading.Capacity {
-			before[s] = reading.Time // others are left out
+			before[s] = reading.Time // other signals are missing
 		}
 		list = append(list, reading)
 	}
 	return list
 }
 
-// No critical pod goes, never two for one pass and threshold, none on numbers that are not new or of a signal that was not read; decisions
-// are the same for the same arguments, change none of them, and always say when to go on.
-func TestDecisionProperties(t *testing.T) {
+// No critical pod is evicted, at most one pod per pass and threshold, and none because of outdated or missing readings. Equal
+// arguments give equal decisions, no argument changes, and Wake is always set.
+func TestDecideInvariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range rounds() / 10 {
 		policy, err := eviction.NewPolicy(randomRules(r))
@@ -173,7 +173,7 @@ func TestDecisionProperties(t *testing.T) {
 			if reclaim != nil && r.IntN(2) == 0 {
 				state, reclaim = state.Reclaimed(*reclaim, r.Int64N(100), now), nil
 			}
-			for _, uid := range evicting { // before their time is up
+			for _, uid := range evicting { // before the deadline
 				state = state.Evicted(uid)
 				pods = slices.DeleteFunc(slices.Clone(pods), func(c eviction.Candidate) bool { return c.UID == uid })
 			}
@@ -182,7 +182,7 @@ func TestDecisionProperties(t *testing.T) {
 	}
 }
 
-// decideTwice decides as an Evictor does, and checks that nothing depends on anything else.
+// decideTwice decides like an Evictor and checks that the decision depends only on its arguments.
 func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.Observation, pods []eviction.Candidate, now time.Time) eviction.Decision {
 	d := p.Decide(s, o, now)
 	require.Equal(t, d, p.Decide(s, o, now))
@@ -209,7 +209,7 @@ func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.
 	return d
 }
 
-// manyPods are pods of a node at rest.
+// manyPods are pods of a node without pressure.
 func manyPods(n int) []eviction.Candidate {
 	r := rand.New(rand.NewPCG(5, 6))
 	pods := make([]eviction.Candidate, n)
@@ -222,7 +222,7 @@ func manyPods(n int) []eviction.Candidate {
 	return pods
 }
 
-// atRest is an observation of a node that is short of nothing.
+// atRest is an observation of a node without pressure.
 func atRest(pods []eviction.Candidate) eviction.Observation {
 	o := eviction.Observation{Candidates: pods, Measured: true}
 	for _, s := range randomSignals {
@@ -239,8 +239,8 @@ func defaultPolicy(tb testing.TB) *eviction.Policy {
 	return p
 }
 
-// What is done in every pass costs no memory, and a ranking one allocation.
-func TestAllocations(t *testing.T) {
+// A pass without actions does not allocate memory, and a ranking allocates once.
+func TestDecideAndRankAllocations(t *testing.T) {
 	p, o, now := defaultPolicy(t), atRest(manyPods(500)), time.Now()
 	state := p.Decide(eviction.State{}, o, now).State
 	require.Zero(t, testing.AllocsPerRun(100, func() { p.Decide(state, o, now.Add(time.Second)) }))

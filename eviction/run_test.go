@@ -30,7 +30,7 @@ func memoryRules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: bytes(100 * mi)}}}
 }
 
-// start runs an evictor on a node, in a bubble, until the test ends.
+// start runs an evictor on a node in a bubble until the test ends.
 func start(t *testing.T, observer eviction.Observer, actor eviction.Actor, o eviction.Options) *eviction.Evictor {
 	t.Helper()
 	e, err := eviction.New(observer, actor, o)
@@ -46,18 +46,18 @@ func start(t *testing.T, observer eviction.Observer, actor eviction.Actor, o evi
 	return e
 }
 
-// candidate returns a pod of some priority.
+// candidate returns a pod with a priority.
 func candidate(uid string, priority int32, memory, request int64) eviction.Candidate {
 	return eviction.Candidate{UID: uid, Name: "default/" + uid, Priority: priority, Memory: memory, MemoryRequest: request}
 }
 
-// eater is a pod that ignores that it is told to end.
+// eater is a pod that ignores the stop signal.
 func eater(rate int64) evictiontest.Pod {
 	return evictiontest.Pod{Candidate: candidate("eater", 0, 0, 0), MemoryPerSecond: rate, StopTime: time.Hour}
 }
 
-// A pod that eats the memory of the node is evicted before the kernel has to kill, however fast it is.
-func TestInTime(t *testing.T) {
+// A pod that uses up the memory is evicted before the kernel kills, however fast it grows.
+func TestPodEvictedBeforeOOMKill(t *testing.T) {
 	for _, rate := range []int64{mi, 20 * mi, 50 * mi, 100 * mi} {
 		synctest.Test(t, func(t *testing.T) {
 			node := evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: time.Second})
@@ -76,8 +76,8 @@ func TestInTime(t *testing.T) {
 	}
 }
 
-// The kubelet's rules are late for the same pod.
-func TestKubeletIsLate(t *testing.T) {
+// With the kubelet's rules the kernel kills this pod first.
+func TestKubeletRulesEvictAfterOOMKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: time.Second})
 		start(t, node, node, eviction.Options{Rules: memoryRules().Kubelet(), NoKill: true})
@@ -89,8 +89,8 @@ func TestKubeletIsLate(t *testing.T) {
 	})
 }
 
-// A runtime that does not answer keeps nobody from being killed, nor the next pod from being evicted.
-func TestRuntimeHangs(t *testing.T) {
+// A hung runtime prevents neither the kill of a pod nor the next eviction.
+func TestPodKilledWhileRuntimeHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.HangRuntime(true)
@@ -116,8 +116,8 @@ func TestRuntimeHangs(t *testing.T) {
 	})
 }
 
-// With NoKill it is the runtime's to kill.
-func TestNoKill(t *testing.T) {
+// With NoKill only the runtime kills.
+func TestNoKillLeavesKillsToRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.HangRuntime(true)
@@ -130,8 +130,8 @@ func TestNoKill(t *testing.T) {
 	})
 }
 
-// Caches go before pods.
-func TestCache(t *testing.T) {
+// Caches are reclaimed before pods are evicted.
+func TestCachesReclaimedBeforeEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi})
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
@@ -145,8 +145,8 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// What is removed from a disk is waited for.
-func TestDisk(t *testing.T) {
+// After a reclaim of disk space the evictor waits for its effect.
+func TestEvictionWaitsForFreedDisk(t *testing.T) {
 	rules := eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 	for _, test := range []struct {
 		rules   eviction.Rules
@@ -161,7 +161,7 @@ func TestDisk(t *testing.T) {
 			require.Equal(t, test.evicted, node.EventUIDs("evict"))
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // and a pod whose logs grow goes all the same
+	synctest.Test(t, func(t *testing.T) { // a pod whose logs grow is evicted all the same
 		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: gi})
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a"}, LogsPerSecond: 100 * mi})
 		start(t, node, node, eviction.Options{Rules: rules})
@@ -171,8 +171,8 @@ func TestDisk(t *testing.T) {
 	})
 }
 
-// A fork bomb goes.
-func TestPIDs(t *testing.T) {
+// A fork bomb is evicted.
+func TestForkBombIsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{PIDs: 32768})
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "bomb"}, TasksPerSecond: 4000})
@@ -183,8 +183,8 @@ func TestPIDs(t *testing.T) {
 	})
 }
 
-// Wake has the node observed at once, but not more often than every 100 ms.
-func TestWake(t *testing.T) {
+// Wake starts an observation at once, at most every 100 ms.
+func TestWakeObservesAtMostEvery100Milliseconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, passes := evictiontest.NewNode(evictiontest.Options{NodeFS: gi}), atomic.Int32{}
 		rules := eviction.Rules{NoLocalStorage: true}
@@ -202,8 +202,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// An observer that fails is asked again, less and less often; what hangs is asked once.
-func TestObserverFails(t *testing.T) {
+// Failed passes are repeated with a back-off; a hung call is not repeated.
+func TestFailedPassesBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
@@ -221,7 +221,7 @@ func TestObserverFails(t *testing.T) {
 	})
 }
 
-// hanging is an observer whose pods cannot be measured.
+// hanging is an observer whose Candidates hangs.
 type hanging struct {
 	*evictiontest.Node
 	calls atomic.Int32
@@ -234,7 +234,7 @@ func (h *hanging) Candidates(ctx context.Context) ([]eviction.Candidate, error) 
 	return nil, ctx.Err()
 }
 
-func TestObserverHangs(t *testing.T) {
+func TestHungObserverIsCalledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
@@ -249,7 +249,7 @@ func TestObserverHangs(t *testing.T) {
 	})
 }
 
-// failing is an actor that cannot evict at first.
+// failing is an actor whose first evictions fail.
 type failing struct {
 	*evictiontest.Node
 	fails atomic.Int32
@@ -262,8 +262,8 @@ func (f *failing) Evict(ctx context.Context, e eviction.Eviction) error {
 	return f.Node.Evict(ctx, e)
 }
 
-// A pod that could not be evicted is tried again soon.
-func TestEvictFails(t *testing.T) {
+// A failed eviction is retried soon.
+func TestFailedEvictionIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
@@ -277,7 +277,7 @@ func TestEvictFails(t *testing.T) {
 	})
 }
 
-func TestMisuse(t *testing.T) {
+func TestNewRejectsMissingArguments(t *testing.T) {
 	node := evictiontest.NewNode(evictiontest.Options{})
 	_, err := eviction.New(nil, node, eviction.Options{})
 	require.ErrorContains(t, err, "argument observer is nil: required")

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestScripts decides what the scripts in testdata say, which explain their language.
+// TestScripts runs the scripts in testdata, which explain their format.
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txtar", func(t *testing.T, text string) string {
 		s := &scene{t: t, started: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), readings: map[eviction.Signal]eviction.Reading{}}
@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scene is a script that is being played.
+// scene is a running script.
 type scene struct {
 	t        *testing.T
 	started  time.Time
@@ -52,7 +52,7 @@ func (s *scene) do(out *strings.Builder, words []string) {
 	case "gone":
 		s.state = s.state.Evicted(args[0])
 		s.remove(args[0])
-	case "terminated": // and only the candidates tell
+	case "terminated": // only the candidates show it
 		s.remove(args[0])
 	case "killed":
 		s.state = eviction.Unblock(s.state, args[0], s.now.Add(5*time.Minute))
@@ -70,7 +70,7 @@ func (s *scene) do(out *strings.Builder, words []string) {
 	}
 }
 
-// threshold is: SIGNAL<VALUE [soft=GRACE] [min=VALUE].
+// threshold parses: SIGNAL<VALUE [soft=GRACE] [min=VALUE].
 func (s *scene) threshold(args []string) {
 	signal, text, _ := strings.Cut(args[0], "<")
 	value, err := eviction.ParseAmount(text)
@@ -109,7 +109,7 @@ func (s *scene) setRules(args []string) {
 	}
 }
 
-// pod is: UID [KEY=VALUE...]. A pod that is there is replaced.
+// pod parses: UID [KEY=VALUE...]. It replaces an existing pod.
 func (s *scene) pod(args []string) {
 	c := eviction.Candidate{UID: args[0], Name: "default/" + args[0], Measured: true}
 	for _, arg := range args[1:] {
@@ -152,7 +152,7 @@ func (s *scene) remove(uid string) {
 	s.pods = kept
 }
 
-// at is: TIME [SIGNAL=AVAILABLE/CAPACITY[@MEASURED][~RECLAIMABLE] or SIGNAL=none]... Readings stay until they are replaced.
+// at parses: TIME [SIGNAL=AVAILABLE/CAPACITY[@MEASURED][~RECLAIMABLE] or SIGNAL=none]... Readings stay until they are replaced.
 func (s *scene) at(out *strings.Builder, args []string) {
 	s.now = s.started.Add(s.duration(args[0]))
 	for _, arg := range args[1:] {
@@ -237,7 +237,7 @@ func (s *scene) duration(text string) time.Duration {
 	return d
 }
 
-// amount reads a quantity, which may be negative.
+// amount parses a quantity, which may be negative.
 func (s *scene) amount(text string) int64 {
 	number, negative := strings.CutPrefix(text, "-")
 	v, err := eviction.ParseReclaim(number)

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// It keeps an amount that does not fit from becoming zero, which is no limit, or less than zero.
-func TestAmountsStayInBounds(t *testing.T) {
+// A saturated amount must not become zero, which means no limit, or negative.
+func TestValueSaturatesAtInt64(t *testing.T) {
 	for text, want := range map[string][2]int64{ // units, millis
 		"0":                    {0, 0},
 		"1m":                   {1, 1},

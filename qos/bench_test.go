@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// usualPods is what runs on a node: web servers, a database, a job, a daemon with a sidecar, and what nobody has sized.
+// usualPods returns pods as they run on nodes: web servers, a database, a job, a pod with a sidecar, and one without requests.
 func usualPods() map[string]*corev1.Pod {
 	sidecar := podOf(container([]string{"app", "cpu=500m", "memory=512Mi"}))
 	sidecar.Spec.InitContainers = []corev1.Container{
@@ -35,8 +35,8 @@ func usualPods() map[string]*corev1.Pod {
 	}
 }
 
-// numbers are the functions of a pod that return no map.
-var numbers = map[string]func(*corev1.Pod) int64{
+// numberFuncs are the functions of a pod that return no map.
+var numberFuncs = map[string]func(*corev1.Pod) int64{
 	"Class":         func(p *corev1.Pod) int64 { return int64(len(qos.Class(p))) },
 	"StatusClass":   func(p *corev1.Pod) int64 { return int64(len(qos.StatusClass(p))) },
 	"IsCritical":    func(p *corev1.Pod) int64 { return map[bool]int64{true: 1}[qos.IsCritical(p)] },
@@ -54,8 +54,8 @@ var numbers = map[string]func(*corev1.Pod) int64{
 	},
 }
 
-func TestNumbersDoNotAllocate(t *testing.T) {
-	for name, number := range numbers {
+func TestNumberFunctionsDoNotAllocate(t *testing.T) {
+	for name, number := range numberFuncs {
 		for kind, pod := range usualPods() {
 			if kind == "fractions" && (name == "MemoryRequest" || name == "MemoryLimit") {
 				continue // a total with a fraction of a binary unit is a big number
@@ -73,7 +73,7 @@ var (
 )
 
 func BenchmarkNumbers(b *testing.B) {
-	for name, number := range numbers {
+	for name, number := range numberFuncs {
 		b.Run(name, func(b *testing.B) {
 			benchmark(b, func(pod *corev1.Pod) { sink = number(pod) })
 		})

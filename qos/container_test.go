@@ -20,7 +20,7 @@ import (
 
 const mib = 1 << 20
 
-// v1 is a node on which a container gets nothing but CPU, memory, score and huge pages.
+// v1 is a node whose containers get only CPU, memory, OOM score and hugepage settings.
 var v1 = qos.Node{MemoryCapacity: 16 << 30, CgroupV1: true, NoSwapController: true}
 
 func podOf(containers ...corev1.Container) *corev1.Pod {
@@ -98,7 +98,7 @@ func TestContainerResources(t *testing.T) {
 	}
 }
 
-func TestHugepages(t *testing.T) {
+func TestContainerResourcesHugepageLimits(t *testing.T) {
 	limits := func(t *testing.T, sizes, container1, pod1 []string) ([]cri.HugepageLimit, error) {
 		pod, n := podOf(container(append([]string{"c"}, container1...))), v1
 		pod.Spec.Resources = new(amounts(pod1))
@@ -148,8 +148,8 @@ func TestHugepages(t *testing.T) {
 	}
 }
 
-// An error names the container by its place in the pod.
-func TestHugepagesOfEveryKindOfContainer(t *testing.T) {
+// The error names the container by its index in the pod.
+func TestHugepageErrorNamesFieldOfContainer(t *testing.T) {
 	c := container([]string{"x", "hugepages-many=/1"})
 	pod := podOf(corev1.Container{Name: "c"})
 	pod.Spec.InitContainers = []corev1.Container{{Name: "i"}, c}
@@ -162,7 +162,7 @@ func TestHugepagesOfEveryKindOfContainer(t *testing.T) {
 	require.ErrorContains(t, err, "spec.ephemeralContainers[x].resources.limits: ")
 }
 
-func TestContainerResourcesNeedAContainer(t *testing.T) {
+func TestContainerResourcesRejectsMissingInput(t *testing.T) {
 	pod := podOf(corev1.Container{Name: "c"})
 	_, err := qos.ContainerResources(pod, nil, v1)
 	require.EqualError(t, err, `score a container of pod "p": no container`)
@@ -201,7 +201,7 @@ func TestPodResources(t *testing.T) {
 	assert.Equal(t, cgroups.Guaranteed, qos.PodResources(pod, qos.Node{}).QOS, "the class of the status")
 }
 
-func TestTierMemory(t *testing.T) {
+func TestMemoryProtectionSumsRequestsByClass(t *testing.T) {
 	pods := []*corev1.Pod{
 		podOf(container([]string{"a", "cpu=1/1", "memory=4Mi/4Mi"})),
 		podOf(container([]string{"a", "memory=2Mi"})),
@@ -232,7 +232,7 @@ func TestTierMemory(t *testing.T) {
 }
 
 // On a machine without a hugetlb cgroup no limit is sent, also none of zero, and what the machine does not have is still refused.
-func TestHugepagesWithoutController(t *testing.T) {
+func TestContainerResourcesOmitsHugepagesWithoutController(t *testing.T) {
 	n := v1
 	n.HugepageSizes, n.NoHugetlbController = []string{"2MB", "1GB"}, true
 	pod := podOf(container([]string{"c", "hugepages-2Mi=/4Mi"}))

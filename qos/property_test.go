@@ -39,10 +39,10 @@ func FuzzPod(f *testing.F) {
 
 func compare(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	require.Equal(t, twinClass(pod), qos.Class(pod))
+	require.Equal(t, expectedClass(pod), qos.Class(pod))
 	for _, o := range []qos.Options{{}, {ExcludeOverhead: true}, {IgnorePodLevel: true}} {
-		requireSame(t, twinTotals(pod, o, false), qos.Requests(pod, o))
-		requireSame(t, twinTotals(pod, o, true), qos.Limits(pod, o))
+		requireSame(t, expectedTotals(pod, o, false), qos.Requests(pod, o))
+		requireSame(t, expectedTotals(pod, o, true), qos.Limits(pod, o))
 	}
 	requests, limits := qos.Requests(pod, qos.Options{}), qos.Limits(pod, qos.Options{})
 	require.Equal(t, roundUp(requests[corev1.ResourceCPU], 1000), qos.CPURequest(pod))
@@ -66,7 +66,7 @@ func compare(t *testing.T, pod *corev1.Pod) {
 }
 
 // What is returned may be changed without a trace in the pod, even where a quantity is too big for an int64.
-func TestResultsBelongToTheCaller(t *testing.T) {
+func TestRequestsAndLimitsShareNoMemoryWithPod(t *testing.T) {
 	pod := podOf(container([]string{"a", "cpu=1.5Gi/1.5Gi", "example.com/x=100000E/100000E"}))
 	pod.Spec.InitContainers = []corev1.Container{container([]string{"i", "cpu=2.5Gi/2.5Gi"})}
 	pod.Spec.Overhead = amounts([]string{"cpu=0.1Gi", "memory=1.5Gi"}).Requests
@@ -222,7 +222,7 @@ func (a rats) max(b rats) rats {
 }
 
 // twinTotals goes through the containers of the pod in the order in which they start: every init container with the sidecars so far, then all that stays.
-func twinTotals(pod *corev1.Pod, o qos.Options, limits bool) rats {
+func expectedTotals(pod *corev1.Pod, o qos.Options, limits bool) rats {
 	pick := func(r corev1.ResourceRequirements) rats {
 		if limits {
 			return ratsOf(r.Limits)
@@ -269,7 +269,7 @@ func requireSame(t *testing.T, want rats, got corev1.ResourceList) {
 }
 
 // twinClass asks of every container whether it is guaranteed, and whether it states anything.
-func twinClass(pod *corev1.Pod) corev1.PodQOSClass {
+func expectedClass(pod *corev1.Pod) corev1.PodQOSClass {
 	var blocks []corev1.ResourceRequirements
 	for _, c := range append(append([]corev1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {
 		blocks = append(blocks, c.Resources)

@@ -22,22 +22,22 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// TestScenarios runs testdata/*.txt. A scenario is a pod, told line by line, and what is expected of it. Amounts are
-// request/limit, where either may be missing:
+// TestScenarios runs testdata/*.txt. A scenario is a pod, described line by line, with queries and their results. Amounts are
+// request/limit, either of which may be missing:
 //
-//	node memory=4000000000 swap=1Gi                    holds for the pods that follow
+//	node memory=4000000000 swap=1Gi                    for the pods that follow
 //	pod a title
 //	  container NAME cpu=100m/200m memory=/1Gi         also init, sidecar and ephemeral
-//	  restartable NAME                                 the container is restarted always, init container or not
-//	  resources cpu=1/2                                of the pod
+//	  restartable NAME                                 restartPolicy Always for any container
+//	  resources cpu=1/2                                pod-level resources
 //	  overhead cpu=100m
 //	  priority 2000000000 system-node-critical
 //	  annotation kubernetes.io/config.source=file
 //	  status class Guaranteed
-//	  status allocated NAME cpu=1                      "pod" names the pod itself
+//	  status allocated NAME cpu=1                      "pod" as NAME is the pod itself
 //	  status actual NAME cpu=1/2
 //	  status resize Infeasible
-//	  QUESTION ARGUMENTS -> ANSWER                     see questions
+//	  QUERY ARGUMENTS -> RESULT                        see queries
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func (s *scenario) line(t *testing.T, where, line string, f []string) {
 	t.Helper()
 	if question, want, ok := strings.Cut(line, "->"); ok {
 		args := strings.Fields(question)
-		answer, known := questions[args[0]]
+		answer, known := queries[args[0]]
 		require.True(t, known, "%s: no question %q", where, args[0])
 		assert.Equal(t, strings.TrimSpace(want), answer(s, args[1:]), "%s: %s: %s", where, s.title, question)
 		return
@@ -163,8 +163,8 @@ func (s *scenario) container(name string) *corev1.Container {
 	return &corev1.Container{Name: name}
 }
 
-// questions are what a scenario can ask.
-var questions = map[string]func(*scenario, []string) string{
+// queries are the functions that a scenario can call.
+var queries = map[string]func(*scenario, []string) string{
 	"class":        func(s *scenario, _ []string) string { return string(qos.Class(s.pod)) },
 	"status-class": func(s *scenario, _ []string) string { return string(qos.StatusClass(s.pod)) },
 	"marks": func(s *scenario, _ []string) string {
@@ -247,7 +247,7 @@ func listed(list corev1.ResourceList) string {
 	return cmp.Or(strings.Join(all, " "), "none")
 }
 
-// options reads the words of a question.
+// options parses the arguments of a query.
 func options(args []string) (o qos.Options) {
 	for _, arg := range args {
 		switch arg {
@@ -268,7 +268,7 @@ func container(f []string) corev1.Container {
 	return corev1.Container{Name: f[0], Resources: amounts(f[1:])}
 }
 
-// amounts reads name=request/limit.
+// amounts parses name=request/limit.
 func amounts(f []string) (r corev1.ResourceRequirements) {
 	for _, pair := range f {
 		name, text, _ := strings.Cut(pair, "=")

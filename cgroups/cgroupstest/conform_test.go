@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 )
 
-// TestTreeConforms is also the proof that the suite can be passed; TestSuiteFindsFaults that it can be failed.
+// TestTreeConforms shows that a driver can pass the suite; TestSuiteFindsFaults that drivers with faults fail it.
 func TestTreeConforms(t *testing.T) {
 	for name, o := range map[string]cgroupstest.Options{
 		"v1":           {Mode: cgroupstest.V1, HugepageSizes: []string{"2MB"}},
@@ -30,7 +30,7 @@ func TestTreeConforms(t *testing.T) {
 	})
 }
 
-// fixture is a tree as a driver under test, behind what wrap puts in front of it.
+// fixture returns a Fixture for a tree wrapped by wrap.
 func fixture(o cgroupstest.Options, wrap func(*cgroupstest.Tree) cgroupstest.Driver) cgroupstest.Fixture {
 	trees := map[cgroupstest.Driver]*cgroupstest.Tree{}
 	return cgroupstest.Fixture{

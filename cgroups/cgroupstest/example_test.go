@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 )
 
-// On a node that runs out of memory the pod that asked for nothing goes first, though another one grows.
+// On a node without free memory the BestEffort pod is killed, although another pod grows.
 func ExampleNew() {
 	tree := cgroupstest.New(cgroupstest.Options{
 		Memory: 1 << 30,
@@ -40,7 +40,7 @@ func ExampleNew() {
 	// 0 bytes, 1 killed
 }
 
-// A writer that meets a cgroup whose processes do not die.
+// A driver whose Remove fails because processes survive.
 func ExampleFaults() {
 	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
 	f.RemoveFunc = func(_ context.Context, _ cgroupstest.Driver, p cgroups.Path) error {
@@ -53,7 +53,7 @@ func ExampleFaults() {
 	// true
 }
 
-// A caller of a driver that hangs, as one does that waits for a lock of the kernel.
+// A driver that hangs, for example on a lock of the kernel.
 func ExampleHang() {
 	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
 	f.StatsFunc = func(ctx context.Context, _ cgroupstest.Driver, _ cgroups.Path) (cgroups.Stats, error) {
@@ -66,7 +66,7 @@ func ExampleHang() {
 	// Output: context deadline exceeded
 }
 
-// The statistics that a test of a collector, an evictor or a dashboard wants to read.
+// Statistics for the test of a collector, an evictor or a dashboard.
 func ExampleTree() {
 	ctx, pod := context.Background(), cgroups.Path("kubepods/burstable/pod1")
 	tree := cgroupstest.New(cgroupstest.Options{HugepageSizes: []string{"2MB"}})
@@ -74,14 +74,14 @@ func ExampleTree() {
 		tree.Apply(ctx, pod, cgroups.Resources{}),
 		tree.AddCPU(pod, cgroups.CPUStat{Usage: 3e9, Periods: 40, Throttled: 10}),
 		tree.AddIO(pod, cgroups.IODevice{Major: 8, ReadBytes: 4096, Reads: 1}),
-		tree.SetCache(pod, 64<<20), // page cache, of which a quarter was used lately
+		tree.SetCache(pod, 64<<20), // page cache, a quarter of it active
 		tree.SetActiveCache(pod, 16<<20),
 		tree.SetHugetlb(pod, "2MB", 4<<20),
 		tree.SetPressure(pod, "memory", cgroups.Pressure{Some: cgroups.PressureLine{Avg10: 12.5}}),
 	)
 	fmt.Println(err)
 
-	stats, err := tree.Stats(ctx, "kubepods") // the counters of pods are in those of their parents
+	stats, err := tree.Stats(ctx, "kubepods") // includes the usage of the pods below
 	fmt.Println("cpu", stats.CPU.Usage, "throttled", stats.CPU.Throttled, err)
 	fmt.Println("read", stats.IO.Devices[0].ReadBytes)
 	fmt.Println("memory", stats.Memory.Current>>20, "working set", stats.Memory.WorkingSet()>>20, "MiB")
@@ -96,7 +96,7 @@ func ExampleTree() {
 	// memory pressure 12.5
 }
 
-// A process that protects itself from the OOM killer, and exits in the end.
+// A process that is protected from the OOM killer, and exits.
 func ExampleTree_Start() {
 	ctx := context.Background()
 	tree := cgroupstest.New(cgroupstest.Options{Memory: 1 << 30})
@@ -105,7 +105,7 @@ func ExampleTree_Start() {
 	batch, _ := tree.Start(cgroupstest.Proc{Cgroup: "system", Name: "batch", Memory: 100 << 20})
 	_ = tree.SetOOMScoreAdj(agent, -999)
 
-	fmt.Println(errors.Is(tree.SetMemory(batch, 200<<20), syscall.ESRCH)) // batch itself was killed
+	fmt.Println(errors.Is(tree.SetMemory(batch, 200<<20), syscall.ESRCH)) // batch was killed
 	if p, ok := tree.Proc(agent); ok {
 		fmt.Println(p.Name, "runs with", p.Memory>>20, "MiB")
 	}
@@ -116,8 +116,8 @@ func ExampleTree_Start() {
 	// <nil>
 }
 
-// The suite on a driver of one's own, here a tree in memory.
-func TestDriverOfOnesOwn(t *testing.T) {
+// The suite with a driver, here a tree in memory.
+func TestDriverPassesSuite(t *testing.T) {
 	cgroupstest.TestDriver(t, cgroupstest.Fixture{
 		New: func(*testing.T) cgroupstest.Driver { return cgroupstest.New(cgroupstest.Options{}) },
 		Start: func(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 )
 
-// Each method goes through Around and its own func.
-func TestFaultsAreMade(t *testing.T) {
+// Each method calls Around and its own func.
+func TestFaultsCallAroundAndFunc(t *testing.T) {
 	ctx, boom := t.Context(), errors.New("boom")
 	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
 	calls := map[string]func() error{
@@ -33,7 +33,7 @@ func TestFaultsAreMade(t *testing.T) {
 		f.Around = func(_ context.Context, got string, _ cgroups.Path, call func() error) error {
 			assert.Equal(t, op, got)
 			assert.NoError(t, call())
-			return boom // took effect, and the answer is lost
+			return boom // the call took effect, its result is lost
 		}
 		require.ErrorIs(t, call(), boom, op)
 		f.Around = nil
@@ -54,7 +54,7 @@ func TestFaultsAreMade(t *testing.T) {
 	}
 }
 
-func TestHangEndsWithItsContext(t *testing.T) {
+func TestHangReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIs(t, cgroupstest.Hang(ctx), context.Canceled)

@@ -19,13 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// mutantVariable names the mutant that TestMutant gives to the suite.
+// mutantVariable is the environment variable with the name of the mutant for TestMutant.
 const mutantVariable = "CGROUPSTEST_MUTANT"
 
-// mutants are drivers that break one sentence each.
+// mutants are drivers that each violate one sentence of the documentation.
 var mutants = map[string]struct {
-	test   string // the case that finds it
-	broken string // words of the sentence
+	test   string // name of the case that fails
+	broken string // words of the violated sentence
 	make   func(tree *cgroupstest.Tree) cgroupstest.Driver
 }{
 	"Apply creates no parents": {"Apply_creates", "missing parents", applying(
@@ -100,7 +100,7 @@ var mutants = map[string]struct {
 			if busy.Add(1) > 1 {
 				return errors.New("busy")
 			}
-			time.Sleep(20 * time.Millisecond) // long enough to be met, on one processor too
+			time.Sleep(20 * time.Millisecond) // long enough for concurrent calls on one processor
 			return next.Apply(ctx, p, r)
 		})
 	}()},
@@ -187,20 +187,20 @@ var mutants = map[string]struct {
 
 func always[K, V any](K, V) bool { return true }
 
-// lazy is a driver that says it killed or froze.
+// lazy is a driver whose Kill and Freeze do nothing.
 type lazy struct{ *cgroupstest.Tree }
 
 func (lazy) Kill(_ context.Context, p cgroups.Path) error   { return p.Validate() }
 func (lazy) Freeze(_ context.Context, p cgroups.Path) error { return p.Validate() }
 
-// generous is a driver that samples more than it is asked for.
+// generous is a driver that samples all parts.
 type generous struct{ *cgroupstest.Tree }
 
 func (g generous) Sample(ctx context.Context, p cgroups.Path, leaf string, _ cgroups.Parts) (cgroups.Stats, error) {
 	return g.Tree.Sample(ctx, p, leaf, cgroups.PartAll)
 }
 
-// rooted is a driver that samples the cgroup that a leaf is in.
+// rooted is a driver that samples the parent instead of the child directory.
 type rooted struct{ *cgroupstest.Tree }
 
 func (r rooted) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (cgroups.Stats, error) {
@@ -210,7 +210,7 @@ func (r rooted) Sample(ctx context.Context, p cgroups.Path, leaf string, parts c
 	return r.Tree.Sample(ctx, p, "", parts)
 }
 
-// boasting is a driver that says it freed what it was asked for.
+// boasting is a driver that reports the requested amount as freed.
 type boasting struct{ *cgroupstest.Tree }
 
 func (b boasting) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (uint64, error) {
@@ -262,8 +262,8 @@ func counting(change func(*cgroups.Stats)) func(*cgroupstest.Tree) cgroupstest.D
 	})
 }
 
-// TestSuiteFindsFaults gives drivers with one fault each to the suite, in a process of their own since they fail, and
-// looks for the sentence that they break.
+// TestSuiteFindsFaults runs the suite on each mutant in its own process, because the suite fails, and checks that the output
+// names the violated sentence.
 func TestSuiteFindsFaults(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {

@@ -9,5 +9,5 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// TestRulesAreDocumented finds every rule of the suite in the comments of package cgroups.
+// TestRulesAreDocumented checks that each rule is a sentence of package cgroups' comments.
 func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../*.go", 29) }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestScenarios runs the scripts in testdata/*.txtar, each section on a tree of its own. A line that begins with ">" is
-// what the line above it gave. testdata/README explains the commands.
+// TestScenarios runs the scripts in testdata/*.txtar, each section on its own tree. A line that begins with ">" is the output of
+// the line above. testdata/README explains the commands.
 func TestScenarios(t *testing.T) { script.Run(t, "testdata/*.txtar", play) }
 
 // scene is a running scenario.
@@ -31,7 +31,7 @@ type scene struct {
 	out  *strings.Builder
 }
 
-// play returns the script with what each line gives.
+// play returns the script with the output of each line.
 func play(t *testing.T, text string) string {
 	s := &scene{t: t, pids: map[string]int{}}
 	s.make(nil)
@@ -47,7 +47,7 @@ func (s *scene) say(format string, args ...any) {
 	fmt.Fprintln(s.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
 }
 
-// make is "tree [v1] [memory=BYTES] [swap=BYTES] [hugepages=SIZE]".
+// make parses "tree [v1] [memory=BYTES] [swap=BYTES] [hugepages=SIZE]".
 func (s *scene) make(args []string) {
 	o := cgroupstest.Options{Killed: s.killed}
 	for _, arg := range args {
@@ -125,7 +125,7 @@ func (s *scene) do(cmd string, args []string) error {
 	return s.process(cmd, args)
 }
 
-// process runs a command on a process, which comes first.
+// process runs a command on a process.
 func (s *scene) process(cmd string, args []string) (err error) {
 	name := args[0]
 	switch cmd {
@@ -176,7 +176,7 @@ func (s *scene) bytes(text string) int64 {
 	return n * unit
 }
 
-// mebi is a number of bytes for the reader.
+// mebi formats a number of bytes.
 func mebi[T int64 | uint64](n T) string {
 	if n > 0 && int64(n)%(1<<20) == 0 {
 		return fmt.Sprintf("%dMi", n>>20)
@@ -184,7 +184,7 @@ func mebi[T int64 | uint64](n T) string {
 	return fmt.Sprint(n)
 }
 
-// resources parses "memory=64Mi pids=10 memory.high=max": a file of v2 goes to Unified.
+// resources parses "memory=64Mi pids=10 memory.high=max". Names of v2 files go to Unified.
 func (s *scene) resources(args []string) (r cgroups.Resources) {
 	limits := map[string]**int64{
 		"memory": &r.MemoryMax, "min": &r.MemoryMin, "low": &r.MemoryLow, "high": &r.MemoryHigh,

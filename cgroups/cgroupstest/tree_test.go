@@ -20,7 +20,7 @@ import (
 
 const mib = 1 << 20
 
-func TestEveryDeathIsToldOnce(t *testing.T) {
+func TestKilledCalledOncePerProcess(t *testing.T) {
 	died := map[int]bool{}
 	tree := cgroupstest.New(cgroupstest.Options{Memory: 64 * mib, Killed: func(k cgroupstest.KilledProc) {
 		assert.False(t, died[k.PID], "process %d", k.PID)
@@ -39,7 +39,7 @@ func TestEveryDeathIsToldOnce(t *testing.T) {
 	assert.Len(t, died, started-len(left))
 }
 
-// A simulation restarts what was killed from within the observer.
+// A simulation restarts killed processes from the hook.
 func TestKilledMayCallTheTree(t *testing.T) {
 	var tree *cgroupstest.Tree
 	restarts := 0
@@ -65,7 +65,7 @@ func TestKilledMayCallTheTree(t *testing.T) {
 	assert.Equal(t, 3, restarts)
 }
 
-func TestResultsAreCopies(t *testing.T) {
+func TestResultsShareNoMemoryWithTree(t *testing.T) {
 	tree := cgroupstest.New(cgroupstest.Options{HugepageSizes: []string{"2MB"}})
 	limit := int64(10 * mib)
 	unified := map[string]string{"io.max": "8:0"}
@@ -89,9 +89,9 @@ func TestResultsAreCopies(t *testing.T) {
 	}
 }
 
-// What random hands do to a tree of three levels never breaks what it promises: usage is the sum of what is below,
-// no limit is passed, and the memory of the machine is enough.
-func TestUsageIsTheSumAndLimitsHold(t *testing.T) {
+// Random operations on a tree of three levels keep the invariants: usage is the sum of the descendants, no limit is exceeded, and
+// the memory of the machine is enough.
+func TestRandomOperationsKeepSumsAndLimits(t *testing.T) {
 	for _, mode := range []cgroupstest.Mode{cgroupstest.V2, cgroupstest.V1} {
 		for seed := range uint64(20) {
 			t.Run(fmt.Sprint(mode, "/", seed), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestUsageIsTheSumAndLimitsHold(t *testing.T) {
 	}
 }
 
-// world is a tree and what should be in it.
+// world is a tree and its expected state.
 type world struct {
 	t     *testing.T
 	tree  *cgroupstest.Tree
@@ -133,7 +133,7 @@ func (w *world) leaf(i, j int) cgroups.Path { return cgroups.Path(fmt.Sprintf("q
 
 func (w *world) bytes(n int) int64 { return int64(w.rand.IntN(n*mib)) + 1 }
 
-// step does one thing. Errors are part of the game.
+// step executes one random operation. Errors are allowed.
 func (w *world) step() {
 	leaf := w.leaf(w.rand.IntN(3), w.rand.IntN(3))
 	switch w.rand.IntN(6) {
@@ -166,7 +166,7 @@ func (w *world) step() {
 	}
 }
 
-// check compares a cgroup with all that is below.
+// check compares the usage of a cgroup with the sum of its descendants.
 func (w *world) check(p cgroups.Path) cgroups.Stats {
 	ctx := w.t.Context()
 	s, err := w.tree.Stats(ctx, p)
@@ -244,7 +244,7 @@ func TestTreeIsSafeForConcurrentUse(t *testing.T) {
 	assert.Zero(t, s.Pids.Current)
 }
 
-// A node of a hundred thousand cgroups, each with a process that grows a little.
+// A node with a hundred thousand cgroups, each with a process that grows.
 func BenchmarkLargeTree(b *testing.B) {
 	const pods = 50_000
 	ctx := b.Context()
@@ -271,7 +271,7 @@ func BenchmarkLargeTree(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*pods), "ns/cgroup")
 }
 
-// One step of a simulation on a tree of a hundred thousand cgroups, and the OOM kill that looks at all of them.
+// One step of a simulation with a hundred thousand cgroups, and an OOM kill that visits all of them.
 func BenchmarkStep(b *testing.B) {
 	const pods = 50_000
 	tree := cgroupstest.New(cgroupstest.Options{Memory: pods * 2 * mib})

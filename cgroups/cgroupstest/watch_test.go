@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 )
 
-func TestTriggersOfPressureFireWhenEnoughTimeWasLost(t *testing.T) {
-	// For the race detector beside synctest (golang/go#78156). The other tests race on several processors.
+func TestPressureTriggerFiresAfterStallTime(t *testing.T) {
+	// For the race detector with synctest (golang/go#78156). Other tests run on several processors.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		tree := cgroupstest.New(cgroupstest.Options{})
@@ -54,7 +54,7 @@ func TestTriggersOfPressureFireWhenEnoughTimeWasLost(t *testing.T) {
 	})
 }
 
-func TestV1HasNothingToWatch(t *testing.T) {
+func TestWatchUnsupportedOnV1(t *testing.T) {
 	tree := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
 	err := tree.Watch(t.Context(), "", []cgroups.Trigger{{File: "memory.events"}}, nil)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)

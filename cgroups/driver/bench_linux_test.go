@@ -20,23 +20,23 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// BenchmarkIntegrationPod makes, limits and removes the cgroup of a pod: with the system calls that it takes at least,
-// with the driver, and with the manager of opencontainers/cgroups.
+// BenchmarkIntegrationPod creates, limits and removes the cgroup of a pod: with the minimal system calls, with the driver, and
+// with the manager of opencontainers/cgroups.
 func BenchmarkIntegrationPod(b *testing.B) {
 	d := openAt(b, driver.Options{Root: root(b)})
-	require.NoError(b, d.Apply(b.Context(), "kubepods/burstable/first", limited())) // parents and controllers
+	require.NoError(b, d.Apply(b.Context(), "kubepods/burstable/first", podLimits())) // create the parents and enable controllers
 	b.Run("syscalls", func(b *testing.B) {
 		if d.Host().Mode != driver.V2 {
 			b.Skip("needs cgroup v2")
 		}
 		for b.Loop() {
-			bare(b, dirs(d, pod)[0])
+			benchmarkSyscalls(b, dirs(d, pod)[0])
 		}
 	})
 	b.Run("driver", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			require.NoError(b, d.Apply(b.Context(), pod, benchmarked()))
+			require.NoError(b, d.Apply(b.Context(), pod, benchmarkLimits()))
 			require.NoError(b, d.Remove(b.Context(), pod))
 		}
 	})
@@ -45,30 +45,30 @@ func BenchmarkIntegrationPod(b *testing.B) {
 		name, err := d.Name(pod)
 		require.NoError(b, err)
 		for b.Loop() {
-			m := upstream(b, d, name)
+			m := newUpstreamManager(b, d, name)
 			require.NoError(b, m.Apply(-1))
 			require.NoError(b, m.Set(upstreamLimits()))
 			require.NoError(b, m.Destroy())
 		}
 	})
 	b.Run("driver again", func(b *testing.B) {
-		require.NoError(b, d.Apply(b.Context(), pod, benchmarked()))
+		require.NoError(b, d.Apply(b.Context(), pod, benchmarkLimits()))
 		b.ReportAllocs()
 		for b.Loop() {
-			require.NoError(b, d.Apply(b.Context(), pod, benchmarked()))
+			require.NoError(b, d.Apply(b.Context(), pod, benchmarkLimits()))
 		}
 	})
 }
 
-// benchmarked is the limits of a Burstable pod with memory QoS.
-func benchmarked() cgroups.Resources {
-	r := limited()
+// benchmarkLimits returns the limits of a Burstable pod with memory QoS.
+func benchmarkLimits() cgroups.Resources {
+	r := podLimits()
 	r.MemoryMin, r.MemoryLow = new(int64(16<<20)), new(int64(32<<20))
 	return r
 }
 
-// bare is what cannot be done without: a directory, and three calls for each file.
-func bare(b testing.TB, dir string) {
+// benchmarkSyscalls makes the minimal system calls: mkdir, and three calls per file.
+func benchmarkSyscalls(b testing.TB, dir string) {
 	require.NoError(b, unix.Mkdir(dir, 0o755))
 	for _, f := range [...][2]string{
 		{"/cpu.weight", strconv.FormatUint(cgroups.WeightFromShares(512, 0), 10)},
@@ -87,8 +87,8 @@ func bare(b testing.TB, dir string) {
 	require.NoError(b, unix.Rmdir(dir))
 }
 
-// upstream is the manager that the kubelet makes for each call.
-func upstream(b testing.TB, d *driver.Driver, name string) oci.Manager {
+// newUpstreamManager returns the manager that the kubelet creates for each call.
+func newUpstreamManager(b testing.TB, d *driver.Driver, name string) oci.Manager {
 	config := &oci.Cgroup{Path: name, Resources: &oci.Resources{SkipDevices: true}}
 	if d.Host().Mode == driver.V2 {
 		m, err := ocifs2.NewManager(config, "/sys/fs/cgroup"+name)
@@ -111,12 +111,12 @@ func upstreamLimits() *oci.Resources {
 	return r
 }
 
-// A pod costs at most 1.3 times what the system calls cost, and less than with opencontainers/cgroups. Each is done in
-// turn, and the fastest of each counts, so that a busy machine does not matter.
-func TestIntegrationCostOfAPod(t *testing.T) {
+// A pod costs at most 1.3 times the minimal system calls, and less than with opencontainers/cgroups. The variants run in turn and
+// the fastest run of each counts, so that a busy machine does not matter.
+func TestIntegrationPodCostsAtMost130PercentOfSyscalls(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
-	require.NoError(t, d.Apply(t.Context(), "kubepods/burstable/first", limited()))
+	requireFeature(t, d, "memory")
+	require.NoError(t, d.Apply(t.Context(), "kubepods/burstable/first", podLimits()))
 	name, err := d.Name(pod)
 	require.NoError(t, err)
 	fastest := map[string]time.Duration{}
@@ -129,14 +129,14 @@ func TestIntegrationCostOfAPod(t *testing.T) {
 	}
 	for range 200 {
 		if d.Host().Mode == driver.V2 {
-			measure("syscalls", func() { bare(t, dirs(d, pod)[0]) })
+			measure("syscalls", func() { benchmarkSyscalls(t, dirs(d, pod)[0]) })
 		}
 		measure("driver", func() {
-			require.NoError(t, d.Apply(t.Context(), pod, benchmarked()))
+			require.NoError(t, d.Apply(t.Context(), pod, benchmarkLimits()))
 			require.NoError(t, d.Remove(t.Context(), pod))
 		})
 		measure("opencontainers", func() {
-			m := upstream(t, d, name)
+			m := newUpstreamManager(t, d, name)
 			require.NoError(t, m.Apply(-1))
 			require.NoError(t, m.Set(upstreamLimits()))
 			require.NoError(t, m.Destroy())
@@ -149,10 +149,10 @@ func TestIntegrationCostOfAPod(t *testing.T) {
 	}
 }
 
-// BenchmarkIntegrationStats reads all that is counted for a pod.
+// BenchmarkIntegrationStats reads all usage of a pod.
 func BenchmarkIntegrationStats(b *testing.B) {
 	d := openAt(b, driver.Options{Root: root(b)})
-	require.NoError(b, d.Apply(b.Context(), pod, limited()))
+	require.NoError(b, d.Apply(b.Context(), pod, podLimits()))
 	if _, err := os.Stat(dirs(d, pod)[0]); err != nil {
 		b.Fatal(err)
 	}

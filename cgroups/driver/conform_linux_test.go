@@ -23,7 +23,7 @@ func TestIntegrationConformance(t *testing.T) {
 				},
 				Start: func(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 					w := start(t, d.(*driver.Driver), p, fmt.Sprintf("memory %d", memory>>20))
-					_, _ = w.out.ReadString('\n') // when it has the memory, or has been killed
+					_, _ = w.out.ReadString('\n') // the process has its memory, or was killed
 					return w.Process.Pid
 				},
 				Mode:          cgroupstest.V1,

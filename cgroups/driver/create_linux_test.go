@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatIsRemovedMeanwhileIsMadeAgain(t *testing.T) {
+func TestRetryCreateAfterConcurrentRemoval(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		name  string
-		fails []error // of each attempt; those after succeed
+		fails []error // error of each attempt; later attempts succeed
 		calls int
 		err   error
 	}{

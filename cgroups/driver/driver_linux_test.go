@@ -20,13 +20,13 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// detached is a context for what outlives that of the test.
+// detached returns a context that outlives that of the test.
 func detached(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
 const pod = cgroups.Path("kubepods/burstable/pod1")
 
-// limited is a pod with each limit that every host in the tests has.
-func limited() cgroups.Resources {
+// podLimits returns limits that every test host supports.
+func podLimits() cgroups.Resources {
 	return cgroups.Resources{
 		CPUShares: 512, CPUQuota: 150000, CPUPeriod: 100000, PidsMax: new(int64(100)), MemoryMax: new(int64(64 << 20)),
 	}
@@ -48,8 +48,8 @@ func stats(t *testing.T, d *driver.Driver, p cgroups.Path) cgroups.Stats {
 
 func TestIntegrationLimitsAreReadBack(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
-	want := limited()
+	requireFeature(t, d, "memory")
+	want := podLimits()
 	require.NoError(t, d.Apply(t.Context(), pod, want))
 	got := limits(t, d, pod)
 	if d.Host().Mode == driver.V2 {
@@ -79,7 +79,7 @@ func TestIntegrationLimitsAreReadBack(t *testing.T) {
 
 func TestIntegrationV2LimitsAreReadBack(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2", "memory", "swap")
+	requireFeature(t, d, "v2", "memory", "swap")
 	want := cgroups.Resources{
 		MemoryMin: new(int64(1 << 20)), MemoryLow: new(int64(2 << 20)), MemoryHigh: new(int64(3 << 20)),
 		SwapMax: new(int64(0)), OOMGroup: new(true), Unified: map[string]string{"memory.max": "4198400", "pids.max": "7"},
@@ -102,9 +102,9 @@ func TestIntegrationV2LimitsAreReadBack(t *testing.T) {
 	assert.ErrorContains(t, err, "nothing.max")
 }
 
-func TestIntegrationSwapOfV1IsCountedWithMemory(t *testing.T) {
+func TestIntegrationSwapLimitOnV1IncludesMemory(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v1", "memory", "swap")
+	requireFeature(t, d, "v1", "memory", "swap")
 	apply := func(memory, swap *int64) (int64, int64) {
 		t.Helper()
 		require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: memory, SwapMax: swap}))
@@ -131,20 +131,20 @@ func TestIntegrationSwapOfV1IsCountedWithMemory(t *testing.T) {
 	}
 }
 
-func TestIntegrationCpuset(t *testing.T) {
+func TestIntegrationCpusetIsReadBack(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "cpuset")
+	requireFeature(t, d, "cpuset")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CpusetCPUs: "0", CpusetMems: "0"}))
 	r := limits(t, d, pod)
 	assert.Equal(t, "0", r.CpusetCPUs)
 	assert.Equal(t, "0", r.CpusetMems)
 	require.NoError(t, d.Apply(t.Context(), "kubepods/other", cgroups.Resources{}))
-	start(t, d, "kubepods/other", "sleep") // on v1 this takes CPUs of its own, which nobody set
+	start(t, d, "kubepods/other", "sleep") // on v1 this copies the CPUs of the parent, which nobody set
 }
 
-func TestIntegrationHugetlb(t *testing.T) {
+func TestIntegrationHugetlbLimitIsReadBack(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "hugetlb")
+	requireFeature(t, d, "hugetlb")
 	require.NotEmpty(t, d.Host().HugepageSizes)
 	size := d.Host().HugepageSizes[0]
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{Hugetlb: map[string]int64{size: 0}}))
@@ -152,11 +152,11 @@ func TestIntegrationHugetlb(t *testing.T) {
 	assert.Contains(t, stats(t, d, pod).Hugetlb, size)
 }
 
-func TestIntegrationApplyWritesOnlyWhatDiffers(t *testing.T) {
+func TestIntegrationApplyWritesOnlyDifferingFiles(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
-	r := limited()
-	*r.MemoryMax += 100 // the kernel keeps whole pages
+	requireFeature(t, d, "memory")
+	r := podLimits()
+	*r.MemoryMax += 100 // the kernel rounds to whole pages
 	require.NoError(t, d.Apply(t.Context(), pod, r))
 	written := watch(t, d, pod)
 	require.NoError(t, d.Apply(t.Context(), pod, r))
@@ -167,7 +167,7 @@ func TestIntegrationApplyWritesOnlyWhatDiffers(t *testing.T) {
 	assert.Equal(t, "pids.max", written(), "one limit differs")
 }
 
-// watch returns a function that names the files of a cgroup that were written to since.
+// watch returns a func that returns the files of a cgroup written since its last call.
 func watch(t *testing.T, d *driver.Driver, p cgroups.Path) func() string {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func watch(t *testing.T, d *driver.Driver, p cgroups.Path) func() string {
 	}
 }
 
-func TestIntegrationPathsOutsideOfTheRootAreRefused(t *testing.T) {
+func TestIntegrationRejectsPathsOutsideRoot(t *testing.T) {
 	d := openDriver(t)
 	for _, p := range []cgroups.Path{"..", "../x", "a/../../x", "/x", "a//b", ".", "a/", "a\x00b"} {
 		for op, err := range map[string]error{
@@ -206,7 +206,7 @@ func TestIntegrationPathsOutsideOfTheRootAreRefused(t *testing.T) {
 	}
 }
 
-func TestIntegrationRootMustExist(t *testing.T) {
+func TestIntegrationOpenRejectsAbsentRoot(t *testing.T) {
 	_, err := driver.Open(t.Context(), driver.Options{Root: "/nodeagent-test-absent"})
 	if os.Getuid() == 0 {
 		assert.ErrorIs(t, err, fs.ErrNotExist)
@@ -214,7 +214,7 @@ func TestIntegrationRootMustExist(t *testing.T) {
 	assert.ErrorContains(t, err, "open cgroups /nodeagent-test-absent: ")
 }
 
-func TestIntegrationWhatIsMissingIsLoggedOnce(t *testing.T) {
+func TestIntegrationOpenLogsMissingControllersOnce(t *testing.T) {
 	r := root(t)
 	var log bytes.Buffer
 	d := openAt(t, driver.Options{Root: r, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -231,7 +231,7 @@ func TestIntegrationWhatIsMissingIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestIntegrationCloseEndsTheDriver(t *testing.T) {
+func TestIntegrationCallsFailAfterClose(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close())
@@ -239,7 +239,7 @@ func TestIntegrationCloseEndsTheDriver(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrClosed)
 }
 
-func TestIntegrationNameIsThatOfTheRuntime(t *testing.T) {
+func TestIntegrationNameEqualsNameOfRuntime(t *testing.T) {
 	r := root(t)
 	d := openAt(t, driver.Options{Root: r})
 	name, err := d.Name(pod)
@@ -249,8 +249,8 @@ func TestIntegrationNameIsThatOfTheRuntime(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// The directories of a cgroup are where the kernel has it, before it is made as well.
-func TestIntegrationDirs(t *testing.T) {
+// Dirs returns the directories of a cgroup before it is created too.
+func TestIntegrationDirsExistAfterApply(t *testing.T) {
 	d := openDriver(t)
 	before, err := d.Dirs(pod)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// The cgroup of a pod: made with its limits, handed to a container runtime, and removed with all that runs in it.
+// Create the cgroup of a pod with its limits, pass it to a container runtime, and remove it with its processes.
 func ExampleOpen() {
 	ctx := context.Background()
 	d, err := driver.Open(ctx, driver.Options{Logger: slog.Default()})

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Each script in testdata/mounts is a mountinfo as hosts have it, and what is read from it.
-func TestMountsOfHosts(t *testing.T) {
+// Each file in testdata/mounts has the mountinfo of a host and the expected result.
+func TestParseMountsOfHosts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/mounts/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
@@ -48,7 +48,7 @@ func TestMountsOfHosts(t *testing.T) {
 	}
 }
 
-func TestHostSaysWhatItLacks(t *testing.T) {
+func TestSetMissingListsMissingControllers(t *testing.T) {
 	all := map[string]string{"cpu": "/", "cpuset": "/", "hugetlb": "/", "memory": "/", "pids": "/"}
 	without := func(controllers ...string) map[string]string {
 		dirs := maps.Clone(all)
@@ -98,7 +98,7 @@ func FuzzParseMounts(f *testing.F) {
 			assert.NotEmpty(t, m.dir)
 			assert.NotEqual(t, m.v2, len(m.controllers) > 0)
 		}
-		// Two copies show the same trees as one.
+		// Duplicate mounts show the same hierarchies.
 		assert.Equal(t, parseMounts(text), parseMounts(text+"\n"+text))
 	})
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// The test binary is also the process that the tests put into cgroups. It begins when it is told to on its input.
+// TestMain also runs this binary as the process that tests put into cgroups. It starts when it reads a line.
 func TestMain(m *testing.M) {
 	if work := os.Getenv("NODEAGENT_TEST_WORK"); work != "" {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -42,7 +42,7 @@ func do(work []string) int {
 	case "spin":
 		for begin := time.Now(); time.Since(begin) < time.Hour; {
 		}
-	case "memory": // takes so many MiB, says so, and waits
+	case "memory": // allocates the MiB, reports it and waits
 		n, _ := strconv.Atoi(work[1])
 		b := make([]byte, n<<20)
 		for i := 0; i < len(b); i += 4096 {
@@ -50,7 +50,7 @@ func do(work []string) int {
 		}
 		fmt.Println("taken")
 		time.Sleep(time.Hour)
-	case "suicide": // tries to kill and to remove the cgroup that it is in
+	case "suicide": // tries to kill and to remove its own cgroup
 		d, err := driver.Open(context.Background(), driver.Options{Root: work[1]})
 		if err != nil {
 			fmt.Println(err)
@@ -58,9 +58,9 @@ func do(work []string) int {
 		}
 		fmt.Println(d.Kill(context.Background(), cgroups.Path(work[2])))
 		fmt.Println(d.Remove(context.Background(), cgroups.Path(work[2])))
-	case "readonly": // looks at the cgroups of a mount that cannot be written to
+	case "readonly": // reads the cgroups of a read-only mount
 		return readOnly(work[1], cgroups.Path(work[2]))
-	case "threads": // starts so many processes, and says how many it got
+	case "threads": // starts the processes and reports how many succeeded
 		n, _ := strconv.Atoi(work[1])
 		var started int
 		for range n {
@@ -86,18 +86,18 @@ func readOnly(root string, p cgroups.Path) int {
 		fmt.Println(err)
 		return 1
 	}
-	changed := limited()
+	changed := podLimits()
 	*changed.PidsMax++
-	fmt.Println(d.Apply(ctx, p, limited()))
+	fmt.Println(d.Apply(ctx, p, podLimits()))
 	fmt.Println(d.Apply(ctx, p, changed))
-	fmt.Println(d.Apply(ctx, "new", limited()))
+	fmt.Println(d.Apply(ctx, "new", podLimits()))
 	fmt.Println(d.Remove(ctx, p))
 	fmt.Println(d.Remove(ctx, "absent"))
 	fmt.Println(d.Freeze(ctx, p))
 	return 0
 }
 
-// run runs this binary in a mount namespace of its own and returns what it prints.
+// run runs this binary in its own mount namespace and returns its output.
 func run(t testing.TB, work string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -111,7 +111,7 @@ func run(t testing.TB, work string) string {
 
 var cgroup atomic.Int64
 
-// root makes a cgroup below the top of the host's tree that is removed after the test, and returns it as a root.
+// root creates a cgroup below the mount point, which is removed after the test, as Options.Root.
 func root(t testing.TB) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -133,7 +133,7 @@ func root(t testing.TB) string {
 	return "/" + name
 }
 
-// open returns a driver for a root of its own.
+// open returns a driver with its own root.
 func openDriver(t testing.TB) *driver.Driver {
 	t.Helper()
 	return openAt(t, driver.Options{Root: root(t)})
@@ -147,8 +147,8 @@ func openAt(t testing.TB, o driver.Options) *driver.Driver {
 	return d
 }
 
-// needs skips a test on a host without a controller or feature.
-func needs(t testing.TB, d *driver.Driver, what ...string) {
+// requireFeature skips a test if the host does not have a controller or feature.
+func requireFeature(t testing.TB, d *driver.Driver, what ...string) {
 	t.Helper()
 	for _, w := range what {
 		switch {
@@ -164,7 +164,7 @@ func needs(t testing.TB, d *driver.Driver, what ...string) {
 	}
 }
 
-// dirs returns the directories that a cgroup is, one on v2.
+// dirs returns the directories of a cgroup; on v2 one.
 func dirs(d *driver.Driver, p cgroups.Path) []string {
 	var all []string
 	for _, dir := range d.Host().Dirs {
@@ -189,7 +189,7 @@ func start(t testing.TB, d *driver.Driver, p cgroups.Path, work string) *worker 
 	return begin(t, d, p, cmd)
 }
 
-// perl runs a program in a cgroup that forks faster than this binary could.
+// perl runs a Perl program in a cgroup, which forks faster than this binary.
 func perl(t testing.TB, d *driver.Driver, p cgroups.Path, program string) *worker {
 	t.Helper()
 	return begin(t, d, p, exec.Command("perl", "-e", "<STDIN>; "+program))
@@ -202,7 +202,7 @@ func begin(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worke
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it is not waited for: a driver that fails may have left it frozen
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // not waited for: a driver that fails may have left it frozen
 	for _, dir := range dirs(d, p) {
 		require.NoError(t, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0))
 	}
@@ -211,8 +211,8 @@ func begin(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worke
 	return &worker{Cmd: cmd, out: bufio.NewReader(out), in: in}
 }
 
-// eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, ok func() bool) {
+// requireEventually polls until ok returns true.
+func requireEventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), what)

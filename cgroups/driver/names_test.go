@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// What a driver tells a runtime as the parent of a sandbox, the runtime can tell it back.
-func TestParseIsTheWayBackFromName(t *testing.T) {
+// Parse returns the path for each name that a driver passes to a runtime.
+func TestParseReversesName(t *testing.T) {
 	for _, n := range []names{{}, {root: "agent"}, {root: "a/b"}, {systemd: true}, {root: "agent", systemd: true}} {
 		for _, p := range []cgroups.Path{"", "kubepods", "kubepods/burstable/pod1234-ab"} {
 			name, err := n.cgroupName(p)

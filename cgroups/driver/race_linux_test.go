@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// left names the cgroups below the root of a driver, in any hierarchy.
-func left(t *testing.T, d *driver.Driver) (names []string) {
+// listRemaining returns the cgroups below the root of a driver in any hierarchy.
+func listRemaining(t *testing.T, d *driver.Driver) (names []string) {
 	t.Helper()
 	for _, dir := range dirs(d, "") {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -38,7 +38,7 @@ func left(t *testing.T, d *driver.Driver) (names []string) {
 	return names
 }
 
-func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
+func TestIntegrationRemoveOfThousandPodsLeavesNoCgroup(t *testing.T) {
 	d := openDriver(t)
 	const pods = 1000
 	path := func(i int) cgroups.Path {
@@ -59,8 +59,8 @@ func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
 		wg.Wait()
 		return time.Since(begin)
 	}
-	made := each(func(i int) error { return d.Apply(t.Context(), path(i), limited()) })
-	again := each(func(i int) error { return d.Apply(t.Context(), path(i), limited()) })
+	made := each(func(i int) error { return d.Apply(t.Context(), path(i), podLimits()) })
+	again := each(func(i int) error { return d.Apply(t.Context(), path(i), podLimits()) })
 	children, err := d.Children(t.Context(), "kubepods")
 	require.NoError(t, err)
 	assert.Len(t, children, pods/3+1+2, "the Guaranteed and two classes")
@@ -68,10 +68,10 @@ func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
 	t.Logf("%d pods made in %v, again in %v, removed in %v", pods, made, again, removed)
 
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
-	assert.Empty(t, left(t, d))
+	assert.Empty(t, listRemaining(t, d))
 }
 
-func TestIntegrationRemoveTakesATree(t *testing.T) {
+func TestIntegrationRemoveRemovesDescendants(t *testing.T) {
 	d := openDriver(t)
 	deep := cgroups.Path("a" + strings.Repeat("/b", 40))
 	require.NoError(t, d.Apply(t.Context(), deep, cgroups.Resources{}))
@@ -86,11 +86,11 @@ func TestIntegrationRemoveTakesATree(t *testing.T) {
 	assert.Len(t, pids, 21)
 	require.NoError(t, d.Remove(t.Context(), "a"))
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
-	assert.Empty(t, left(t, d))
+	assert.Empty(t, listRemaining(t, d))
 }
 
-// A container that may make cgroups can make more of them below each other than a path has room for.
-func TestIntegrationRemoveTakesATreeDeeperThanAPath(t *testing.T) {
+// A container with its own cgroups can nest them deeper than PATH_MAX.
+func TestIntegrationRemoveOfTreeDeeperThanPathMax(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	for _, dir := range dirs(d, pod) {
@@ -107,10 +107,10 @@ func TestIntegrationRemoveTakesATreeDeeperThanAPath(t *testing.T) {
 		unix.Close(at)
 	}
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
-	assert.Empty(t, left(t, d))
+	assert.Empty(t, listRemaining(t, d))
 }
 
-func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
+func TestIntegrationTwoDriversShareATree(t *testing.T) {
 	a := openDriver(t)
 	name, err := a.Name("")
 	require.NoError(t, err)
@@ -121,12 +121,12 @@ func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
 	var applied, lost, removed atomic.Int64
 	for _, d := range []*driver.Driver{a, b} {
 		wg.Go(func() {
-			for ctx.Err() == nil || applied.Load() == 0 { // a busy machine may give it too little of the time
-				err := d.Apply(detached(t), pod, limited())
+			for ctx.Err() == nil || applied.Load() == 0 { // a busy machine may not schedule it earlier
+				err := d.Apply(detached(t), pod, podLimits())
 				switch {
 				case err == nil:
 					applied.Add(1)
-				case lostRace(err):
+				case isLostRace(err):
 					lost.Add(1)
 				default:
 					assert.NoError(t, err)
@@ -146,17 +146,17 @@ func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
 	t.Logf("applied %d, lost %d, removed %d", applied.Load(), lost.Load(), removed.Load())
 	assert.Positive(t, applied.Load())
 	assert.Positive(t, removed.Load())
-	require.NoError(t, a.Apply(t.Context(), pod, limited()))
+	require.NoError(t, a.Apply(t.Context(), pod, podLimits()))
 	require.NoError(t, b.Remove(t.Context(), "kubepods"))
-	assert.Empty(t, left(t, a))
+	assert.Empty(t, listRemaining(t, a))
 }
 
-// lostRace reports whether Apply gave up because somebody removed what it made.
-func lostRace(err error) bool {
+// isLostRace reports whether Apply gave up because another program removed its cgroup.
+func isLostRace(err error) bool {
 	return strings.Contains(err.Error(), "gave up after 5 attempts")
 }
 
-func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
+func TestIntegrationApplyRecreatesRemovedDirectory(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -170,30 +170,30 @@ func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
 		}
 	})
 	var made, lost int
-	for ctx.Err() == nil || made == 0 { // a busy machine may give it too little of the time
-		err := d.Apply(detached(t), pod, limited())
+	for ctx.Err() == nil || made == 0 { // a busy machine may not schedule it earlier
+		err := d.Apply(detached(t), pod, podLimits())
 		if err == nil {
 			made++
 			continue
 		}
 		lost++
-		assert.True(t, lostRace(err), err)
+		assert.True(t, isLostRace(err), err)
 	}
 	wg.Wait()
 	t.Logf("made %d times, lost %d times", made, lost)
 	assert.Positive(t, made)
-	require.NoError(t, d.Apply(t.Context(), pod, limited()))
+	require.NoError(t, d.Apply(t.Context(), pod, podLimits()))
 }
 
-func TestIntegrationWhatCannotDieIsNamed(t *testing.T) {
+func TestIntegrationRemoveNamesSurvivingProcesses(t *testing.T) {
 	r := root(t)
 	d := openAt(t, driver.Options{Root: r})
-	needs(t, d, "v1") // what is frozen on v2 can be killed
+	requireFeature(t, d, "v1") // on v2 frozen processes can be killed
 	hasty := openAt(t, driver.Options{Root: r, Timeout: 300 * time.Millisecond})
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	w := start(t, d, pod, "sleep")
 	above := pod.Parent()
-	require.NoError(t, d.Freeze(t.Context(), above)) // Remove thaws no cgroup but those that it removes
+	require.NoError(t, d.Freeze(t.Context(), above)) // Remove thaws only the cgroups that it removes
 	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": hasty.Kill, "remove": hasty.Remove} {
 		begin := time.Now()
 		err := do(t.Context(), pod)
@@ -219,22 +219,22 @@ func stuckIn(t *testing.T, d *driver.Driver, p cgroups.Path) []int {
 	return pids
 }
 
-func TestIntegrationAControllerThatIsNotDelegated(t *testing.T) {
+func TestIntegrationApplyEnablesControllers(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2", "memory")
+	requireFeature(t, d, "v2", "memory")
 	name, err := d.Name("sub")
 	require.NoError(t, err)
 	require.NoError(t, d.Apply(t.Context(), "sub", cgroups.Resources{}))
-	withhold(t, d, "")
+	disableControllers(t, d, "")
 
 	_, err = driver.Open(t.Context(), driver.Options{Root: name})
 	require.ErrorContains(t, err, "controller cpu is neither at the root of the tree nor in Options.OptionalControllers")
 	without := openAt(t, driver.Options{Root: name, OptionalControllers: []string{"cpu", "pids"}})
 	assert.Subset(t, without.Host().Missing, []string{"cpu", "memory", "pids"})
-	require.NoError(t, without.Apply(t.Context(), pod, limited()), "it said that it goes without")
+	require.NoError(t, without.Apply(t.Context(), pod, podLimits()), "it said that it goes without")
 	require.NoError(t, without.Remove(t.Context(), "kubepods"))
 
-	// A cgroup with processes of its own cannot give controllers to those below.
+	// A cgroup with processes cannot enable controllers for its children.
 	require.NoError(t, d.Apply(t.Context(), "full", cgroups.Resources{}))
 	start(t, d, "full", "sleep")
 	err = d.Apply(t.Context(), "full/below", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
@@ -246,8 +246,8 @@ func TestIntegrationAControllerThatIsNotDelegated(t *testing.T) {
 	assert.Equal(t, "memory.max", failed.File)
 }
 
-// withhold takes all controllers from what is below a cgroup.
-func withhold(t *testing.T, d *driver.Driver, p cgroups.Path) {
+// disableControllers disables all controllers for the children of a cgroup.
+func disableControllers(t *testing.T, d *driver.Driver, p cgroups.Path) {
 	t.Helper()
 	dir := dirs(d, p)[0]
 	text, err := os.ReadFile(dir + "/cgroup.subtree_control")
@@ -257,12 +257,12 @@ func withhold(t *testing.T, d *driver.Driver, p cgroups.Path) {
 	}
 }
 
-func TestIntegrationThreadedCgroups(t *testing.T) {
+func TestIntegrationThreadedCgroupIsReadAndRemoved(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2", "memory")
+	requireFeature(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), "domain/threaded", cgroups.Resources{}))
 	at := dirs(d, "domain/threaded")[0]
-	withhold(t, d, "domain")
+	disableControllers(t, d, "domain")
 	require.NoError(t, os.WriteFile(at+"/cgroup.type", []byte("threaded"), 0))
 	err := d.Apply(t.Context(), "domain/threaded", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
 	assert.ErrorContains(t, err, "memory.max")
@@ -277,13 +277,13 @@ func TestIntegrationThreadedCgroups(t *testing.T) {
 	assert.NotEmpty(t, stuckIn(t, d, "domain/threaded"))
 	require.NoError(t, d.Remove(t.Context(), "domain/threaded"))
 	require.NoError(t, d.Remove(t.Context(), "domain"))
-	assert.Empty(t, left(t, d))
+	assert.Empty(t, listRemaining(t, d))
 }
 
-func TestIntegrationReadOnlyMount(t *testing.T) {
+func TestIntegrationReadOnlyMountAllowsReadsOnly(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2") // mounts of v1 are too many to turn one by one
-	require.NoError(t, d.Apply(t.Context(), pod, limited()))
+	requireFeature(t, d, "v2") // v1 has too many mounts to make read-only one by one
+	require.NoError(t, d.Apply(t.Context(), pod, podLimits()))
 	name, err := d.Name("")
 	require.NoError(t, err)
 	said := strings.Split(run(t, "readonly "+name+" "+string(pod)), "\n")

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Swap that cannot be read is not swap that nobody uses.
-func TestMachineSwap(t *testing.T) {
+// Swap usage that cannot be read is an error, not zero.
+func TestReadMachineSwap(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "meminfo")
 	read := func(text string) (n uint64, err error) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -47,8 +47,8 @@ func TestMachineSwap(t *testing.T) {
 	assert.ErrorContains(t, err, file)
 }
 
-// More directories than the kernel lists at once are listed in several goes, and files among them are left out.
-func TestChildrenOfMany(t *testing.T) {
+// A directory with more entries than one getdents call returns is listed completely, without files.
+func TestListChildrenOfLargeDirectory(t *testing.T) {
 	dir := t.TempDir()
 	var want []string
 	for i := range 2000 {

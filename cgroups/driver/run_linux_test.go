@@ -24,7 +24,7 @@ func TestIntegrationQuotaThrottles(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 10000, CPUPeriod: 100000}))
 	start(t, d, pod, "spin")
-	eventually(t, "throttled", func() bool { return stats(t, d, pod).CPU.Throttled >= 3 })
+	requireEventually(t, "throttled", func() bool { return stats(t, d, pod).CPU.Throttled >= 3 })
 	s := stats(t, d, pod).CPU
 	assert.Positive(t, s.Usage)
 	assert.GreaterOrEqual(t, s.Periods, s.Throttled)
@@ -33,7 +33,7 @@ func TestIntegrationQuotaThrottles(t *testing.T) {
 
 func TestIntegrationMemoryLimitKills(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
+	requireFeature(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(24 << 20)), SwapMax: new(int64(0))}))
 	w := start(t, d, pod, "memory 100")
 	err, _ := errors.AsType[*exec.ExitError](w.Wait())
@@ -41,15 +41,15 @@ func TestIntegrationMemoryLimitKills(t *testing.T) {
 	assert.Equal(t, syscall.SIGKILL, err.Sys().(syscall.WaitStatus).Signal())
 	e := stats(t, d, pod).Memory.Events
 	assert.EqualValues(t, 1, e.OOMKill)
-	if d.Host().Mode == driver.V2 { // not each kernel counts these for v1
+	if d.Host().Mode == driver.V2 { // some kernels do not count these on v1
 		assert.Positive(t, e.Max)
 		assert.Positive(t, e.OOM)
 	}
 }
 
-func TestIntegrationMemoryInUse(t *testing.T) {
+func TestIntegrationMemoryLimitBelowUsageDoesNotBlock(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
+	requireFeature(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(200 << 20))}))
 	w := start(t, d, pod, "memory 32")
 	_, err := w.out.ReadString('\n')
@@ -61,7 +61,7 @@ func TestIntegrationMemoryInUse(t *testing.T) {
 	assert.Positive(t, s.Pids.Current)
 	assert.True(t, s.Events.Populated)
 
-	// A limit below what is in use is in force at once, or is refused: it does not block.
+	// A limit below the usage is in force at once or rejected, without blocking.
 	begin := time.Now()
 	err = d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(16 << 20)), SwapMax: new(int64(0))})
 	assert.Less(t, time.Since(begin), time.Minute)
@@ -86,25 +86,25 @@ func TestIntegrationPidsLimitRefusesForks(t *testing.T) {
 	assert.Positive(t, s.Refused)
 }
 
-func TestIntegrationFreezeAndThaw(t *testing.T) {
+func TestIntegrationFreezeStopsProcessesUntilThaw(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	start(t, d, pod, "spin")
-	eventually(t, "it runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
+	requireEventually(t, "it runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
 	require.NoError(t, d.Freeze(t.Context(), "kubepods"))
 	frozen := stats(t, d, "kubepods")
 	assert.True(t, frozen.Events.Frozen)
-	time.Sleep(50 * time.Millisecond) // time that a process would have used
+	time.Sleep(50 * time.Millisecond) // time in which a running process would use CPU
 	assert.InDelta(t, frozen.CPU.Usage, stats(t, d, "kubepods").CPU.Usage, float64(10*time.Millisecond))
 	require.NoError(t, d.Thaw(t.Context(), "kubepods"))
 	assert.False(t, stats(t, d, "kubepods").Events.Frozen)
-	eventually(t, "it goes on", func() bool { return stats(t, d, pod).CPU.Usage > frozen.CPU.Usage+uint64(20*time.Millisecond) })
+	requireEventually(t, "it goes on", func() bool { return stats(t, d, pod).CPU.Usage > frozen.CPU.Usage+uint64(20*time.Millisecond) })
 
 	assert.ErrorIs(t, d.Freeze(t.Context(), "absent"), fs.ErrNotExist)
 	assert.ErrorIs(t, d.Thaw(t.Context(), "absent"), fs.ErrNotExist)
 }
 
-func TestIntegrationWhatIsFrozenIsRemoved(t *testing.T) {
+func TestIntegrationRemoveOfFrozenCgroup(t *testing.T) {
 	d := openDriver(t)
 	inner := pod + "/container"
 	require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
@@ -117,7 +117,7 @@ func TestIntegrationWhatIsFrozenIsRemoved(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// Two ways to get away from whoever kills one process after the other.
+// Two programs that escape from a killer that signals one process after another.
 var bombs = map[string]string{
 	"more and more":    `while (1) { fork }`,
 	"never the same":   `while (1) { exit if fork }`,
@@ -125,7 +125,7 @@ var bombs = map[string]string{
 	"each a new group": `while (1) { setpgrp if !fork }`,
 }
 
-func TestIntegrationAForkBombIsRemoved(t *testing.T) {
+func TestIntegrationRemoveKillsForkBomb(t *testing.T) {
 	d := openDriver(t)
 	for name, program := range bombs {
 		for _, op := range []string{"kill", "remove"} {
@@ -134,7 +134,7 @@ func TestIntegrationAForkBombIsRemoved(t *testing.T) {
 			require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{PidsMax: new(int64(200))}))
 			require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
 			perl(t, d, inner, program)
-			eventually(t, "it forks", func() bool {
+			requireEventually(t, "it forks", func() bool {
 				pids, err := d.Procs(t.Context(), p)
 				return err == nil && (len(pids) > 150 || name == "never the same" && stats(t, d, p).CPU.Usage > uint64(20*time.Millisecond))
 			})
@@ -156,12 +156,12 @@ func TestIntegrationAForkBombIsRemoved(t *testing.T) {
 	assert.NoError(t, d.Remove(t.Context(), "absent"))
 }
 
-func TestIntegrationPressureIsMeasured(t *testing.T) {
+func TestIntegrationPressureIsReported(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "pressure", "memory")
+	requireFeature(t, d, "pressure", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 5000}))
 	start(t, d, pod, "spin")
-	eventually(t, "CPU pressure", func() bool {
+	requireEventually(t, "CPU pressure", func() bool {
 		p := stats(t, d, pod).CPU.Pressure
 		return p != nil && p.Some.Total > 0 && p.Some.Avg10 > 0
 	})
@@ -170,13 +170,13 @@ func TestIntegrationPressureIsMeasured(t *testing.T) {
 	squeezed := cgroups.Path("kubepods/squeezed")
 	require.NoError(t, d.Apply(t.Context(), squeezed, cgroups.Resources{MemoryHigh: new(int64(8 << 20)), SwapMax: new(int64(0))}))
 	start(t, d, squeezed, "memory 64")
-	eventually(t, "memory pressure", func() bool {
+	requireEventually(t, "memory pressure", func() bool {
 		m := stats(t, d, squeezed).Memory
 		return m.Pressure != nil && m.Pressure.Full.Total > 0 && m.Events.High > 0
 	})
 }
 
-func TestIntegrationTheCallerIsNotKilled(t *testing.T) {
+func TestIntegrationKillRejectsCgroupOfCaller(t *testing.T) {
 	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	own, err := d.Name("")

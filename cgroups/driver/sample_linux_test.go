@@ -22,11 +22,11 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// The top of the tree has the memory of the machine, on v2 too, where it has no memory.current.
-func TestIntegrationTheTopHasMemory(t *testing.T) {
-	root(t) // skips where there is nothing to work on
+// The root cgroup shows the memory of the machine, on v2 too, where it has no memory.current.
+func TestIntegrationSampleOfRootHasMemory(t *testing.T) {
+	root(t) // skips the test without cgroups
 	d := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
-	needs(t, d, "memory")
+	requireFeature(t, d, "memory")
 	s, err := d.Sample(t.Context(), "", "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartSwap)
 	require.NoError(t, err)
 	assert.Greater(t, s.Memory.Current, uint64(1<<20))
@@ -38,11 +38,11 @@ func TestIntegrationTheTopHasMemory(t *testing.T) {
 	}
 }
 
-// A scope of systemd is a directory with a name that no path has.
-func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
+// A systemd scope is a directory whose name is no path component.
+func TestIntegrationSampleReadsSystemdScope(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
-	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // so that the pod hands out controllers
+	requireFeature(t, d, "memory")
+	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // makes the pod enable controllers
 	const leaf = "cri-containerd-0a_1b@x.scope"
 	for _, dir := range dirs(d, pod) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, leaf), 0o755))
@@ -58,10 +58,10 @@ func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
 	assert.ErrorContains(t, err, `leaf "absent.scope"`)
 }
 
-// What is removed while it is read is absent, and not a cgroup that uses nothing.
-func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
+// A cgroup that is removed during Sample is an error, not a cgroup without usage.
+func TestIntegrationSampleFailsDuringRemoval(t *testing.T) {
 	d := openDriver(t)
-	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // those above hand out controllers from now on
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // enables the controllers of the parents
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan struct{})
@@ -77,7 +77,7 @@ func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
 		s, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartPids)
 		if err == nil {
 			found++
-			if d.Host().Mode == driver.V2 { // v1 has a hierarchy after the other removed
+			if d.Host().Mode == driver.V2 { // v1 removes one hierarchy after another
 				assert.Equal(t, d.Host().HasController("memory"), s.Memory.Max != nil, "it was there as a whole")
 			}
 			continue
@@ -90,27 +90,27 @@ func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
 	<-done
 }
 
-// cached looks for files that are not there, and reads others of this machine, in a cgroup until it has so many bytes of
-// slabs and page cache that can be reclaimed. In qemu no file has page cache.
-func cached(t *testing.T, d *driver.Driver, p cgroups.Path, bytes uint64) {
+// fillCaches looks up absent files and reads files of this machine in a cgroup, until the cgroup has enough reclaimable slabs and
+// page cache. In qemu no file has page cache.
+func fillCaches(t *testing.T, d *driver.Driver, p cgroups.Path, bytes uint64) {
 	t.Helper()
 	perl(t, d, p, `-e "/sys/kernel/absent$_" for 1..80000; my $n = 0; for my $f (glob "/usr/lib/*/lib*.so* /usr/bin/* /usr/sbin/*") {
 		next if -l $f or !-f $f or !open my $h, "<", $f;
 		while (my $r = read $h, my $b, 1 << 16) { $n += $r }
 		last if $n > 40 << 20;
 	} sleep 1000`)
-	eventually(t, "cache", func() bool {
+	requireEventually(t, "cache", func() bool {
 		s, err := d.Sample(t.Context(), p, "", cgroups.PartMemory)
 		m := s.Memory.Stat
 		return err == nil && m.InactiveFile+m.ActiveFile+m.SlabReclaimable >= bytes
 	})
 }
 
-func TestIntegrationReclaimTakesCaches(t *testing.T) {
+func TestIntegrationReclaimFreesCaches(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2", "memory")
+	requireFeature(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
-	cached(t, d, pod, 12<<20)
+	fillCaches(t, d, pod, 12<<20)
 	before, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory)
 	require.NoError(t, err)
 	freed, err := d.Reclaim(t.Context(), pod, 4<<20)
@@ -118,11 +118,11 @@ func TestIntegrationReclaimTakesCaches(t *testing.T) {
 		t.Skip("needs memory.reclaim")
 	}
 	require.NoError(t, err)
-	// Of slabs that go the kernel does not always tell who asked for them.
+	// For freed slabs the kernel does not always know the cgroup.
 	assert.LessOrEqual(t, freed, uint64(4<<20))
 	after, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory)
 	require.NoError(t, err)
-	const charged = 1 << 20 // what the kernel charges to a cgroup in advance, for each CPU, is not exact
+	const charged = 1 << 20 // the kernel charges memory per CPU in advance
 	assert.GreaterOrEqual(t, before.Memory.Current+charged, after.Memory.Current+4<<20)
 	t.Logf("%d MiB before, %d MiB after", before.Memory.Current>>20, after.Memory.Current>>20)
 
@@ -141,7 +141,7 @@ func TestIntegrationReclaimTakesCaches(t *testing.T) {
 
 func TestIntegrationReclaimOfV1IsUnsupported(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v1")
+	requireFeature(t, d, "v1")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	_, err := d.Reclaim(t.Context(), pod, 4096)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
@@ -149,9 +149,9 @@ func TestIntegrationReclaimOfV1IsUnsupported(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestIntegrationATriggerOfPressureFires(t *testing.T) {
+func TestIntegrationPressureTriggerFires(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "pressure", "memory")
+	requireFeature(t, d, "pressure", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryHigh: new(int64(8 << 20)), SwapMax: new(int64(0))}))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -169,11 +169,11 @@ func TestIntegrationATriggerOfPressureFires(t *testing.T) {
 	t.Logf("fired %v after the start", time.Since(begin))
 }
 
-// On v1 there is no pressure but that of the machine.
-func TestIntegrationWatchOfV1(t *testing.T) {
+// v1 has the pressure of the machine only.
+func TestIntegrationWatchOnV1SupportsMachinePressureOnly(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v1")
-	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // for anybody
+	requireFeature(t, d, "v1")
+	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // allowed without CAP_SYS_RESOURCE
 	err := d.Watch(t.Context(), "", trigger, func(cgroups.Trigger) {})
 	assert.ErrorIs(t, err, errors.ErrUnsupported, "its root is not that of the machine")
 	top := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
@@ -186,16 +186,16 @@ func TestIntegrationWatchOfV1(t *testing.T) {
 	assert.ErrorIs(t, top.Watch(t.Context(), "", []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {}), errors.ErrUnsupported)
 }
 
-func TestIntegrationWatchOutlivesTheDriver(t *testing.T) {
+func TestIntegrationWatchContinuesAfterClose(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "v2", "memory")
+	requireFeature(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
 		ended <- d.Watch(ctx, pod, []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {})
 	}()
-	time.Sleep(20 * time.Millisecond) // Watch has begun, most likely; else it finds the driver closed
+	time.Sleep(20 * time.Millisecond) // Watch has most likely started; otherwise it fails because the driver is closed
 	require.NoError(t, d.Close(), "nobody waits for a Watch")
 	cancel()
 	if err := <-ended; err != nil {
@@ -204,10 +204,10 @@ func TestIntegrationWatchOutlivesTheDriver(t *testing.T) {
 	assert.ErrorIs(t, d.Watch(t.Context(), pod, []cgroups.Trigger{{File: "memory.events"}}, nil), fs.ErrClosed)
 }
 
-// sampled is what a summary reads of a container.
-const sampled = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap | cgroups.PartPids
+// sampledParts are the parts that a summary reads of a container.
+const sampledParts = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap | cgroups.PartPids
 
-// files are those that a sample opens, by controller, with v1's in the order of its hierarchies.
+// files are the files that a sample opens, by controller, with v1's in the order of its hierarchies.
 func files(d *driver.Driver) map[string][]string {
 	if d.Host().Mode == driver.V2 {
 		return map[string][]string{"memory": {"cpu.stat", "memory.current", "memory.stat", "memory.max", "memory.swap.max", "memory.swap.current", "pids.current"}}
@@ -218,13 +218,13 @@ func files(d *driver.Driver) map[string][]string {
 	}
 }
 
-// A sample of 500 cgroups takes at most 1.3 times what it takes to open, read and close the same files. They are read a few
-// at a time, in turn, and the fastest of several rounds counts on both sides, so that a busy machine does not matter.
-func TestIntegrationCostOfSamples(t *testing.T) {
+// A sample of 500 cgroups takes at most 1.3 times as long as opening, reading and closing these files. The variants run in turn
+// on a few cgroups, and the fastest of several rounds counts.
+func TestIntegrationSampleCostsAtMost130PercentOfReads(t *testing.T) {
 	d := openDriver(t)
-	needs(t, d, "memory")
+	requireFeature(t, d, "memory")
 	n := 500
-	if os.Getenv("IN_TEST_VM") != "" { // where they take half a minute to make
+	if os.Getenv("IN_TEST_VM") != "" { // creating them takes half a minute there
 		n = 100
 	}
 	var paths []cgroups.Path
@@ -265,7 +265,7 @@ func TestIntegrationCostOfSamples(t *testing.T) {
 			fastest(&bare[i], begin)
 			begin = time.Now()
 			for _, p := range paths[i*chunk : (i+1)*chunk] {
-				_, err := d.Sample(t.Context(), p, "", sampled)
+				_, err := d.Sample(t.Context(), p, "", sampledParts)
 				require.NoError(t, err)
 			}
 			fastest(&ours[i], begin)
@@ -276,7 +276,7 @@ func TestIntegrationCostOfSamples(t *testing.T) {
 	assert.Less(t, ratio, 1.3)
 }
 
-// open1 opens, reads to the end and closes one file, if there is one.
+// open1 opens, reads and closes one file, if it exists.
 func open1(t *testing.T, name string, buf []byte) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -294,20 +294,20 @@ func open1(t *testing.T, name string, buf []byte) {
 
 func BenchmarkIntegrationSample(b *testing.B) {
 	d := openAt(b, driver.Options{Root: root(b)})
-	require.NoError(b, d.Apply(b.Context(), pod, limited()))
+	require.NoError(b, d.Apply(b.Context(), pod, podLimits()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := d.Sample(b.Context(), pod, "", sampled); err != nil {
+		if _, err := d.Sample(b.Context(), pod, "", sampledParts); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// The kernel counts the tasks of the top on neither version; on v2 its processes stand for them, as in runc.
-func TestIntegrationV2TasksAtTheTop(t *testing.T) {
-	root(t) // skips where there is nothing to work on
+// The kernel counts no tasks in the root cgroup. On v2 its processes are counted, as in runc.
+func TestIntegrationV2RootCountsProcesses(t *testing.T) {
+	root(t) // skips the test without cgroups
 	d := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
-	needs(t, d, "v2", "pids")
+	requireFeature(t, d, "v2", "pids")
 	s, err := d.Sample(t.Context(), "", "", cgroups.PartPids|cgroups.PartProcs)
 	require.NoError(t, err)
 	assert.NotEmpty(t, s.Pids.Procs)

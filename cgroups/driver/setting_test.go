@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func TestLimitsAsFiles(t *testing.T) {
+func TestBuildSettingsConvertsLimitsToFiles(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		r    cgroups.Resources
@@ -63,7 +63,7 @@ func TestLimitsAsFiles(t *testing.T) {
 	assert.Equal(t, "39", linear[0].value)
 }
 
-func TestWhatIsInForceIsNotWritten(t *testing.T) {
+func TestIsSatisfiedByComparesFileContent(t *testing.T) {
 	page := int64(os.Getpagesize())
 	bytes := func(n int64) setting { return setting{controller: "memory", value: formatLimit(n), unit: page} }
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestWhatIsInForceIsNotWritten(t *testing.T) {
 	assert.Equal(t, "max 50000", alone.keepQuota("max 100000\n").value)
 }
 
-func TestDirectoriesOfPaths(t *testing.T) {
+func TestNamesConvertPathsToDirectories(t *testing.T) {
 	const pod = cgroups.Path("kubepods/burstable/pod1-2")
 	for _, c := range []struct {
 		names          names

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 )
 
-// openReal returns a driver on a real systemd that may be restarted, and checks at the end that no slice is left in it.
+// openReal returns a driver with a real systemd, which may be restarted. At the end of the test it checks that no slice remains.
 func openReal(t *testing.T) *driver.Driver {
 	t.Helper()
 	if os.Getenv("NODEAGENT_SYSTEMD") == "" {
@@ -34,7 +34,7 @@ func openReal(t *testing.T) *driver.Driver {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, d.Close())
-		deadline := time.Now().Add(time.Minute) // a unit that has stopped is forgotten a moment later
+		deadline := time.Now().Add(time.Minute) // systemd unloads a stopped unit a moment later
 		for len(slicesOf(t)) > 0 && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -71,9 +71,8 @@ const (
 	realPodDir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice"
 )
 
-// A pod from its first Apply to its Remove: what the kernel holds is what was asked for the moment that Apply returns, and stays so when systemd
-// reads its units again and executes itself anew.
-func TestIntegrationSystemdPod(t *testing.T) {
+// The files have the limits when Apply returns, and keep them when systemd reloads its units and re-executes itself.
+func TestIntegrationSystemdPodKeepsLimits(t *testing.T) {
 	d := openReal(t)
 	require.NoError(t, d.Apply(t.Context(), "kubepods", cgroups.Resources{CPUShares: 4096, MemoryMax: new(int64(512 << 20))}))
 	require.NoError(t, d.Apply(t.Context(), "kubepods/burstable", cgroups.Resources{CPUShares: 1024}))
@@ -93,7 +92,7 @@ func TestIntegrationSystemdPod(t *testing.T) {
 		}
 	}
 	check("when made")
-	delete(want, "memory.oom.group") // of a slice, systemd resets it with the next change
+	delete(want, "memory.oom.group") // systemd resets it for slices at the next change
 	name, err := d.Name(realPod)
 	require.NoError(t, err)
 	assert.Equal(t, "/"+realPodDir, name)
@@ -106,7 +105,7 @@ func TestIntegrationSystemdPod(t *testing.T) {
 
 	for _, command := range []string{"daemon-reload", "daemon-reexec", "daemon-reload"} {
 		systemctl(t, command)
-		require.NoError(t, d.Apply(t.Context(), "kubepods/burstable", cgroups.Resources{CPUShares: 512})) // has systemd look at its slices
+		require.NoError(t, d.Apply(t.Context(), "kubepods/burstable", cgroups.Resources{CPUShares: 512})) // makes systemd update its slices
 		check("after " + command)
 	}
 	require.NoError(t, d.Apply(t.Context(), realPod, cgroups.Resources{MemoryMax: new(int64(50 << 20))}))
@@ -121,9 +120,8 @@ func TestIntegrationSystemdPod(t *testing.T) {
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
 }
 
-// A container is a scope of systemd that a runtime makes in the slice. It ends at once with the pod: systemd itself
-// would give it 90 s.
-func TestIntegrationSystemdRemoveKills(t *testing.T) {
+// A container is a systemd scope in the slice. It is killed with the pod at once; systemd alone would wait 90 s.
+func TestIntegrationSystemdRemoveKillsScopes(t *testing.T) {
 	d := openReal(t)
 	require.NoError(t, d.Apply(t.Context(), realPod, cgroups.Resources{CPUShares: 2}))
 	container := exec.Command("systemd-run", "--scope", "--slice", filepath.Base(realPodDir), "--unit", "container",
@@ -141,8 +139,8 @@ func TestIntegrationSystemdRemoveKills(t *testing.T) {
 	require.NoError(t, d.Remove(t.Context(), "kubepods"))
 }
 
-// A hundred pods at once, with systemd away for moments in between: each has its limit, and none is left.
-func TestIntegrationSystemdHundredPods(t *testing.T) {
+// A hundred concurrent pods while systemd restarts: each gets its limit, and none remains.
+func TestIntegrationSystemdHundredPodsDuringRestarts(t *testing.T) {
 	d := openReal(t)
 	require.NoError(t, d.Apply(t.Context(), "kubepods", cgroups.Resources{CPUShares: 4096}))
 	began := time.Now()
@@ -182,11 +180,11 @@ func TestIntegrationSystemdHundredPods(t *testing.T) {
 	t.Logf("100 pods made and removed in %v", time.Since(began))
 }
 
-// The documentation of package cgroups holds for slices as for directories.
+// Slices behave as package cgroups documents.
 func TestIntegrationSystemdConformance(t *testing.T) {
 	top := openReal(t)
 	host := top.Host()
-	enable := cgroups.Resources{CPUShares: 1024} // systemd enables the controllers of what is set, no others
+	enable := cgroups.Resources{CPUShares: 1024} // systemd enables only the controllers of properties that are set
 	if host.HasController("cpuset") {
 		enable.CpusetCPUs, enable.CpusetMems = "0", "0"
 	}
@@ -211,7 +209,7 @@ func TestIntegrationSystemdConformance(t *testing.T) {
 	})
 }
 
-// startInSlice runs this binary in the directory of a slice, with so many bytes of memory.
+// startInSlice runs this binary in the directory of a slice with the given memory.
 func startInSlice(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 	t.Helper()
 	dir, err := d.(*driver.Driver).Name(p)
@@ -228,6 +226,6 @@ func startInSlice(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int
 	require.NoError(t, os.WriteFile(filepath.Join("/sys/fs/cgroup", dir, "cgroup.procs"), []byte(pid), 0))
 	_, err = in.Write([]byte("\n"))
 	require.NoError(t, err)
-	_, _ = out.Read(make([]byte, 10)) // when it has the memory, or has been killed
+	_, _ = out.Read(make([]byte, 10)) // the process has its memory, or was killed
 	return cmd.Process.Pid
 }

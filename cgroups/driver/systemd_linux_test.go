@@ -20,8 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
 )
 
-// recorder is a tree of plain directories. It keeps what is done to it in one list with the calls of systemd, since the
-// order of both is what matters.
+// recorder is a tree of plain directories. It records its calls and those of systemd in one list, to check their order.
 type recorder struct {
 	tree
 	dir     string
@@ -34,7 +33,7 @@ func (d *recorder) note(format string, args ...any) {
 	d.entries = append(d.entries, fmt.Sprintf(format, args...))
 }
 
-// read returns what has been noted since the last time.
+// read returns the calls since the previous read.
 func (d *recorder) read() []string {
 	entries := d.entries
 	d.entries = nil
@@ -65,7 +64,7 @@ func (d *recorder) readLimits(dir string) (cgroups.Resources, error) {
 
 func (d *recorder) close() error { return nil }
 
-// withSystemd returns a driver's units below a root, on a systemd that makes the directories of slices, as real ones do.
+// withSystemd returns a creator below a root with a fake systemd, which creates the directories of slices as systemd does.
 func withSystemd(t *testing.T, root cgroups.Path) (*systemdCreator, *recorder, *systemdtest.Systemd) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -91,8 +90,8 @@ func withSystemd(t *testing.T, root cgroups.Path) (*systemdCreator, *recorder, *
 	return u, d, server
 }
 
-// Systemd comes first, from the top, and the files get the quota that systemd has made of ours.
-func TestSystemdCreate(t *testing.T) {
+// systemd starts the slices from the top, and the files get the quota as systemd rounds it.
+func TestSystemdStartsSliceBeforeFilesAreWritten(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	r := cgroups.Resources{CPUQuota: 1100, CPUPeriod: 100_000}
 	require.NoError(t, u.createCgroup(t.Context(), "kubepods/burstable/pod1-a", r))
@@ -111,8 +110,8 @@ func TestSystemdCreate(t *testing.T) {
 	assert.Len(t, d.read(), 2, "the parents are there")
 }
 
-// Of a driver that begins below the top, the names of units begin at the top all the same.
-func TestSystemdRoot(t *testing.T) {
+// The unit names of a driver with a root start at the mount point.
+func TestSystemdUnitNamesIncludeRoot(t *testing.T) {
 	u, d, server := withSystemd(t, "agent/test")
 	require.NoError(t, u.createCgroup(t.Context(), "pods/pod1", cgroups.Resources{}))
 	assert.Equal(t, []string{
@@ -130,8 +129,8 @@ func TestSystemdRoot(t *testing.T) {
 	assert.Empty(t, server.Calls(), "the root slice is not asked to start")
 }
 
-// Where only the period is to change, the quota stays, for systemd as for the kernel.
-func TestSystemdPeriodAlone(t *testing.T) {
+// If only the period is set, the quota stays, for systemd and the kernel.
+func TestSystemdKeepsQuotaForPeriodOnly(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	require.NoError(t, u.createCgroup(t.Context(), "a", cgroups.Resources{CPUQuota: 50_000, CPUPeriod: 100_000}))
 	d.limit = cgroups.Resources{CPUQuota: 50_000, CPUPeriod: 100_000}
@@ -141,8 +140,8 @@ func TestSystemdPeriodAlone(t *testing.T) {
 	assert.Equal(t, uint64(200_000), props["CPUQuotaPeriodUSec"].Value())
 }
 
-// What runs is killed first, and the directory goes last.
-func TestSystemdRemove(t *testing.T) {
+// Processes are killed first, and the directory is removed last.
+func TestSystemdRemoveKillsThenStopsThenRemoves(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	require.NoError(t, u.createCgroup(t.Context(), "a/b", cgroups.Resources{}))
 	d.read()
@@ -153,8 +152,8 @@ func TestSystemdRemove(t *testing.T) {
 	require.NoError(t, u.removeCgroup(t.Context(), "a/b"), "what is not there is removed")
 }
 
-// A directory whose unit could not be stopped stays, or nobody would know that there is a unit left.
-func TestSystemdRemoveFails(t *testing.T) {
+// The directory stays if the unit could not be stopped: it shows that a unit remains.
+func TestSystemdRemoveKeepsDirectoryIfStopFails(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	require.NoError(t, u.createCgroup(t.Context(), "a", cgroups.Resources{}))
 	server.Inject("StopUnit", systemdtest.Failed)
@@ -170,8 +169,8 @@ func TestSystemdRemoveFails(t *testing.T) {
 	assert.Empty(t, server.Unit("a.slice").State)
 }
 
-// A systemd that keeps its slices where we do not see them is not worked with in two trees.
-func TestSystemdElsewhere(t *testing.T) {
+// A systemd that creates its slices in another tree is an error.
+func TestSystemdRejectsSlicesInOtherTree(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	server.SetObserver(nil)
 	err := u.createCgroup(t.Context(), "a", cgroups.Resources{})

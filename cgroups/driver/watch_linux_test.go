@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// unifiedCgroup makes a cgroup in the tree of v2, which a host in hybrid mode has too, and returns its directory.
+// unifiedCgroup creates a cgroup in the v2 hierarchy, which a hybrid host has too, and returns its directory.
 func unifiedCgroup(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -41,8 +41,8 @@ func unifiedCgroup(t *testing.T) string {
 	return ""
 }
 
-// The kernel drops a trigger when pressure is switched off, and reports that as if the trigger had fired, again and again.
-func TestIntegrationPressureIsSwitchedOff(t *testing.T) {
+// If pressure is disabled, the kernel drops the trigger and reports it as fired again and again.
+func TestIntegrationPressureDisabledEndsWatch(t *testing.T) {
 	dir := unifiedCgroup(t)
 	file := filepath.Join(dir, "cgroup.pressure")
 	if _, err := os.Stat(file); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 )
 
-// equalLists compares quantities by their number.
+// equalLists compares lists of quantities by value.
 func equalLists(t *testing.T, want, got corev1.ResourceList) {
 	t.Helper()
 	assert.Len(t, got, len(want))
@@ -42,7 +42,7 @@ func keepFree(t *testing.T, s string) podtree.EvictionReserve {
 	return podtree.EvictionReserve{Fraction: float32(f) / 100}
 }
 
-func TestReservation(t *testing.T) {
+func TestReservationAllocatableAndForPods(t *testing.T) {
 	for _, tc := range []struct {
 		name                     string
 		capacity, system, kube   corev1.ResourceList
@@ -120,12 +120,12 @@ func TestReservation(t *testing.T) {
 			equalLists(t, tc.want, r.Reservation(tc.capacity))
 			equalLists(t, tc.allocatable, r.Allocatable(tc.capacity))
 			equalLists(t, tc.limit, r.ForPods(tc.capacity))
-			equalLists(t, before, tc.capacity) // is not changed
+			equalLists(t, before, tc.capacity) // the argument is not modified
 		})
 	}
 }
 
-func TestReservedValidate(t *testing.T) {
+func TestReservedValidateNamesEachExcess(t *testing.T) {
 	capacity := list("cpu", "2", "memory", "10Gi", "pid", "1000", "hugepages-2Mi", "1Gi")
 	for _, tc := range []struct {
 		name string

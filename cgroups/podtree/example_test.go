@@ -20,7 +20,7 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	host := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1}) // driver.Open on a real one
+	host := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1}) // normally driver.Open
 	pod := newPod("web", list("cpu", "250m", "memory", "64Mi"), list("cpu", "500m", "memory", "128Mi"))
 	tree, err := podtree.New(host, pods(pod), podtree.Options{
 		Capacity: list("cpu", "4", "memory", "8Gi"),
@@ -33,7 +33,7 @@ func ExampleNew() {
 	if err := tree.Setup(ctx); err != nil {
 		fmt.Println(err)
 	}
-	if err := tree.Ensure(ctx, pod); err != nil { // before the sandbox of the pod
+	if err := tree.Ensure(ctx, pod); err != nil { // before the pod sandbox is created
 		fmt.Println(err)
 	}
 	if err := tree.Limit(ctx, pod); err != nil { // when its containers run
@@ -77,7 +77,7 @@ func ExamplePlanResize() {
 	// Output: [container web memory 0/1073741824 pod memory.max 1073741824] <nil>
 }
 
-// The limits of a node's tree, from a kubelet's configuration, without a node.
+// The limits of a node's cgroups from a kubelet configuration, without a node.
 func ExamplePlan() {
 	system, _ := podtree.ParseReserved(map[string]string{"cpu": "500m", "memory": "1Gi"})
 	percent, _ := podtree.ParseQOSReserved(map[string]string{"memory": "50%"})
@@ -113,7 +113,7 @@ func ExampleTree_Status() {
 		return
 	}
 	err = tree.Setup(context.Background())
-	tree.Changed() // the set of active pods has changed
+	tree.Changed() // the active pods have changed
 	for _, c := range tree.Status().Cgroups {
 		var overuse *podtree.OveruseError
 		if errors.As(c.Err, &overuse) {
@@ -124,7 +124,8 @@ func ExampleTree_Status() {
 	// Output: true <nil>
 }
 
-// A program without a Tree that removes the cgroups of deleted pods: one of them still has volumes, one could not be removed a second ago.
+// A program without a Tree that removes cgroups of deleted pods. One pod still has volumes, and the removal of another failed a
+// second ago.
 func ExamplePlanOrphans() {
 	ctx, now := context.Background(), time.Now()
 	host := cgroupstest.New(cgroupstest.Options{})

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 )
 
-// A tree that is made before whoever knows the pods takes no cgroup for an orphan's until it follows them.
-func TestFollow(t *testing.T) {
+// Before Follow a tree takes no cgroup for an orphan.
+func TestFollowedTreeKeepsCgroupsUntilPodsAreComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		require.NoError(t, fake.Apply(t.Context(), "kubepods/besteffort/podx", cgroups.Resources{}))
@@ -50,8 +50,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// What a tree is made with is what its maker wants it to ask.
-func TestFollowAfterPodsWereGiven(t *testing.T) {
+// Follow does not replace the Pods passed to New.
+func TestFollowHasNoEffectIfNewGotPods(t *testing.T) {
 	pod := newPod("a", list("cpu", "1"), nil)
 	tree, err := podtree.New(cgroupstest.New(cgroupstest.Options{}), pods(pod), options())
 	require.NoError(t, err)

@@ -25,13 +25,13 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// host is a tree on the cgroups of this machine, in a cgroup of the test.
+// host is a tree on the cgroups of this machine, below a cgroup of the test.
 type host struct {
 	*driver.Driver
 	root cgroups.Path
 }
 
-// openHost makes the cgroup of the test, which is removed with all that is in it when the test ends.
+// openHost creates the cgroup of the test, which is removed when the test ends.
 func openHost(t *testing.T) host {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -66,7 +66,7 @@ func (h host) options(t *testing.T) podtree.Options {
 	return o
 }
 
-// hold starts a process that holds 16Mi of memory in a cgroup and returns when it does.
+// hold starts a process with 16Mi of memory in a cgroup and waits until it has them.
 func (h host) hold(t *testing.T, p cgroups.Path) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read x; (head -c 16777216 /dev/zero; exec sleep 1000) | tail -n 1")
@@ -90,7 +90,7 @@ func (h host) hold(t *testing.T, p cgroups.Path) *exec.Cmd {
 	return cmd
 }
 
-// limits returns what is in force. Shares are as exact as the kernel keeps them.
+// limits returns the limits in force. Shares have the precision of the kernel.
 func (h host) limits(t *testing.T, p cgroups.Path) cgroups.Resources {
 	t.Helper()
 	r, err := h.Limits(t.Context(), p)
@@ -107,7 +107,7 @@ func (h host) equalShares(t *testing.T, want uint64, p cgroups.Path) {
 	assert.Equal(t, want, got, p)
 }
 
-func TestIntegrationTree(t *testing.T) {
+func TestIntegrationTreeLifecycle(t *testing.T) {
 	h := openHost(t)
 	guaranteed := newPod("g", list("cpu", "100m", "memory", "128Mi"), list("cpu", "100m", "memory", "128Mi"))
 	burstable := newPod("b", list("cpu", "250m", "memory", "64Mi"), list("cpu", "500m", "memory", "256Mi"))
@@ -158,7 +158,7 @@ func TestIntegrationTree(t *testing.T) {
 	}
 
 	t.Run("resize", func(t *testing.T) { h.resize(t, tree, burstable) })
-	t.Run("less than is in use", func(t *testing.T) { h.overuse(t, tree, p) })
+	t.Run("less than is in use", func(t *testing.T) { h.checkOveruse(t, tree, p) })
 	t.Run("remove", func(t *testing.T) {
 		cmd := h.hold(t, tree.Path(burstable))
 		require.NoError(t, tree.Remove(t.Context(), "b"))
@@ -195,12 +195,12 @@ func (h host) resize(t *testing.T, tree *podtree.Tree, from *corev1.Pod) {
 	require.ErrorContains(t, tree.Resize(t.Context(), tiny, nil, rt), "attempting to set pod memory limit (8388608) below current usage (")
 	require.NoError(t, tree.Resize(t.Context(), from, nil, rt))
 	assert.EqualValues(t, 256<<20, *h.limits(t, path).MemoryMax)
-	require.NoError(t, tree.Ensure(t.Context(), to)) // it runs, and is left alone
+	require.NoError(t, tree.Ensure(t.Context(), to)) // it runs and is not changed
 	assert.EqualValues(t, 256<<20, *h.limits(t, path).MemoryMax)
 }
 
-// overuse sets the node up with less memory than its pods use.
-func (h host) overuse(t *testing.T, tree *podtree.Tree, p *podSet) {
+// checkOveruse sets up the node with less memory than its pods use.
+func (h host) checkOveruse(t *testing.T, tree *podtree.Tree, p *podSet) {
 	kubepods := h.root.Join("kubepods")
 	before := *h.limits(t, kubepods).MemoryMax
 	cmd := h.hold(t, tree.Path(p.active["e"]))
@@ -212,7 +212,7 @@ func (h host) overuse(t *testing.T, tree *podtree.Tree, p *podSet) {
 	require.NoError(t, less.Setup(t.Context()))
 	require.ErrorAs(t, less.Status().Cgroups[0].Err, new(*podtree.OveruseError))
 	assert.Equal(t, before, *h.limits(t, kubepods).MemoryMax)
-	require.NoError(t, cmd.Process.Signal(syscall.Signal(0))) // it lives
+	require.NoError(t, cmd.Process.Signal(syscall.Signal(0))) // it still runs
 }
 
 func TestIntegrationManyPods(t *testing.T) {

@@ -16,7 +16,7 @@ func options() podtree.Options {
 	return podtree.Options{Capacity: list("cpu", "4", "memory", "10Gi")}
 }
 
-func TestEnforcementKeys(t *testing.T) {
+func TestValidateEnforcement(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		keys []podtree.Enforcement
@@ -55,7 +55,7 @@ func TestEnforcementKeys(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreRefused(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*podtree.Options)

@@ -22,9 +22,9 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// TestPlanResize runs the sections of testdata/resize.txt. A line is "pod KEY=FROM->TO ..." or "container NAME
-// KEY=FROM->TO ...", and ">" is a step of the plan or why there is none. A key of a pod is max, high, low, min, quota
-// (in a period of 100000), shares or usage; one of a container cpu, memory (both REQUEST/LIMIT) or usage.
+// TestPlanResize runs the sections of testdata/resize.txt. A line is "pod KEY=FROM->TO ..." or "container NAME KEY=FROM->TO ...".
+// ">" is a step of the plan or its error. Keys of a pod are max, high, low, min, quota (with period 100000), shares and usage.
+// Keys of a container are cpu, memory (both REQUEST/LIMIT) and usage.
 func TestPlanResize(t *testing.T) {
 	script.Run(t, "testdata/resize.txt", func(t *testing.T, text string) string {
 		var r podtree.PodResize
@@ -96,9 +96,9 @@ func containerChange(c *cgroups.ContainerResize, word string) {
 	}
 }
 
-// TestResizeNeverOverlaps carries out random plans one step at a time. If the limits of the containers fit into those
-// of the pod before and after, they fit all the time; so do the pod's own numbers; and in the end all is as wanted.
-func TestResizeNeverOverlaps(t *testing.T) {
+// TestPlanResizeKeepsContainersWithinPod executes random plans step by step. If the container limits fit into the pod before and
+// after, they must fit after each step, and the final limits must be the requested ones.
+func TestPlanResizeKeepsContainersWithinPod(t *testing.T) {
 	for seed := range uint64(5_000) {
 		checkResizePlan(t, rand.New(rand.NewPCG(seed, 1)))
 		if t.Failed() {
@@ -140,7 +140,7 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// randomResize returns a resize where everything fits before and after.
+// randomResize returns a resize whose containers fit before and after.
 func randomResize(random *rand.Rand) podtree.PodResize {
 	var r podtree.PodResize
 	size := func() cgroups.ContainerSize {
@@ -171,7 +171,7 @@ func randomResize(random *rand.Rand) podtree.PodResize {
 	return r
 }
 
-// set writes to r what a step sets.
+// set writes the fields of a step to r.
 func set(r *cgroups.Resources, step cgroups.Resources) {
 	if step.CPUQuota != 0 {
 		r.CPUQuota, r.CPUPeriod = step.CPUQuota, step.CPUPeriod
@@ -188,7 +188,7 @@ func set(r *cgroups.Resources, step cgroups.Resources) {
 	}
 }
 
-// notedRuntime is a container runtime that writes down what it is told.
+// notedRuntime is a container runtime that records its calls.
 type notedRuntime struct {
 	told []string
 	fail string // the call that fails
@@ -212,7 +212,7 @@ func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size cgro
 		bytes(size.MemoryRequest), bytes(size.MemoryLimit))
 }
 
-// resizeStage is a pod of 1 CPU and 1Gi, with a container that runs in it and is to have twice that.
+// resizeStage returns a pod of 1 CPU and 1Gi with a running container, whose size is to be doubled.
 func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faults *cgroupstest.Faults, containers []cgroups.ContainerResize) {
 	t.Helper()
 	pod := newPod("a", list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"))
@@ -232,7 +232,7 @@ func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faul
 	return tree, fake, faults, []cgroups.ContainerResize{{Name: "main", From: from, To: to, MemoryUsage: 1 << 29}}
 }
 
-func TestResize(t *testing.T) {
+func TestResizeAppliesPodAndContainers(t *testing.T) {
 	tree, fake, _, containers := resizeStage(t)
 	rt := &notedRuntime{}
 	pod := newPod("a", list("cpu", "2", "memory", "2Gi"), list("cpu", "2", "memory", "2Gi"))
@@ -264,9 +264,9 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// A pod that is resized while its quota is lifted has the new one, and after its containers: a kernel with cgroup v1
-// refuses a pod less than what a container of it has.
-func TestResizeWhileTheQuotaIsLifted(t *testing.T) {
+// A resize while the quota is lifted writes the new quota after the containers: a kernel with cgroup v1 rejects a pod quota below
+// that of a container.
+func TestResizeDuringLiftedQuota(t *testing.T) {
 	for _, limit := range []string{"50m", "200m"} {
 		fake, rt := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1}), &notedRuntime{}
 		o := options()
@@ -296,8 +296,8 @@ func TestResizeWhileTheQuotaIsLifted(t *testing.T) {
 	}
 }
 
-// What memory QoS made of the pod's former size goes with it.
-func TestResizeTakesBackMemoryQoS(t *testing.T) {
+// A resize resets the memory QoS values of the previous size.
+func TestResizeResetsMemoryQoS(t *testing.T) {
 	fake, rt := cgroupstest.New(cgroupstest.Options{}), &notedRuntime{}
 	o := options()
 	o.Node.Reservation, o.Node.ThrottlingFactor = qos.TieredReservation, new(0.5)
@@ -330,7 +330,7 @@ func TestResizeTakesBackMemoryQoS(t *testing.T) {
 	require.Zero(t, *r.MemoryLow)
 }
 
-func TestResizeThatFails(t *testing.T) {
+func TestResizeRestoresLimitsAfterError(t *testing.T) {
 	pod := newPod("a", list("cpu", "2", "memory", "2Gi"), list("cpu", "2", "memory", "2Gi"))
 	t.Run("the runtime refuses, and nothing is written", func(t *testing.T) {
 		tree, fake, _, containers := resizeStage(t)
@@ -354,7 +354,7 @@ func TestResizeThatFails(t *testing.T) {
 		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			err := next.Apply(ctx, p, r)
 			if r.CPUQuota == 200000 {
-				cancel() // the caller gives up as well
+				cancel() // the caller gives up too
 				return errors.New("lost")
 			}
 			return err

@@ -28,9 +28,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// TestScenarios runs the scripts in testdata/*.txtar, each section on a tree and a clock of its own. A line that
-// begins with ">" is what the line above it gave, with the time since the start. testdata/README explains the
-// commands.
+// TestScenarios runs the scripts in testdata/*.txtar, each section on its own tree and clock. A line that begins with ">" is the
+// output of the line above, with the time since the start. testdata/README explains the commands.
 func TestScenarios(t *testing.T) {
 	script.Run(t, "testdata/*.txtar", func(t *testing.T, text string) (got string) {
 		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
@@ -51,14 +50,13 @@ type scene struct {
 	procs map[string]int // PIDs by name
 	wg    sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	faults  map[string]string
 	volumes map[string]bool
 	lines   []line
 }
 
-// line is one line of output. Orphans are worked on at the same time, so that what happens to them in one instant is
-// sorted.
+// line is one line of output. Orphans are processed concurrently, so that lines of one instant are sorted.
 type line struct {
 	at   time.Duration
 	kind int
@@ -172,7 +170,7 @@ func (s *scene) treeCommand(name string, args []string) {
 		err = s.fake.SetCache(cgroups.Path(args[0]), amount(args[1]))
 	case "setup":
 		err = s.tree.Setup(s.ctx)
-	case "ready": // the two that any scenario begins with, which have scenarios of their own
+	case "ready": // the first commands of most scenarios, which have their own scenarios
 		require.NoError(s.t, s.tree.Setup(s.ctx))
 		s.treeCommand("run", nil)
 		synctest.Wait()
@@ -209,14 +207,14 @@ func (s *scene) treeCommand(name string, args []string) {
 	}
 }
 
-// answer logs an error, and success only where it came late.
+// answer logs an error, and a success only if it took time.
 func (s *scene) answer(what string, err error) {
 	if err != nil {
 		s.log(aWrite, "%s: %v", what, err)
 	}
 }
 
-// open makes the tree of the node.
+// open creates the tree of the node.
 func (s *scene) open() {
 	if s.fake != nil {
 		return
@@ -253,7 +251,7 @@ func (s *scene) open() {
 	require.NoError(s.t, err)
 }
 
-// kindOf returns how lines about a cgroup are ordered.
+// kindOf returns the sort order of lines about a cgroup.
 func kindOf(p cgroups.Path) int {
 	if _, ok := cgroups.PodUID("", p); ok {
 		return anOrphan
@@ -261,7 +259,7 @@ func kindOf(p cgroups.Path) int {
 	return aWrite
 }
 
-// fault returns the error of a call, or hangs.
+// fault returns the injected error of a call, or hangs.
 func (s *scene) fault(ctx context.Context, op string, p cgroups.Path) error {
 	s.mu.Lock()
 	text := s.faults[op+" "+string(p)]
@@ -305,7 +303,7 @@ func (s *scene) orphans() {
 	}
 }
 
-// addPod makes a pod of "NAME cpu=REQUEST/LIMIT memory=REQUEST/LIMIT hugepages-2Mi=N".
+// addPod creates a pod from "NAME cpu=REQUEST/LIMIT memory=REQUEST/LIMIT hugepages-2Mi=N".
 func (s *scene) addPod(args []string) {
 	requests, limits := list(), list()
 	for _, arg := range args[1:] {
@@ -364,7 +362,7 @@ func (s *scene) setting(arg string) {
 	}
 }
 
-// reserve takes "CGROUP:cpu:100m,memory:1Gi".
+// reserve parses "CGROUP:cpu:100m,memory:1Gi".
 func (s *scene) reserve(key, value string) {
 	cgroup, rest, _ := strings.Cut(value, ":")
 	reserved := list()

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// list returns a list of resources from alternating names and quantities; an empty quantity leaves its name out.
+// list returns a resource list from alternating names and quantities; an empty quantity omits the name.
 func list(pairs ...string) corev1.ResourceList {
 	l := corev1.ResourceList{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -29,7 +29,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return l
 }
 
-// newPod returns a pod with one container. Its UID is its name.
+// newPod returns a pod with one container and a UID equal to its name.
 func newPod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
@@ -39,11 +39,11 @@ func newPod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 	}
 }
 
-// podSet is the pods of a test.
+// podSet is the set of pods of a test.
 type podSet struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	active  map[string]*corev1.Pod
-	others  map[string]bool // that may run and do not count
+	others  map[string]bool // may run, but requests do not count
 	unknown bool            // not every source has reported
 }
 
@@ -63,7 +63,7 @@ func (s *podSet) MayRun(uid string) bool {
 	return s.active[uid] != nil || s.others[uid]
 }
 
-// change changes the set.
+// change modifies the set.
 func (s *podSet) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func pods(list ...*corev1.Pod) *podSet {
 	return s
 }
 
-// text returns what r sets, with memory in the unit that fits.
+// text formats the set fields of r, with memory in a suitable unit.
 func text(r cgroups.Resources) string {
 	var words []string
 	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }

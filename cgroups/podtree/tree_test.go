@@ -42,7 +42,7 @@ func start(t *testing.T, w podtree.Cgroups, p podtree.Pods, o podtree.Options) *
 	return tree
 }
 
-func TestMemoryThatGrowsBeforeTheLimitIsWritten(t *testing.T) {
+func TestMemoryLimitFollowsGrowthDuringWrite(t *testing.T) {
 	fake := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
 	require.NoError(t, fake.Apply(t.Context(), "kubepods/besteffort/podx", cgroups.Resources{}))
 	pid, err := fake.Start(cgroupstest.Proc{Cgroup: "kubepods/besteffort/podx", Memory: 1 << 30})
@@ -64,10 +64,10 @@ func TestMemoryThatGrowsBeforeTheLimitIsWritten(t *testing.T) {
 	require.NoError(t, tree.Setup(t.Context()))
 	r, err := fake.Limits(t.Context(), "kubepods/besteffort")
 	require.NoError(t, err)
-	require.EqualValues(t, 6<<30, *r.MemoryMax) // 5Gi would be wanted
+	require.EqualValues(t, 6<<30, *r.MemoryMax) // 5Gi would be planned
 }
 
-func TestHooksTellEachWrite(t *testing.T) {
+func TestCgroupWrittenHookCalledForEachWrite(t *testing.T) {
 	var wrote []string
 	o := options()
 	o.Hooks.CgroupWritten = func(w podtree.WriterCall) { wrote = append(wrote, fmt.Sprint(w.Op, " ", w.Path, " ", w.Err)) }
@@ -86,8 +86,8 @@ func TestHooksTellEachWrite(t *testing.T) {
 	}, wrote)
 }
 
-// A pod that comes while cgroups are listed is not in the list or is known: its cgroup is never an orphan's.
-func TestOrphansPodsAreAskedForAfterTheList(t *testing.T) {
+// A pod that is added during the listing is either not listed or already reported by Pods, so its cgroup is never an orphan.
+func TestPodsAreReadAfterCgroupsAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		p := pods()
@@ -110,13 +110,13 @@ func TestOrphansPodsAreAskedForAfterTheList(t *testing.T) {
 	})
 }
 
-// lateRunner is a pod that comes back between the plan to remove its cgroup and the removal.
+// lateRunner is a pod that is added back between the plan and the removal of its cgroup.
 type lateRunner struct{ asked atomic.Int32 }
 
 func (*lateRunner) Active() ([]*corev1.Pod, bool) { return nil, true }
 func (l *lateRunner) MayRun(string) bool          { return l.asked.Add(1) > 1 }
 
-func TestOrphansAreCheckedOnceMoreBeforeRemoval(t *testing.T) {
+func TestOrphanOfReturnedPodIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		require.NoError(t, fake.Apply(t.Context(), "kubepods/poda", cgroups.Resources{}))
@@ -130,7 +130,7 @@ func TestOrphansAreCheckedOnceMoreBeforeRemoval(t *testing.T) {
 	})
 }
 
-func TestOrphansVolumesAreCheckedOnceMore(t *testing.T) {
+func TestOrphanWithNewVolumesIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		require.NoError(t, fake.Apply(t.Context(), "kubepods/poda", cgroups.Resources{}))
@@ -145,7 +145,7 @@ func TestOrphansVolumesAreCheckedOnceMore(t *testing.T) {
 	})
 }
 
-func TestMemoryInUseIsLookedAtOnlyToLowerALimit(t *testing.T) {
+func TestStatsReadOnlyToLowerMemoryLimit(t *testing.T) {
 	fake := cgroupstest.New(cgroupstest.Options{})
 	faults := &cgroupstest.Faults{Driver: fake}
 	looked := 0
@@ -165,7 +165,7 @@ func TestMemoryInUseIsLookedAtOnlyToLowerALimit(t *testing.T) {
 	}
 }
 
-func TestRunRemovesNoMoreAtATimeThanAllowed(t *testing.T) {
+func TestRunLimitsParallelRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		for i := range 100 {
@@ -191,9 +191,9 @@ func TestRunRemovesNoMoreAtATimeThanAllowed(t *testing.T) {
 	})
 }
 
-// A node under load: pods come and go at random, writes fail and hang. When that ends, exactly the pods that are left
-// have a cgroup, and the shares are theirs.
-func TestRunInTheEndAllIsAsWanted(t *testing.T) {
+// Pods are added and removed at random, writes fail and hang. Afterwards exactly the remaining pods have cgroups, and the shares
+// are the sums of their requests.
+func TestRunConvergesAfterRandomFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
 		p := pods()
@@ -237,7 +237,7 @@ func TestRunInTheEndAllIsAsWanted(t *testing.T) {
 	})
 }
 
-// live starts and ends a pod a few times, and leaves it running or not.
+// live starts and removes a pod a few times, and leaves it running or not.
 func live(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
 	pod := newPod(name, list("cpu", "100m"), nil)
 	for range 1 + rand.IntN(4) {
@@ -250,14 +250,14 @@ func live(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
 			delete(p.active, name)
 			p.others[name] = true
 		})
-		_ = tree.Remove(t.Context(), name) // what fails is left to the removal of orphans
+		_ = tree.Remove(t.Context(), name) // a failed removal is left to the removal of orphans
 		p.change(func() { delete(p.others, name) })
 		tree.Changed()
 	}
 }
 
-// TestPlanAgainstExactNumbers compares the sums of a plan with those of numbers that cannot overflow.
-func TestPlanAgainstExactNumbers(t *testing.T) {
+// TestPlanSaturatesSums compares the sums of a plan with big numbers.
+func TestPlanSaturatesSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	quantity := func() string { return fmt.Sprintf("%d", 1+random.Uint64()>>(2+random.IntN(60))) }
 	for range 5000 {
@@ -305,8 +305,7 @@ func number(s string) *big.Int {
 	return n
 }
 
-// FuzzPlanOrphans checks that nothing is done to a pod that may run, that is waiting or being worked on, and that each of
-// the others is dealt with once.
+// FuzzPlanOrphans checks that pods that may run, wait or are busy are skipped, and that each other pod is planned once.
 func FuzzPlanOrphans(f *testing.F) {
 	f.Add(uint64(1), uint8(20), true)
 	f.Fuzz(func(t *testing.T, seed uint64, n uint8, complete bool) {

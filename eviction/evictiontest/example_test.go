@@ -38,7 +38,7 @@ func ExampleNode() {
 	// evicted [batch] running [web]
 }
 
-// A test in virtual time, of minutes that pass at once: the node cannot be measured for a minute, and then its runtime hangs.
+// A test in virtual time: measurements of the node fail for a minute, and then its runtime hangs.
 func TestEvictorOnBrokenNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30})
@@ -64,8 +64,8 @@ func TestEvictorOnBrokenNode(t *testing.T) {
 	})
 }
 
-// The suite on an observer of one's own, here a node in memory.
-func TestObserverOfOnesOwn(t *testing.T) {
+// The suite with an observer, here a simulated node.
+func TestObserverPassesSuite(t *testing.T) {
 	evictiontest.TestObserver(t, func(*testing.T) eviction.Observer {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30, NodeFS: 1 << 30, PIDs: 1000})
 		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "web", Memory: 1 << 20, Tasks: 3}})

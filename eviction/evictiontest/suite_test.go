@@ -17,7 +17,7 @@ import (
 
 const mutantVariable = "EVICTIONTEST_MUTANT"
 
-// mutant is an observer that breaks a rule: it changes what a node returns.
+// mutant is an observer that violates a rule: it changes the results of a node.
 type mutant struct {
 	eviction.Observer
 	test, broken string
@@ -41,7 +41,7 @@ func (m mutant) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	return list, err
 }
 
-// change is a mutant whose first reading is another one.
+// change returns a mutant that changes the first reading.
 func change(broken string, f func(*eviction.Reading)) mutant {
 	return mutant{test: "Signals", broken: broken, observation: func(o *eviction.Observation) error {
 		if len(o.Readings) > 0 {
@@ -51,7 +51,7 @@ func change(broken string, f func(*eviction.Reading)) mutant {
 	}}
 }
 
-// pods is a mutant whose pods are others.
+// pods returns a mutant that changes the candidates.
 func pods(broken string, f func([]eviction.Candidate) ([]eviction.Candidate, error)) mutant {
 	return mutant{test: "Candidates", broken: broken, candidates: f}
 }
@@ -81,7 +81,7 @@ func node(*testing.T) eviction.Observer {
 
 func TestNodePasses(t *testing.T) { evictiontest.TestObserver(t, node) }
 
-// TestMutant is the suite on one mutant, in a process of its own.
+// TestMutant runs the suite on one mutant, in its own process.
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantVariable)
 	if name == "" {
@@ -102,8 +102,8 @@ func TestSuiteFindsFaults(t *testing.T) {
 
 func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "suite.go", "../*.go", 7) }
 
-// A node without memory left kills who has most, and one whose caches have something takes that before.
-func TestOutOfMemory(t *testing.T) {
+// A node without free memory kills the pod with the most memory. If there are caches, it reclaims them first.
+func TestNodeKillsLargestPodWithoutMemory(t *testing.T) {
 	n := evictiontest.NewNode(evictiontest.Options{Memory: 100, Cache: 50})
 	n.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "big", Memory: 60}, MemoryPerSecond: 1 << 40})
 	n.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "small", Memory: 10}})

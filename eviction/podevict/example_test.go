@@ -20,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// The parts of an agent that evicts: the Node is made before the Reconciler, which asks it whether a pod is admitted. A real one measures
+// The parts of an agent with evictions. The Node is created before the Reconciler, which calls its Admit. A real agent measures
 // with a stats.Collector.
 func ExampleNewNode() {
-	measured := newMachine() // stands in for the Collector
+	measured := newMachine() // stands for the Collector
 	measured.signals.Memory = &stats.Amount{Available: 50 * mi, Capacity: gi}
 
 	var reconciler *lifecycle.Reconciler
@@ -51,9 +51,9 @@ func ExampleNewNode() {
 	// 0 pods can be evicted <nil>
 }
 
-// An evictor of one's own that measures this node with a stats.Collector: the threshold that is met, without an eviction.Evictor.
+// A program that checks a threshold with the signals of a stats.Collector, without an eviction.Evictor.
 func ExampleObserve() {
-	signals := stats.Signals{ // of Collector.Signals
+	signals := stats.Signals{ // from Collector.Signals
 		NodeDevice: 1, ImageDevice: 2,
 		Memory: &stats.Amount{Available: 50 * mi, Capacity: gi},
 	}
@@ -67,7 +67,7 @@ func ExampleObserve() {
 	// Output: true [MemoryPressure]
 }
 
-// A study of a node that a kubelet runs: the signals of its /stats/summary, and the events that its eviction would record.
+// An analysis of a node with a kubelet: the signals in its /stats/summary, and the events that its evictions would record.
 func ExampleReadings() {
 	summary := &statsapi.Summary{Pods: []statsapi.PodStats{used("web", 200*mi, 0, 0)}}
 	summary.Node.Memory = &statsapi.MemoryStats{AvailableBytes: new(uint64(50 * mi)), WorkingSetBytes: new(uint64(950 * mi))}
@@ -76,7 +76,7 @@ func ExampleReadings() {
 
 	readings, err := podevict.Readings(summary)
 	if err != nil {
-		log.Print(err) // about single numbers: all other readings are there
+		log.Print(err) // about single numbers; all other readings are valid
 	}
 	candidates, err := podevict.Candidates([]*corev1.Pod{web}, summary, podevict.Options{})
 	if err != nil {

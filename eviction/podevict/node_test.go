@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// machine is a node whose one pod runs: a Measurer and Pods.
+// machine is a node with one running pod: a Measurer and Pods.
 type machine struct {
 	signals stats.Signals
 	stats   statsapi.Summary
@@ -35,7 +35,7 @@ type machine struct {
 	missing bool // the pod has no worker
 	evicted []podstatus.Eviction
 	trimmed int
-	objects int // containers that the runtime has
+	objects int // containers in the runtime
 }
 
 func (m *machine) Signals(context.Context) (stats.Signals, error) { return m.signals, nil }
@@ -67,7 +67,7 @@ func (m *machine) runtime() ([]cri.Pod, error) {
 	return []cri.Pod{{Containers: make([]cri.Container, m.objects)}}, nil
 }
 
-// imageGC records the bytes that it is asked for, and frees 5.
+// imageGC records the requested bytes, and frees 5.
 type imageGC struct{ wants []uint64 }
 
 func (g *imageGC) Reclaim(_ context.Context, want uint64) (uint64, error) {
@@ -102,7 +102,7 @@ func newNode(t *testing.T, m *machine, change func(*podevict.NodeOptions)) *pode
 	return n
 }
 
-// The signals of a collector are readings, with the caches that the kernel could reclaim, and devices are the layout.
+// Collector signals become readings with reclaimable caches, and devices the layout.
 func TestObserve(t *testing.T) {
 	now := time.Now()
 	s := stats.Signals{
@@ -132,8 +132,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A node names what it lacks.
-func TestNewNodeRefuses(t *testing.T) {
+// The error names the missing option.
+func TestNewNodeRejectsMissingOptions(t *testing.T) {
 	m := newMachine()
 	pods := func() podevict.Pods { return m }
 	for want, o := range map[string]podevict.NodeOptions{
@@ -147,8 +147,8 @@ func TestNewNodeRefuses(t *testing.T) {
 	}
 }
 
-// Candidates are the pods that have a worker, measured; static pods are critical unless they can be held.
-func TestCandidatesOfNode(t *testing.T) {
+// Candidates are the measured pods with a worker. Static pods are critical unless NodeOptions.Hold is set.
+func TestNodeCandidatesOmitsPodsWithoutWorker(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		m := newMachine()
 		m.state.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
@@ -165,8 +165,8 @@ func TestCandidatesOfNode(t *testing.T) {
 	}
 }
 
-// An eviction has the kubelet's message and event, and is a hold only where no controller makes another pod.
-func TestEvictOfNode(t *testing.T) {
+// An eviction has the kubelet's message and event, and Hold only if the option is set.
+func TestNodeEvictRecordsEventAndHold(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		m := newMachine()
 		var events []string
@@ -191,7 +191,7 @@ func TestEvictOfNode(t *testing.T) {
 	}
 }
 
-// A pod that comes back without Admit having been asked is reported once: it is evicted for nothing.
+// A pod that runs again without a call of Admit is reported once: its eviction had no effect.
 func TestMissingAdmitIsReported(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		m := newMachine()
@@ -220,8 +220,8 @@ func TestMissingAdmitIsReported(t *testing.T) {
 	}
 }
 
-// Containers go first, and images for so many bytes, or, where inodes are short, all of them: to want more than there is is an error.
-func TestReclaimOfNode(t *testing.T) {
+// Containers are removed first, then images for the missing bytes, or all images if inodes are short.
+func TestNodeReclaimRemovesContainersThenImages(t *testing.T) {
 	m, g := newMachine(), &imageGC{}
 	m.objects = 2
 	n := newNode(t, m, func(o *podevict.NodeOptions) { o.Images, o.RuntimePods = g, m.runtime })
@@ -241,8 +241,8 @@ func TestReclaimOfNode(t *testing.T) {
 	require.Zero(t, freed)
 }
 
-// The memory of a pod is limited to its usage, and its processes are killed, in the cgroup that the path names.
-func TestCgroupsOfNode(t *testing.T) {
+// The pod's memory is limited to its usage and its processes are killed, in the cgroup returned by Path.
+func TestNodeLimitsMemoryAndKillsInCgroup(t *testing.T) {
 	m, tree := newMachine(), cgroupstest.New(cgroupstest.Options{Memory: gi})
 	const path = cgroups.Path("kubepods/poda")
 	require.NoError(t, tree.Apply(t.Context(), path, cgroups.Resources{}))
@@ -266,8 +266,8 @@ func TestCgroupsOfNode(t *testing.T) {
 	require.ErrorIs(t, n.LimitMemory(t.Context(), "b"), fs.ErrNotExist)
 }
 
-// A second Run is refused before it watches or evicts, and changes nothing for the first.
-func TestNodeRunsOnce(t *testing.T) {
+// A second Run is rejected before it watches or evicts, and does not affect the first.
+func TestSecondRunOfNodeIsRejected(t *testing.T) {
 	n := newNode(t, newMachine(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -34,14 +34,14 @@ func list(pairs ...string) corev1.ResourceList {
 	return l
 }
 
-// pod returns a pod of one container.
+// pod returns a pod with one container.
 func pod(name string, requests, limits corev1.ResourceList) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}}
 	return p
 }
 
-// used returns the stats of a pod of one container.
+// used returns the stats of a pod with one container.
 func used(name string, memory, rootfs, logs uint64) statsapi.PodStats {
 	return statsapi.PodStats{
 		PodRef: statsapi.PodReference{UID: name, Name: name, Namespace: "default"}, Memory: &statsapi.MemoryStats{WorkingSetBytes: &memory},
@@ -132,14 +132,14 @@ func TestCandidates(t *testing.T) {
 	require.True(t, got[0].Critical)
 }
 
-// emptyDir adds an emptyDir with a size limit and what is used of it.
+// emptyDir adds an emptyDir with a size limit and its usage.
 func emptyDir(p *corev1.Pod, s *statsapi.PodStats, limit string, bytes uint64) {
 	q := resource.MustParse(limit)
 	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &q}}}}
 	s.VolumeStats = []statsapi.VolumeStats{{Name: "v", FsStats: statsapi.FsStats{UsedBytes: &bytes}}}
 }
 
-func TestLimits(t *testing.T) {
+func TestCandidatesExceedingStorageLimits(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	for name, test := range map[string]struct {
 		make   func(p *corev1.Pod, s *statsapi.PodStats)
@@ -315,7 +315,7 @@ func ExampleExplain() {
 	// "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 150Mi, request is 100Mi, has larger consumption of memory. "
 }
 
-// A critical pod lacks memory: the pods that have to go for it.
+// A critical pod lacks memory: the pods to preempt.
 func ExamplePreempt() {
 	critical := pod("dns", list("memory", "300Mi"), nil)
 	critical.Spec.Priority = new(int32(2_000_001_000))

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// activePods are the pods of a node, and the evictions of them.
+// activePods holds the pods of a node and records their evictions.
 type activePods struct {
 	podevict.Pods
 
 	active  []*corev1.Pod
 	evicted []string // UIDs
 	why     podstatus.Eviction
-	fails   error // of each eviction
+	fails   error // error of each eviction
 }
 
 func (p *activePods) Active() ([]*corev1.Pod, bool) { return p.active, true }
@@ -35,7 +35,7 @@ func (p *activePods) Evict(_ context.Context, uid string, e podstatus.Eviction) 
 	return p.fails
 }
 
-// twoCPUs is a node with two CPUs, in zone a.
+// twoCPUs is a node with two CPUs in zone a.
 func twoCPUs() *corev1.Node {
 	n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list("pods", "10", "cpu", "2", "memory", "1Gi")}}
 	n.Name, n.Labels = "n1", map[string]string{"zone": "a"}
@@ -59,7 +59,7 @@ func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
 		name    string
 		pod     *corev1.Pod
 		others  []*corev1.Pod
-		err     string // empty: the pod runs
+		err     string // empty: the pod is admitted
 		evicted []string
 	}{
 		{"a pod that fits runs", pod("web", list("cpu", "500m"), nil), []*corev1.Pod{one, other}, "", nil},
@@ -116,7 +116,7 @@ func TestPreemptorReportsPodsThatItEvicts(t *testing.T) {
 	require.Equal(t, corev1.DisruptionTarget, pods.why.Conditions[0].Type)
 }
 
-// Its resources are still in use: lifecycle calls Admit again later.
+// The resources of the pod are still in use: lifecycle calls Admit again later.
 func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *testing.T) {
 	pods := &activePods{fails: context.DeadlineExceeded}
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
@@ -128,7 +128,7 @@ func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *test
 	require.ElementsMatch(t, []string{"a", "b"}, pods.evicted, "one that does not terminate does not spare the other")
 }
 
-// A resize evicts no pod, also that of a critical one: it waits.
+// A resize evicts no pod, not even for a critical pod: it waits.
 func TestPreemptorOfResizeComparesWithOtherPods(t *testing.T) {
 	pods := &activePods{active: []*corev1.Pod{critical("1"), pod("web", list("cpu", "1"), nil)}}
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
@@ -140,7 +140,7 @@ func TestPreemptorOfResizeComparesWithOtherPods(t *testing.T) {
 	require.Empty(t, pods.evicted)
 }
 
-// The pods of a Handle are complete once the reconciler is made, which has the Preemptor among its options.
+// A Handle has no pods until the reconciler is created, which has the Preemptor among its options.
 func TestPreemptorOfHandleBeforeSetHasNoPods(t *testing.T) {
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: &lifecycle.Handle{}})
 	require.NoError(t, err)

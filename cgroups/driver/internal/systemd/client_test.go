@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
 )
 
-// start returns a systemd behind its own socket and a client that is patient enough for a busy machine.
+// start returns a fake systemd on its private socket and a client with long timeouts for busy machines.
 func start(t *testing.T) (*systemdtest.Systemd, *systemd.Client) {
 	t.Helper()
 	return startWith(t, false, systemd.Options{})
@@ -38,7 +38,7 @@ func startWith(t *testing.T, bus bool, o systemd.Options) (*systemdtest.Systemd,
 	return server, client
 }
 
-// burstable is a slice with a limit of memory.
+// burstable is a slice with a memory limit.
 func burstable(t *testing.T, memory int64) systemd.Slice {
 	t.Helper()
 	props, _, err := systemd.Properties(cgroups.Resources{CPUShares: 1024, MemoryMax: &memory}, false, cgroups.WeightLogQuadratic)
@@ -57,8 +57,8 @@ const (
 	resetBurstable = "ResetFailedUnit kubepods-burstable.slice"
 )
 
-// A new slice is one call; the same again is the answer that it exists and a look at it; a change sets what differs.
-func TestLife(t *testing.T) {
+// A new slice takes one call. Repeating Ensure returns UnitExists and reads the unit. A change sets only properties that differ.
+func TestEnsureAndStopOfSlice(t *testing.T) {
 	for name, bus := range map[string]bool{"message bus": true, "own socket": false} {
 		t.Run(name, func(t *testing.T) {
 			server, client := startWith(t, bus, systemd.Options{})
@@ -87,7 +87,7 @@ func ensure(t *testing.T, client *systemd.Client, s systemd.Slice) error {
 	return err
 }
 
-// Whoever made a slice is told, so that it can be checked where systemd has put it.
+// Ensure reports whether it started the slice, so that the caller can check its directory.
 func TestEnsureReportsWhetherItStarted(t *testing.T) {
 	_, client := start(t)
 	started, err := client.Ensure(t.Context(), burstable(t, 1000))
@@ -98,8 +98,8 @@ func TestEnsureReportsWhetherItStarted(t *testing.T) {
 	assert.False(t, started)
 }
 
-// What another left behind in any state runs afterwards, and with our limits.
-func TestEnsureOfWhatIsThere(t *testing.T) {
+// A unit that exists in any state runs with the requested properties afterwards.
+func TestEnsureStartsExistingUnitInAnyState(t *testing.T) {
 	for _, state := range []string{"active", "inactive", "failed", "activating", "deactivating"} {
 		t.Run(state, func(t *testing.T) {
 			server, client := start(t)
@@ -114,8 +114,8 @@ func TestEnsureOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// A slice that has failed is forgotten, and one that is not known is no error: neither stays behind.
-func TestStopOfWhatIsThere(t *testing.T) {
+// Stop resets a failed slice, and an unknown slice is success.
+func TestStopUnloadsFailedAndUnknownUnits(t *testing.T) {
 	server, client := start(t)
 	require.NoError(t, client.Stop(t.Context(), "kubepods.slice"))
 
@@ -126,8 +126,8 @@ func TestStopOfWhatIsThere(t *testing.T) {
 	assert.Empty(t, server.Unit("kubepods.slice").State)
 }
 
-// An old systemd is not asked for what it does not know; it would refuse the whole unit.
-func TestOldVersions(t *testing.T) {
+// An old systemd would reject the whole unit because of an unknown property.
+func TestEnsureOmitsPropertiesForOldVersions(t *testing.T) {
 	memory := int64(1000)
 	props, _, err := systemd.Properties(cgroups.Resources{
 		CPUQuota: 50_000, CpusetCPUs: "0-1", MemoryMin: &memory, MemoryMax: &memory,
@@ -152,9 +152,8 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-// The first socket behind which systemd answers is taken. One that nobody listens at, and a bus that systemd is not on,
-// are passed over.
-func TestSockets(t *testing.T) {
+// The client uses the first socket on which systemd replies. It skips a socket without listener and a bus without systemd.
+func TestConnectUsesFirstSocketThatReplies(t *testing.T) {
 	dir := t.TempDir()
 	bus, err := systemdtest.Start(filepath.Join(dir, "bus"), true)
 	require.NoError(t, err)
@@ -174,8 +173,8 @@ func TestSockets(t *testing.T) {
 	assert.Equal(t, 251, version)
 }
 
-// A bus that hangs does not stand in the way of systemd's own socket.
-func TestSocketThatHangs(t *testing.T) {
+// A bus that hangs does not block the use of systemd's private socket.
+func TestConnectSkipsSocketThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	bus, err := systemdtest.Start(filepath.Join(dir, "bus"), true)
 	require.NoError(t, err)
@@ -193,7 +192,7 @@ func TestSocketThatHangs(t *testing.T) {
 	assert.Equal(t, "active", own.Unit("kubepods-burstable.slice").State)
 }
 
-func TestNoSystemd(t *testing.T) {
+func TestVersionFailsWithoutSystemd(t *testing.T) {
 	dir := t.TempDir()
 	client := systemd.New(systemd.Options{Sockets: []systemd.Socket{
 		{Path: filepath.Join(dir, "bus"), Bus: true}, {Path: filepath.Join(dir, "own")},
@@ -205,7 +204,7 @@ func TestNoSystemd(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\n")
 }
 
-func TestClose(t *testing.T) {
+func TestCallsFailAfterClose(t *testing.T) {
 	server, client := startWith(t, false, systemd.Options{})
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 
@@ -219,8 +218,8 @@ func TestClose(t *testing.T) {
 	assert.ErrorIs(t, ensure(t, client, burstable(t, 1000)), net.ErrClosed)
 }
 
-// A hundred pods at once over one connection, each with its own result.
-func TestMany(t *testing.T) {
+// A hundred concurrent slices on one connection: each gets its own result.
+func TestHundredConcurrentSlices(t *testing.T) {
 	server, client := startWith(t, true, systemd.Options{})
 	var pods sync.WaitGroup
 	for i := range 100 {

@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
 )
 
-// Whatever is lost on the way, a start that systemd can do succeeds in the end.
-func TestFaultsThatPass(t *testing.T) {
+// A start succeeds after any temporary fault.
+func TestEnsureSucceedsAfterTemporaryFaults(t *testing.T) {
 	for name, inject := range map[string]func(*systemdtest.Systemd){
 		"result before answer":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.EarlyResult) },
 		"result lost":                    func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoResult) },
@@ -46,13 +46,13 @@ func TestFaultsThatPass(t *testing.T) {
 	}
 }
 
-// What does not pass ends in time, names the unit, and leaves a client that works again.
-func TestFaultsThatDoNot(t *testing.T) {
+// A permanent fault returns an error in time that names the unit, and the client works afterwards.
+func TestEnsureReturnsErrorForPermanentFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
 		fault  systemdtest.Fault
 		says   string
-		late   bool // the error is that of a deadline
+		late   bool // the error is a timeout
 		times  int
 	}{
 		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
@@ -80,8 +80,8 @@ func TestFaultsThatDoNot(t *testing.T) {
 	}
 }
 
-// Systemd behind its own socket may overlook what comes right after the greeting, until something else comes.
-func TestFirstQuestionOverlooked(t *testing.T) {
+// systemd on its private socket may ignore a message directly after the authentication until the next message arrives.
+func TestVersionIsQueriedAgain(t *testing.T) {
 	server, client := start(t)
 	server.Inject("Get", systemdtest.Hang)
 	version, err := client.Version(t.Context())
@@ -89,8 +89,8 @@ func TestFirstQuestionOverlooked(t *testing.T) {
 	assert.Equal(t, 252, version)
 }
 
-// The result of a job is lost when systemd re-executes itself, and the state of the unit is not.
-func TestLossWhileWaiting(t *testing.T) {
+// The result of a job is lost when systemd re-executes itself; the state of the unit is not.
+func TestEnsureReadsStateAfterLostConnection(t *testing.T) {
 	server, client := start(t)
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 	server.Inject("StopUnit", systemdtest.JobHangs)
@@ -104,8 +104,8 @@ func TestLossWhileWaiting(t *testing.T) {
 	assert.Empty(t, server.Unit("kubepods-burstable.slice").State)
 }
 
-// A message bus that is restarted is away for a moment.
-func TestRestart(t *testing.T) {
+// A message bus that restarts is unavailable for a moment.
+func TestCallsSucceedDuringBusRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	server, err := systemdtest.Start(path, true)
 	require.NoError(t, err)
@@ -128,8 +128,8 @@ func TestRestart(t *testing.T) {
 	assert.Equal(t, "active", server.Unit("kubepods-burstable.slice").State)
 }
 
-// A caller that gives up costs the others nothing, and who is cut off with it is served.
-func TestCancel(t *testing.T) {
+// A canceled call does not affect other calls, and calls on its connection are repeated.
+func TestCanceledCallDoesNotAffectOthers(t *testing.T) {
 	server, client := start(t)
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 	server.Inject("StartTransientUnit", systemdtest.Hang)
@@ -143,8 +143,8 @@ func TestCancel(t *testing.T) {
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 }
 
-// A peer that reads nothing any more holds up nobody beyond the deadline, not even who sends.
-func TestDeafPeer(t *testing.T) {
+// A peer that stops reading blocks no call beyond its deadline, not even one that is sending.
+func TestPeerThatStopsReadingBlocksUntilDeadline(t *testing.T) {
 	server, client := startWith(t, false, systemd.Options{CallTimeout: 4 * time.Second})
 	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
@@ -153,14 +153,14 @@ func TestDeafPeer(t *testing.T) {
 
 	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
-	long := systemd.Slice{Unit: "b.slice", Description: strings.Repeat("x", 1<<20)} // more than a socket holds
+	long := systemd.Slice{Unit: "b.slice", Description: strings.Repeat("x", 1<<20)} // more than the socket buffers hold
 	errs := make(chan error)
 	for range 3 {
 		go func() { errs <- ensure(t, client, long) }()
 	}
 	for range 3 {
 		select {
-		case err := <-errs: // who waited for the first gets a connection of its own
+		case err := <-errs: // waiting calls get a new connection
 			if err != nil {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			}
@@ -171,7 +171,7 @@ func TestDeafPeer(t *testing.T) {
 	require.NoError(t, ensure(t, client, long))
 }
 
-// Nothing runs any more after Close, however the connections ended.
+// After Close no goroutine runs, for any state of the connections.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup

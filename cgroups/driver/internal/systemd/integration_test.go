@@ -20,8 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd"
 )
 
-// The same client against a real systemd, by the message bus and by systemd's own socket. Systemd makes, limits and
-// removes the cgroups here; the client asks.
+// The client with a real systemd, on the message bus and on the private socket.
 func TestIntegrationSystemd(t *testing.T) {
 	if os.Getenv("NODEAGENT_SYSTEMD") == "" {
 		t.Skip("needs a systemd that may be restarted: run with hack/vm/systemd.sh")
@@ -63,7 +62,7 @@ func realFile(t *testing.T, path cgroups.Path, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// eventuallyFile waits for a value: systemd answers before it writes what was changed.
+// eventuallyFile polls for a value: systemd replies before it writes the file.
 func eventuallyFile(t *testing.T, path cgroups.Path, file, want string) {
 	t.Helper()
 	assert.Eventually(t, func() bool { return realFile(t, path, file) == want }, time.Minute, 5*time.Millisecond,
@@ -73,7 +72,7 @@ func eventuallyFile(t *testing.T, path cgroups.Path, file, want string) {
 func realSlices(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	assert.Eventually(t, func() bool { // a unit that has stopped is forgotten a moment later
+	assert.Eventually(t, func() bool { // systemd unloads a stopped unit a moment later
 		names = nil
 		for line := range strings.Lines(systemctl(t, "list-units", "--all", "--plain", "--no-legend", "--type=slice")) {
 			if name := strings.Fields(line)[0]; strings.HasPrefix(name, "real") {
@@ -123,7 +122,7 @@ func testRealUnits(t *testing.T, client *systemd.Client) {
 	eventuallyFile(t, pod, "pids.max", "max")
 	assert.Equal(t, "174", realFile(t, pod, "cpu.weight"), "what is not set stays")
 
-	// What is in force already is not set again: systemd would write the file that keeps it.
+	// A property in force is not set again, because systemd would then rewrite the file.
 	r.CPUShares, r.CpusetCPUs, r.MemoryMin = 2048, "0", new(int64(1<<20))
 	require.NoError(t, ensure(t, client, realSlice(t, pod, r)))
 	kept, err := filepath.Glob("/run/systemd/*/real-burstable-pod1234_ab.slice.d/*.conf")
@@ -149,7 +148,7 @@ func testRealUnits(t *testing.T, client *systemd.Client) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// Systemd re-executes itself and the bus restarts while slices come and go.
+// systemd re-executes itself and the bus restarts while slices are started and stopped.
 func testRealOutage(t *testing.T, client *systemd.Client) {
 	outage := make(chan struct{})
 	t.Cleanup(func() { <-outage })
@@ -176,7 +175,7 @@ func testRealOutage(t *testing.T, client *systemd.Client) {
 	t.Logf("%d slices in %v of outages", rounds, time.Since(began))
 }
 
-// A slice that systemd made for a child of it, and one that has stayed behind in systemd without its directory.
+// A slice that systemd created for a child, and a loaded slice without its directory.
 func testRealLeftovers(t *testing.T, client *systemd.Client) {
 	limited := cgroups.Resources{CPUShares: 1024}
 	require.NoError(t, ensure(t, client, realSlice(t, "real/child", limited)))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd"
 )
 
-// line is properties as one line.
+// line formats properties in one line.
 func line(props []systemd.Property) string {
 	var words []string
 	for _, p := range props {
@@ -73,8 +73,8 @@ func unified(r cgroups.Resources, files ...string) cgroups.Resources {
 	return r
 }
 
-// What is left for the files is what systemd has no property for, and the quota that systemd makes of ours.
-func TestPropertiesLeaveTheRest(t *testing.T) {
+// Files without a property remain, and the quota is the one that systemd rounds.
+func TestPropertiesKeepUnsupportedFiles(t *testing.T) {
 	given := unified(cgroups.Resources{CPUQuota: 12_345, OOMGroup: new(bool)}, "memory.max=9", "io.weight=5")
 	_, rest, err := systemd.Properties(given, false, cgroups.WeightLogQuadratic)
 	require.NoError(t, err)
@@ -83,14 +83,14 @@ func TestPropertiesLeaveTheRest(t *testing.T) {
 	assert.Len(t, given.Unified, 2, "what was given is as it was")
 }
 
-func TestPropertiesRefuseBadLists(t *testing.T) {
+func TestPropertiesRejectsInvalidCPULists(t *testing.T) {
 	for _, r := range []cgroups.Resources{{CpusetCPUs: "a"}, {CpusetMems: "3-1"}, {CpusetCPUs: "99999999"}} {
 		_, _, err := systemd.Properties(r, false, cgroups.WeightLogQuadratic)
 		assert.Error(t, err, "%+v", r)
 	}
 }
 
-// Whatever is written to cpu.max, systemd and the file get one share of a CPU, and the share is no less than asked for.
+// FuzzQuota checks that systemd and the file get an equal quota, at least the requested one.
 func FuzzQuota(f *testing.F) {
 	f.Add(int64(1100), uint64(100_000))
 	f.Add(int64(-1), uint64(0))
