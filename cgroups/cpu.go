@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// Limits of the kernel and the kubelet (pkg/kubelet/cm/helpers_linux.go).
+// Ranges of cpu.shares, CFS periods and quotas in the kernel and the kubelet (pkg/kubelet/cm/helpers_linux.go).
 const (
 	MinShares = 2      // minimum of cpu.shares
 	MaxShares = 262144 // maximum of cpu.shares

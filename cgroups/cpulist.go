@@ -31,7 +31,7 @@ func ParseCPUList(b []byte) ([]int, error) {
 	return slices.Compact(cpus), nil
 }
 
-// parseCPURanges parses the ranges of the current line.
+// parseCPURanges parses the current line as a list of CPU ranges, for example "0-3,7".
 func (s *scanner) parseCPURanges() []int {
 	var cpus []int
 	for item := range bytes.SplitSeq(s.text, []byte(",")) {

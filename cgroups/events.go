@@ -54,7 +54,7 @@ func parseMaxEvents(kind string, b []byte) (refused uint64, err error) {
 	return refused, s.err
 }
 
-// ParseCgroupEvents parses cgroup.events of v2.
+// ParseCgroupEvents parses cgroup.events, which exists on cgroup v2 only.
 func ParseCgroupEvents(b []byte) (CgroupEvents, error) {
 	var e CgroupEvents
 	s := scanner{kind: "cgroup events", rest: b}
@@ -69,7 +69,7 @@ func ParseCgroupEvents(b []byte) (CgroupEvents, error) {
 	return e, s.err
 }
 
-// parseFlag parses s.value, which must be 0 or 1.
+// parseFlag parses the value of the current line as a boolean, 0 or 1.
 func (s *scanner) parseFlag() bool {
 	v := s.parseValue()
 	if v > 1 {

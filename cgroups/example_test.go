@@ -17,7 +17,7 @@ func ExampleNewPath() {
 	p, _ := cgroups.NewPath("kubepods", "burstable")
 	fmt.Println(p.Join("pod1"))
 	// Output:
-	// cgroup path "kubepods/..//..//system": component ".." is no name
+	// cgroup path "kubepods/..//..//system": component ".." is not a name
 	// kubepods/burstable/pod1
 }
 

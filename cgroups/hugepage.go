@@ -41,5 +41,5 @@ func ParseHugepageSize(name string) (uint64, error) {
 			return shifted, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no size of a huge page, such as 2MB", name)
+	return 0, fmt.Errorf("%q is not a hugepage size, such as 2MB", name)
 }

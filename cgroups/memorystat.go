@@ -40,7 +40,7 @@ type MemoryStat struct {
 	PagesReclaimed  uint64 // v2
 }
 
-// ParseMemoryStat parses memory.stat of v1 or v2. Unknown keys are ignored.
+// ParseMemoryStat parses memory.stat of cgroup v1 or v2. Keys without a field in [MemoryStat] are ignored.
 func ParseMemoryStat(b []byte) (MemoryStat, error) {
 	var m MemoryStat
 	v1 := bytes.Contains(b, []byte("\ntotal_cache "))

@@ -59,7 +59,7 @@ func checkComponent(component string) error {
 	case component == "":
 		return errors.New("empty component")
 	case component == "." || component == "..":
-		return fmt.Errorf("component %q is no name", component)
+		return fmt.Errorf("component %q is not a name", component)
 	case strings.ContainsAny(component, "\x00\n"):
 		return fmt.Errorf("component %q holds a newline or a NUL", component)
 	}

@@ -61,7 +61,7 @@ func TestSystemdRejectsComponents(t *testing.T) {
 		"a b":          `cgroup path "a b": a slice of systemd cannot hold the ' ' of "a b"`,
 		"a@b":          `cgroup path "a@b": a slice of systemd cannot hold the '@' of "a@b"`,
 		"é":            `cgroup path "é": a slice of systemd cannot hold the 'é' of "é"`,
-		"kubepods/..":  `cgroup path "kubepods/..": component ".." is no name`,
+		"kubepods/..":  `cgroup path "kubepods/..": component ".." is not a name`,
 	} {
 		_, err := path.Systemd()
 		assert.EqualError(t, err, complaint)
@@ -83,12 +83,12 @@ func TestSystemdRejectsLongNames(t *testing.T) {
 
 func TestParseSystemdRejectsOtherUnits(t *testing.T) {
 	for name, complaint := range map[string]string{
-		"/kubepods.slice/cri-containerd-1.scope": `cgroup "/kubepods.slice/cri-containerd-1.scope" is no slice of systemd`,
-		"/kubepods.slice/":                       `cgroup "/kubepods.slice/" is no slice of systemd`,
-		"/system.slice/a-b.slice":                `cgroup "/system.slice/a-b.slice" is not where systemd puts that slice: "/a.slice/a-b.slice"`,
-		"-a.slice":                               `cgroup "-a.slice" is no slice of systemd: cgroup path "/a": begins with a slash: a path is written from below the root, as "a"`,
-		"..-x.slice":                             `cgroup "..-x.slice" is no slice of systemd: cgroup path "../x": component ".." is no name`,
-		".slice":                                 `cgroup ".slice" is no slice of systemd`,
+		"/kubepods.slice/cri-containerd-1.scope": `cgroup "/kubepods.slice/cri-containerd-1.scope" is not a systemd slice`,
+		"/kubepods.slice/":                       `cgroup "/kubepods.slice/" is not a systemd slice`,
+		"/system.slice/a-b.slice":                `cgroup "/system.slice/a-b.slice" is not the directory of that systemd slice: "/a.slice/a-b.slice"`,
+		"-a.slice":                               `cgroup "-a.slice" is not a systemd slice: cgroup path "/a": begins with a slash: a path is written from below the root, as "a"`,
+		"..-x.slice":                             `cgroup "..-x.slice" is not a systemd slice: cgroup path "../x": component ".." is not a name`,
+		".slice":                                 `cgroup ".slice" is not a systemd slice`,
 	} {
 		p, err := cgroups.ParseSystemd(name)
 		assert.EqualError(t, err, complaint)
@@ -102,9 +102,9 @@ func TestValidateRejectsInvalidPaths(t *testing.T) {
 		"/kubepods":    `cgroup path "/kubepods": begins with a slash: a path is written from below the root, as "kubepods"`,
 		"kubepods/":    `cgroup path "kubepods/": empty component`,
 		"kubepods//a":  `cgroup path "kubepods//a": empty component`,
-		"..":           `cgroup path "..": component ".." is no name`,
-		"a/../../b":    `cgroup path "a/../../b": component ".." is no name`,
-		"a/./b":        `cgroup path "a/./b": component "." is no name`,
+		"..":           `cgroup path "..": component ".." is not a name`,
+		"a/../../b":    `cgroup path "a/../../b": component ".." is not a name`,
+		"a/./b":        `cgroup path "a/./b": component "." is not a name`,
 		"a\x00b":       `cgroup path "a\x00b": component "a\x00b" holds a newline or a NUL`,
 		"kubepods/a\n": `cgroup path "kubepods/a\n": component "a\n" holds a newline or a NUL`,
 	} {

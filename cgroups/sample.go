@@ -9,7 +9,7 @@ import "context"
 // files, first those of v2. Zero reads nothing.
 type Parts uint32
 
-// Parts of [Stats].
+// Values of [Parts]: each selects fields of [Stats].
 const (
 	PartCPU            Parts = 1 << iota // cpu.stat; on v1 cpuacct.usage and cpuacct.stat too
 	PartMemory                           // memory.current and memory.stat; on v1 the latter has Swap too
@@ -36,7 +36,7 @@ const (
 	PartAll Parts = 1<<(iota-1) - 1
 )
 
-// Has reports whether p contains all of parts.
+// Has reports whether p selects all of the given parts.
 func (p Parts) Has(parts Parts) bool { return p&parts == parts }
 
 // Sampler is an optional interface of a [Reader]: it reads selected values only. It also reads cgroups that have no [Path]:

@@ -49,10 +49,10 @@ func (s *scanner) nextPair() bool {
 	return s.err == nil
 }
 
-// parseValue parses s.value as a number.
+// parseValue parses the value of the current "key value" line as a number.
 func (s *scanner) parseValue() uint64 { return s.parseNumber(s.value) }
 
-// parseMicroseconds parses s.value as microseconds and returns nanoseconds.
+// parseMicroseconds parses the value of the current line as microseconds, and returns nanoseconds.
 func (s *scanner) parseMicroseconds() uint64 {
 	const most = math.MaxUint64 / 1000
 	return min(s.parseValue(), most) * 1000

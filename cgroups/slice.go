@@ -95,15 +95,15 @@ func ParseSystemd(name string) (Path, error) {
 	}
 	unit, ok := strings.CutSuffix(dirs[strings.LastIndexByte(dirs, '/')+1:], sliceSuffix)
 	if !ok || unit == "" {
-		return "", fmt.Errorf("cgroup %q is no slice of systemd", name)
+		return "", fmt.Errorf("cgroup %q is not a systemd slice", name)
 	}
 	p := pathFromSlice(unit)
 	if err := p.validateSlice(); err != nil {
-		return "", fmt.Errorf("cgroup %q is no slice of systemd: %w", name, err)
+		return "", fmt.Errorf("cgroup %q is not a systemd slice: %w", name, err)
 	}
 	if strings.Contains(dirs, "/") {
 		if want := p.systemdDirs(); "/"+dirs != want {
-			return "", fmt.Errorf("cgroup %q is not where systemd puts that slice: %q", name, want)
+			return "", fmt.Errorf("cgroup %q is not the directory of that systemd slice: %q", name, want)
 		}
 	}
 	return p, nil

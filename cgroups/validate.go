@@ -57,7 +57,7 @@ func (r Resources) validateMaps() error {
 	}
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
 		if err := checkComponent(file); err != nil || strings.Contains(file, "/") {
-			return fmt.Errorf("field Unified: %q is no name of a file", file)
+			return fmt.Errorf("field Unified: %q is not a file name", file)
 		}
 	}
 	return nil

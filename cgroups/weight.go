@@ -66,8 +66,8 @@ func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
 	return uint64(beyond - 1)
 }
 
-// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. Method Limits of [Reader] returns this
-// value on cgroup v2 after Apply has written shares, so callers compare with it to check that shares are in force
+// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. On cgroup v2 this is the value that
+// [Reader].Limits returns after Apply has written shares: callers compare with it to check that shares are in force
 // (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
 func RoundTripShares(shares uint64, f WeightFormula) uint64 {
 	return SharesFromWeight(WeightFromShares(shares, f), f)

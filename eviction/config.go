@@ -183,9 +183,9 @@ func (p *parser) parseGracePeriods(m map[string]string) map[Signal]time.Duration
 	return periods
 }
 
-// FindContradictions returns errors for thresholds that the kubelet accepts but that are probably mistakes: a soft threshold that
-// is not met before the hard one of its signal, and a threshold that stays met unless the resource is completely unused. It
-// compares numbers with numbers and percentages with percentages.
+// FindContradictions returns errors for thresholds that the kubelet accepts but that are probably mistakes. One is a soft
+// threshold that is not met before the hard one of its signal. The other is a threshold that stays met unless the resource is
+// completely unused. It compares numbers with numbers and percentages with percentages.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {

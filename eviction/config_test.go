@@ -34,7 +34,7 @@ func TestParseThresholds(t *testing.T) {
 		config eviction.Config
 		want   []string
 	}{
-		"nothing":     {eviction.Config{Hard: entries{}}, nil},
+		"empty map":   {eviction.Config{Hard: entries{}}, nil},
 		"allocatable": {eviction.Config{Hard: entries{"memory.available": "100Mi"}, EnforcePods: true}, []string{"memory.available<100Mi", "allocatableMemory.available<100Mi"}},
 		"no pods":     {eviction.Config{Hard: entries{"memory.available": "100Mi"}}, []string{"memory.available<100Mi"}},
 		"soft alone has no allocatable copy": {

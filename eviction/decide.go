@@ -317,14 +317,14 @@ func (d *decider) selectVictim(t Threshold, r Reading) {
 	}
 }
 
-// wakeAt requests another decision at t or earlier.
+// wakeAt makes the next decision happen at t, unless an earlier time is already set.
 func (d *decider) wakeAt(t time.Time) {
 	if d.earliest.IsZero() || t.Before(d.earliest) {
 		d.earliest = t
 	}
 }
 
-// nextWake returns the time of the next observation.
+// nextWake returns the time of the next observation: earlier if a threshold is near or met, between 100 ms and 10 s from now.
 func (d *decider) nextWake() time.Time {
 	if d.policy.rules.FixedPeriod > 0 {
 		return d.now.Add(d.policy.rules.FixedPeriod)
@@ -355,5 +355,5 @@ func (d *decider) nextWake() time.Time {
 	return wake
 }
 
-// metPeriod is the observation period while a threshold is met.
+// metPeriod is the time between observations while a threshold is met.
 const metPeriod = time.Second

@@ -103,7 +103,7 @@ func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
 	}
 }
 
-// storageParts selects the parts of a pod's local storage.
+// storageParts selects the parts of a pod's local storage that count for a filesystem.
 type storageParts struct{ rootfs, logs, volumes bool }
 
 // countedStorage returns the parts of a pod's local storage that are on the filesystem of a signal.

@@ -22,7 +22,7 @@ type measureResult struct {
 	duration   time.Duration
 }
 
-// lastObservation is the result of the last pass.
+// lastObservation is the observation of the last pass with its time and error.
 type lastObservation struct {
 	observation Observation
 	now         time.Time

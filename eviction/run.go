@@ -22,7 +22,7 @@ const (
 // stateChange updates the state after an action has ended. Run calls it.
 type stateChange func(State) State
 
-// runner is the state of one [Evictor.Run]. Only the goroutine of Run changes it; other goroutines send a stateChange.
+// runner is the state of one [Evictor.Run]. Only the goroutine of Run changes it: goroutines of actions send it a stateChange.
 type runner struct {
 	evictor *Evictor
 	wg      *sync.WaitGroup
@@ -104,7 +104,8 @@ func (r *runner) reportError(source string, err error) {
 	}
 }
 
-// publishStatus stores the status of a decision and reports changes.
+// publishStatus stores the result of a decision for [Evictor.Status]. It reports errors, and changed conditions to the log and
+// the hook.
 func (r *runner) publishStatus(o Observation, d Decision, now time.Time, err error) {
 	s := Status{Conditions: d.Conditions, Readings: o.Readings, Time: now, Err: errors.Join(append(d.Problems, err)...)}
 	for _, m := range d.State.met {
@@ -144,7 +145,7 @@ func (r *runner) reportNoVictim(d *Decision) {
 	}
 }
 
-// startActions starts the actions of a decision.
+// startActions starts the reclaim, the evictions and the kills of a decision in goroutines.
 func (r *runner) startActions(ctx context.Context, o Observation, d Decision, now time.Time) {
 	r.reportNoVictim(&d)
 	if d.Reclaim != nil || d.StarvedSignal != "" && len(d.Evict) > 0 {
@@ -268,7 +269,7 @@ func (r *runner) limitMemory(ctx context.Context, e Eviction) {
 	}
 }
 
-// killAfterDelay kills a pod that has not terminated after the delay.
+// killAfterDelay kills the pod of e if it has not terminated after the delay; ended is closed when it has.
 func (r *runner) killAfterDelay(ctx context.Context, e Eviction, after time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
@@ -303,7 +304,7 @@ func (r *runner) abandonVictim(ctx context.Context, uid string) {
 	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
 }
 
-// sendResult sends a stateChange to Run.
+// sendResult passes f, the state change after an action, to the goroutine of Run, unless ctx ends before.
 func (r *runner) sendResult(ctx context.Context, f stateChange) {
 	select {
 	case r.results <- f:
@@ -347,11 +348,11 @@ func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout 
 	case a := <-answers:
 		return a.value, a.err
 	case <-time.After(returnGrace):
-		return value, fmt.Errorf("no answer after %s: %w", timeout, context.Cause(limited))
+		return value, fmt.Errorf("no result after %s: %w", timeout, context.Cause(limited))
 	}
 }
 
 // returnGrace is the time for a call to return after its context has ended.
 const returnGrace = 100 * time.Millisecond
 
-var errHangs = errors.New("the call before has not returned although its context has ended")
+var errHangs = errors.New("the previous call has not returned although its context has ended")

@@ -27,7 +27,7 @@ const (
 	ContainerLimit Signal = "ephemeralcontainerfs.limit" // ephemeral-storage limit of a container
 )
 
-// numSignals is the number of signals of thresholds.
+// numSignals is the number of signals for which thresholds can be set.
 const numSignals = 9
 
 // nodeSignals returns the signals of thresholds in the order of their handling.
@@ -91,10 +91,10 @@ func (s Signal) Resource() Resource {
 	}
 }
 
-// Condition is a condition of a Node object.
+// Condition is the type of a condition of a Node object.
 type Condition string
 
-// Conditions that met thresholds set.
+// Node conditions that become true while a threshold is met.
 const (
 	MemoryPressure Condition = "MemoryPressure"
 	DiskPressure   Condition = "DiskPressure"

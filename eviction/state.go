@@ -19,7 +19,7 @@ type State struct {
 	storageChecked time.Time                 // last measurement for limits of local storage
 }
 
-// metThreshold is a threshold that is met.
+// metThreshold is a threshold that is currently met, with the time since when.
 type metThreshold struct {
 	threshold Threshold
 	since     time.Time
@@ -83,7 +83,7 @@ func (s State) withReclaimStarted(r Reclaim, now time.Time) (State, Reclaim) {
 	return s, r
 }
 
-// isCurrent reports whether r is the last reclaim of its resource.
+// isCurrent reports whether r is the last started reclaim of its resource, not one that another has replaced.
 func (s State) isCurrent(r Reclaim) bool {
 	i := r.Signal.reclaimIndex()
 	return i >= 0 && !r.begun.IsZero() && s.reclaims[i].begun.Equal(r.begun)

@@ -49,9 +49,9 @@ func ContainerResources(pod *corev1.Pod, c *corev1.Container, n Node) (cri.Resou
 	return r, nil
 }
 
-// SandboxResources returns the resources of a pod that the CRI runtime gets at the creation of its sandbox: the totals of the
-// containers, and the overhead, nil if the pod has none. The overhead is both request and limit (calculateSandboxResources and
-// convertOverheadToLinuxResources in pkg/kubelet/kuberuntime).
+// SandboxResources returns the resources that the CRI runtime gets when it creates the sandbox of a pod. resources holds the
+// totals of the containers. overhead holds spec.overhead as both request and limit, nil if the pod has none
+// (calculateSandboxResources and convertOverheadToLinuxResources in pkg/kubelet/kuberuntime).
 //
 // The limits are sums over the containers that have a limit, even if another container has none. Runtimes size virtual machines
 // by them. They must not limit a cgroup: use [PodResources] for that.

@@ -35,10 +35,10 @@ func TestContainerResources(t *testing.T) {
 		node           func(*qos.Node)
 		want           cri.Resources
 	}{
-		"none":          {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 1000}},
+		"no requests":   {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 1000}},
 		"one millicore": {container: []string{"cpu=1m"}, want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 999}},
 		"request":       {container: []string{"cpu=250m"}, want: cri.Resources{CPUShares: 256, CPUPeriod: 100000, OOMScoreAdj: 999}},
-		"request of zero beside a limit": {
+		"zero request with a limit": {
 			container: []string{"cpu=0/1"},
 			want:      cri.Resources{CPUShares: 2, CPUQuota: 100000, CPUPeriod: 100000, OOMScoreAdj: 999},
 		},
@@ -50,9 +50,9 @@ func TestContainerResources(t *testing.T) {
 			container: []string{"cpu=1/1", "memory=1Mi/1Mi"},
 			want:      cri.Resources{CPUShares: 1024, CPUQuota: 100000, CPUPeriod: 100000, MemoryLimit: mib, OOMScoreAdj: -997},
 		},
-		"least quota": {container: []string{"cpu=/5m"}, want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000, OOMScoreAdj: 999}},
-		"most shares": {container: []string{"cpu=1000"}, want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000, OOMScoreAdj: 999}},
-		"other period": {
+		"minimum quota":  {container: []string{"cpu=/5m"}, want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000, OOMScoreAdj: 999}},
+		"maximum shares": {container: []string{"cpu=1000"}, want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000, OOMScoreAdj: 999}},
+		"CPU period of 5 ms": {
 			container: []string{"cpu=/1"}, node: func(n *qos.Node) { n.CPUPeriod = 5 * time.Millisecond },
 			want: cri.Resources{CPUShares: 1024, CPUQuota: 5000, CPUPeriod: 5000, OOMScoreAdj: 999},
 		},
@@ -60,15 +60,15 @@ func TestContainerResources(t *testing.T) {
 			container: []string{"cpu=/1"}, node: func(n *qos.Node) { n.NoCPUQuota = true },
 			want: cri.Resources{CPUShares: 1024, OOMScoreAdj: 999},
 		},
-		"limit of the pod": {
+		"pod limit": {
 			pod:  []string{"cpu=/2", "memory=/2Mi"},
 			want: cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 2 * mib, OOMScoreAdj: 999},
 		},
-		"request of its own and limit of the pod": {
+		"container request and pod limit": {
 			container: []string{"cpu=1"}, pod: []string{"cpu=/2"},
 			want: cri.Resources{CPUShares: 1024, CPUQuota: 200000, CPUPeriod: 100000, OOMScoreAdj: 999},
 		},
-		"limit below that of the pod": {
+		"container limit below pod limit": {
 			container: []string{"cpu=/1"}, pod: []string{"cpu=/2"},
 			want: cri.Resources{CPUShares: 1024, CPUQuota: 100000, CPUPeriod: 100000, OOMScoreAdj: 999},
 		},
@@ -111,18 +111,18 @@ func TestContainerResourcesHugepageLimits(t *testing.T) {
 		sizes, container, pod []string
 		want                  []cri.HugepageLimit
 	}{
-		"none":                     {},
-		"none of those there are":  {sizes: host, want: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB"}}},
-		"one of those there are":   {sizes: host, container: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 * mib}}},
-		"of the pod":               {sizes: host[:1], pod: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
-		"less than the pod":        {sizes: host[:1], container: []string{"hugepages-2Mi=/2Mi"}, pod: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 2 * mib}}},
-		"on an unknown host":       {container: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
-		"with one size twice":      {container: []string{"hugepages-2048Ki=/2Mi", "hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
-		"with a request alone":     {container: []string{"hugepages-2Mi=4Mi"}},
-		"with less than none":      {container: []string{"hugepages-2Mi=/-1"}, want: []cri.HugepageLimit{{PageSize: "2MB"}}},
-		"in units nobody ships":    {container: []string{"hugepages-512=/1Ki"}, want: []cri.HugepageLimit{{PageSize: "512B", Limit: 1024}}},
-		"beside what is no limit":  {sizes: host[:1], container: []string{"cpu=1", "example.com/gpu=/1"}, want: []cri.HugepageLimit{{PageSize: "2MB"}}},
-		"beside ephemeral storage": {container: []string{"ephemeral-storage=/1Gi"}},
+		"no sizes":                {},
+		"no limits on known host": {sizes: host, want: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB"}}},
+		"one limit on known host": {sizes: host, container: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 * mib}}},
+		"pod limit":               {sizes: host[:1], pod: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
+		"below the pod limit":     {sizes: host[:1], container: []string{"hugepages-2Mi=/2Mi"}, pod: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 2 * mib}}},
+		"limit on unknown host":   {container: []string{"hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
+		"one size twice":          {container: []string{"hugepages-2048Ki=/2Mi", "hugepages-2Mi=/4Mi"}, want: []cri.HugepageLimit{{PageSize: "2MB", Limit: 4 * mib}}},
+		"request without limit":   {container: []string{"hugepages-2Mi=4Mi"}},
+		"negative limit":          {container: []string{"hugepages-2Mi=/-1"}, want: []cri.HugepageLimit{{PageSize: "2MB"}}},
+		"unusual page size":       {container: []string{"hugepages-512=/1Ki"}, want: []cri.HugepageLimit{{PageSize: "512B", Limit: 1024}}},
+		"other resources":         {sizes: host[:1], container: []string{"cpu=1", "example.com/gpu=/1"}, want: []cri.HugepageLimit{{PageSize: "2MB"}}},
+		"ephemeral storage only":  {container: []string{"ephemeral-storage=/1Gi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := limits(t, c.sizes, c.container, c.pod)
@@ -134,11 +134,11 @@ func TestContainerResourcesHugepageLimits(t *testing.T) {
 		sizes, container, pod []string
 		want                  string
 	}{
-		"no size":     {container: []string{"hugepages-many=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-many": not the name of a page size, such as hugepages-2Mi`},
-		"long size":   {container: []string{"hugepages-1e-2000000000=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-1e-2000000000": not the name of a page size, such as hugepages-2Mi`},
-		"uneven size": {container: []string{"hugepages-3M=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-3M": not the name of a page size, such as hugepages-2Mi`},
-		"not here":    {sizes: []string{"2MB"}, container: []string{"hugepages-1Gi=/1Gi"}, want: `spec.containers[0].resources.limits[hugepages-1Gi]: Unsupported value: "1GB": supported values: "2MB"`},
-		"none here":   {sizes: []string{}, pod: []string{"hugepages-1Gi=/1Gi"}, want: `spec.resources.limits[hugepages-1Gi]: Unsupported value: "1GB"`},
+		"invalid size":     {container: []string{"hugepages-many=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-many": not the name of a page size, such as hugepages-2Mi`},
+		"long size":        {container: []string{"hugepages-1e-2000000000=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-1e-2000000000": not the name of a page size, such as hugepages-2Mi`},
+		"uneven size":      {container: []string{"hugepages-3M=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-3M": not the name of a page size, such as hugepages-2Mi`},
+		"size not on host": {sizes: []string{"2MB"}, container: []string{"hugepages-1Gi=/1Gi"}, want: `spec.containers[0].resources.limits[hugepages-1Gi]: Unsupported value: "1GB": supported values: "2MB"`},
+		"no sizes on host": {sizes: []string{}, pod: []string{"hugepages-1Gi=/1Gi"}, want: `spec.resources.limits[hugepages-1Gi]: Unsupported value: "1GB"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := limits(t, c.sizes, c.container, c.pod)
@@ -165,7 +165,7 @@ func TestHugepageErrorNamesFieldOfContainer(t *testing.T) {
 func TestContainerResourcesRejectsMissingInput(t *testing.T) {
 	pod := podOf(corev1.Container{Name: "c"})
 	_, err := qos.ContainerResources(pod, nil, v1)
-	require.EqualError(t, err, `score a container of pod "p": no container`)
+	require.EqualError(t, err, `score a container of pod "p": container is nil`)
 	_, err = qos.ContainerResources(pod, &pod.Spec.Containers[0], qos.Node{})
 	require.EqualError(t, err, `score container "c": memory capacity is 0 bytes`)
 }
@@ -213,10 +213,10 @@ func TestMemoryProtectionSumsRequestsByClass(t *testing.T) {
 		node            qos.Node
 		root, burstable cgroups.Resources
 	}{
-		"by default nothing is protected": {
+		"no protection by default": {
 			root: cgroups.Resources{MemoryMin: new(int64(0)), MemoryLow: new(int64(0))}, burstable: cgroups.Resources{MemoryLow: new(int64(0))},
 		},
-		"each level protects what is below it": {
+		"each level protects its descendants": {
 			node:      qos.Node{Reservation: qos.TieredReservation},
 			root:      cgroups.Resources{MemoryMin: new(int64(8 * mib)), MemoryLow: new(int64(4 * mib))},
 			burstable: cgroups.Resources{MemoryLow: new(int64(4 * mib))},

@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// MemoryProtection returns memory.min and memory.low for two cgroups: root, the cgroup of all pods (kubepods), and burstable, the
-// cgroup of the Burstable pods below it (KEP-2570, setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). The kernel
-// protects a cgroup at most as much as its parent, so each value is the sum of the memory requests below.
+// MemoryProtection returns memory.min and memory.low of the cgroup of all pods (root, kubepods) and of the cgroup of the
+// Burstable pods below it (KEP-2570, setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). The kernel protects a cgroup
+// at most as much as its parent, so each value is the sum of the memory requests below.
 //
 // The caller leaves out pods in a terminal phase. Unless n.Reservation is [TieredReservation], the values are zero, which resets
 // an earlier protection. On cgroup v1 no field is set.

@@ -13,7 +13,7 @@ import (
 // [NoSwap].
 type SwapBehavior string
 
-// The swap behaviours of KEP-2400.
+// Values of swapBehavior in the kubelet's configuration (KEP-2400).
 const (
 	NoSwap      SwapBehavior = "NoSwap"      // no container may swap
 	LimitedSwap SwapBehavior = "LimitedSwap" // containers of Burstable pods may swap in proportion to their memory request
@@ -23,13 +23,13 @@ const (
 // value means [MemoryReservationNone].
 type ReservationPolicy string
 
-// The reservation policies of KEP-2570.
+// Values of memoryReservationPolicy in the kubelet's configuration (KEP-2570).
 const (
 	MemoryReservationNone ReservationPolicy = "None"              // no protection
 	TieredReservation     ReservationPolicy = "TieredReservation" // memory.min for Guaranteed pods, memory.low for Burstable pods
 )
 
-// defaultCPUPeriod is cpuCFSQuotaPeriod of the kubelet.
+// defaultCPUPeriod is the default of cpuCFSQuotaPeriod in the kubelet's configuration.
 const defaultCPUPeriod = 100 * time.Millisecond
 
 // Node describes the machine and the kubelet settings that the resources of pods depend on. The zero value is a cgroup v2 host

@@ -34,7 +34,7 @@ const (
 func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (int, error) {
 	switch {
 	case c == nil:
-		return 0, fmt.Errorf("score a container of pod %q: no container", pod.Name)
+		return 0, fmt.Errorf("score a container of pod %q: container is nil", pod.Name)
 	case memoryCapacity <= 0:
 		return 0, fmt.Errorf("score container %q: memory capacity is %d bytes", c.Name, memoryCapacity)
 	case !hasContainer(pod, c.Name):

@@ -16,9 +16,9 @@ import (
 // PodResources returns the totals of a pod from which [cgroups.ForPod] computes the limits of its cgroup, overhead included
 // (ResourceConfigForPod and ApplyPodLevelMemoryHigh in pkg/kubelet/cm/helpers_linux.go).
 //
-// A container without a limit adds nothing to CPULimit or MemoryLimit. CPULimited and MemoryLimited are false if any container
-// has no limit and the pod has no pod-level one: the limit is then only a partial sum and must not be enforced on a Burstable
-// pod. Of n only the settings of memory protection and throttling matter.
+// A container without a limit adds nothing to CPULimit or MemoryLimit, so these may be partial sums. CPULimited and MemoryLimited
+// report whether they are complete: every container has a limit, or the pod has a pod-level one. A partial sum must not be
+// enforced on a Burstable pod. Of n only the settings of memory protection and throttling matter.
 func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
 	p := cgroups.PodResources{
 		QOS:        cgroups.QOS(StatusClass(pod)),

@@ -182,7 +182,7 @@ var mutants = map[string]struct {
 	"Sample returns all parts": {"Sample_returns", "all other parts are zero", func(tree *cgroupstest.Tree) cgroupstest.Driver { return generous{tree} }},
 	"Sample ignores the child": {"Sample_reads", "below p, see ChildDirs", func(tree *cgroupstest.Tree) cgroupstest.Driver { return rooted{tree} }},
 	"Reclaim returns too much": {"Reclaim_frees", "less than bytes", func(tree *cgroupstest.Tree) cgroupstest.Driver { return boasting{tree} }},
-	"Watch calls nothing":      {"Watch_reports", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Driver { return deaf{tree} }},
+	"Watch never calls fn":     {"Watch_reports", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Driver { return deaf{tree} }},
 }
 
 func always[K, V any](K, V) bool { return true }

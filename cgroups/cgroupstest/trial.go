@@ -22,7 +22,8 @@ const (
 	mib  = 1 << 20
 )
 
-// trial is the environment of one case. Its methods that fail the test name the violated rule.
+// trial is the environment of one case of [TestDriver]: the driver, the fixture and checks. Its methods that fail the test name
+// the violated rule.
 type trial struct {
 	*suite.Check
 	fixture Fixture

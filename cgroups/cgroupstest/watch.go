@@ -55,7 +55,7 @@ func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Tri
 	}
 }
 
-// addWatcher adds a watcher to the tree.
+// addWatcher validates the triggers and registers w for events of the cgroup p.
 func (t *Tree) addWatcher(w *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
 	n, err := t.findNode(p)
 	if err != nil {
@@ -111,7 +111,7 @@ func (n *node) stallTime(trigger cgroups.Trigger) time.Duration {
 	return p.Some.Total
 }
 
-// firePressure fires the pressure triggers with enough stall time.
+// firePressure fires each pressure trigger whose stall time has grown enough since it fired last.
 func (t *Tree) firePressure() {
 	for _, w := range t.watchers {
 		for i := range w.arms {

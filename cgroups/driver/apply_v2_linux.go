@@ -26,14 +26,14 @@ type treeV2 struct {
 
 func (t *treeV2) applyLimits(ctx context.Context, dir string, r cgroups.Resources) error {
 	var space [16]setting
-	want, err := buildSettings(space[:0], r, t.formula)
+	desired, err := buildSettings(space[:0], r, t.formula)
 	if err != nil {
 		return err
 	}
-	return retryCreate(ctx, func() error { return t.applyOnce(dir, want) })
+	return retryCreate(ctx, func() error { return t.applyOnce(dir, desired) })
 }
 
-func (t *treeV2) applyOnce(dir string, want []setting) error {
+func (t *treeV2) applyOnce(dir string, desired []setting) error {
 	fresh, err := t.h.createDir(dir)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (t *treeV2) applyOnce(dir string, want []setting) error {
 			_ = t.enableControllers(dir, "")
 		}
 	}
-	for _, s := range want {
+	for _, s := range desired {
 		if slices.Contains(t.hierarchies.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.hierarchies.host.HasController(swap) {
 			continue
 		}
@@ -93,13 +93,13 @@ func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
 	case !errors.Is(err, unix.ENOENT), !t.h.cgroupExists(dir):
 		return err
 	case denied != nil:
-		return fmt.Errorf("controller %s is not there: %w", s.controller, denied)
+		return fmt.Errorf("controller %s is not enabled: %w", s.controller, denied)
 	case s.optional, s.file == "memory.swap.max" && (s.value == "0" || s.value == "max"):
 		return nil
 	}
 	var space [32]byte
 	kind, _ := t.h.readFile(space[:0], dir, "cgroup.type")
-	return fmt.Errorf("neither the controller nor the kernel has it here, in a cgroup of type %q: %w",
+	return fmt.Errorf("the file does not exist in a cgroup of type %q: %w",
 		strings.TrimSpace(string(kind)), err)
 }
 
@@ -117,7 +117,7 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 		case err == nil:
 			continue
 		case errors.Is(err, unix.EBUSY):
-			err = fmt.Errorf("it has processes of its own: %w", err)
+			err = fmt.Errorf("the cgroup has processes: %w", err)
 		case !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EROFS):
 			// One invalid controller makes the whole write fail, so enable each alone. Not after EBUSY: thread-aware controllers
 			// would then make this cgroup threaded.
@@ -125,7 +125,7 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 				continue
 			}
 		}
-		return &fs.PathError{Op: "enable it in", Path: t.h.absolutePath(joinDir(above, subtreeControl)), Err: err}
+		return &fs.PathError{Op: "enable controllers in", Path: t.h.absolutePath(joinDir(above, subtreeControl)), Err: err}
 	}
 	return nil
 }

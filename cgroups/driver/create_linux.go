@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAttempts limits how often retryCreate repeats a creation.
+// maxAttempts is how often a cgroup is created while another program removes it.
 const maxAttempts = 5
 
-// retryCreate repeats create, at most five times, while another program removes the cgroup or a parent. A cgroup that this
-// program recreates may briefly lack controllers and CPUs, so missing files are retried too. Unexpected cpu.shares also mean that
-// the cgroup was recreated.
-func retryCreate(ctx context.Context, once func() error) error {
+// retryCreate calls create up to five times while another program removes the cgroup or a parent. A cgroup that this program
+// recreates may briefly lack controllers and CPUs, so missing files are retried too. Unexpected cpu.shares also mean that the
+// cgroup was recreated.
+func retryCreate(ctx context.Context, create func() error) error {
 	for n := 1; ; n++ {
-		err := once()
+		err := create()
 		if err == nil || !isAbsent(err) && !errors.Is(err, errNoCPUs) && !strings.Contains(err.Error(), "allowed cpu-shares is") {
 			return err
 		}

@@ -26,7 +26,7 @@ func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 // Parse returns the path for a name in the format of [Driver.Name]. A cgroup outside the root of the driver is an error.
 func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parseName(name) }
 
-// parseName reverses cgroupName.
+// parseName returns the path for the name of a cgroup from the mount point, in the format of cgroup_parent of the CRI.
 func (n names) parseName(name string) (cgroups.Path, error) {
 	parse := cgroups.ParseCgroupfs
 	if n.systemd {

@@ -227,7 +227,7 @@ func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, er
 }
 
 // errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.
-var errRoot = errors.New("the root of the tree is not the driver's to stop or remove")
+var errRoot = errors.New("the root cgroup of the driver cannot be stopped or removed")
 
 // runOnCgroup checks that the driver is open, that p is valid and that ctx has not ended. Then it calls step with the directory
 // of p relative to the root. Errors are wrapped in a [cgroups.Error].

@@ -91,7 +91,7 @@ func (h *hierarchy) readFreezerState(dir string) (string, error) {
 
 // waitUntil calls done with growing pauses, 1 to 50 ms, until it returns true or an error, or the timeout expires.
 func (s *hierarchies) waitUntil(ctx context.Context, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not done after %v: %w", s.timeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not complete after %v: %w", s.timeout, context.DeadlineExceeded))
 	defer cancel()
 	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
 	for pause := again.First; ; pause = again.Next(pause) {

@@ -41,12 +41,12 @@ func openHierarchy(dir string, controllers []string) (*hierarchy, error) {
 
 func (h *hierarchy) close() error { return unix.Close(h.fd) }
 
-// hasController reports whether the controller belongs to this hierarchy.
+// hasController reports whether the controller, for example "memory", belongs to this hierarchy.
 func (h *hierarchy) hasController(controller string) bool {
 	return slices.Contains(h.controllers, controller)
 }
 
-// absolutePath returns the absolute path of dir.
+// absolutePath returns the absolute path of a directory that is relative to the root of the driver.
 func (h *hierarchy) absolutePath(dir string) string { return path.Join(h.dir, dir) }
 
 func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
@@ -63,7 +63,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 // cgroupExists reports whether the directory of a cgroup exists.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
-// fileExists reports whether a cgroup has a file.
+// fileExists reports whether the cgroup dir has the file.
 func (h *hierarchy) fileExists(dir, file string) bool { return h.canOpen(joinDir(dir, file), 0) }
 
 func (h *hierarchy) canOpen(name string, flags uint64) bool {

@@ -45,7 +45,7 @@ func (h Host) HasController(controller string) bool {
 	return h.Dirs[controller] != ""
 }
 
-// swap is the name in Host.Missing for limits of swap.
+// swap is the entry of Host.Missing for a kernel that cannot limit swap.
 const swap = "swap"
 
 // setMissing sets h.Missing. It returns an error if cpu or pids is missing and not in optional.
@@ -57,7 +57,7 @@ func (h *Host) setMissing(countsSwap bool, optional []string) error {
 		}
 		h.Missing = append(h.Missing, c)
 		if (c == "cpu" || c == "pids") && !slices.Contains(optional, c) {
-			return fmt.Errorf("controller %s is neither at the root of the tree nor in Options.OptionalControllers", c)
+			return fmt.Errorf("controller %s is not available in the root cgroup and not in Options.OptionalControllers", c)
 		}
 	}
 	if !countsSwap || !h.HasController("memory") {

@@ -131,7 +131,7 @@ func (s *hierarchies) listProcsIfExists(dir string) ([]int, error) {
 func (s *hierarchies) checkNotOwnCgroup(dir string) error {
 	pids, err := s.listProcsIfExists(dir)
 	if _, own := slices.BinarySearch(pids, os.Getpid()); own {
-		return fmt.Errorf("the calling process %d runs in it", os.Getpid())
+		return fmt.Errorf("the calling process %d runs in this cgroup", os.Getpid())
 	}
 	return err
 }

@@ -12,9 +12,9 @@ import (
 )
 
 func openTree(string, Options) (tree, Host, error) {
-	return nil, Host{}, fmt.Errorf("cgroups are of Linux: %w", errors.ErrUnsupported)
+	return nil, Host{}, fmt.Errorf("cgroups require Linux: %w", errors.ErrUnsupported)
 }
 
 func openSystemd(context.Context, creator, names, Host, Options) (creator, error) {
-	return nil, fmt.Errorf("systemd is of Linux: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("systemd requires Linux: %w", errors.ErrUnsupported)
 }

@@ -228,7 +228,7 @@ func TestIntegrationApplyEnablesControllers(t *testing.T) {
 	disableControllers(t, d, "")
 
 	_, err = driver.Open(t.Context(), driver.Options{Root: name})
-	require.ErrorContains(t, err, "controller cpu is neither at the root of the tree nor in Options.OptionalControllers")
+	require.ErrorContains(t, err, "controller cpu is not available in the root cgroup and not in Options.OptionalControllers")
 	without := openAt(t, driver.Options{Root: name, OptionalControllers: []string{"cpu", "pids"}})
 	assert.Subset(t, without.Host().Missing, []string{"cpu", "memory", "pids"})
 	require.NoError(t, without.Apply(t.Context(), pod, podLimits()), "it said that it goes without")
@@ -239,7 +239,7 @@ func TestIntegrationApplyEnablesControllers(t *testing.T) {
 	start(t, d, "full", "sleep")
 	err = d.Apply(t.Context(), "full/below", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
 	assert.ErrorIs(t, err, syscall.EBUSY)
-	assert.ErrorContains(t, err, "controller memory is not there")
+	assert.ErrorContains(t, err, "controller memory is not enabled")
 	assert.ErrorContains(t, err, "full/cgroup.subtree_control")
 	failed, _ := errors.AsType[*cgroups.Error](err)
 	require.NotNil(t, failed)

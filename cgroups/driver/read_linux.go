@@ -53,15 +53,15 @@ func (s *hierarchies) putReader(r *reader) {
 	}
 }
 
-// useHierarchy continues in h, which may be nil, by path.
+// useHierarchy makes later reads use hierarchy h, which may be nil, by the path of the cgroup. It returns r.
 func (r *reader) useHierarchy(h *hierarchy) *reader {
 	r.leaveCgroup()
 	r.h = h
 	return r
 }
 
-// enterCgroup continues in h, which may be nil or unchanged, with a descriptor of the cgroup. It is faster for several files. If
-// the cgroup does not exist, reads find no file.
+// enterCgroup makes later reads use a descriptor of the cgroup in hierarchy h, which may be nil or unchanged. This is faster for
+// several files. If the cgroup does not exist, reads find no file. It returns r.
 func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
@@ -83,7 +83,7 @@ func (r *reader) enterCgroup(h *hierarchy) *reader {
 	return r
 }
 
-// leaveCgroup closes the descriptor of the cgroup, if it is open.
+// leaveCgroup closes the descriptor that enterCgroup has opened, if any.
 func (r *reader) leaveCgroup() {
 	if r.entered != nil {
 		unix.Close(r.own.fd)
@@ -210,7 +210,7 @@ func (r *reader) readPressure(file string) *cgroups.Pressure {
 	return &p
 }
 
-// readHugetlbLimits returns the hugepage limits by page size.
+// readHugetlbLimits reads the hugetlb.SIZE+suffix files and returns the limits in bytes by page size.
 func (r *reader) readHugetlbLimits(sizes []string, suffix string) map[string]int64 {
 	var limits map[string]int64
 	for _, size := range sizes {

@@ -46,7 +46,7 @@ func (t *treeV1) checkExists(dir string) error {
 	return nil
 }
 
-// readStats reads the files of the selected parts from their hierarchies.
+// readStats reads the files of the selected parts of a cgroup, each in the hierarchy of its controller.
 func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.hierarchies.getReader(dir)
@@ -81,10 +81,10 @@ func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, erro
 	return s, t.readEvents(dir, &s.Events)
 }
 
-// partsMemory are the parts in the memory hierarchy.
+// partsMemory selects the parts whose files are in the memory hierarchy of v1.
 const partsMemory = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPeak | cgroups.PartMemoryEvents | cgroups.PartSwap | cgroups.PartMemoryMin
 
-// readMemory reads the memory counters of v1. Swap is in memory.stat.
+// readMemory reads the selected memory files of v1 into m. Swap usage is in memory.stat.
 func (r *reader) readMemory(parts cgroups.Parts, m *cgroups.MemoryStats) {
 	if parts.Has(cgroups.PartMemoryEvents) {
 		readInto(r, "memory.oom_control", cgroups.ParseMemoryEvents, &m.Events)
@@ -112,7 +112,7 @@ func (r *reader) readMemory(parts cgroups.Parts, m *cgroups.MemoryStats) {
 	}
 }
 
-// readCPULimit reads the CPU shares, period and quota.
+// readCPULimit reads cpu.shares, cpu.cfs_period_us and cpu.cfs_quota_us of v1 into c.Limit.
 func (r *reader) readCPULimit(c *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.shares", cgroups.ParseCounter, &l.Shares) {
@@ -122,7 +122,7 @@ func (r *reader) readCPULimit(c *cgroups.CPUStat) {
 	readInto(r, "cpu.cfs_quota_us", cgroups.ParseValue, &l.Quota)
 }
 
-// readCPUAcct reads the CPU time.
+// readCPUAcct reads the CPU time from cpuacct.usage and cpuacct.stat of v1.
 func (r *reader) readCPUAcct(c *cgroups.CPUStat) {
 	readInto(r, "cpuacct.usage", cgroups.ParseCounter, &c.Usage)
 	readInto(r, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
@@ -140,7 +140,7 @@ func (r *reader) readMemoryLimits() (memory, swap *int64) {
 	return memory, swap
 }
 
-// readHugetlbUsage reads the usage of huge pages.
+// readHugetlbUsage reads usage and failures of huge pages of v1 into s.Hugetlb, by page size.
 func (r *reader) readHugetlbUsage(sizes []string, s *cgroups.Stats) {
 	for _, size := range sizes {
 		var h cgroups.HugetlbStats

@@ -126,7 +126,7 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 	}
 }
 
-// readCPUWeight reads the CPU weight, quota and period. The root cgroup has none.
+// readCPUWeight reads cpu.weight and cpu.max of v2 into c.Limit, which stays nil for the root cgroup.
 func (r *reader) readCPUWeight(c *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {

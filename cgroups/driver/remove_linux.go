@@ -94,7 +94,7 @@ func (s *hierarchies) withProcesses(dir string, err error) error {
 		}
 		fmt.Fprintf(&b, ", %s", describeProcess(pid))
 	}
-	return fmt.Errorf("%w; still there: %s", err, b.String()[2:])
+	return fmt.Errorf("%w; remaining processes: %s", err, b.String()[2:])
 }
 
 // describeProcess returns PID, name, state and kernel function of a process for an error, for example "12 (dd) in state D at

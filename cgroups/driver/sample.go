@@ -19,12 +19,12 @@ func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		if child != "" {
 			if child == "." || child == ".." || strings.ContainsAny(child, "/\x00\n") {
-				return fmt.Errorf("leaf %q is no name of a directory", child)
+				return fmt.Errorf("child %q is not a directory name", child)
 			}
 			dir = joinDir(dir, child)
 		}
 		if s, err = d.tree.readStats(dir, parts); err != nil && child != "" {
-			err = fmt.Errorf("leaf %q: %w", child, err)
+			err = fmt.Errorf("child %q: %w", child, err)
 		}
 		return err
 	})

@@ -55,7 +55,7 @@ func TestIntegrationSampleReadsSystemdScope(t *testing.T) {
 	assert.EqualValues(t, cgroups.Unlimited, *s.Memory.Max)
 	_, err = d.Sample(t.Context(), pod, "absent.scope", cgroups.PartMemory)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
-	assert.ErrorContains(t, err, `leaf "absent.scope"`)
+	assert.ErrorContains(t, err, `child "absent.scope"`)
 }
 
 // A cgroup that is removed during Sample is an error, not a cgroup without usage.

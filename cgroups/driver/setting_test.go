@@ -20,7 +20,7 @@ func TestBuildSettingsConvertsLimitsToFiles(t *testing.T) {
 		r    cgroups.Resources
 		want string
 	}{
-		{name: "nothing"},
+		{name: "zero Resources"},
 		{"shares become a weight", cgroups.Resources{CPUShares: 1024}, "cpu.weight=100"},
 		{"a quota has a period", cgroups.Resources{CPUQuota: 20000}, "cpu.max=20000 100000"},
 		{"a quota and its period", cgroups.Resources{CPUQuota: 20000, CPUPeriod: 50000}, "cpu.max=20000 50000"},

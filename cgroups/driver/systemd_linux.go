@@ -106,7 +106,7 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	})
 	if err == nil && started && u.dir != "" && !u.sliceDirExists(p) {
 		dir, _ := u.files.names.relativeDir(p)
-		err = fmt.Errorf("unit %s is started, but its directory is not at %s: these are not the cgroups of systemd",
+		err = fmt.Errorf("unit %s is started, but its directory is not at %s: the driver and systemd use different cgroup trees",
 			unit, filepath.Join(u.dir, dir))
 	}
 	return err

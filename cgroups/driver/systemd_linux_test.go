@@ -174,6 +174,6 @@ func TestSystemdRejectsSlicesInOtherTree(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	server.SetObserver(nil)
 	err := u.createCgroup(t.Context(), "a", cgroups.Resources{})
-	require.ErrorContains(t, err, "these are not the cgroups of systemd")
+	require.ErrorContains(t, err, "the driver and systemd use different cgroup trees")
 	assert.Empty(t, d.read(), "no file is written")
 }

@@ -46,7 +46,7 @@ func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 	})
 }
 
-// watch waits for the triggers of one cgroup.
+// watch is one running Watch: it waits with poll(2) for the triggers of one cgroup.
 type watch struct {
 	triggers []cgroups.Trigger
 	own      *hierarchy // descriptor of the cgroup; nil: none is needed
@@ -74,7 +74,7 @@ func (w *watch) close() {
 	}
 }
 
-// runLoop calls fn for each trigger that fires until ctx ends.
+// runLoop waits for the opened triggers, and calls fn for each that fires, until ctx ends. It closes all descriptors.
 func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	defer w.close()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -100,7 +100,7 @@ func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	return nil
 }
 
-// armTrigger opens the file of t and sets the trigger.
+// armTrigger opens the file of t, and for a pressure file writes the trigger to it.
 func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
 	text, flags := "", uint64(unix.O_RDONLY)
 	if _, amount, pressure := strings.Cut(t.String(), " "); pressure {

@@ -80,7 +80,7 @@ func TestReservationAllocatableAndForPods(t *testing.T) {
 			limit:       list("ephemeral-storage", "10140Mi"),
 		},
 		{
-			name:     "what the node has not is not reserved",
+			name:     "resources missing in capacity are not reserved",
 			capacity: list("cpu", "10"), system: list("memory", "1Gi"), memory: "100Mi",
 			want: list(), allocatable: list("cpu", "10"), limit: list("cpu", "10"),
 		},
@@ -97,14 +97,14 @@ func TestReservationAllocatableAndForPods(t *testing.T) {
 			limit:       list("memory", "9999999999999999999999"),
 		},
 		{
-			name:        "huge pages are no memory for other use",
+			name:        "huge pages reduce allocatable memory",
 			capacity:    list("memory", "10Gi", "hugepages-2Mi", "1Gi"),
 			want:        list(),
 			allocatable: list("memory", "9Gi", "hugepages-2Mi", "1Gi"),
 			limit:       list("memory", "10Gi", "hugepages-2Mi", "1Gi"),
 		},
 		{
-			name:        "more huge pages than memory leave none",
+			name:        "more huge pages than memory give zero memory",
 			capacity:    list("memory", "1Gi", "hugepages-2Mi", "1Gi", "hugepages-1Gi", "1Gi"),
 			want:        list(),
 			allocatable: list("memory", "0", "hugepages-2Mi", "1Gi", "hugepages-1Gi", "1Gi"),

@@ -116,7 +116,7 @@ func (t *Tree) applyPodStep(
 	defer cancel()
 	undo := errors.Join(t.applyResources(ctx, OpUpdate, p, s.From), runtime.ResizeSandbox(ctx, current))
 	if undo != nil {
-		err = fmt.Errorf("%w; taking it back: %w", err, undo)
+		err = fmt.Errorf("%w; restore previous limits: %w", err, undo)
 	}
 	return current, err
 }

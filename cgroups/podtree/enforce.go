@@ -34,22 +34,22 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	}
 	for i, key := range keys {
 		if slices.Contains(keys[:i], key) {
-			bad(key, "named twice")
+			bad(key, "listed twice")
 			continue
 		}
 		switch key {
 		case EnforcePods:
 		case EnforceSystem, EnforceSystemCompressible:
 			if system == "" {
-				bad(key, "no cgroup is named")
+				bad(key, "no cgroup is set")
 			}
 		case EnforceKube, EnforceKubeCompressible:
 			if kube == "" {
-				bad(key, "no cgroup is named")
+				bad(key, "no cgroup is set")
 			}
 		case EnforceNone:
 			if len(keys) > 1 {
-				bad(key, "named together with others")
+				bad(key, "must be the only value")
 			}
 		default:
 			bad(key, "want pods, system-reserved, kube-reserved, system-reserved-compressible, "+

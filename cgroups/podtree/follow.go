@@ -47,7 +47,7 @@ func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	return nil, false
 }
 
-// MayRun reports whether the pod runs or may start.
+// MayRun reports whether the pod runs or may start; before Follow it is true.
 func (f *podSource) MayRun(uid string) bool {
 	_, mayRun := f.getCallbacks()
 	return mayRun == nil || mayRun(uid)

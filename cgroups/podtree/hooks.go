@@ -26,7 +26,7 @@ type Hooks struct {
 	PodResized func(uid string, d time.Duration, err error)
 }
 
-// WriterCall describes one call of the driver.
+// WriterCall describes one completed Apply or Remove of the cgroup driver.
 type WriterCall struct {
 	Op       Op
 	Path     cgroups.Path

@@ -158,7 +158,7 @@ func TestIntegrationTreeLifecycle(t *testing.T) {
 	}
 
 	t.Run("resize", func(t *testing.T) { h.resize(t, tree, burstable) })
-	t.Run("less than is in use", func(t *testing.T) { h.checkOveruse(t, tree, p) })
+	t.Run("limit below usage", func(t *testing.T) { h.checkOveruse(t, tree, p) })
 	t.Run("remove", func(t *testing.T) {
 		cmd := h.hold(t, tree.Path(burstable))
 		require.NoError(t, tree.Remove(t.Context(), "b"))

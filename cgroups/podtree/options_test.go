@@ -25,15 +25,15 @@ func TestValidateEnforcement(t *testing.T) {
 		{"the default", nil, ""},
 		{"no key at all", []podtree.Enforcement{}, ""},
 		{"none alone", []podtree.Enforcement{"none"}, ""},
-		{"none and another", []podtree.Enforcement{"none", "pods"}, `enforce "none": named together with others`},
-		{"a key twice", []podtree.Enforcement{"pods", "pods"}, `enforce "pods": named twice`},
+		{"none and another", []podtree.Enforcement{"none", "pods"}, `enforce "none": must be the only value`},
+		{"a key twice", []podtree.Enforcement{"pods", "pods"}, `enforce "pods": listed twice`},
 		{"an unknown key", []podtree.Enforcement{"nodes"}, `enforce "nodes": want pods, system-reserved, kube-reserved, ` +
 			`system-reserved-compressible, kube-reserved-compressible or none`},
-		{"a cgroup that is not named", []podtree.Enforcement{"kube-reserved"}, `enforce "kube-reserved": no cgroup is named`},
+		{"a cgroup that is not named", []podtree.Enforcement{"kube-reserved"}, `enforce "kube-reserved": no cgroup is set`},
 		{
 			"the same, compressible",
 			[]podtree.Enforcement{"kube-reserved-compressible"},
-			`enforce "kube-reserved-compressible": no cgroup is named`,
+			`enforce "kube-reserved-compressible": no cgroup is set`,
 		},
 		{"a cgroup that is named", []podtree.Enforcement{"pods", "system-reserved"}, ""},
 		{

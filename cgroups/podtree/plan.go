@@ -73,7 +73,7 @@ func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort 
 	bestEffort.MemoryMax = new(max(left-percentOf(sum.burstableMemory, *o.QOSReserved), 0))
 }
 
-// classRequests holds the sums of the pods' requests by QoS class.
+// classRequests holds sums of the requests of all pods by QoS class.
 type classRequests struct {
 	burstableCPU                      int64 // millicores
 	guaranteedMemory, burstableMemory int64 // bytes

@@ -27,7 +27,7 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look for the cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return false, fmt.Errorf("check cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return true, nil
 }

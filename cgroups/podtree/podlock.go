@@ -16,7 +16,7 @@ type podLocks struct {
 	busy map[string]chan struct{} // by UID; closed when the lock is released
 }
 
-// lockPod waits for the lock of a pod.
+// lockPod waits until no other call holds the lock of the pod, and acquires it. It fails if ctx ends before.
 func (c *podLocks) lockPod(ctx context.Context, uid string) (release func(), err error) {
 	for {
 		c.mu.Lock()
@@ -36,7 +36,7 @@ func (c *podLocks) lockPod(ctx context.Context, uid string) (release func(), err
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for other work on the cgroup of pod %s: %w", uid, ctx.Err())
+			return nil, fmt.Errorf("wait for the lock of the cgroup of pod %s: %w", uid, ctx.Err())
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 		}
 		plan, err := t.planRemovals(ctx)
 		if err != nil && ctx.Err() == nil {
-			t.opts.Logger.Warn("look for pod cgroups without a pod", "error", err)
+			t.opts.Logger.Warn("search for orphaned pod cgroups", "error", err)
 		}
 		t.mu.Lock()
 		t.orphanErr = err
@@ -89,7 +89,7 @@ func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	return plan, nil
 }
 
-// findPodCgroups returns the existing pod cgroups below kubepods.
+// findPodCgroups lists the existing pod cgroups below kubepods with the UIDs of their pods.
 func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()

@@ -128,7 +128,7 @@ func compareBytes(to, from *int64) int {
 	return cmp.Compare(comparableLimit(*to), comparableLimit(*from))
 }
 
-// compareShares compares CPU shares as [compareBytes] does.
+// compareShares returns a positive number if the CPU shares of to are greater, and zero if they are equal or not set.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -136,7 +136,8 @@ func compareShares(to, from cgroups.Resources) int {
 	return cmp.Compare(to.CPUShares, from.CPUShares)
 }
 
-// compareQuota compares CPU quotas as [compareBytes] does, also for different periods.
+// compareQuota returns a positive number if the CPU quota of to allows more CPUs, and zero if it is equal or not set. The periods
+// may differ.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0

@@ -250,12 +250,12 @@ func TestResizeAppliesPodAndContainers(t *testing.T) {
 	require.EqualValues(t, 200000, r.CPUQuota)
 	require.EqualValues(t, 2048, r.CPUShares)
 
-	t.Run("again is nothing", func(t *testing.T) {
+	t.Run("second resize writes nothing", func(t *testing.T) {
 		rt := &notedRuntime{}
 		require.NoError(t, tree.Resize(t.Context(), pod, nil, rt))
 		require.Empty(t, rt.told)
 	})
-	t.Run("below what is in use is refused before anything is done", func(t *testing.T) {
+	t.Run("limit below usage fails before any write", func(t *testing.T) {
 		rt := &notedRuntime{}
 		small := newPod("a", list("cpu", "1", "memory", "512Mi"), list("cpu", "1", "memory", "512Mi"))
 		err := tree.Resize(t.Context(), small, nil, rt)
@@ -332,7 +332,7 @@ func TestResizeResetsMemoryQoS(t *testing.T) {
 
 func TestResizeRestoresLimitsAfterError(t *testing.T) {
 	pod := newPod("a", list("cpu", "2", "memory", "2Gi"), list("cpu", "2", "memory", "2Gi"))
-	t.Run("the runtime refuses, and nothing is written", func(t *testing.T) {
+	t.Run("runtime rejection prevents writes", func(t *testing.T) {
 		tree, fake, _, containers := resizeStage(t)
 		err := tree.Resize(t.Context(), pod, containers, &notedRuntime{fail: "sandbox"})
 		require.EqualError(t, err, "resize pod default/a: pod memory.max 2147483648: refused by the runtime")
@@ -340,7 +340,7 @@ func TestResizeRestoresLimitsAfterError(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1<<30, *r.MemoryMax)
 	})
-	t.Run("a container is refused, and the pod keeps its room", func(t *testing.T) {
+	t.Run("rejected container keeps the pod limit", func(t *testing.T) {
 		tree, fake, _, containers := resizeStage(t)
 		err := tree.Resize(t.Context(), pod, containers, &notedRuntime{fail: "container"})
 		require.ErrorContains(t, err, "container main memory 2147483648/2147483648: refused")
@@ -348,7 +348,7 @@ func TestResizeRestoresLimitsAfterError(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2<<30, *r.MemoryMax)
 	})
-	t.Run("a write fails halfway, and is taken back in the cgroup and in the runtime", func(t *testing.T) {
+	t.Run("failed write is undone in cgroup and runtime", func(t *testing.T) {
 		tree, fake, faults, containers := resizeStage(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
@@ -368,12 +368,12 @@ func TestResizeRestoresLimitsAfterError(t *testing.T) {
 		require.EqualValues(t, 100000, r.CPUQuota)
 		require.EqualValues(t, 2<<30, *r.MemoryMax)
 	})
-	t.Run("a pod that has no cgroup", func(t *testing.T) {
+	t.Run("pod without cgroup", func(t *testing.T) {
 		tree, _, _, _ := resizeStage(t)
 		err := tree.Resize(t.Context(), newPod("b", nil, nil), nil, &notedRuntime{})
 		require.ErrorContains(t, err, "resize pod default/b: read cgroup /kubepods/besteffort/podb: ")
 	})
-	t.Run("a writer that cannot be read", func(t *testing.T) {
+	t.Run("driver without Reader", func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		tree, err := podtree.New(struct {
 			cgroups.CgroupWriter

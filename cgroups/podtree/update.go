@@ -58,12 +58,12 @@ func (t *Tree) reportProtected(kubepods cgroups.Resources) {
 	if kubepods.MemoryMin == nil {
 		return // no memory protection on cgroup v1
 	}
-	now := [2]int64{*kubepods.MemoryMin - *kubepods.MemoryLow, *kubepods.MemoryLow}
+	current := [2]int64{*kubepods.MemoryMin - *kubepods.MemoryLow, *kubepods.MemoryLow}
 	t.mu.Lock()
-	changed := now != t.protected
-	t.protected = now
+	changed := current != t.protected
+	t.protected = current
 	t.mu.Unlock()
 	if hook := t.opts.Hooks.MemoryProtected; hook != nil && changed {
-		hook(now[0], now[1])
+		hook(current[0], current[1])
 	}
 }

@@ -62,8 +62,9 @@ func (t *Tree) applyUpdate(ctx context.Context, u Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes limits from u that would harm running pods: with KeepHigher those below the current ones, and a memory
-// limit below the usage, which LimitToUsage may replace. Inactive page cache does not count as usage.
+// dropUnsafeLimits removes limits from u that would harm running pods. With KeepHigher these are values below the current ones. A
+// memory limit below the usage is removed too, or replaced by the usage with LimitToUsage. Inactive page cache does not count as
+// usage.
 func (t *Tree) dropUnsafeLimits(ctx context.Context, u *Update) error {
 	if t.reader == nil || u.Resources.MemoryMax == nil && !u.KeepHigher {
 		return nil

@@ -39,7 +39,7 @@ type Pod struct {
 	StopTime        time.Duration // time to terminate after the stop signal; it is killed after the grace period
 }
 
-// Event is an event on a node.
+// Event is an event in the history of a [Node], for example an eviction.
 type Event struct {
 	Time time.Time
 	Kind string // "evict", "gone", "oom", "reclaim", "limit" or "kill"

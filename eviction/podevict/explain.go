@@ -77,7 +77,7 @@ func (x *Explanation) setAnnotation(key, value string) {
 	x.Annotations[key] = value
 }
 
-// explainPod adds the memory usage of a pod that has a pod-level memory request.
+// explainPod adds to message and annotations the memory usage of a pod that has a pod-level memory request.
 func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	if starved != eviction.Memory || pod.Spec.Resources == nil || stats.Memory == nil {
 		return
@@ -95,7 +95,7 @@ func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, star
 	x.setAnnotation(OffendingPodUsageKey, used.String())
 }
 
-// explainContainers adds the containers that use more than they request.
+// explainContainers adds to message and annotations the containers that use more than they request.
 func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	var names, usages []string
 	for i := range stats.Containers {

@@ -258,9 +258,9 @@ func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	if !report {
 		return
 	}
-	err := fmt.Errorf("pod %s/%s was evicted and runs again, and podevict.Node.Admit was not asked: call it in lifecycle.Options.Admit",
+	err := fmt.Errorf("pod %s/%s was evicted and runs again without a call of podevict.Node.Admit: set it as lifecycle.Options.Admit",
 		back.Namespace, back.Name)
-	n.log.Error("evictions are in vain", "error", err)
+	n.log.Error("evicted pod was admitted without podevict.Node.Admit", "error", err)
 	if hook := n.opts.Eviction.Hooks.Error; hook != nil {
 		hook(err)
 	}

@@ -216,7 +216,7 @@ func TestMissingAdmitIsReported(t *testing.T) {
 			continue
 		}
 		require.Len(t, errs, 1)
-		require.ErrorContains(t, errs[0], "pod default/a was evicted and runs again, and podevict.Node.Admit was not asked")
+		require.ErrorContains(t, errs[0], "pod default/a was evicted and runs again without a call of podevict.Node.Admit")
 	}
 }
 

@@ -39,9 +39,8 @@ func canPreempt(pod, other *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && other.Spec.Priority != nil && *pod.Spec.Priority > *other.Spec.Priority
 }
 
-// Preempt selects the pods to evict so that a critical pod fits that lacks resources. It selects a Guaranteed pod only if
-// Burstable and BestEffort pods are not enough, a Burstable pod only if BestEffort pods are not enough, and few pods of each
-// class.
+// Preempt selects the pods to evict so that a critical pod fits that lacks resources, few of each class. Guaranteed pods are
+// selected only if all others are not enough, and Burstable pods only if BestEffort pods are not enough.
 //
 // The result is ordered from BestEffort to Guaranteed. The error names the amounts that would still be missing after evicting all
 // of others. No pod is changed. Source: pkg/kubelet/preemption/preemption.go.
@@ -70,7 +69,7 @@ const (
 	guaranteed
 )
 
-// preemption is the input of one [Preempt].
+// preemption holds the pods that may be preempted for a pod, by QoS class, and the missing amounts.
 type preemption struct {
 	shortages  []Shortage
 	missing    []int64 // by index in shortages
@@ -173,7 +172,7 @@ func (r preemptible) isSmaller(other preemptible) bool {
 	return r.cpu < other.cpu
 }
 
-// formatMissing returns the missing amounts as text.
+// formatMissing formats the missing amounts for an error, for example "100 of memory".
 func (c *preemption) formatMissing(missing []int64) string {
 	var words []string
 	for i, m := range missing {

@@ -36,7 +36,7 @@ func Readings(s *statsapi.Summary) ([]eviction.Reading, error) {
 	return b.list, errors.Join(b.errs...)
 }
 
-// readingBuilder collects readings and errors.
+// readingBuilder collects the readings of a summary and the errors of skipped numbers.
 type readingBuilder struct {
 	list []eviction.Reading
 	errs []error
@@ -60,7 +60,7 @@ func (b *readingBuilder) addMemory(s eviction.Signal, m *statsapi.MemoryStats) {
 	b.addReading(s, int64(*m.AvailableBytes), int64(capacity), m.Time.Time)
 }
 
-// addFilesystem adds the two signals of a filesystem.
+// addFilesystem adds the readings for the bytes and the inodes of a filesystem.
 func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, f *statsapi.FsStats) {
 	if f == nil {
 		return

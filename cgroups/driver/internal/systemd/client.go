@@ -126,7 +126,7 @@ func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) err
 	// After a timeout do not repeat the call, but use a new connection for the next call.
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		c.dropConn(conn)
-		return false, fmt.Errorf("no answer: %w", ctx.Err())
+		return false, fmt.Errorf("no reply: %w", ctx.Err())
 	}
 	if conn.isLost() {
 		c.dropConn(conn)
@@ -174,7 +174,7 @@ func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	return conn, nil
 }
 
-// dropConn closes a connection that must not be used again.
+// dropConn closes a broken connection, so that the next call connects again.
 func (c *Client) dropConn(conn *conn) {
 	c.mu.Lock()
 	if c.conn == conn {

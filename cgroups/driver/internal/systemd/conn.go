@@ -19,7 +19,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// D-Bus names and methods.
+// D-Bus names, object paths, interfaces and methods of systemd and the message bus.
 const (
 	busName     = "org.freedesktop.systemd1"
 	managerPath = "/org/freedesktop/systemd1"
@@ -32,7 +32,7 @@ const (
 	jobRemoved  = "JobRemoved"
 )
 
-// matchJobs subscribes to the JobRemoved signals on a message bus.
+// matchJobs is the match rule that subscribes to systemd's JobRemoved signals on a message bus.
 const matchJobs = "type='signal',sender='" + busName + "',path='" + managerPath + "',interface='" + manager +
 	"',member='" + jobRemoved + "'"
 
@@ -103,14 +103,14 @@ func (c *conn) handshake(ctx context.Context, s Socket) error {
 	}
 	text, err := c.queryVersion(ctx)
 	if err != nil {
-		return wrapStep(ctx, "ask for the version", err)
+		return wrapStep(ctx, "query version", err)
 	}
 	c.version, err = parseVersion(text)
 	return err
 }
 
-// queryVersion repeats the query with a growing timeout: systemd behind its private socket may not handle a message that arrives
-// together with the end of the authentication until the next message arrives (seen with systemd 252).
+// queryVersion reads the version of systemd. It repeats the query with a growing timeout: on its private socket systemd may not
+// handle a message that arrives with the end of the authentication until another message arrives (seen with systemd 252).
 func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
@@ -158,7 +158,7 @@ func parseVersion(s string) (int, error) {
 	}
 	v, err := strconv.Atoi(digits)
 	if err != nil {
-		return 0, fmt.Errorf("parse version %q of systemd: no number", s)
+		return 0, fmt.Errorf("parse version %q of systemd: not a number", s)
 	}
 	return v, nil
 }
@@ -174,7 +174,7 @@ type wire struct {
 // Read reads from a buffer, because the library reads a few bytes at a time.
 func (w *wire) Read(p []byte) (int, error) { return w.in.Read(p) }
 
-// Write writes p within the timeout.
+// Write writes p to the socket. It fails if the peer does not read it within the timeout.
 func (w *wire) Write(p []byte) (int, error) {
 	_ = w.socket.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
 	n, err := w.socket.Write(p)

@@ -55,9 +55,9 @@ func TestEnsureReturnsErrorForPermanentFaults(t *testing.T) {
 		late   bool // the error is a timeout
 		times  int
 	}{
-		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
+		"no reply":           {"StartTransientUnit", systemdtest.Hang, "no reply", true, 1},
 		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
-		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
+		"no version":         {"Get", systemdtest.Hang, "query version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
 		"job does not end":   {"StartTransientUnit", systemdtest.JobHangs, "wait for job", true, 1},
 		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
 		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},

@@ -41,7 +41,7 @@ type jobResult struct {
 	text string // "done", "canceled", "timeout", "failed", "dependency", "skipped" or another result of systemd
 }
 
-// watchUnit starts to collect the job results of a unit.
+// watchUnit registers and returns a watch that collects the job results of a unit. The caller must stop it.
 func (j *jobs) watchUnit(unit string) *jobWatch {
 	w := &jobWatch{jobs: j, unit: unit, results: make(chan jobResult, 8)}
 	j.mu.Lock()
@@ -105,7 +105,7 @@ func (c *Client) runJob(ctx context.Context, unit, wantState, method string, arg
 	}
 }
 
-// runJobOnce is one attempt of runJob.
+// runJobOnce calls method once, and waits until its job is done and the unit is in wantState.
 func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	var (
 		w    *jobWatch

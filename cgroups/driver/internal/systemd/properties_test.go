@@ -38,7 +38,7 @@ func TestProperties(t *testing.T) {
 		formula cgroups.WeightFormula
 		want    string
 	}{
-		"nothing": {},
+		"zero Resources": {},
 		"all": {r: all, want: "CPUWeight=100 MemoryMin=1 MemoryLow=2 MemoryHigh=3 MemoryMax=4 MemorySwapMax=5 " +
 			"CPUQuotaPeriodUSec=200000 CPUQuotaPerSecUSec=250000 TasksMax=6 AllowedCPUs=[15 2] AllowedMemoryNodes=[1]"},
 		"all on v1": {r: all, v1: true, want: "CPUShares=1024 MemoryLimit=4 " +

@@ -13,7 +13,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Names of systemd errors that the client handles.
+// Names of D-Bus errors of systemd that the client handles.
 const (
 	errUnitExists = busName + ".UnitExists"
 	errNoSuchUnit = busName + ".NoSuchUnit"
@@ -25,7 +25,7 @@ const defaultWeight uint64 = 100
 // replace is the job mode in which a job replaces a conflicting one.
 const replace = "replace"
 
-// Values of the property ActiveState.
+// Values of the unit property ActiveState.
 const (
 	active   = "active"
 	inactive = "inactive"
@@ -60,19 +60,19 @@ func (c *Client) Ensure(ctx context.Context, s Slice) (started bool, err error) 
 
 // updateKnown updates a slice that systemd has loaded, and starts it if it does not run.
 func (c *Client) updateKnown(ctx context.Context, s Slice) error {
-	now, err := c.getProperties(ctx, s.Unit)
+	current, err := c.getProperties(ctx, s.Unit)
 	if err != nil {
 		return err
 	}
-	if now["ActiveState"].Value() != active {
+	if current["ActiveState"].Value() != active {
 		if err := c.startKnown(ctx, s); err != nil {
 			return err
 		}
-		if now, err = c.getProperties(ctx, s.Unit); err != nil {
+		if current, err = c.getProperties(ctx, s.Unit); err != nil {
 			return err
 		}
 	}
-	return c.updateProperties(ctx, s, now)
+	return c.updateProperties(ctx, s, current)
 }
 
 // startKnown starts a slice that systemd has loaded but that is not active: it is about to be unloaded, has failed, is stopping
@@ -127,10 +127,10 @@ func (s Slice) changeableProperties() []Property {
 	}, s.Properties...)
 }
 
-// updateProperties sets the properties that differ from current.
-func (c *Client) updateProperties(ctx context.Context, s Slice, now map[string]dbus.Variant) error {
+// updateProperties sets the properties of a running slice that differ from its current ones.
+func (c *Client) updateProperties(ctx context.Context, s Slice, current map[string]dbus.Variant) error {
 	return c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
-		differ := slices.DeleteFunc(conn.dropUnsupported(s.changeableProperties()), func(p Property) bool { return p.isEqual(now[p.Name]) })
+		differ := slices.DeleteFunc(conn.dropUnsupported(s.changeableProperties()), func(p Property) bool { return p.isEqual(current[p.Name]) })
 		if len(differ) == 0 {
 			return nil
 		}
