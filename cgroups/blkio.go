@@ -21,8 +21,8 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 
 // appendBlkio adds the counters of one file to devices. A line is "8:0 Read 4096". The operations Sync, Async and Total count the
 // same traffic again and are skipped.
-func appendBlkio(devices []IODevice, kind string, b []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
-	s := scanner{kind: kind, rest: b}
+func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
+	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {
 		name, rest := cutField(s.text)
 		if string(name) == "Total" {

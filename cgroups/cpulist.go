@@ -15,8 +15,8 @@ const maxCPU = 1<<16 - 1
 
 // ParseCPUList parses a list of CPUs or memory nodes such as "0-3,7" from cpuset.cpus, cpuset.mems or their .effective files. It
 // returns the numbers sorted and without duplicates; an empty list is nil.
-func ParseCPUList(b []byte) ([]int, error) {
-	s := scanner{kind: "cpu list", rest: b}
+func ParseCPUList(content []byte) ([]int, error) {
+	s := scanner{kind: "cpu list", rest: content}
 	var cpus []int
 	if s.nextLine() && len(s.text) > 0 {
 		cpus = s.parseCPURanges()

@@ -7,9 +7,9 @@ import "math"
 
 // ParseCPUStat parses cpu.stat into a [CPUStat]. On v2 this includes all fields except Pressure and Limit. On v1 it includes only
 // periods and throttling: CPU time is in cpuacct.usage and cpuacct.stat, see [ParseCPUAcctStat]. Unknown keys are ignored.
-func ParseCPUStat(b []byte) (CPUStat, error) {
+func ParseCPUStat(content []byte) (CPUStat, error) {
 	var c CPUStat
-	s := scanner{kind: "cpu stat", rest: b}
+	s := scanner{kind: "cpu stat", rest: content}
 	for s.nextPair() {
 		switch string(s.key) {
 		case "usage_usec":
@@ -39,10 +39,10 @@ func ParseCPUStat(b []byte) (CPUStat, error) {
 
 // ParseCPUAcctStat parses cpuacct.stat of v1 and returns the CPU time in user and kernel mode in nanoseconds. The file counts
 // ticks of USER_HZ, which is 100 per second on every Linux architecture that Go supports.
-func ParseCPUAcctStat(b []byte) (user, system uint64, err error) {
+func ParseCPUAcctStat(content []byte) (user, system uint64, err error) {
 	const perTick = 1_000_000_000 / 100
 	const most = math.MaxUint64 / perTick
-	s := scanner{kind: "cpuacct stat", rest: b}
+	s := scanner{kind: "cpuacct stat", rest: content}
 	for s.nextPair() {
 		switch string(s.key) {
 		case "user":

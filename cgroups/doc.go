@@ -31,11 +31,8 @@
 //	CPUPeriod       cpu.max              cpu.cfs_period_us
 //	MemoryMax       memory.max           memory.limit_in_bytes
 //	SwapMax         memory.swap.max      memory.memsw.limit_in_bytes, memory included
-//	Hugetlb         hugetlb.SIZE.max     hugetlb.SIZE.limit_in_bytes
 //	CPU             cpu.stat             cpu.stat, cpuacct.usage, cpuacct.stat
 //	Memory.Current  memory.current       memory.usage_in_bytes
-//	Memory.Peak     memory.peak          memory.max_usage_in_bytes
-//	Memory.Swap     memory.swap.current  memory.stat
 //	Memory.Events   memory.events        memory.failcnt, memory.oom_control
 //	IO.Devices      io.stat              blkio.throttle.io_service_bytes, io_serviced
 //
@@ -58,11 +55,7 @@
 //   - The default [WeightFormula] is that of current runtimes, so that a pod and its containers are weighted alike.
 //   - Products beyond 64 bits are the largest value, where the kubelet's overflow.
 //   - Invalid names are errors, where the kubelet panics or passes them to systemd.
-//
-// # Scope
-//
-// The package covers the controllers that a node agent uses for pods. Devices, RDMA, network classes and limits of block devices
-// are left to the container runtime, or to Resources.Unified.
+//   - Devices, RDMA, network classes and limits of block devices are left to the container runtime.
 //
 // # Test kit
 //

@@ -14,9 +14,9 @@ type MemoryEvents struct {
 }
 
 // ParseMemoryEvents parses memory.events, memory.events.local, and memory.oom_control of v1, which has only OOMKill.
-func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
+func ParseMemoryEvents(content []byte) (MemoryEvents, error) {
 	var e MemoryEvents
-	s := scanner{kind: "memory events", rest: b}
+	s := scanner{kind: "memory events", rest: content}
 	for s.nextPair() {
 		switch string(s.key) {
 		case "low":
@@ -37,11 +37,13 @@ func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
 }
 
 // ParsePidsEvents parses pids.events and returns the number of forks that a limit refused.
-func ParsePidsEvents(b []byte) (refused uint64, err error) { return parseMaxEvents("pids events", b) }
+func ParsePidsEvents(content []byte) (refused uint64, err error) {
+	return parseMaxEvents("pids events", content)
+}
 
 // ParseHugetlbEvents parses hugetlb.SIZE.events and returns the number of allocations that a limit refused.
-func ParseHugetlbEvents(b []byte) (refused uint64, err error) {
-	return parseMaxEvents("hugetlb events", b)
+func ParseHugetlbEvents(content []byte) (refused uint64, err error) {
+	return parseMaxEvents("hugetlb events", content)
 }
 
 func parseMaxEvents(kind string, b []byte) (refused uint64, err error) {
@@ -55,9 +57,9 @@ func parseMaxEvents(kind string, b []byte) (refused uint64, err error) {
 }
 
 // ParseCgroupEvents parses cgroup.events, which exists on cgroup v2 only.
-func ParseCgroupEvents(b []byte) (CgroupEvents, error) {
+func ParseCgroupEvents(content []byte) (CgroupEvents, error) {
 	var e CgroupEvents
-	s := scanner{kind: "cgroup events", rest: b}
+	s := scanner{kind: "cgroup events", rest: content}
 	for s.nextPair() {
 		switch string(s.key) {
 		case "populated":

@@ -43,31 +43,31 @@ type PodOptions struct {
 // Burstable pod each is set only if the pod is limited as a whole (CPULimited, MemoryLimited). Otherwise the field is zero or
 // nil: Apply does not write the file, so a new cgroup is unlimited. A limit of zero is no limit either. A page size without a
 // name is skipped.
-func ForPod(p PodResources, o PodOptions) Resources {
+func ForPod(pod PodResources, opts PodOptions) Resources {
 	r := Resources{
 		CPUShares:  MinShares,
-		MemoryMin:  copyPointer(p.MemoryMin),
-		MemoryLow:  copyPointer(p.MemoryLow),
-		MemoryHigh: copyPointer(p.MemoryHigh),
-		Hugetlb:    buildHugetlbLimits(p.Hugepages, o.HugepageSizes),
+		MemoryMin:  copyPointer(pod.MemoryMin),
+		MemoryLow:  copyPointer(pod.MemoryLow),
+		MemoryHigh: copyPointer(pod.MemoryHigh),
+		Hugetlb:    buildHugetlbLimits(pod.Hugepages, opts.HugepageSizes),
 	}
-	if o.PidsMax > 0 {
-		r.PidsMax = &o.PidsMax
+	if opts.PidsMax > 0 {
+		r.PidsMax = &opts.PidsMax
 	}
-	guaranteed := p.QOS == Guaranteed
-	if !guaranteed && p.QOS != Burstable {
+	guaranteed := pod.QOS == Guaranteed
+	if !guaranteed && pod.QOS != Burstable {
 		return r
 	}
-	r.CPUShares = CPUShares(p.CPURequest)
-	if guaranteed || p.CPULimited {
-		r.CPUPeriod = periodOrDefault(o.CPUPeriod)
-		r.CPUQuota = CPUQuota(p.CPULimit, r.CPUPeriod)
-		if o.NoCPUQuota {
+	r.CPUShares = CPUShares(pod.CPURequest)
+	if guaranteed || pod.CPULimited {
+		r.CPUPeriod = periodOrDefault(opts.CPUPeriod)
+		r.CPUQuota = CPUQuota(pod.CPULimit, r.CPUPeriod)
+		if opts.NoCPUQuota {
 			r.CPUQuota = Unlimited
 		}
 	}
-	if (guaranteed || p.MemoryLimited) && p.MemoryLimit != 0 {
-		r.MemoryMax = &p.MemoryLimit
+	if (guaranteed || pod.MemoryLimited) && pod.MemoryLimit != 0 {
+		r.MemoryMax = &pod.MemoryLimit
 	}
 	return r
 }

@@ -10,12 +10,12 @@ import (
 
 // ParseIOStat parses io.stat: the devices with traffic, in the kernel's order. Unknown keys are ignored. Some kernels omit the
 // newline after a device without traffic, so the next device may follow on the same line.
-func ParseIOStat(b []byte) ([]IODevice, error) {
-	if len(b) == 0 {
+func ParseIOStat(content []byte) ([]IODevice, error) {
+	if len(content) == 0 {
 		return nil, nil
 	}
-	devices := make([]IODevice, 0, bytes.Count(b, []byte("\n"))+1)
-	s := scanner{kind: "io stat", rest: b}
+	devices := make([]IODevice, 0, bytes.Count(content, []byte("\n"))+1)
+	s := scanner{kind: "io stat", rest: content}
 	for s.nextLine() {
 		var d IODevice
 		counted := false

@@ -41,10 +41,10 @@ type MemoryStat struct {
 }
 
 // ParseMemoryStat parses memory.stat of cgroup v1 or v2. Keys without a field in [MemoryStat] are ignored.
-func ParseMemoryStat(b []byte) (MemoryStat, error) {
+func ParseMemoryStat(content []byte) (MemoryStat, error) {
 	var m MemoryStat
-	v1 := bytes.Contains(b, []byte("\ntotal_cache "))
-	s := scanner{kind: "memory stat", rest: b}
+	v1 := bytes.Contains(content, []byte("\ntotal_cache "))
+	s := scanner{kind: "memory stat", rest: content}
 	for s.nextPair() {
 		key := s.key
 		if v1 {

@@ -12,9 +12,9 @@ import (
 
 // ParsePressure parses cpu.pressure, memory.pressure, io.pressure, and the files in /proc/pressure. The line "full" may be
 // missing, because older kernels have none for CPU.
-func ParsePressure(b []byte) (Pressure, error) {
+func ParsePressure(content []byte) (Pressure, error) {
 	var p Pressure
-	s := scanner{kind: "pressure", rest: b}
+	s := scanner{kind: "pressure", rest: content}
 	some := false
 	for s.nextPair() {
 		switch string(s.key) {
@@ -25,7 +25,7 @@ func ParsePressure(b []byte) (Pressure, error) {
 		}
 	}
 	if s.err == nil && !some {
-		s.setError("no line for some", b)
+		s.setError("no line for some", content)
 	}
 	return p, s.err
 }

@@ -11,12 +11,12 @@ import (
 // ParsePIDs parses cgroup.procs, cgroup.threads and tasks. The order is that of the kernel, which is not sorted and may repeat a
 // PID. It skips 0, which stands for a process outside the reader's PID namespace: kill(0) would signal the reader's own process
 // group.
-func ParsePIDs(b []byte) ([]int, error) {
-	if len(b) == 0 {
+func ParsePIDs(content []byte) ([]int, error) {
+	if len(content) == 0 {
 		return nil, nil
 	}
-	pids := make([]int, 0, bytes.Count(b, []byte("\n"))+1)
-	s := scanner{kind: "cgroup procs", rest: b}
+	pids := make([]int, 0, bytes.Count(content, []byte("\n"))+1)
+	s := scanner{kind: "cgroup procs", rest: content}
 	for s.nextLine() {
 		pid := s.parseNumber(s.text)
 		if pid > math.MaxInt32 {
@@ -33,8 +33,8 @@ func ParsePIDs(b []byte) ([]int, error) {
 }
 
 // ParseControllers parses cgroup.controllers and cgroup.subtree_control: the names of controllers in the kernel's order.
-func ParseControllers(b []byte) ([]string, error) {
-	s := scanner{kind: "controllers", rest: b}
+func ParseControllers(content []byte) ([]string, error) {
+	s := scanner{kind: "controllers", rest: content}
 	var names []string
 	if s.nextLine() && len(s.text) > 0 {
 		for name := range bytes.SplitSeq(s.text, []byte(" ")) {

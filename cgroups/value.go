@@ -13,8 +13,8 @@ import (
 // ParseValue parses a file with one limit, for example memory.max, memory.low, pids.max or hugetlb.SIZE.max, or cpu.cfs_quota_us
 // and *.limit_in_bytes of v1. "max" and -1 are [Unlimited]. So is a value above 2⁶², which v1 shows for no limit: the largest
 // int64 rounded down to a page.
-func ParseValue(b []byte) (int64, error) {
-	text := bytes.TrimSuffix(b, []byte("\n"))
+func ParseValue(content []byte) (int64, error) {
+	text := bytes.TrimSuffix(content, []byte("\n"))
 	if string(text) == "max" || string(text) == "-1" {
 		return Unlimited, nil
 	}
@@ -30,8 +30,8 @@ func ParseValue(b []byte) (int64, error) {
 
 // ParseCounter parses a file with one number: memory.current, memory.peak, pids.current, hugetlb.SIZE.current, cpu.weight, and of
 // v1 cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and *.failcnt.
-func ParseCounter(b []byte) (uint64, error) {
-	text := bytes.TrimSuffix(b, []byte("\n"))
+func ParseCounter(content []byte) (uint64, error) {
+	text := bytes.TrimSuffix(content, []byte("\n"))
 	v, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("no number: %s", quoteExcerpt(text))
@@ -40,8 +40,8 @@ func ParseCounter(b []byte) (uint64, error) {
 }
 
 // ParseCPUMax parses cpu.max: the quota, which may be [Unlimited], and the period, both in microseconds.
-func ParseCPUMax(b []byte) (quota int64, period uint64, err error) {
-	s := scanner{kind: "cpu max", rest: b}
+func ParseCPUMax(content []byte) (quota int64, period uint64, err error) {
+	s := scanner{kind: "cpu max", rest: content}
 	if !s.nextPair() {
 		return 0, 0, s.err
 	}

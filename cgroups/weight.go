@@ -30,7 +30,7 @@ const (
 
 // WeightFromShares returns the cpu.weight for cpu.shares. Zero stays zero, which leaves a cgroup unchanged. Shares outside their
 // range count as its nearest end.
-func WeightFromShares(shares uint64, f WeightFormula) uint64 {
+func WeightFromShares(shares uint64, formula WeightFormula) uint64 {
 	switch {
 	case shares == 0:
 		return 0
@@ -38,7 +38,7 @@ func WeightFromShares(shares uint64, f WeightFormula) uint64 {
 		return MinWeight
 	case shares >= MaxShares:
 		return MaxWeight
-	case f == WeightLinear:
+	case formula == WeightLinear:
 		return MinWeight + (shares-MinShares)*(MaxWeight-MinWeight)/(MaxShares-MinShares)
 	}
 	l := math.Log2(float64(shares))
@@ -50,18 +50,18 @@ func WeightFromShares(shares uint64, f WeightFormula) uint64 {
 // It does not exactly reverse [WeightFromShares], because many shares have one weight. For [WeightLogQuadratic] it returns the
 // most shares with this weight, 1024 for 100. For [WeightLinear] it returns (weight−1)×262142/9999+2, rounded down, as the
 // kubelet does (cpuWeightToCPUShares in pkg/kubelet/cm/cgroup_v2_manager_linux.go); their weight may be one less.
-func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
+func SharesFromWeight(weight uint64, formula WeightFormula) uint64 {
 	switch {
 	case weight == 0:
 		return 0
 	case weight >= MaxWeight:
 		return MaxShares
-	case f == WeightLinear:
+	case formula == WeightLinear:
 		return (weight-MinWeight)*(MaxShares-MinShares)/(MaxWeight-MinWeight) + MinShares
 	}
 	// The formula is monotonic: search the first shares with a greater weight.
 	beyond := sort.Search(MaxShares, func(shares int) bool {
-		return WeightFromShares(uint64(shares), f) > weight
+		return WeightFromShares(uint64(shares), formula) > weight
 	})
 	return uint64(beyond - 1)
 }
@@ -69,6 +69,6 @@ func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
 // RoundTripShares returns shares converted to cpu.weight and back, which loses precision. On cgroup v2 this is the value that
 // [Reader].Limits returns after Apply has written shares: callers compare with it to check that shares are in force
 // (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
-func RoundTripShares(shares uint64, f WeightFormula) uint64 {
-	return SharesFromWeight(WeightFromShares(shares, f), f)
+func RoundTripShares(shares uint64, formula WeightFormula) uint64 {
+	return SharesFromWeight(WeightFromShares(shares, formula), formula)
 }

@@ -55,51 +55,51 @@ func (a Amount) String() string {
 
 // ParseAmount parses the amount of a threshold: a positive Kubernetes quantity, or a percentage of the capacity from 0% to 100%.
 // "0%" and "100%" disable the threshold and give the zero Amount. Errors quote the text.
-func ParseAmount(s string) (Amount, error) {
-	if isDisabled(s) {
+func ParseAmount(text string) (Amount, error) {
+	if isDisabled(text) {
 		return Amount{}, nil
 	}
-	a, err := parseSigned(s)
+	a, err := parseSigned(text)
 	switch {
 	case err != nil:
 		return Amount{}, err
-	case strings.HasSuffix(s, "%") && !(a.Fraction >= 0 && a.Fraction <= 1):
-		return Amount{}, fmt.Errorf("%q: must be between 0%% and 100%%", s)
-	case !strings.HasSuffix(s, "%") && a.Absolute <= 0:
-		return Amount{}, fmt.Errorf("%q: must be positive", s)
+	case strings.HasSuffix(text, "%") && !(a.Fraction >= 0 && a.Fraction <= 1):
+		return Amount{}, fmt.Errorf("%q: must be between 0%% and 100%%", text)
+	case !strings.HasSuffix(text, "%") && a.Absolute <= 0:
+		return Amount{}, fmt.Errorf("%q: must be positive", text)
 	}
 	return a, nil
 }
 
 // isDisabled reports whether the text disables its threshold: it is exactly "0%" or "100%".
-func isDisabled(s string) bool { return s == "0%" || s == "100%" }
+func isDisabled(text string) bool { return text == "0%" || text == "100%" }
 
 // parseReclaim parses a minimum reclaim: a quantity of at least zero, or a percentage above zero, which may exceed 100%.
-func parseReclaim(s string) (Amount, error) {
-	a, err := parseSigned(s)
+func parseReclaim(text string) (Amount, error) {
+	a, err := parseSigned(text)
 	switch {
 	case err != nil:
 		return Amount{}, err
-	case strings.HasSuffix(s, "%") && !(a.Fraction > 0 && a.Fraction <= math.MaxFloat32):
-		return Amount{}, fmt.Errorf("%q: must be a percentage above 0%%", s)
+	case strings.HasSuffix(text, "%") && !(a.Fraction > 0 && a.Fraction <= math.MaxFloat32):
+		return Amount{}, fmt.Errorf("%q: must be a percentage above 0%%", text)
 	case a.Absolute < 0:
-		return Amount{}, fmt.Errorf("%q: must not be negative", s)
+		return Amount{}, fmt.Errorf("%q: must not be negative", text)
 	}
 	return a, nil
 }
 
 // parseSigned parses a percentage or a quantity of any sign.
-func parseSigned(s string) (Amount, error) {
-	if len(s) > maxTextLength {
-		return Amount{}, fmt.Errorf("%.*q...: longer than %d bytes", maxTextLength, s, maxTextLength)
+func parseSigned(text string) (Amount, error) {
+	if len(text) > maxTextLength {
+		return Amount{}, fmt.Errorf("%.*q...: longer than %d bytes", maxTextLength, text, maxTextLength)
 	}
-	if !strings.HasSuffix(s, "%") {
-		amount, format, err := parseQuantity(s)
+	if !strings.HasSuffix(text, "%") {
+		amount, format, err := parseQuantity(text)
 		return Amount{Absolute: amount, Format: format}, err
 	}
-	percent, err := strconv.ParseFloat(strings.TrimRight(s, "%"), 32)
+	percent, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
 	if err != nil {
-		return Amount{}, fmt.Errorf("%q: the percentage is not a number", s)
+		return Amount{}, fmt.Errorf("%q: the percentage is not a number", text)
 	}
 	return Amount{Fraction: float32(percent) / 100}, nil
 }

@@ -48,7 +48,7 @@ type ExceededLimit struct {
 }
 
 // diskUsage returns the bytes or the inodes of the pod on a filesystem with the given parts of its storage.
-func (c *Candidate) diskUsage(p storageParts, inodes bool) (used int64) {
+func (c *Candidate) diskUsage(parts storageParts, inodes bool) (used int64) {
 	add := func(counts bool, u Usage) {
 		switch {
 		case !counts:
@@ -58,9 +58,9 @@ func (c *Candidate) diskUsage(p storageParts, inodes bool) (used int64) {
 			used = addSaturated(used, u.Bytes)
 		}
 	}
-	add(p.rootfs, c.Rootfs)
-	add(p.logs, c.Logs)
-	add(p.volumes, c.Volumes)
+	add(parts.rootfs, c.Rootfs)
+	add(parts.logs, c.Logs)
+	add(parts.volumes, c.Volumes)
 	return used
 }
 

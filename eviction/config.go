@@ -68,15 +68,15 @@ func defaultHard(goos string) map[string]string {
 // ParseThresholds parses the hard and soft thresholds of a configuration, and adds the derived ones of
 // allocatableMemory.available, each group in the order of the signals. Values "0%" and "100%" give no threshold. Thresholds of
 // containerfs depend on the [Layout], see [Layout.Thresholds]. The error joins all errors with field, signal and value.
-func ParseThresholds(c Config) ([]Threshold, error) {
+func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
-	list := p.parseThresholds("evictionHard", c.hardThresholds())
-	soft := p.parseThresholds("evictionSoft", c.Soft)
-	grace := p.parseGracePeriods(c.SoftGracePeriod)
-	reclaim := p.parseAmounts("evictionMinimumReclaim", c.MinimumReclaim, parseReclaim)
+	list := p.parseThresholds("evictionHard", config.hardThresholds())
+	soft := p.parseThresholds("evictionSoft", config.Soft)
+	grace := p.parseGracePeriods(config.SoftGracePeriod)
+	reclaim := p.parseAmounts("evictionMinimumReclaim", config.MinimumReclaim, parseReclaim)
 	for _, t := range soft {
 		period, ok := grace[t.Signal]
-		if _, given := c.SoftGracePeriod[string(t.Signal)]; !ok && !given {
+		if _, given := config.SoftGracePeriod[string(t.Signal)]; !ok && !given {
 			p.addError("evictionSoftGracePeriod", string(t.Signal), errors.New("required for a soft threshold"))
 		}
 		t.GracePeriod = period
@@ -88,7 +88,7 @@ func ParseThresholds(c Config) ([]Threshold, error) {
 	if err := errors.Join(p.errs...); err != nil {
 		return nil, err
 	}
-	if c.EnforcePods {
+	if config.EnforcePods {
 		list = addAllocatable(list)
 	}
 	return list, nil
@@ -120,18 +120,18 @@ func addAllocatable(list []Threshold) []Threshold {
 	return list
 }
 
-// parser collects the errors of a configuration.
+// parser parses the parts of a [Config] and collects the errors of all fields.
 type parser struct{ errs []error }
 
 func (p *parser) addError(field, key string, err error) {
 	p.errs = append(p.errs, fmt.Errorf("%s[%q]: %w", field, key, err))
 }
 
-// parseSignals returns the keys of m in the order of the signals, and adds an error for each invalid key.
-func (p *parser) parseSignals(field string, m map[string]string) (signals []Signal) {
-	for _, key := range slices.Sorted(maps.Keys(m)) {
+// parseSignals returns the keys of values in the order of the signals, and adds an error for each invalid key.
+func (p *parser) parseSignals(field string, values map[string]string) (signals []Signal) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if Signal(key).index() < 0 {
-			p.addError(field, key, fmt.Errorf("%q is not a signal such as %s", m[key], MemoryAvailable))
+			p.addError(field, key, fmt.Errorf("%q is not a signal such as %s", values[key], MemoryAvailable))
 			continue
 		}
 		signals = append(signals, Signal(key))
@@ -140,22 +140,22 @@ func (p *parser) parseSignals(field string, m map[string]string) (signals []Sign
 	return signals
 }
 
-// parseThresholds parses thresholds and omits disabled ones.
-func (p *parser) parseThresholds(field string, m map[string]string) (list []Threshold) {
-	values := p.parseAmounts(field, m, ParseAmount)
+// parseThresholds parses a field of thresholds, evictionHard or evictionSoft, and omits those disabled by "0%" or "100%".
+func (p *parser) parseThresholds(field string, texts map[string]string) (list []Threshold) {
+	values := p.parseAmounts(field, texts, ParseAmount)
 	for _, s := range nodeSignals() {
-		if v, ok := values[s]; ok && !isDisabled(m[string(s)]) {
+		if v, ok := values[s]; ok && !isDisabled(texts[string(s)]) {
 			list = append(list, Threshold{Signal: s, Value: v})
 		}
 	}
 	return list
 }
 
-// parseAmounts parses a map of amounts by signal.
-func (p *parser) parseAmounts(field string, m map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
-	values := make(map[Signal]Amount, len(m))
-	for _, s := range p.parseSignals(field, m) {
-		v, err := parse(m[string(s)])
+// parseAmounts parses the values of a configuration field by signal. It adds an error for each invalid one.
+func (p *parser) parseAmounts(field string, texts map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
+	values := make(map[Signal]Amount, len(texts))
+	for _, s := range p.parseSignals(field, texts) {
+		v, err := parse(texts[string(s)])
 		if err != nil {
 			p.addError(field, string(s), err)
 			continue
@@ -165,12 +165,12 @@ func (p *parser) parseAmounts(field string, m map[string]string, parse func(stri
 	return values
 }
 
-// parseGracePeriods parses the grace periods of soft thresholds.
-func (p *parser) parseGracePeriods(m map[string]string) map[Signal]time.Duration {
+// parseGracePeriods parses evictionSoftGracePeriod: the grace period of each soft threshold by signal.
+func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Duration {
 	const field = "evictionSoftGracePeriod"
-	periods := make(map[Signal]time.Duration, len(m))
-	for _, s := range p.parseSignals(field, m) {
-		text := m[string(s)]
+	periods := make(map[Signal]time.Duration, len(values))
+	for _, s := range p.parseSignals(field, values) {
+		text := values[string(s)]
 		switch period, err := time.ParseDuration(text); {
 		case err != nil:
 			p.addError(field, string(s), fmt.Errorf("%q: not a duration such as 30s", text))

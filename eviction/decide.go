@@ -40,10 +40,10 @@ type NoVictim struct {
 
 // Decide returns the actions for an observation at now. It is pure: it modifies no argument and reads no clock. If there is no
 // action, it allocates no memory.
-func (p *Policy) Decide(s State, o Observation, now time.Time) Decision {
-	d := decider{policy: p, observation: o, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
-	if int(o.Layout) < numLayouts {
-		d.thresholds, d.ranker = p.layouts[o.Layout].thresholds, p.layouts[o.Layout].ranker
+func (p *Policy) Decide(s State, observation Observation, now time.Time) Decision {
+	d := decider{policy: p, observation: observation, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
+	if int(observation.Layout) < numLayouts {
+		d.thresholds, d.ranker = p.layouts[observation.Layout].thresholds, p.layouts[observation.Layout].ranker
 	}
 	d.decision.State = s.dropExpired(now)
 	d.sortReadings()
@@ -244,9 +244,9 @@ func (d *decider) checkThresholds() {
 
 // decideReclaim decides whether to reclaim for a threshold. It returns false while a reclaim is running or taking effect. True
 // means that either d.decision.Reclaim is set, or a pod may be evicted now.
-func (d *decider) decideReclaim(t Threshold, r Reading) bool {
-	missing := r.amountMissing(t, true)
-	kind := d.policy.reclaimKind(t, r, d.observation.Layout, missing)
+func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
+	missing := reading.amountMissing(t, true)
+	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)
 	if kind == 0 {
 		return true
 	}
@@ -274,11 +274,11 @@ func (d *decider) decideReclaim(t Threshold, r Reading) bool {
 }
 
 // reclaimKind returns the resources to reclaim before a pod is evicted, zero for none.
-func (p *Policy) reclaimKind(t Threshold, r Reading, l Layout, want int64) ReclaimKind {
+func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, want int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
-		return l.ReclaimKinds(t.Signal)
+		return layout.ReclaimKinds(t.Signal)
 	}
-	if p.rules.NoCache || r.Reclaimable < want {
+	if p.rules.NoCache || reading.Reclaimable < want {
 		return 0
 	}
 	return ReclaimCache
@@ -286,7 +286,7 @@ func (p *Policy) reclaimKind(t Threshold, r Reading, l Layout, want int64) Recla
 
 // selectVictim selects the pod to evict for a threshold, the first candidate in the ranking that is neither critical nor being
 // evicted.
-func (d *decider) selectVictim(t Threshold, r Reading) {
+func (d *decider) selectVictim(t Threshold, reading Reading) {
 	if d.requireCandidates() {
 		d.deferredSignal = t.Signal
 		return
@@ -307,7 +307,7 @@ func (d *decider) selectVictim(t Threshold, r Reading) {
 	}
 	c := &ranked[i]
 	e := Eviction{UID: c.UID, Name: c.Name, Signal: t.Signal, Grace: d.policy.gracePeriod(t, c), Urgent: t.Hard() && t.Signal.Resource() == Memory}
-	e.Threshold, e.Available = r.formatAmounts(t)
+	e.Threshold, e.Available = reading.formatAmounts(t)
 	e.Message = "The node was low on resource: " + string(t.Signal.Resource()) + ". " +
 		"Threshold quantity: " + e.Threshold + ", available: " + e.Available + ". "
 	d.decision.Evict = []Eviction{e}

@@ -80,19 +80,19 @@ type Evictor struct {
 
 // New returns an Evictor, which does nothing before Run. The actor may also be a [MemoryLimiter] and a [Killer]. The error names
 // the invalid or missing option. If Run is not called within 10 s, this is logged and reported to Hooks.Error.
-func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
+func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err
 	}
-	policy, err := NewPolicy(o.Rules)
+	policy, err := NewPolicy(opts.Rules)
 	if err != nil {
 		return nil, err
 	}
-	e := &Evictor{policy: policy, observer: observer, actor: actor, log: o.Logger, hooks: o.Hooks, wake: make(chan struct{}, 1)}
+	e := &Evictor{policy: policy, observer: observer, actor: actor, log: opts.Logger, hooks: opts.Hooks, wake: make(chan struct{}, 1)}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	if !o.NoKill {
+	if !opts.NoKill {
 		e.limiter, _ = actor.(MemoryLimiter)
 		e.killer, _ = actor.(Killer)
 	}
@@ -106,7 +106,7 @@ func (e *Evictor) Wake() {
 	sleep.Wake(e.wake)
 }
 
-// Status is the state of an [Evictor].
+// Status is the result of the last decision of an [Evictor]: conditions, met thresholds, readings and running evictions.
 type Status struct {
 	Conditions []Condition // true conditions
 	Met        []Threshold // thresholds that are met or whose minimum reclaim is not satisfied yet
@@ -116,7 +116,7 @@ type Status struct {
 	Err        error       // error of the last observation
 }
 
-// Status returns the current state. The caller owns the slices.
+// Status returns a copy of the result of the last decision.
 func (e *Evictor) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,10 +160,10 @@ func (e *Evictor) Run(ctx context.Context) error {
 }
 
 // storeStatus stores the status of a pass and reports whether the conditions have changed.
-func (e *Evictor) storeStatus(s Status) (changed bool) {
+func (e *Evictor) storeStatus(status Status) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changed = !slices.Equal(e.status.Conditions, s.Conditions)
-	e.status = s
+	changed = !slices.Equal(e.status.Conditions, status.Conditions)
+	e.status = status
 	return changed
 }

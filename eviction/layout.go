@@ -20,7 +20,6 @@ const (
 	SplitFS                        // only images on a separate filesystem
 )
 
-// numLayouts is the number of layouts.
 const numLayouts = 3
 
 // String returns "single", "dedicated" or "split".
@@ -86,11 +85,11 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 }
 
 // ReclaimKinds returns the objects to remove before a pod is evicted for a signal, zero for none.
-func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
-	image := s == ImageFSAvailable || s == ImageFSInodesFree
-	node := s == NodeFSAvailable || s == NodeFSInodesFree
+func (l Layout) ReclaimKinds(signal Signal) ReclaimKind {
+	image := signal == ImageFSAvailable || signal == ImageFSInodesFree
+	node := signal == NodeFSAvailable || signal == NodeFSInodesFree
 	switch {
-	case s.conditionIndex() != 1:
+	case signal.conditionIndex() != 1:
 		return 0
 	case l == SingleFS, l == DedicatedImageFS && !node:
 		return ReclaimContainers | ReclaimImages
@@ -107,9 +106,9 @@ func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
 type storageParts struct{ rootfs, logs, volumes bool }
 
 // countedStorage returns the parts of a pod's local storage that are on the filesystem of a signal.
-func (l Layout) countedStorage(s Signal) storageParts {
-	node := slices.Contains([]Signal{NodeFSAvailable, NodeFSInodesFree}, s)
-	image := slices.Contains([]Signal{ImageFSAvailable, ImageFSInodesFree}, s)
+func (l Layout) countedStorage(signal Signal) storageParts {
+	node := slices.Contains([]Signal{NodeFSAvailable, NodeFSInodesFree}, signal)
+	image := slices.Contains([]Signal{ImageFSAvailable, ImageFSInodesFree}, signal)
 	switch {
 	case l == DedicatedImageFS && node:
 		return storageParts{logs: true, volumes: true}

@@ -89,7 +89,7 @@ func TestLateMeasurementIsIgnored(t *testing.T) {
 		big := candidate("big", 0, 510*mi, 0)
 		node.StartPod(evictiontest.Pod{Candidate: big})
 		time.Sleep(12 * time.Second)
-		require.ErrorContains(t, e.Status().Err, "the call before has not returned")
+		require.ErrorContains(t, e.Status().Err, "the previous call has not returned")
 		require.EqualValues(t, 1, node.calls.Load())
 		require.Empty(t, node.EventUIDs("evict"))
 		time.Sleep(4 * time.Second)

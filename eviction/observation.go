@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reading is the measured value of a signal.
+// Reading is the measured value of one signal: the available amount of a resource and its capacity.
 type Reading struct {
 	Signal    Signal
 	Available int64     // free bytes, inodes or process IDs; negative if usage exceeds the capacity
@@ -34,7 +34,7 @@ func (r Reading) validate() error {
 	}
 }
 
-// readingError is the error of an invalid reading.
+// readingError is the error of a reading that is invalid and was skipped.
 type readingError struct {
 	signal Signal // empty: unknown signal
 	text   string
@@ -42,7 +42,7 @@ type readingError struct {
 
 func (e *readingError) Error() string { return e.text }
 
-// Observation is the input of one decision.
+// Observation is the measured state of the node: the input of one decision.
 type Observation struct {
 	Layout Layout
 	// Readings has no reading for signals that were not measured. Of two readings of a signal the one with less available counts,

@@ -62,24 +62,24 @@ type Policy struct {
 }
 
 // NewPolicy returns a Policy for valid rules. The error names the field, the threshold and the value.
-func NewPolicy(r Rules) (*Policy, error) {
-	if err := r.validate(); err != nil {
+func NewPolicy(rules Rules) (*Policy, error) {
+	if err := rules.validate(); err != nil {
 		return nil, err
 	}
-	if r.TransitionPeriod == 0 {
-		r.TransitionPeriod = defaultTransition
+	if rules.TransitionPeriod == 0 {
+		rules.TransitionPeriod = defaultTransition
 	}
-	p := &Policy{rules: r}
+	p := &Policy{rules: rules}
 	for i := range p.layouts {
 		l := Layout(i)
 		// The owner of the configuration reports ignored containerfs thresholds.
-		list, _ := l.Thresholds(r.Thresholds)
+		list, _ := l.Thresholds(rules.Thresholds)
 		p.layouts[i].thresholds = sortThresholds(list)
-		if r.Ranker != nil {
-			p.layouts[i].ranker = r.Ranker(l)
+		if rules.Ranker != nil {
+			p.layouts[i].ranker = rules.Ranker(l)
 		}
 		if p.layouts[i].ranker == nil {
-			p.layouts[i].ranker = NewRanker(RankOptions{Layout: l, IgnoreSwap: r.IgnoreSwap})
+			p.layouts[i].ranker = NewRanker(RankOptions{Layout: l, IgnoreSwap: rules.IgnoreSwap})
 		}
 	}
 	return p, nil
@@ -128,18 +128,18 @@ func sortThresholds(list []Threshold) (sorted []Threshold) {
 }
 
 // gracePeriod returns the grace period of a pod evicted for t. Source: synchronize in pkg/kubelet/eviction/eviction_manager.go.
-func (p *Policy) gracePeriod(t Threshold, c *Candidate) time.Duration {
+func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	if t.Hard() {
 		return minGrace
 	}
-	return p.maxGracePeriod(c)
+	return p.maxGracePeriod(candidate)
 }
 
 // maxGracePeriod returns the longest grace period of an evicted pod, that for a soft threshold.
-func (p *Policy) maxGracePeriod(c *Candidate) time.Duration {
+func (p *Policy) maxGracePeriod(candidate *Candidate) time.Duration {
 	grace := p.rules.MaxGracePeriod
-	if c.HasGracePeriod {
-		grace = min(grace, c.GracePeriod)
+	if candidate.HasGracePeriod {
+		grace = min(grace, candidate.GracePeriod)
 	}
 	return max(grace, minGrace)
 }

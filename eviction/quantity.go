@@ -55,11 +55,11 @@ func (f AmountFormat) formatQuantity(amount int64) string {
 }
 
 // parseQuantity parses a quantity, rounded away from zero to an integer.
-func parseQuantity(s string) (int64, AmountFormat, error) {
-	rest := strings.TrimPrefix(s, "+")
-	negative := strings.HasPrefix(s, "-")
+func parseQuantity(text string) (int64, AmountFormat, error) {
+	rest := strings.TrimPrefix(text, "+")
+	negative := strings.HasPrefix(text, "-")
 	if negative {
-		rest = s[1:]
+		rest = text[1:]
 	}
 	whole, rest := cutDigits(rest)
 	fraction := ""
@@ -67,11 +67,11 @@ func parseQuantity(s string) (int64, AmountFormat, error) {
 		fraction, rest = cutDigits(after)
 	}
 	if whole == "" && fraction == "" {
-		return 0, 0, fmt.Errorf("%q: not a quantity such as 100Mi or a percentage such as 10%%", s)
+		return 0, 0, fmt.Errorf("%q: not a quantity such as 100Mi or a percentage such as 10%%", text)
 	}
 	factor, exponent, format, ok := parseSuffix(rest)
 	if !ok {
-		return 0, 0, fmt.Errorf("%q: %q is not a suffix of a quantity", s, rest)
+		return 0, 0, fmt.Errorf("%q: %q is not a suffix of a quantity", text, rest)
 	}
 	amount, _ := new(big.Int).SetString(whole+fraction, 10)
 	amount.Mul(amount, big.NewInt(factor))
@@ -82,15 +82,15 @@ func parseQuantity(s string) (int64, AmountFormat, error) {
 	return clampInt64(amount), format, nil
 }
 
-// cutDigits splits s after its leading decimal digits.
-func cutDigits(s string) (number, rest string) {
-	rest = strings.TrimLeft(s, "0123456789")
-	return s[:len(s)-len(rest)], rest
+// cutDigits splits text after its leading decimal digits.
+func cutDigits(text string) (number, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	return text[:len(text)-len(rest)], rest
 }
 
 // parseSuffix parses the suffix of a quantity: a factor and a decimal exponent.
-func parseSuffix(s string) (factor int64, exponent int, format AmountFormat, ok bool) {
-	switch s {
+func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, ok bool) {
+	switch text {
 	case "":
 		return 1, 0, DecimalSI, true
 	case "n":
@@ -100,16 +100,16 @@ func parseSuffix(s string) (factor int64, exponent int, format AmountFormat, ok 
 	case "m":
 		return 1, -3, DecimalSI, true
 	}
-	if n := strings.Index(decimalSuffixes, s); n >= 0 && len(s) == 1 {
+	if n := strings.Index(decimalSuffixes, text); n >= 0 && len(text) == 1 {
 		return 1, 3 * (n + 1), DecimalSI, true
 	}
-	if n := strings.Index(binarySuffixes, s[:1]); n >= 0 && s[1:] == "i" {
+	if n := strings.Index(binarySuffixes, text[:1]); n >= 0 && text[1:] == "i" {
 		return 1 << (10 * (n + 1)), 0, BinarySI, true
 	}
-	if s[0] != 'e' && s[0] != 'E' {
+	if text[0] != 'e' && text[0] != 'E' {
 		return 0, 0, 0, false
 	}
-	exponent, err := strconv.Atoi(s[1:])
+	exponent, err := strconv.Atoi(text[1:])
 	return 1, exponent, DecimalExponent, err == nil && exponent >= -maxExponent && exponent <= maxExponent
 }
 

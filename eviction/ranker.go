@@ -19,7 +19,7 @@ type EvictionRanker interface { //nolint:revive // a fixed name: it says what is
 type RankerFunc func(s Signal, pods []Candidate) []Candidate
 
 // Rank calls f.
-func (f RankerFunc) Rank(s Signal, pods []Candidate) []Candidate { return f(s, pods) }
+func (f RankerFunc) Rank(signal Signal, pods []Candidate) []Candidate { return f(signal, pods) }
 
 // Compare returns a negative number if a is evicted before b, a positive number if after, and zero if equal. It must be a
 // consistent order, because otherwise rankings are random.
@@ -80,13 +80,13 @@ type RankOptions struct {
 // NewRanker returns the kubelet's ranking. For memory: pods above their request first, then lower priority, then the largest
 // excess over the request. For a filesystem it is the equivalent with the storage on it. For process IDs: lower priority, then
 // more tasks. Unmeasured pods are first wherever usage is compared. Source: pkg/kubelet/eviction/helpers.go.
-func NewRanker(o RankOptions) EvictionRanker {
-	memory := OrderedBy(CompareMemoryOverRequest(o.IgnoreSwap), ComparePriority, CompareMemoryExcess(o.IgnoreSwap))
+func NewRanker(opts RankOptions) EvictionRanker {
+	memory := OrderedBy(CompareMemoryOverRequest(opts.IgnoreSwap), ComparePriority, CompareMemoryExcess(opts.IgnoreSwap))
 	pids := OrderedBy(ComparePriority, CompareTasks)
 	var disk [numSignals]EvictionRanker
 	for i, s := range nodeSignals() {
 		if s.conditionIndex() == 1 {
-			disk[i] = OrderedBy(CompareStorageOverRequest(o.Layout, s), ComparePriority, CompareStorageExcess(o.Layout, s))
+			disk[i] = OrderedBy(CompareStorageOverRequest(opts.Layout, s), ComparePriority, CompareStorageExcess(opts.Layout, s))
 		}
 	}
 	return RankerFunc(func(s Signal, pods []Candidate) []Candidate {
@@ -136,8 +136,8 @@ func CompareMemoryExcess(ignoreSwap bool) Compare {
 
 // CompareStorageOverRequest orders pods first that use more of the signal's filesystem than they request. Inodes cannot be
 // requested: for inode signals it orders pods first that use any.
-func CompareStorageOverRequest(l Layout, s Signal) Compare {
-	counts, inodes := l.countedStorage(s), s.Resource() == Inodes
+func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
+	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	over := func(c *Candidate) bool {
 		if inodes {
 			return c.diskUsage(counts, true) > 0
@@ -154,8 +154,8 @@ func CompareStorageOverRequest(l Layout, s Signal) Compare {
 
 // CompareStorageExcess orders pods by their usage of the signal's filesystem minus their request of ephemeral-storage, the
 // largest first. As in the kubelet, the request is subtracted from inodes too.
-func CompareStorageExcess(l Layout, s Signal) Compare {
-	counts, inodes := l.countedStorage(s), s.Resource() == Inodes
+func CompareStorageExcess(layout Layout, signal Signal) Compare {
+	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {

@@ -106,16 +106,16 @@ func (r *runner) reportError(source string, err error) {
 
 // publishStatus stores the result of a decision for [Evictor.Status]. It reports errors, and changed conditions to the log and
 // the hook.
-func (r *runner) publishStatus(o Observation, d Decision, now time.Time, err error) {
-	s := Status{Conditions: d.Conditions, Readings: o.Readings, Time: now, Err: errors.Join(append(d.Problems, err)...)}
-	for _, m := range d.State.met {
+func (r *runner) publishStatus(observation Observation, decision Decision, now time.Time, err error) {
+	s := Status{Conditions: decision.Conditions, Readings: observation.Readings, Time: now, Err: errors.Join(append(decision.Problems, err)...)}
+	for _, m := range decision.State.met {
 		s.Met = append(s.Met, m.threshold)
 	}
-	for _, v := range d.State.victims {
+	for _, v := range decision.State.victims {
 		s.Evicting = append(s.Evicting, v.uid)
 	}
 	changed := r.evictor.storeStatus(s)
-	for _, problem := range d.Problems {
+	for _, problem := range decision.Problems {
 		source := "reading"
 		if e, ok := errors.AsType[*readingError](problem); ok {
 			source += " " + string(e.signal)
@@ -123,9 +123,9 @@ func (r *runner) publishStatus(o Observation, d Decision, now time.Time, err err
 		r.reportError(source, problem)
 	}
 	if changed {
-		r.evictor.log.Info("node conditions", "conditions", d.Conditions)
+		r.evictor.log.Info("node conditions", "conditions", decision.Conditions)
 		if r.evictor.hooks.ConditionsChanged != nil {
-			r.evictor.hooks.ConditionsChanged(d.Conditions)
+			r.evictor.hooks.ConditionsChanged(decision.Conditions)
 		}
 	}
 }
@@ -146,25 +146,25 @@ func (r *runner) reportNoVictim(d *Decision) {
 }
 
 // startActions starts the reclaim, the evictions and the kills of a decision in goroutines.
-func (r *runner) startActions(ctx context.Context, o Observation, d Decision, now time.Time) {
-	r.reportNoVictim(&d)
-	if d.Reclaim != nil || d.StarvedSignal != "" && len(d.Evict) > 0 {
-		r.evictor.log.Warn("attempt to reclaim", "resource", d.StarvedSignal.Resource(), "signal", d.StarvedSignal)
+func (r *runner) startActions(ctx context.Context, observation Observation, decision Decision, now time.Time) {
+	r.reportNoVictim(&decision)
+	if decision.Reclaim != nil || decision.StarvedSignal != "" && len(decision.Evict) > 0 {
+		r.evictor.log.Warn("attempt to reclaim", "resource", decision.StarvedSignal.Resource(), "signal", decision.StarvedSignal)
 		if r.evictor.hooks.ThresholdMet != nil {
-			r.evictor.hooks.ThresholdMet(d.StarvedSignal, readingAge(o, d.StarvedSignal, now))
+			r.evictor.hooks.ThresholdMet(decision.StarvedSignal, readingAge(observation, decision.StarvedSignal, now))
 		}
 	}
-	if d.Reclaim != nil {
-		r.startReclaim(ctx, *d.Reclaim)
+	if decision.Reclaim != nil {
+		r.startReclaim(ctx, *decision.Reclaim)
 	}
-	for _, e := range d.Evict {
+	for _, e := range decision.Evict {
 		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "signal", e.Signal, "message", e.Message)
 		if r.evictor.hooks.Evicting != nil {
 			r.evictor.hooks.Evicting(e)
 		}
 		r.wg.Go(func() { r.runEviction(ctx, e) })
 	}
-	for _, uid := range d.Kill {
+	for _, uid := range decision.Kill {
 		r.wg.Go(func() {
 			if r.killPod(ctx, uid) {
 				r.abandonVictim(ctx, uid)
@@ -174,9 +174,9 @@ func (r *runner) startActions(ctx context.Context, o Observation, d Decision, no
 }
 
 // readingAge returns the age of the reading of a signal, zero if unknown.
-func readingAge(o Observation, s Signal, now time.Time) time.Duration {
-	for _, r := range o.Readings {
-		if r.Signal == s && !r.Time.IsZero() {
+func readingAge(observation Observation, signal Signal, now time.Time) time.Duration {
+	for _, r := range observation.Readings {
+		if r.Signal == signal && !r.Time.IsZero() {
 			return max(now.Sub(r.Time), 0)
 		}
 	}
@@ -224,25 +224,25 @@ func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 }
 
 // runEviction evicts a pod and sends the result to Run. It kills the pod if it has not terminated in time.
-func (r *runner) runEviction(ctx context.Context, e Eviction) {
-	killAfter := max(10*time.Second, e.Grace+e.Grace/2)
+func (r *runner) runEviction(ctx context.Context, victim Eviction) {
+	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
 	limited, cancel := context.WithTimeout(ctx, killAfter+cleanupTimeout)
 	defer cancel()
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	ended := make(chan struct{})
-	if e.Urgent {
-		helpers.Go(func() { r.limitMemory(limited, e) })
-		killAfter = e.Grace
+	if victim.Urgent {
+		helpers.Go(func() { r.limitMemory(limited, victim) })
+		killAfter = victim.Grace
 	}
-	helpers.Go(func() { r.killAfterDelay(limited, e, killAfter, ended) })
-	err := r.evictor.actor.Evict(limited, e)
+	helpers.Go(func() { r.killAfterDelay(limited, victim, killAfter, ended) })
+	err := r.evictor.actor.Evict(limited, victim)
 	close(ended)
 	if err != nil {
-		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "error", err)
+		r.evictor.log.Warn("evict pod", "pod", victim.Name, "uid", victim.UID, "error", err)
 	}
 	if r.evictor.hooks.Evicted != nil {
-		r.evictor.hooks.Evicted(e, err)
+		r.evictor.hooks.Evicted(victim, err)
 	}
 	blockFor := retryAfter
 	if limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
@@ -250,27 +250,27 @@ func (r *runner) runEviction(ctx context.Context, e Eviction) {
 	}
 	r.sendResult(ctx, func(s State) State {
 		if err != nil {
-			return s.withAbandoned(e.UID, time.Now().Add(blockFor))
+			return s.withAbandoned(victim.UID, time.Now().Add(blockFor))
 		}
 		r.pods.invalidate()
-		return s.Evicted(e.UID)
+		return s.Evicted(victim.UID)
 	})
 }
 
 // limitMemory stops the memory growth of a pod, if the actor can.
-func (r *runner) limitMemory(ctx context.Context, e Eviction) {
+func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	if r.evictor.limiter == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, limitTimeout)
 	defer cancel()
-	if err := r.evictor.limiter.LimitMemory(ctx, e.UID); err != nil {
-		r.evictor.log.Warn("limit memory of pod", "pod", e.Name, "uid", e.UID, "error", err)
+	if err := r.evictor.limiter.LimitMemory(ctx, victim.UID); err != nil {
+		r.evictor.log.Warn("limit memory of pod", "pod", victim.Name, "uid", victim.UID, "error", err)
 	}
 }
 
-// killAfterDelay kills the pod of e if it has not terminated after the delay; ended is closed when it has.
-func (r *runner) killAfterDelay(ctx context.Context, e Eviction, after time.Duration, ended <-chan struct{}) {
+// killAfterDelay kills the pod of victim if it has not terminated after the delay; ended is closed when it has.
+func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, after time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
@@ -279,8 +279,8 @@ func (r *runner) killAfterDelay(ctx context.Context, e Eviction, after time.Dura
 	case <-ctx.Done():
 		return
 	case <-timer.C:
-		if r.killPod(ctx, e.UID) && e.Urgent { // a pod evicted for a disk still has its files: wait for its deadline
-			r.abandonVictim(ctx, e.UID)
+		if r.killPod(ctx, victim.UID) && victim.Urgent { // a pod evicted for a disk still has its files: wait for its deadline
+			r.abandonVictim(ctx, victim.UID)
 		}
 	}
 }

@@ -242,7 +242,7 @@ func TestHungObserverIsCalledOnce(t *testing.T) {
 		e := start(t, h, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(10 * time.Minute)
 		require.EqualValues(t, 1, h.calls.Load())
-		require.ErrorContains(t, e.Status().Err, "the call before has not returned")
+		require.ErrorContains(t, e.Status().Err, "the previous call has not returned")
 		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions, "the node is watched all the same")
 		time.Sleep(2 * time.Hour)
 		require.Greater(t, h.calls.Load(), int32(1))

@@ -25,28 +25,28 @@ type readingSample struct {
 	speed     float64   // decrease of the available amount per second, at least zero
 }
 
-// nextSample returns the sample for reading r that follows s.
-func (s readingSample) nextSample(r Reading, now time.Time) readingSample {
-	n := readingSample{known: true, available: r.Available, time: r.Time, at: now}
+// nextSample returns the sample for reading that follows s.
+func (s readingSample) nextSample(reading Reading, now time.Time) readingSample {
+	n := readingSample{known: true, available: reading.Available, time: reading.Time, at: now}
 	if !s.known {
 		return n
 	}
 	took := now.Sub(s.at)
-	if !r.Time.IsZero() && !s.time.IsZero() {
-		took = r.Time.Sub(s.time)
+	if !reading.Time.IsZero() && !s.time.IsZero() {
+		took = reading.Time.Sub(s.time)
 	}
 	if took <= 0 { // an unchanged reading, or a changed clock
 		n.speed = s.speed
 		return n
 	}
-	n.speed = max(float64(s.available)-float64(r.Available), 0) / took.Seconds()
+	n.speed = max(float64(s.available)-float64(reading.Available), 0) / took.Seconds()
 	return n
 }
 
-// isNew reports whether r is newer than the sample. An older reading is new if the sample is in the future, because the clock was
-// set back.
-func (s readingSample) isNew(r Reading, now time.Time) bool {
-	return !s.known || r.Time.IsZero() || r.Time.After(s.time) || s.time.After(now) && !r.Time.Equal(s.time)
+// isNew reports whether reading is newer than the sample. An older reading is new if the sample is in the future, because the
+// clock was set back.
+func (s readingSample) isNew(reading Reading, now time.Time) bool {
+	return !s.known || reading.Time.IsZero() || reading.Time.After(s.time) || s.time.After(now) && !reading.Time.Equal(s.time)
 }
 
 // minExhaustSeconds is the assumed shortest time in seconds in which a process could use up the whole capacity without a previous
@@ -63,9 +63,9 @@ func (s Signal) minExhaustSeconds() float64 {
 }
 
 // nextPeriod returns the time until a threshold that is not met must be checked again.
-func (s readingSample) nextPeriod(r Reading, t Threshold) time.Duration {
-	left := -float64(r.amountMissing(t, false))
-	speed := max(s.speed, float64(r.Capacity)/r.Signal.minExhaustSeconds())
+func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
+	left := -float64(reading.amountMissing(t, false))
+	speed := max(s.speed, float64(reading.Capacity)/reading.Signal.minExhaustSeconds())
 	if speed <= 0 {
 		return maxPeriod
 	}

@@ -64,7 +64,7 @@ func (s Signal) index() int {
 	}
 }
 
-// Resource is a resource that a node is short of.
+// Resource is the kind of resource that a [Signal] measures.
 type Resource string
 
 // The resources, named as in events and messages.
@@ -101,7 +101,6 @@ const (
 	PIDPressure    Condition = "PIDPressure"
 )
 
-// numConditions is the number of conditions.
 const numConditions = 3
 
 // nodeConditions returns all conditions in a fixed order.

@@ -26,7 +26,7 @@ type metThreshold struct {
 	due       bool // met for its grace period: active until its minimum reclaim is satisfied
 }
 
-// victim is a pod that is being evicted.
+// victim records a pod whose eviction has started, until it has terminated or the record expires.
 type victim struct {
 	uid      string
 	deadline time.Time // no other pod is evicted before; zero: it does not block others
@@ -35,7 +35,7 @@ type victim struct {
 	kill     time.Time // when an adopted pod is killed; zero: never, or already done
 }
 
-// reclaimState is the last reclaim of one resource.
+// reclaimState records the last reclaim of one resource: memory, disk space or inodes.
 type reclaimState struct {
 	signal        Signal
 	kind          ReclaimKind // kinds reclaimed since the last eviction or since the threshold was met
@@ -75,24 +75,24 @@ func (s Signal) reclaimIndex() int {
 }
 
 // withReclaimStarted returns the state and the request of a reclaim that starts now: its timeout starts now, not at the decision.
-func (s State) withReclaimStarted(r Reclaim, now time.Time) (State, Reclaim) {
-	if s.isCurrent(r) {
-		r.begun = now
-		s.reclaims[r.Signal.reclaimIndex()].begun = now
+func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclaim) {
+	if s.isCurrent(reclaim) {
+		reclaim.begun = now
+		s.reclaims[reclaim.Signal.reclaimIndex()].begun = now
 	}
-	return s, r
+	return s, reclaim
 }
 
-// isCurrent reports whether r is the last started reclaim of its resource, not one that another has replaced.
-func (s State) isCurrent(r Reclaim) bool {
-	i := r.Signal.reclaimIndex()
-	return i >= 0 && !r.begun.IsZero() && s.reclaims[i].begun.Equal(r.begun)
+// isCurrent reports whether reclaim is the last started reclaim of its resource, not one that another has replaced.
+func (s State) isCurrent(reclaim Reclaim) bool {
+	i := reclaim.Signal.reclaimIndex()
+	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
 }
 
 // Reclaimed returns the state after a [Reclaim] has ended with the freed amount, in the unit of its signal. It ignores a reclaim
 // that another has replaced. The next decision needs an observation that started later.
-func (s State) Reclaimed(r Reclaim, freed int64, now time.Time) State {
-	if i := r.Signal.reclaimIndex(); s.isCurrent(r) {
+func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
+	if i := reclaim.Signal.reclaimIndex(); s.isCurrent(reclaim) {
 		s.reclaims[i].ended, s.reclaims[i].freed = now, freed
 	}
 	return s
@@ -127,7 +127,7 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// withVictim returns the state with a pod that is being evicted.
+// withVictim returns the state after the eviction of a pod has started, which must terminate before deadline.
 func (s State) withVictim(uid string, deadline time.Time) State {
 	s.victims = append(slices.Clone(s.victims), victim{uid: uid, deadline: deadline, expires: deadline.Add(forgetAfter)})
 	return s
@@ -152,7 +152,7 @@ func (s State) withKillStarted(uid string) State {
 	return s
 }
 
-// isVictim reports whether a pod is being evicted.
+// isVictim reports whether the eviction of a pod has started and its record has not expired.
 func (s State) isVictim(uid string) bool {
 	return slices.ContainsFunc(s.victims, func(v victim) bool { return v.uid == uid })
 }

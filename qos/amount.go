@@ -34,10 +34,10 @@ func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	}
 }
 
-// raiseTo sets t to q if q is greater or t is not set.
-func (t *total) raiseTo(q *resource.Quantity) {
-	if !t.isSet || q.Cmp(t.quantity) > 0 {
-		t.quantity, t.isSet = q.DeepCopy(), true
+// raiseTo sets t to quantity if quantity is greater or t is not set.
+func (t *total) raiseTo(quantity *resource.Quantity) {
+	if !t.isSet || quantity.Cmp(t.quantity) > 0 {
+		t.quantity, t.isSet = quantity.DeepCopy(), true
 	}
 }
 
@@ -48,10 +48,11 @@ func (t *total) raiseToEntry(list corev1.ResourceList, name corev1.ResourceName)
 	}
 }
 
-// raiseToTotal sets t to u if u is greater. It moves the quantity of u without a copy, so u must not be used afterwards.
-func (t *total) raiseToTotal(u *total) {
-	if u.isSet && (!t.isSet || u.quantity.Cmp(t.quantity) > 0) {
-		t.quantity, t.isSet = u.quantity, true
+// raiseToTotal sets t to other if other is greater. It moves the quantity of other without a copy, so other must not be used
+// afterwards.
+func (t *total) raiseToTotal(other *total) {
+	if other.isSet && (!t.isSet || other.quantity.Cmp(t.quantity) > 0) {
+		t.quantity, t.isSet = other.quantity, true
 	}
 }
 
@@ -69,43 +70,43 @@ func isEqual(a, b *resource.Quantity) bool {
 	return a.Cmp(*b) == 0
 }
 
-// Value returns q rounded up to an integer. Beyond the range of an int64 it returns the largest or smallest int64; q.Value
-// returns zero or wraps around there.
-func Value(q *resource.Quantity) int64 {
-	if v, ok := q.AsInt64(); ok {
+// Value returns quantity rounded up to an integer. Beyond the range of an int64 it returns the largest or smallest int64;
+// quantity.Value returns zero or wraps around there.
+func Value(quantity *resource.Quantity) int64 {
+	if v, ok := quantity.AsInt64(); ok {
 		return v
 	}
-	if q.Format == resource.BinarySI && fitsInt64(*q) {
-		return q.Value()
+	if quantity.Format == resource.BinarySI && fitsInt64(*quantity) {
+		return quantity.Value()
 	}
-	return scaleSaturated(q, 0)
+	return scaleSaturated(quantity, 0)
 }
 
-// MilliValue returns q in thousandths, rounded up: for CPU these are millicores. Beyond the range of an int64 it returns the
-// largest or smallest int64; q.MilliValue returns a wrong number there.
-func MilliValue(q *resource.Quantity) int64 {
-	if v, ok := q.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
+// MilliValue returns quantity in thousandths, rounded up: for CPU these are millicores. Beyond the range of an int64 it returns the
+// largest or smallest int64; quantity.MilliValue returns a wrong number there.
+func MilliValue(quantity *resource.Quantity) int64 {
+	if v, ok := quantity.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
 		return v * 1000
 	}
-	return scaleSaturated(q, resource.Milli)
+	return scaleSaturated(quantity, resource.Milli)
 }
 
-// scaleSaturated returns q.ScaledValue(scale), limited to the range of an int64. ScaledValue itself returns zero or wraps around
-// beyond it.
-func scaleSaturated(q *resource.Quantity, scale resource.Scale) int64 {
-	if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
+// scaleSaturated returns quantity.ScaledValue(scale), limited to the range of an int64. ScaledValue itself returns zero or wraps
+// around beyond it.
+func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
+	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
 		return math.MaxInt64
 	}
-	if q.Cmp(*resource.NewScaledQuantity(math.MinInt64, scale)) <= 0 {
+	if quantity.Cmp(*resource.NewScaledQuantity(math.MinInt64, scale)) <= 0 {
 		return math.MinInt64
 	}
-	return q.ScaledValue(scale)
+	return quantity.ScaledValue(scale)
 }
 
-// fitsInt64 reports whether q is certainly within the range of an int64. It only counts bits: comparing the big number of a
+// fitsInt64 reports whether quantity is certainly within the range of an int64. It only counts bits: comparing the big number of a
 // binary fraction would allocate memory. False means that the caller must compare.
-func fitsInt64(q resource.Quantity) bool {
-	d := q.AsDec()
+func fitsInt64(quantity resource.Quantity) bool {
+	d := quantity.AsDec()
 	return d.Scale() >= 0 && d.UnscaledBig().BitLen()-3*int(d.Scale()) < 63 // each decimal is more than three bits
 }
 

@@ -51,20 +51,20 @@ func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) cor
 	return class
 }
 
-// classifyResources returns the QoS class of a pod whose only container has the resources r.
-func classifyResources(r *corev1.ResourceRequirements) corev1.PodQOSClass {
+// classifyResources returns the QoS class of a pod whose only container has these resources.
+func classifyResources(resources *corev1.ResourceRequirements) corev1.PodQOSClass {
 	switch {
-	case len(r.Limits) == 0:
-		return classifyList(r.Requests)
-	case len(r.Requests) == 0:
-		return classifyList(r.Limits)
+	case len(resources.Limits) == 0:
+		return classifyList(resources.Requests)
+	case len(resources.Requests) == 0:
+		return classifyList(resources.Limits)
 	}
-	request, limit := r.Requests[corev1.ResourceCPU], r.Limits[corev1.ResourceCPU]
+	request, limit := resources.Requests[corev1.ResourceCPU], resources.Limits[corev1.ResourceCPU]
 	if !isEqual(&request, &limit) {
 		return corev1.PodQOSBurstable
 	}
 	cpu := !request.IsZero()
-	request, limit = r.Requests[corev1.ResourceMemory], r.Limits[corev1.ResourceMemory]
+	request, limit = resources.Requests[corev1.ResourceMemory], resources.Limits[corev1.ResourceMemory]
 	switch {
 	case cpu == request.IsZero(), !isEqual(&request, &limit):
 		return corev1.PodQOSBurstable

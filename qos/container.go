@@ -19,31 +19,31 @@ import (
 //
 // A container without a CPU or memory limit gets the limit of the pod. If the pod has none either, the container is unlimited:
 // MemoryLimit and CPUQuota are 0. A missing CPU request is the CPU limit.
-func ContainerResources(pod *corev1.Pod, c *corev1.Container, n Node) (cri.Resources, error) {
-	score, err := OOMScoreAdj(pod, c, n.MemoryCapacity)
+func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node) (cri.Resources, error) {
+	score, err := OOMScoreAdj(pod, container, node.MemoryCapacity)
 	if err != nil {
 		return cri.Resources{}, err
 	}
-	cpuLimit, memoryLimit := effectiveLimit(pod, c, corev1.ResourceCPU), effectiveLimit(pod, c, corev1.ResourceMemory)
-	cpuRequest, ok := c.Resources.Requests[corev1.ResourceCPU]
+	cpuLimit, memoryLimit := effectiveLimit(pod, container, corev1.ResourceCPU), effectiveLimit(pod, container, corev1.ResourceMemory)
+	cpuRequest, ok := container.Resources.Requests[corev1.ResourceCPU]
 	if !ok {
 		cpuRequest = cpuLimit
 	}
-	r := n.toCRIResources(&cpuRequest, &cpuLimit, &memoryLimit)
+	r := node.toCRIResources(&cpuRequest, &cpuLimit, &memoryLimit)
 	r.OOMScoreAdj = int64(score)
-	if r.HugepageLimits, err = buildHugepageLimits(pod, c, n); err != nil {
+	if r.HugepageLimits, err = buildHugepageLimits(pod, container, node); err != nil {
 		return cri.Resources{}, err
 	}
-	if n.CgroupV1 {
-		if !n.NoSwapController {
+	if node.CgroupV1 {
+		if !node.NoSwapController {
 			r.SwapLimit = r.MemoryLimit
 		}
 		return r, nil
 	}
-	n.setMemoryQoS(&r, pod, c)
-	if !n.NoSwapController {
+	node.setMemoryQoS(&r, pod, container)
+	if !node.NoSwapController {
 		// A swap limit that cannot be computed is zero.
-		swap, _ := SwapLimit(pod, c, n)
+		swap, _ := SwapLimit(pod, container, node)
 		setUnified(&r, "memory.swap.max", swap)
 	}
 	return r, nil
@@ -55,24 +55,24 @@ func ContainerResources(pod *corev1.Pod, c *corev1.Container, n Node) (cri.Resou
 //
 // The limits are sums over the containers that have a limit, even if another container has none. Runtimes size virtual machines
 // by them. They must not limit a cgroup: use [PodResources] for that.
-func SandboxResources(pod *corev1.Pod, n Node) (resources, overhead *cri.Resources) {
+func SandboxResources(pod *corev1.Pod, node Node) (resources, overhead *cri.Resources) {
 	o := Options{ExcludeOverhead: true}
 	cpuRequest, cpuLimit := o.totalRequest(pod, corev1.ResourceCPU), o.totalLimit(pod, corev1.ResourceCPU)
 	if !cpuRequest.isSet {
 		cpuRequest = cpuLimit
 	}
 	memoryLimit := o.totalLimit(pod, corev1.ResourceMemory)
-	resources = new(n.toCRIResources(&cpuRequest.quantity, &cpuLimit.quantity, &memoryLimit.quantity))
+	resources = new(node.toCRIResources(&cpuRequest.quantity, &cpuLimit.quantity, &memoryLimit.quantity))
 	if pod.Spec.Overhead != nil {
 		cpu, memory := pod.Spec.Overhead[corev1.ResourceCPU], pod.Spec.Overhead[corev1.ResourceMemory]
-		overhead = new(n.toCRIResources(&cpu, &cpu, &memory))
+		overhead = new(node.toCRIResources(&cpu, &cpu, &memory))
 	}
 	return resources, overhead
 }
 
-// effectiveLimit returns the limit of container c, else the limit of its pod, else zero.
-func effectiveLimit(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) resource.Quantity {
-	q := c.Resources.Limits[name]
+// effectiveLimit returns the limit of the container, else the limit of its pod, else zero.
+func effectiveLimit(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName) resource.Quantity {
+	q := container.Resources.Limits[name]
 	if q.IsZero() && pod.Spec.Resources != nil {
 		q = pod.Spec.Resources.Limits[name]
 	}

@@ -18,22 +18,22 @@ import (
 // buildHugepageLimits returns a limit for each page size of the node or of the pod, sorted by the text of the size. It is the
 // limit of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime). Without
 // the hugetlb controller it returns nil.
-func buildHugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.HugepageLimit, error) {
+func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit
-	for _, size := range n.HugepageSizes {
+	for _, size := range node.HugepageSizes {
 		limits = append(limits, cri.HugepageLimit{PageSize: size})
 	}
 	if pod.Spec.Resources != nil {
 		path := field.NewPath("spec", "resources", "limits")
-		if err := n.setHugepageLimits(&limits, pod.Spec.Resources.Limits, path); err != nil {
+		if err := node.setHugepageLimits(&limits, pod.Spec.Resources.Limits, path); err != nil {
 			return nil, err
 		}
 	}
-	path := containerFieldPath(pod, c.Name).Child("resources", "limits")
-	if err := n.setHugepageLimits(&limits, c.Resources.Limits, path); err != nil {
+	path := containerFieldPath(pod, container.Name).Child("resources", "limits")
+	if err := node.setHugepageLimits(&limits, container.Resources.Limits, path); err != nil {
 		return nil, err
 	}
-	if n.NoHugetlbController {
+	if node.NoHugetlbController {
 		return nil, nil
 	}
 	slices.SortFunc(limits, func(a, b cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) })

@@ -16,14 +16,14 @@ import (
 // Burstable pods below it (KEP-2570, setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). The kernel protects a cgroup
 // at most as much as its parent, so each value is the sum of the memory requests below.
 //
-// The caller leaves out pods in a terminal phase. Unless n.Reservation is [TieredReservation], the values are zero, which resets
+// The caller leaves out pods in a terminal phase. Unless node.Reservation is [TieredReservation], the values are zero, which resets
 // an earlier protection. On cgroup v1 no field is set.
-func MemoryProtection(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resources) {
-	if n.CgroupV1 {
+func MemoryProtection(pods []*corev1.Pod, node Node) (root, burstable cgroups.Resources) {
+	if node.CgroupV1 {
 		return root, burstable
 	}
 	var least, low int64
-	if n.protectsMemory() {
+	if node.protectsMemory() {
 		for _, pod := range pods {
 			switch StatusClass(pod) {
 			case corev1.PodQOSGuaranteed:
@@ -38,30 +38,30 @@ func MemoryProtection(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resou
 	return root, burstable
 }
 
-// setMemoryQoS sets memory.min (Guaranteed pod) or memory.low (other pods) in r to the memory request of container c, and
+// setMemoryQoS sets memory.min (Guaranteed pod) or memory.low (other pods) in resources to the memory request of the container, and
 // memory.high to the throttling point below its limit. Without a limit of the container, memory.high stays unset if the pod has
 // one.
-func (n Node) setMemoryQoS(r *cri.Resources, pod *corev1.Pod, c *corev1.Container) {
-	request := memoryRequest(c)
+func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container *corev1.Container) {
+	request := memoryRequest(container)
 	switch {
 	case !n.protectsMemory() || request == 0:
-		setUnified(r, "memory.min", 0)
-		setUnified(r, "memory.low", 0)
+		setUnified(resources, "memory.min", 0)
+		setUnified(resources, "memory.low", 0)
 	case StatusClass(pod) == corev1.PodQOSGuaranteed:
-		setUnified(r, "memory.min", request)
+		setUnified(resources, "memory.min", request)
 	default:
-		setUnified(r, "memory.low", request)
+		setUnified(resources, "memory.low", request)
 	}
-	own := c.Resources.Limits[corev1.ResourceMemory]
+	own := container.Resources.Limits[corev1.ResourceMemory]
 	limit := Value(&own)
-	if limit == 0 && r.MemoryLimit != 0 {
+	if limit == 0 && resources.MemoryLimit != 0 {
 		return // the limit in r is that of the pod, whose own cgroup has memory.high
 	}
 	if limit == 0 {
 		limit = n.MemoryAllocatable
 	}
 	if high, ok := n.computeMemoryHigh(request, limit); ok {
-		setUnified(r, "memory.high", high)
+		setUnified(resources, "memory.high", high)
 	}
 }
 

@@ -24,21 +24,21 @@ const (
 	maxBurstableScore = bestEffortScore - 1
 )
 
-// OOMScoreAdj returns the oom_score_adj for the processes of container c on a node with memoryCapacity bytes of memory
+// OOMScoreAdj returns the oom_score_adj for the processes of the container on a node with memoryCapacity bytes of memory
 // (GetContainerOOMScoreAdjust in pkg/kubelet/qos/policy.go).
 //
 // It is -997 in a node-critical or Guaranteed pod and 1000 in a BestEffort pod. In a Burstable pod it falls from 999 to 3 as the
 // container requests more of the node's memory. A pod-level memory request beyond the sum of the containers is divided evenly
 // among all containers. A sidecar gets at most the score of the regular container with the least request. The QoS class is that
 // of [StatusClass].
-func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (int, error) {
+func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity int64) (int, error) {
 	switch {
-	case c == nil:
+	case container == nil:
 		return 0, fmt.Errorf("score a container of pod %q: container is nil", pod.Name)
 	case memoryCapacity <= 0:
-		return 0, fmt.Errorf("score container %q: memory capacity is %d bytes", c.Name, memoryCapacity)
-	case !hasContainer(pod, c.Name):
-		return 0, fmt.Errorf("score container %q: not in pod %q", c.Name, pod.Name)
+		return 0, fmt.Errorf("score container %q: memory capacity is %d bytes", container.Name, memoryCapacity)
+	case !hasContainer(pod, container.Name):
+		return 0, fmt.Errorf("score container %q: not in pod %q", container.Name, pod.Name)
 	case IsNodeCritical(pod):
 		return guaranteedScore, nil
 	}
@@ -48,10 +48,10 @@ func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (in
 	case corev1.PodQOSBestEffort:
 		return bestEffortScore, nil
 	}
-	request := memoryRequest(c)
-	if containers.IsSidecar(c) && hasName(pod.Spec.InitContainers, c.Name) {
+	request := memoryRequest(container)
+	if containers.IsSidecar(container) && hasName(pod.Spec.InitContainers, container.Name) {
 		if len(pod.Spec.Containers) == 0 {
-			return 0, fmt.Errorf("score sidecar %q: pod %q has no regular container", c.Name, pod.Name)
+			return 0, fmt.Errorf("score sidecar %q: pod %q has no regular container", container.Name, pod.Name)
 		}
 		request = max(request, leastMemoryRequest(pod.Spec.Containers))
 	}

@@ -18,8 +18,8 @@ import (
 //
 // A container without a limit adds nothing to CPULimit or MemoryLimit, so these may be partial sums. CPULimited and MemoryLimited
 // report whether they are complete: every container has a limit, or the pod has a pod-level one. A partial sum must not be
-// enforced on a Burstable pod. Of n only the settings of memory protection and throttling matter.
-func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
+// enforced on a Burstable pod. Of node only the settings of memory protection and throttling matter.
+func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 	p := cgroups.PodResources{
 		QOS:        cgroups.QOS(StatusClass(pod)),
 		CPURequest: CPURequest(pod),
@@ -27,11 +27,11 @@ func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
 	}
 	p.CPULimit, p.CPULimited = CPULimit(pod)
 	p.MemoryLimit, p.MemoryLimited = MemoryLimit(pod)
-	if n.CgroupV1 {
+	if node.CgroupV1 {
 		return p
 	}
 	request := MemoryRequest(pod)
-	if n.protectsMemory() && request > 0 {
+	if node.protectsMemory() && request > 0 {
 		if p.QOS == cgroups.Guaranteed {
 			p.MemoryMin = &request
 		} else {
@@ -39,7 +39,7 @@ func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
 		}
 	}
 	if p.MemoryLimited && hasPodLevelResources(pod) {
-		if high, ok := n.computeMemoryHigh(request, p.MemoryLimit); ok {
+		if high, ok := node.computeMemoryHigh(request, p.MemoryLimit); ok {
 			p.MemoryHigh = &high
 		}
 	}

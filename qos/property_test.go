@@ -221,7 +221,8 @@ func (a rats) max(b rats) rats {
 	return out
 }
 
-// twinTotals goes through the containers of the pod in the order in which they start: every init container with the sidecars so far, then all that stays.
+// twinTotals goes through the containers of the pod in the order in which they start: every init container with the sidecars so
+// far, then all that stays.
 func expectedTotals(pod *corev1.Pod, o qos.Options, limits bool) rats {
 	pick := func(r corev1.ResourceRequirements) rats {
 		if limits {

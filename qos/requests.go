@@ -25,15 +25,15 @@ type Options struct {
 // Each is the sum over the regular containers and sidecars. It is the request of an init container plus the sidecars started
 // before it, if that is greater. Requests of cpu, memory and huge pages in spec.resources replace those of the containers, even
 // if they are less. Overhead is added.
-func Requests(pod *corev1.Pod, o Options) corev1.ResourceList {
-	cpu, memory := o.totalRequest(pod, corev1.ResourceCPU), o.totalRequest(pod, corev1.ResourceMemory)
+func Requests(pod *corev1.Pod, opts Options) corev1.ResourceList {
+	cpu, memory := opts.totalRequest(pod, corev1.ResourceCPU), opts.totalRequest(pod, corev1.ResourceMemory)
 	requests := newList(&cpu, &memory)
-	if o.hasOtherRequests(pod, cpu.entries+memory.entries) {
-		o.visitOtherRequests(pod, func(name corev1.ResourceName) {
+	if opts.hasOtherRequests(pod, cpu.entries+memory.entries) {
+		opts.visitOtherRequests(pod, func(name corev1.ResourceName) {
 			if _, done := requests[name]; done {
 				return
 			}
-			if t := o.totalRequest(pod, name); t.isSet {
+			if t := opts.totalRequest(pod, name); t.isSet {
 				requests[name] = t.quantity
 			}
 		})
@@ -46,15 +46,15 @@ func Requests(pod *corev1.Pod, o Options) corev1.ResourceList {
 //
 // A container without a limit adds nothing, so a limit in the result does not mean that the pod is limited: it may be a partial
 // sum. [CPULimit] and [MemoryLimit] report whether it is complete. A resource that no container limits is absent.
-func Limits(pod *corev1.Pod, o Options) corev1.ResourceList {
-	cpu, memory := o.totalLimit(pod, corev1.ResourceCPU), o.totalLimit(pod, corev1.ResourceMemory)
+func Limits(pod *corev1.Pod, opts Options) corev1.ResourceList {
+	cpu, memory := opts.totalLimit(pod, corev1.ResourceCPU), opts.totalLimit(pod, corev1.ResourceMemory)
 	limits := newList(&cpu, &memory)
-	if o.hasOtherLimits(pod, cpu.entries+memory.entries) {
-		o.visitOtherLimits(pod, func(name corev1.ResourceName) {
+	if opts.hasOtherLimits(pod, cpu.entries+memory.entries) {
+		opts.visitOtherLimits(pod, func(name corev1.ResourceName) {
 			if _, done := limits[name]; done {
 				return
 			}
-			if t := o.totalLimit(pod, name); t.isSet {
+			if t := opts.totalLimit(pod, name); t.isSet {
 				limits[name] = t.quantity
 			}
 		})

@@ -43,11 +43,11 @@ func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectLi
 }
 
 // countEntry returns the amount of resource name in list, and counts the entry in t.entries if there is one.
-func countEntry(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
-	if q, ok = list[name]; ok {
+func countEntry(t *total, list corev1.ResourceList, name corev1.ResourceName) (quantity resource.Quantity, ok bool) {
+	if quantity, ok = list[name]; ok {
 		t.entries++
 	}
-	return q, ok
+	return quantity, ok
 }
 
 func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
@@ -56,21 +56,21 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests returns the requests that the node has allocated to container c according to the pod status, else those of
+// allocatedRequests returns the requests that the node has allocated to the container according to the pod status, else those of
 // its spec. It returns nil instead of the spec if the resize is infeasible.
-func allocatedRequests(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
-	if s := findContainerStatus(pod, c.Name); s != nil && s.AllocatedResources != nil {
+func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
+	if s := findContainerStatus(pod, container.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
 	}
-	return nilIfInfeasible(pod, c.Resources.Requests)
+	return nilIfInfeasible(pod, container.Resources.Requests)
 }
 
-// actuatedRequests returns the requests in force for container c according to the pod status, else its allocated ones.
-func actuatedRequests(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
-	if s := findContainerStatus(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
+// actuatedRequests returns the requests in force for the container according to the pod status, else its allocated ones.
+func actuatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
+	if s := findContainerStatus(pod, container.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests
 	}
-	return allocatedRequests(pod, c)
+	return allocatedRequests(pod, container)
 }
 
 func actuatedLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {

@@ -14,21 +14,21 @@ import (
 //
 // The limit is zero, which disables swap, except for Burstable pods on cgroup v2 with [LimitedSwap]. It is zero too for critical
 // pods, and for a container whose memory request equals its limit. All other containers get the fraction of the node's swap that
-// their request is of the node's memory. A request above n.MemoryCapacity is an error; the kubelet gives zero.
-func SwapLimit(pod *corev1.Pod, c *corev1.Container, n Node) (int64, error) {
-	if n.Swap != LimitedSwap || n.CgroupV1 || n.NoSwapController || IsCritical(pod) || StatusClass(pod) != corev1.PodQOSBurstable {
+// their request is of the node's memory. A request above node.MemoryCapacity is an error; the kubelet gives zero.
+func SwapLimit(pod *corev1.Pod, container *corev1.Container, node Node) (int64, error) {
+	if node.Swap != LimitedSwap || node.CgroupV1 || node.NoSwapController || IsCritical(pod) || StatusClass(pod) != corev1.PodQOSBurstable {
 		return 0, nil
 	}
-	request, limit := c.Resources.Requests[corev1.ResourceMemory], c.Resources.Limits[corev1.ResourceMemory]
+	request, limit := container.Resources.Requests[corev1.ResourceMemory], container.Resources.Limits[corev1.ResourceMemory]
 	if isEqual(&request, &limit) { // also if neither is set
 		return 0, nil
 	}
 	bytes := Value(&request)
-	if n.MemoryCapacity <= 0 {
-		return 0, fmt.Errorf("limit swap of container %q: memory capacity is %d bytes", c.Name, n.MemoryCapacity)
+	if node.MemoryCapacity <= 0 {
+		return 0, fmt.Errorf("limit swap of container %q: memory capacity is %d bytes", container.Name, node.MemoryCapacity)
 	}
-	if bytes > n.MemoryCapacity {
-		return 0, fmt.Errorf("limit swap of container %q: it requests %d bytes of %d", c.Name, bytes, n.MemoryCapacity)
+	if bytes > node.MemoryCapacity {
+		return 0, fmt.Errorf("limit swap of container %q: it requests %d bytes of %d", container.Name, bytes, node.MemoryCapacity)
 	}
-	return int64(float64(bytes) / float64(n.MemoryCapacity) * float64(n.SwapCapacity)), nil
+	return int64(float64(bytes) / float64(node.MemoryCapacity) * float64(node.SwapCapacity)), nil
 }

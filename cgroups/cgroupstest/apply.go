@@ -14,9 +14,9 @@ import (
 // Apply creates the cgroup with its parents and sets its limits, or fails without a change. A memory.max below the usage reclaims
 // page cache and then kills processes in V2; in V1 it is EBUSY if reclaim is not enough. The root accepts no limits, only
 // [Options.Memory].
-func (t *Tree) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return t.runOperation(ctx, "apply", p, func() error {
-		if err := r.Validate(); err != nil {
+		if err := resources.Validate(); err != nil {
 			return err
 		}
 		n, missing := t.findDeepest(p)
@@ -27,7 +27,7 @@ func (t *Tree) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) e
 			}
 			parent, next = n, t.defaultLimits(n)
 		}
-		for _, s := range t.buildSettings(&next, r) {
+		for _, s := range t.buildSettings(&next, resources) {
 			err := t.writeSetting(&next, s)
 			if p == "" {
 				err = syscall.ENOENT
@@ -54,12 +54,12 @@ func (t *Tree) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) e
 }
 
 // findDeepest returns the deepest existing cgroup on the path p, and the names of the missing cgroups below it.
-func (t *Tree) findDeepest(p cgroups.Path) (n *node, missing []string) {
-	n, missing = t.root, p.Components()
-	for len(missing) > 0 && n.children[missing[0]] != nil {
-		n, missing = n.children[missing[0]], missing[1:]
+func (t *Tree) findDeepest(p cgroups.Path) (cgroup *node, missing []string) {
+	cgroup, missing = t.root, p.Components()
+	for len(missing) > 0 && cgroup.children[missing[0]] != nil {
+		cgroup, missing = cgroup.children[missing[0]], missing[1:]
 	}
-	return n, missing
+	return cgroup, missing
 }
 
 // fileName returns the name of a v2 file in the cgroup version of the tree.
@@ -85,18 +85,18 @@ func (t *Tree) fileName(name string) string {
 
 // checkV1Limits returns the errors that V1 has for an existing cgroup: a memory limit below the usage, or a CPU quota below that
 // of a descendant.
-func (t *Tree) checkV1Limits(n *node, next *limits) error {
+func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	if t.opts.Mode == V2 {
 		return nil
 	}
-	if next.memoryMax != n.limits.memoryMax && next.memoryMax < n.usage.memory-n.usage.cache {
+	if next.memoryMax != cgroup.limits.memoryMax && next.memoryMax < cgroup.usage.memory-cgroup.usage.cache {
 		return &fileError{t.fileName("memory.max"), syscall.EBUSY}
 	}
-	if next.quota == n.limits.quota && next.period == n.limits.period || next.quota == cgroups.Unlimited {
+	if next.quota == cgroup.limits.quota && next.period == cgroup.limits.period || next.quota == cgroups.Unlimited {
 		return nil
 	}
-	for c := range n.selfAndDescendants() {
-		if c != n && c.limits.quotaCPUs() > next.quotaCPUs() {
+	for c := range cgroup.selfAndDescendants() {
+		if c != cgroup && c.limits.quotaCPUs() > next.quotaCPUs() {
 			return &fileError{t.fileName("cpu.max"), syscall.EINVAL}
 		}
 	}
@@ -119,13 +119,13 @@ func (t *Tree) checkV1ParentQuota(parent *node, next *limits) error {
 // quotaCPUs returns the quota as a number of CPUs, negative if there is none.
 func (l *limits) quotaCPUs() float64 { return float64(l.quota) / float64(l.period) }
 
-// enforceLimits reclaims memory and kills processes until n is within its new limits.
-func (t *Tree) enforceLimits(n *node) {
-	if over := n.usage.memory - n.limits.memoryHigh; over > 0 {
-		t.reclaimMemory(n, over)
+// enforceLimits reclaims memory and kills processes until cgroup is within its new limits.
+func (t *Tree) enforceLimits(cgroup *node) {
+	if over := cgroup.usage.memory - cgroup.limits.memoryHigh; over > 0 {
+		t.reclaimMemory(cgroup, over)
 	}
-	for over := n.usage.memory - n.limits.memoryMax; over > 0; over = n.usage.memory - n.limits.memoryMax {
-		if t.reclaimMemory(n, over) == 0 && !t.runOOMKiller(n) {
+	for over := cgroup.usage.memory - cgroup.limits.memoryMax; over > 0; over = cgroup.usage.memory - cgroup.limits.memoryMax {
+		if t.reclaimMemory(cgroup, over) == 0 && !t.runOOMKiller(cgroup) {
 			return
 		}
 	}

@@ -28,9 +28,12 @@
 // # Limits of the model
 //
 //   - CPU: nothing is scheduled. CPU time, throttling and pressure come from [Tree.AddCPU] and [Tree.SetPressure].
-//   - Memory: swapped memory is not swapped in. memory.min and memory.low protect page cache only. Kernel memory, shared memory and the delay of memory.high are missing. Cache is reclaimed in the order of names. One SetMemory counts as one memory event max or high, where a kernel counts more.
+//   - Memory: swapped memory is not swapped in. memory.min and memory.low protect page cache only. Kernel memory, shared
+//     memory and the delay of memory.high are missing. Cache is reclaimed in the order of names. One SetMemory counts as one
+//     memory event max or high, where a kernel counts more.
 //   - Processes: there are no threads, parents, moves between cgroups or zombies, and processes exit at once.
-//   - Files: unknown files (io.max, cpu.idle) are stored in Unified without effect. All controllers exist in every cgroup. V1 has one tree for all controllers. A cpuset is not compared with the CPUs of the machine.
+//   - Files: unknown files (io.max, cpu.idle) are stored in Unified without effect. All controllers exist in every cgroup.
+//     V1 has one tree for all controllers. A cpuset is not compared with the CPUs of the machine.
 //   - Pressure triggers ignore Window: they fire after enough stall time since the last time.
 //   - There are no systemd scopes, threaded cgroups, delegation, namespaces, or limits on depth and number of cgroups.
 //

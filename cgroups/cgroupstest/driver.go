@@ -85,19 +85,19 @@ func (t *Tree) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error
 }
 
 // Limits returns the limits of p as a kernel shows them. The root has none.
-func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (r cgroups.Resources, err error) {
+func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, err error) {
 	err = t.readCgroup(ctx, "read", p, func(n *node) {
 		if n != t.root {
-			r = t.toResources(n.limits)
+			resources = t.toResources(n.limits)
 		}
 	})
-	return r, err
+	return resources, err
 }
 
 // Stats returns the usage of p and its descendants. Unlike in a kernel, the root has all values, including events.
-func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, err error) {
-	err = t.readCgroup(ctx, "read", p, func(n *node) { s = t.toStats(n) })
-	return s, err
+func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats, err error) {
+	err = t.readCgroup(ctx, "read", p, func(n *node) { stats = t.toStats(n) })
+	return stats, err
 }
 
 // readCgroup calls f with the cgroup p under the lock.

@@ -56,12 +56,12 @@ func Hang(ctx context.Context) error {
 }
 
 // Apply calls ApplyFunc, or the wrapped driver if it is nil.
-func (f *Faults) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+func (f *Faults) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	_, err := callAround(ctx, f, "Apply", p, func() (struct{}, error) {
 		if f.ApplyFunc != nil {
-			return struct{}{}, f.ApplyFunc(ctx, f.Driver, p, r)
+			return struct{}{}, f.ApplyFunc(ctx, f.Driver, p, resources)
 		}
-		return struct{}{}, f.Driver.Apply(ctx, p, r)
+		return struct{}{}, f.Driver.Apply(ctx, p, resources)
 	})
 	return err
 }

@@ -45,61 +45,61 @@ func (t *Tree) defaultLimits(parent *node) limits {
 	return l
 }
 
-// setting is a v2 file with its new content. The tree uses the v2 names in V1 too.
+// setting is a write to a cgroup file: the file by its v2 name, which the tree also uses in V1, and the new content.
 type setting struct{ file, text string }
 
-// buildSettings returns the files that Apply of r writes to a cgroup with limits l.
-func (t *Tree) buildSettings(l *limits, r cgroups.Resources) (s []setting) {
-	add := func(file, text string) { s = append(s, setting{file, text}) }
+// buildSettings returns the files that Apply of resources writes to a cgroup with limits l.
+func (t *Tree) buildSettings(l *limits, resources cgroups.Resources) (settings []setting) {
+	add := func(file, text string) { settings = append(settings, setting{file, text}) }
 	number := func(file string, n *int64) {
 		if n != nil {
 			add(file, formatLimit(*n))
 		}
 	}
-	if r.CPUShares != 0 {
-		weight := r.CPUShares
+	if resources.CPUShares != 0 {
+		weight := resources.CPUShares
 		if t.opts.Mode == V2 {
 			weight = cgroups.WeightFromShares(weight, t.opts.WeightFormula)
 		}
 		add("cpu.weight", strconv.FormatUint(weight, 10))
 	}
-	if r.CPUQuota != 0 || r.CPUPeriod != 0 {
-		if r.CPUQuota == 0 {
-			r.CPUQuota = l.quota
+	if resources.CPUQuota != 0 || resources.CPUPeriod != 0 {
+		if resources.CPUQuota == 0 {
+			resources.CPUQuota = l.quota
 		}
-		if r.CPUPeriod == 0 {
-			r.CPUPeriod = cgroups.DefaultPeriod
+		if resources.CPUPeriod == 0 {
+			resources.CPUPeriod = cgroups.DefaultPeriod
 		}
-		add("cpu.max", formatLimit(r.CPUQuota)+" "+strconv.FormatUint(r.CPUPeriod, 10))
+		add("cpu.max", formatLimit(resources.CPUQuota)+" "+strconv.FormatUint(resources.CPUPeriod, 10))
 	}
-	if r.CpusetCPUs != "" {
-		add("cpuset.cpus", r.CpusetCPUs)
+	if resources.CpusetCPUs != "" {
+		add("cpuset.cpus", resources.CpusetCPUs)
 	}
-	if r.CpusetMems != "" {
-		add("cpuset.mems", r.CpusetMems)
+	if resources.CpusetMems != "" {
+		add("cpuset.mems", resources.CpusetMems)
 	}
-	number("memory.max", r.MemoryMax)
-	number("memory.swap.max", r.SwapMax)
-	if r.PidsMax != nil && *r.PidsMax == 0 {
-		r.PidsMax = new(int64(1))
+	number("memory.max", resources.MemoryMax)
+	number("memory.swap.max", resources.SwapMax)
+	if resources.PidsMax != nil && *resources.PidsMax == 0 {
+		resources.PidsMax = new(int64(1))
 	}
-	number("pids.max", r.PidsMax)
-	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
-		add("hugetlb."+size+".max", formatLimit(r.Hugetlb[size]))
+	number("pids.max", resources.PidsMax)
+	for _, size := range slices.Sorted(maps.Keys(resources.Hugetlb)) {
+		add("hugetlb."+size+".max", formatLimit(resources.Hugetlb[size]))
 	}
 	if t.opts.Mode == V1 {
-		return s
+		return settings
 	}
-	number("memory.min", r.MemoryMin)
-	number("memory.low", r.MemoryLow)
-	number("memory.high", r.MemoryHigh)
-	if r.OOMGroup != nil {
-		add("memory.oom.group", map[bool]string{true: "1", false: "0"}[*r.OOMGroup])
+	number("memory.min", resources.MemoryMin)
+	number("memory.low", resources.MemoryLow)
+	number("memory.high", resources.MemoryHigh)
+	if resources.OOMGroup != nil {
+		add("memory.oom.group", map[bool]string{true: "1", false: "0"}[*resources.OOMGroup])
 	}
-	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
-		add(file, strings.TrimSpace(r.Unified[file]))
+	for _, file := range slices.Sorted(maps.Keys(resources.Unified)) {
+		add(file, strings.TrimSpace(resources.Unified[file]))
 	}
-	return s
+	return settings
 }
 
 // formatLimit returns n as the content of a file: negative is "max".

@@ -64,28 +64,28 @@ func (n *node) memoryRoom() (bytes int64, full *node) {
 
 // allocate increases the memory of a process to want bytes, as a kernel does page by page. If a cgroup is full, it reclaims cache
 // and then runs the OOM killer.
-func (t *Tree) allocate(pr *proc, want int64) error {
-	t.countThrottled(pr.node, want-pr.totalMemory())
-	for !pr.dead && pr.totalMemory() < want {
-		room, full := pr.node.memoryRoom()
-		step := min(want-pr.totalMemory(), max(room, 0))
-		pr.memory += step
-		pr.node.addMemory(step)
-		if pr.totalMemory() == want {
+func (t *Tree) allocate(process *proc, want int64) error {
+	t.countThrottled(process.node, want-process.totalMemory())
+	for !process.dead && process.totalMemory() < want {
+		room, full := process.node.memoryRoom()
+		step := min(want-process.totalMemory(), max(room, 0))
+		process.memory += step
+		process.node.addMemory(step)
+		if process.totalMemory() == want {
 			break
 		}
 		t.countEvent(full, func(e *cgroups.MemoryEvents) { e.Max++ })
-		if t.reclaimMemory(full, want-pr.totalMemory()) == 0 && !t.runOOMKiller(full) {
+		if t.reclaimMemory(full, want-process.totalMemory()) == 0 && !t.runOOMKiller(full) {
 			return syscall.ENOMEM
 		}
 	}
 	return nil
 }
 
-// countThrottled counts a memory.high event for each cgroup of n that more bytes would bring above memory.high, and reclaims
-// cache there. It does not delay processes.
-func (t *Tree) countThrottled(n *node, more int64) {
-	for c := range n.selfAndAncestors() {
+// countThrottled counts a memory.high event for cgroup and each ancestor that more bytes would bring above memory.high, and
+// reclaims cache there. It does not delay processes.
+func (t *Tree) countThrottled(cgroup *node, more int64) {
+	for c := range cgroup.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {
 			t.countEvent(c, func(e *cgroups.MemoryEvents) { e.High++ })
 			t.reclaimMemory(c, over)
@@ -93,14 +93,14 @@ func (t *Tree) countThrottled(n *node, more int64) {
 	}
 }
 
-// reclaimMemory frees up to bytes in n and its descendants and returns the freed bytes. It takes, in this order: inactive cache
-// not protected by memory.low, active cache not protected, cache protected by memory.low, and then swaps.
-func (t *Tree) reclaimMemory(n *node, bytes int64) (got int64) {
+// reclaimMemory frees up to bytes in cgroup and its descendants and returns the freed bytes. It takes, in this order: inactive
+// cache not protected by memory.low, active cache not protected, cache protected by memory.low, and then swaps.
+func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
 	bytes = t.roundToPages(bytes)
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
-		got += t.reclaimCache(n, bytes-got, 0, noLimit, pass)
+		got += t.reclaimCache(cgroup, bytes-got, 0, noLimit, pass)
 	}
-	return got + t.swapOut(n, bytes-got)
+	return got + t.swapOut(cgroup, bytes-got)
 }
 
 // reclaimPass selects the page cache that reclaimCache takes.
@@ -118,29 +118,29 @@ func (n *node) protectedBytes(minOnly bool) float64 {
 	return float64(min(bytes, n.usage.memory))
 }
 
-// reclaimCache takes up to bytes of cache from n and then from its children in the order of their names. n keeps at least keep
-// bytes. share is the total protection of the children; if they are entitled to more, it is divided in proportion.
-func (t *Tree) reclaimCache(n *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
-	bytes = min(bytes, n.usage.memory-keep)
-	if bytes <= 0 || n.usage.cache == 0 {
+// reclaimCache takes up to bytes of cache from cgroup and then from its children in the order of their names. cgroup keeps at
+// least keep bytes. share is the total protection of the children; if they are entitled to more, it is divided in proportion.
+func (t *Tree) reclaimCache(cgroup *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
+	bytes = min(bytes, cgroup.usage.memory-keep)
+	if bytes <= 0 || cgroup.usage.cache == 0 {
 		return 0
 	}
-	cache := n.cache
+	cache := cgroup.cache
 	if !pass.includeActive {
-		cache -= n.active
+		cache -= cgroup.active
 	}
 	if got = min(bytes, cache); got > 0 {
-		n.addCache(-got)
-		if pass.includeLow && n.limits.memoryLow > 0 {
-			t.countEvent(n, func(e *cgroups.MemoryEvents) { e.Low++ })
+		cgroup.addCache(-got)
+		if pass.includeLow && cgroup.limits.memoryLow > 0 {
+			t.countEvent(cgroup, func(e *cgroups.MemoryEvents) { e.Low++ })
 		}
 	}
 	var asked float64
-	for _, c := range n.children {
+	for _, c := range cgroup.children {
 		asked += c.protectedBytes(pass.includeLow)
 	}
 	scale := min(1, float64(share)/max(1, asked))
-	for _, c := range n.sortedChildren() {
+	for _, c := range cgroup.sortedChildren() {
 		keep := int64(c.protectedBytes(pass.includeLow) * scale)
 		got += t.reclaimCache(c, bytes-got, keep, keep, pass)
 	}

@@ -31,10 +31,10 @@ type KilledProc struct {
 }
 
 // killProc removes a process and records k for Options.Killed.
-func (t *Tree) killProc(pr *proc, k KilledProc) {
-	k.Proc = pr.toProc()
+func (t *Tree) killProc(process *proc, k KilledProc) {
+	k.Proc = process.toProc()
 	t.kills = append(t.kills, k)
-	t.removeProc(pr)
+	t.removeProc(process)
 }
 
 func (t *Tree) killAll(n *node) {
@@ -93,9 +93,9 @@ func (t *Tree) selectVictim(full *node) *proc {
 	return chosen
 }
 
-// findOOMGroup returns the highest cgroup from n up to full with memory.oom.group, or nil.
-func findOOMGroup(n, full *node) (group *node) {
-	for c := range n.selfAndAncestors() {
+// findOOMGroup returns the highest of cgroup and its ancestors up to full that has memory.oom.group, or nil.
+func findOOMGroup(cgroup, full *node) (group *node) {
+	for c := range cgroup.selfAndAncestors() {
 		if c.limits.oomGroup {
 			group = c
 		}

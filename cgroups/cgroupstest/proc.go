@@ -21,7 +21,7 @@ type Proc struct {
 	Swapped     int64        // bytes in swap; ignored by Start
 }
 
-// proc is a running process.
+// proc is a running process of a [Tree]. The exported description is [Proc].
 type proc struct {
 	pid     int
 	name    string
@@ -41,15 +41,15 @@ func (pr *proc) toProc() Proc {
 // totalMemory returns the bytes of the process in memory and in swap.
 func (pr *proc) totalMemory() int64 { return pr.memory + pr.swapped }
 
-// Start starts a process and returns its PID; it ignores p.PID. It fails like a kernel: with EAGAIN at pids.max, with EBUSY in a
-// V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may have
+// Start starts a process and returns its PID; it ignores process.PID. It fails like a kernel: with EAGAIN at pids.max, with EBUSY
+// in a V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may have
 // killed the process when Start returns, see [Tree.SetMemory].
-func (t *Tree) Start(p Proc) (pid int, err error) {
-	err = t.runLocked("start a process in", p.Cgroup, func() error {
-		if err := errors.Join(checkAdj(p.OOMScoreAdj), checkBytes(p.Memory)); err != nil {
+func (t *Tree) Start(process Proc) (pid int, err error) {
+	err = t.runLocked("start a process in", process.Cgroup, func() error {
+		if err := errors.Join(checkAdj(process.OOMScoreAdj), checkBytes(process.Memory)); err != nil {
 			return err
 		}
-		n, err := t.findNode(p.Cgroup)
+		n, err := t.findNode(process.Cgroup)
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func (t *Tree) Start(p Proc) (pid int, err error) {
 			t.countRefusedFork(n, full)
 			return &fileError{"pids.max", syscall.EAGAIN}
 		}
-		pr := t.addProc(n, p)
+		pr := t.addProc(n, process)
 		pid = pr.pid
-		err = t.allocate(pr, t.roundToPages(p.Memory))
+		err = t.allocate(pr, t.roundToPages(process.Memory))
 		if err != nil {
 			t.removeProc(pr)
 			pid = 0
@@ -141,12 +141,12 @@ func checkBytes(bytes int64) error {
 }
 
 // Proc returns a running process. ok is false if it does not run.
-func (t *Tree) Proc(pid int) (p Proc, ok bool) {
+func (t *Tree) Proc(pid int) (process Proc, ok bool) {
 	ok = t.withProc(pid, func(pr *proc) error {
-		p = pr.toProc()
+		process = pr.toProc()
 		return nil
 	}) == nil
-	return p, ok
+	return process, ok
 }
 
 // withProc calls f with a running process, or returns ESRCH.
@@ -175,10 +175,10 @@ func (n *node) findFullPids() *node {
 }
 
 // countRefusedFork counts a fork refused by pids.max: in V2 in the full cgroup and its ancestors, as since Linux 6.11; in V1 in
-// n.
-func (t *Tree) countRefusedFork(n, full *node) {
+// cgroup.
+func (t *Tree) countRefusedFork(cgroup, full *node) {
 	if t.opts.Mode == V1 {
-		n.usage.refused++
+		cgroup.usage.refused++
 		return
 	}
 	for c := range full.selfAndAncestors() {
@@ -198,17 +198,17 @@ func (t *Tree) addProc(n *node, p Proc) *proc {
 	return pr
 }
 
-// removeProc removes a process and frees its memory.
-func (t *Tree) removeProc(pr *proc) {
-	pr.node.addMemory(-pr.memory)
-	pr.addSwap(-pr.swapped)
-	delete(t.procs, pr.pid)
-	n := pr.node
+// removeProc removes a process from its cgroup, and subtracts its memory, swap and PID from the usage of all ancestors.
+func (t *Tree) removeProc(process *proc) {
+	process.node.addMemory(-process.memory)
+	process.addSwap(-process.swapped)
+	delete(t.procs, process.pid)
+	n := process.node
 	last := n.procs[len(n.procs)-1]
-	n.procs[pr.index], last.index = last, pr.index
+	n.procs[process.index], last.index = last, process.index
 	n.procs = n.procs[:len(n.procs)-1]
 	for c := range n.selfAndAncestors() {
 		c.usage.pids--
 	}
-	pr.dead = true
+	process.dead = true
 }

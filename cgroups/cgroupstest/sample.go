@@ -12,42 +12,42 @@ import (
 
 // Sample returns the selected parts of [Tree.Stats]. Every directory of a tree is a cgroup with a path, so child is its last
 // component.
-func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (s cgroups.Stats, err error) {
+func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	if child != "" {
 		p = p.Join(child)
 	}
 	err = t.readCgroup(ctx, "read", p, func(n *node) {
-		s = selectParts(t.toStats(n), parts)
+		stats = selectParts(t.toStats(n), parts)
 		if parts.Has(cgroups.PartMemoryLimit) && n != t.root {
-			s.Memory.Max, s.Memory.SwapMax = exportLimit(n.limits.memoryMax), exportLimit(n.limits.swapMax)
+			stats.Memory.Max, stats.Memory.SwapMax = exportLimit(n.limits.memoryMax), exportLimit(n.limits.swapMax)
 		}
 		if parts.Has(cgroups.PartPidsLimit) && n != t.root {
-			s.Pids.Max = exportLimit(n.limits.pidsMax)
+			stats.Pids.Max = exportLimit(n.limits.pidsMax)
 		}
 		if n != t.root {
-			t.sampleLimits(n, parts, &s)
+			t.sampleLimits(n, parts, &stats)
 		}
 		if parts.Has(cgroups.PartProcs) {
 			for _, pr := range n.procs {
-				s.Pids.Procs = append(s.Pids.Procs, pr.pid)
+				stats.Pids.Procs = append(stats.Pids.Procs, pr.pid)
 			}
-			slices.Sort(s.Pids.Procs)
+			slices.Sort(stats.Pids.Procs)
 		}
 	})
-	return s, err
+	return stats, err
 }
 
 // sampleLimits adds the limits whose units differ between V1 and V2. The soft limit of V1 is never set.
-func (t *Tree) sampleLimits(n *node, parts cgroups.Parts, s *cgroups.Stats) {
-	cpu, least := cgroups.CPULimit{Quota: n.limits.quota, Period: n.limits.period, Weight: n.limits.weight}, n.limits.memoryMin
+func (t *Tree) sampleLimits(cgroup *node, parts cgroups.Parts, stats *cgroups.Stats) {
+	cpu, least := cgroups.CPULimit{Quota: cgroup.limits.quota, Period: cgroup.limits.period, Weight: cgroup.limits.weight}, cgroup.limits.memoryMin
 	if t.opts.Mode == V1 {
-		cpu.Weight, cpu.Shares, least = 0, n.limits.weight, noLimit
+		cpu.Weight, cpu.Shares, least = 0, cgroup.limits.weight, noLimit
 	}
 	if parts.Has(cgroups.PartCPULimit) {
-		s.CPU.Limit = &cpu
+		stats.CPU.Limit = &cpu
 	}
 	if parts.Has(cgroups.PartMemoryMin) {
-		s.Memory.Min = exportLimit(least)
+		stats.Memory.Min = exportLimit(least)
 	}
 }
 
@@ -56,47 +56,47 @@ func (t *Tree) ChildDirs(ctx context.Context, p cgroups.Path) ([]string, error) 
 	return t.Children(ctx, p)
 }
 
-// selectParts returns the selected parts of s.
-func selectParts(s cgroups.Stats, parts cgroups.Parts) (out cgroups.Stats) {
+// selectParts returns the selected parts of stats.
+func selectParts(stats cgroups.Stats, parts cgroups.Parts) (out cgroups.Stats) {
 	if parts.Has(cgroups.PartCPU) {
-		out.CPU = s.CPU
+		out.CPU = stats.CPU
 		out.CPU.Pressure = nil
 	}
 	if parts.Has(cgroups.PartCPUPressure) {
-		out.CPU.Pressure = s.CPU.Pressure
+		out.CPU.Pressure = stats.CPU.Pressure
 	}
 	if parts.Has(cgroups.PartMemory) {
-		out.Memory.Current, out.Memory.Stat = s.Memory.Current, s.Memory.Stat
+		out.Memory.Current, out.Memory.Stat = stats.Memory.Current, stats.Memory.Stat
 	}
 	if parts.Has(cgroups.PartMemoryPeak) {
-		out.Memory.Peak = s.Memory.Peak
+		out.Memory.Peak = stats.Memory.Peak
 	}
 	if parts.Has(cgroups.PartMemoryEvents) {
-		out.Memory.Events = s.Memory.Events
+		out.Memory.Events = stats.Memory.Events
 	}
 	if parts.Has(cgroups.PartSwap) {
-		out.Memory.Swap = s.Memory.Swap
+		out.Memory.Swap = stats.Memory.Swap
 	}
 	if parts.Has(cgroups.PartMemoryPressure) {
-		out.Memory.Pressure = s.Memory.Pressure
+		out.Memory.Pressure = stats.Memory.Pressure
 	}
 	if parts.Has(cgroups.PartPids) {
-		out.Pids.Current = s.Pids.Current
+		out.Pids.Current = stats.Pids.Current
 	}
 	if parts.Has(cgroups.PartPidsEvents) {
-		out.Pids.Peak, out.Pids.Refused = s.Pids.Peak, s.Pids.Refused
+		out.Pids.Peak, out.Pids.Refused = stats.Pids.Peak, stats.Pids.Refused
 	}
 	if parts.Has(cgroups.PartIO) {
-		out.IO.Devices = s.IO.Devices
+		out.IO.Devices = stats.IO.Devices
 	}
 	if parts.Has(cgroups.PartIOPressure) {
-		out.IO.Pressure = s.IO.Pressure
+		out.IO.Pressure = stats.IO.Pressure
 	}
 	if parts.Has(cgroups.PartHugetlb) {
-		out.Hugetlb = s.Hugetlb
+		out.Hugetlb = stats.Hugetlb
 	}
 	if parts.Has(cgroups.PartEvents) {
-		out.Events = s.Events
+		out.Events = stats.Events
 	}
 	return out
 }

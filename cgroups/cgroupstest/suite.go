@@ -32,8 +32,8 @@ type Fixture struct {
 // TestDriver checks that a driver behaves as package cgroups documents. It creates up to a hundred cgroups and takes a few
 // seconds on a real kernel. A failure names the violated sentence. Cases that the driver or the host does not support are
 // skipped.
-func TestDriver(t *testing.T, f Fixture) {
-	f.Timeout = cmp.Or(f.Timeout, 30*time.Second)
+func TestDriver(t *testing.T, fixture Fixture) {
+	fixture.Timeout = cmp.Or(fixture.Timeout, 30*time.Second)
 	for _, c := range []struct {
 		name string
 		test func(t *trial)
@@ -90,6 +90,6 @@ func TestDriver(t *testing.T, f Fixture) {
 		{"Apply and Remove may race", checkApplyRemoveRace},
 		{"concurrent Remove succeeds", checkConcurrentRemove},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(newTrial(t, f)) })
+		t.Run(c.name, func(t *testing.T) { c.test(newTrial(t, fixture)) })
 	}
 }

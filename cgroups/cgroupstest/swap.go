@@ -47,12 +47,12 @@ func (n *node) addActive(bytes int64) {
 	}
 }
 
-// swapOut swaps out up to bytes of the processes in n and its descendants, lowest PID first, and returns the swapped bytes.
-func (t *Tree) swapOut(n *node, bytes int64) (got int64) {
+// swapOut swaps out up to bytes of the processes in cgroup and its descendants, lowest PID first, and returns the swapped bytes.
+func (t *Tree) swapOut(cgroup *node, bytes int64) (got int64) {
 	if t.opts.Swap == 0 || bytes <= 0 {
 		return 0
 	}
-	for _, pr := range n.listProcs() {
+	for _, pr := range cgroup.listProcs() {
 		some := min(pr.memory, bytes-got, t.swapRoom(pr.node)) / t.opts.PageSize * t.opts.PageSize
 		if some <= 0 {
 			continue
@@ -73,10 +73,10 @@ func (pr *proc) addSwap(bytes int64) {
 	}
 }
 
-// swapRoom returns the bytes of n that can still be swapped out.
-func (t *Tree) swapRoom(n *node) int64 {
+// swapRoom returns the bytes of cgroup that can still be swapped out.
+func (t *Tree) swapRoom(cgroup *node) int64 {
 	room := t.opts.Swap - t.root.usage.swap
-	for c := range n.selfAndAncestors() {
+	for c := range cgroup.selfAndAncestors() {
 		if c.limits.swapMax != noLimit {
 			room = min(room, c.limits.swapMax-c.usage.swap)
 		}

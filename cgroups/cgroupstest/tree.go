@@ -73,17 +73,17 @@ var (
 )
 
 // New returns a tree with an empty root.
-func New(o Options) *Tree {
-	o.PageSize = cmp.Or(o.PageSize, 4096)
-	t := &Tree{opts: o, procs: map[int]*proc{}}
+func New(opts Options) *Tree {
+	opts.PageSize = cmp.Or(opts.PageSize, 4096)
+	t := &Tree{opts: opts, procs: map[int]*proc{}}
 	t.root = t.newNode("", nil)
-	if o.Memory > 0 {
-		t.root.limits.memoryMax = o.Memory / o.PageSize * o.PageSize
+	if opts.Memory > 0 {
+		t.root.limits.memoryMax = opts.Memory / opts.PageSize * opts.PageSize
 	}
 	return t
 }
 
-// Name returns the name of a cgroup as a driver.Driver without systemd does.
+// Name returns the cgroupfs path of p, for example "/kubepods/burstable/pod123".
 func (t *Tree) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (t *Tree) Name(p cgroups.Path) (string, error) {
 	return p.Cgroupfs(), nil
 }
 
-// node is one cgroup.
+// node is one cgroup of a [Tree], with its processes, limits and usage.
 type node struct {
 	name        string
 	parent      *node // nil for the root
@@ -112,21 +112,21 @@ func (t *Tree) newNode(name string, parent *node) *node {
 	return &node{name: name, parent: parent, limits: t.defaultLimits(parent)}
 }
 
-// ensureChild returns the child of n with this name, which it creates if necessary.
-func (t *Tree) ensureChild(n *node, name string) *node {
-	c := n.children[name]
+// ensureChild returns the child of cgroup with this name. It creates the child with default limits if there is none.
+func (t *Tree) ensureChild(cgroup *node, name string) *node {
+	c := cgroup.children[name]
 	if c == nil {
-		c = t.newNode(name, n)
-		if n.children == nil {
-			n.children = map[string]*node{}
+		c = t.newNode(name, cgroup)
+		if cgroup.children == nil {
+			cgroup.children = map[string]*node{}
 		}
-		n.children[name] = c
-		n.hadChildren = true
+		cgroup.children[name] = c
+		cgroup.hadChildren = true
 	}
 	return c
 }
 
-// path returns the path of n.
+// path returns the path of n from the root, which it builds from the names of its ancestors.
 func (n *node) path() cgroups.Path {
 	var names []string
 	for c := range n.selfAndAncestors() {

@@ -44,9 +44,9 @@ func (t *trial) requireRefused(err error, p cgroups.Path, rule, call string) {
 }
 
 // mustApply calls Apply, which must succeed.
-func (t *trial) mustApply(p cgroups.Path, r cgroups.Resources) {
+func (t *trial) mustApply(p cgroups.Path, resources cgroups.Resources) {
 	t.Helper()
-	t.Succeed(t.driver.Apply(t.ctx, p, r), ruleCreate, "Apply "+string(p))
+	t.Succeed(t.driver.Apply(t.ctx, p, resources), ruleCreate, "Apply "+string(p))
 }
 
 func (t *trial) mustRemove(p cgroups.Path) {

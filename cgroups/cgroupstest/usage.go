@@ -10,7 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// usage holds the usage of a cgroup and its descendants.
+// usage holds the resource usage of a cgroup and its descendants, in bytes unless the names say otherwise.
 type usage struct {
 	memory, memoryPeak int64
 	cache              int64 // included in memory
@@ -24,42 +24,43 @@ type usage struct {
 	hugetlb            map[string]cgroups.HugetlbStats
 }
 
-// AddCPU adds CPU time and throttling to the counters of a cgroup and its ancestors. It ignores c.Pressure. A frozen cgroup uses
+// AddCPU adds CPU time and throttling to the counters of a cgroup and its ancestors. It ignores stat.Pressure. A frozen cgroup uses
 // no CPU time; this is no error.
-func (t *Tree) AddCPU(p cgroups.Path, c cgroups.CPUStat) error {
+func (t *Tree) AddCPU(p cgroups.Path, stat cgroups.CPUStat) error {
 	return t.withCgroup("use CPU time in", p, func(n *node) error {
 		if n.isFrozen() {
 			return nil
 		}
 		for a := range n.selfAndAncestors() {
 			s := &a.usage.cpu
-			s.Usage += c.Usage
-			s.User += c.User
-			s.System += c.System
-			s.Periods += c.Periods
-			s.Throttled += c.Throttled
-			s.ThrottledTime += c.ThrottledTime
-			s.Bursts += c.Bursts
-			s.BurstTime += c.BurstTime
+			s.Usage += stat.Usage
+			s.User += stat.User
+			s.System += stat.System
+			s.Periods += stat.Periods
+			s.Throttled += stat.Throttled
+			s.ThrottledTime += stat.ThrottledTime
+			s.Bursts += stat.Bursts
+			s.BurstTime += stat.BurstTime
 		}
 		return nil
 	})
 }
 
-// AddIO adds d to the counters of its device in a cgroup and its ancestors. A frozen cgroup does no I/O; this is no error.
-func (t *Tree) AddIO(p cgroups.Path, d cgroups.IODevice) error {
+// AddIO adds the counters in device to those of this device in a cgroup and its ancestors. A frozen cgroup does no I/O; this is
+// no error.
+func (t *Tree) AddIO(p cgroups.Path, device cgroups.IODevice) error {
 	return t.withCgroup("use a device in", p, func(n *node) error {
 		if n.isFrozen() {
 			return nil
 		}
 		for a := range n.selfAndAncestors() {
-			s := a.deviceCounters(d.Major, d.Minor)
-			s.ReadBytes += d.ReadBytes
-			s.WriteBytes += d.WriteBytes
-			s.DiscardBytes += d.DiscardBytes
-			s.Reads += d.Reads
-			s.Writes += d.Writes
-			s.Discards += d.Discards
+			s := a.deviceCounters(device.Major, device.Minor)
+			s.ReadBytes += device.ReadBytes
+			s.WriteBytes += device.WriteBytes
+			s.DiscardBytes += device.DiscardBytes
+			s.Reads += device.Reads
+			s.Writes += device.Writes
+			s.Discards += device.Discards
 		}
 		return nil
 	})
@@ -108,9 +109,9 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	}
 }
 
-// countEvent updates the memory events of n and, in V2, of its ancestors.
-func (t *Tree) countEvent(n *node, f func(e *cgroups.MemoryEvents)) {
-	for c := range n.selfAndAncestors() {
+// countEvent updates the memory events of cgroup and, in V2, of its ancestors.
+func (t *Tree) countEvent(cgroup *node, f func(e *cgroups.MemoryEvents)) {
+	for c := range cgroup.selfAndAncestors() {
 		f(&c.usage.memoryEvents)
 		t.fireMemoryEvents(c)
 		if t.opts.Mode == V1 {
@@ -131,8 +132,8 @@ func (t *Tree) withCgroup(op string, p cgroups.Path, f func(n *node) error) erro
 }
 
 // toStats returns the usage as a driver reads it.
-func (t *Tree) toStats(n *node) cgroups.Stats {
-	u := &n.usage
+func (t *Tree) toStats(cgroup *node) cgroups.Stats {
+	u := &cgroup.usage
 	s := cgroups.Stats{
 		CPU:  u.cpu,
 		Pids: cgroups.PidsStats{Current: uint64(u.pids), Peak: uint64(u.pidsPeak), Refused: u.refused},
@@ -144,7 +145,7 @@ func (t *Tree) toStats(n *node) cgroups.Stats {
 				File: uint64(u.cache), ActiveFile: uint64(u.active), InactiveFile: uint64(u.cache - u.active),
 			},
 		},
-		Events: cgroups.CgroupEvents{Populated: u.pids > 0, Frozen: n.isFrozen()},
+		Events: cgroups.CgroupEvents{Populated: u.pids > 0, Frozen: cgroup.isFrozen()},
 	}
 	for _, size := range t.opts.HugepageSizes {
 		s.Hugetlb = withEntry(s.Hugetlb, size, u.hugetlb[size])
@@ -153,7 +154,7 @@ func (t *Tree) toStats(n *node) cgroups.Stats {
 		s.Memory.Events = cgroups.MemoryEvents{Max: u.memoryEvents.Max, OOMKill: u.memoryEvents.OOMKill}
 		return s
 	}
-	p := n.currentPressure()
+	p := cgroup.currentPressure()
 	s.CPU.Pressure, s.Memory.Pressure, s.IO.Pressure = p[0], p[1], p[2]
 	return s
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// watcher is a running call of Watch.
+// watcher is a running call of [Tree.Watch] with its triggers.
 type watcher struct {
 	node    *node
 	arms    []armedTrigger
@@ -55,8 +55,8 @@ func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Tri
 	}
 }
 
-// addWatcher validates the triggers and registers w for events of the cgroup p.
-func (t *Tree) addWatcher(w *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
+// addWatcher validates the triggers and registers watch for events of the cgroup p.
+func (t *Tree) addWatcher(watch *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
 	n, err := t.findNode(p)
 	if err != nil {
 		return err
@@ -71,10 +71,10 @@ func (t *Tree) addWatcher(w *watcher, p cgroups.Path, triggers []cgroups.Trigger
 		if t.opts.Mode == V1 {
 			return &fileError{trigger.File, fmt.Errorf("%w: there is no such file", errors.ErrUnsupported)}
 		}
-		w.arms = append(w.arms, armedTrigger{trigger: trigger, total: n.stallTime(trigger)})
+		watch.arms = append(watch.arms, armedTrigger{trigger: trigger, total: n.stallTime(trigger)})
 	}
-	w.node = n
-	t.watchers = append(t.watchers, w)
+	watch.node = n
+	t.watchers = append(t.watchers, watch)
 	return nil
 }
 
@@ -85,16 +85,16 @@ func (t *Tree) removeWatcher(w *watcher) {
 }
 
 // takeFired returns the triggers that have fired since the last call.
-func (t *Tree) takeFired(w *watcher) (fired []cgroups.Trigger, gone bool) {
+func (t *Tree) takeFired(watch *watcher) (fired []cgroups.Trigger, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range w.arms {
-		if w.arms[i].fired {
-			fired = append(fired, w.arms[i].trigger)
-			w.arms[i].fired = false
+	for i := range watch.arms {
+		if watch.arms[i].fired {
+			fired = append(fired, watch.arms[i].trigger)
+			watch.arms[i].fired = false
 		}
 	}
-	return fired, w.removed
+	return fired, watch.removed
 }
 
 // stallTime returns the total stall time of n that the trigger counts.
@@ -124,22 +124,22 @@ func (t *Tree) firePressure() {
 	}
 }
 
-// fireMemoryEvents fires the memory.events triggers of n.
-func (t *Tree) fireMemoryEvents(n *node) {
+// fireMemoryEvents fires the memory.events triggers of cgroup.
+func (t *Tree) fireMemoryEvents(cgroup *node) {
 	for _, w := range t.watchers {
 		for i := range w.arms {
-			if w.node == n && w.arms[i].trigger.File == "memory.events" {
+			if w.node == cgroup && w.arms[i].trigger.File == "memory.events" {
 				w.fireTrigger(i)
 			}
 		}
 	}
 }
 
-// endWatchers ends the watchers of n and its descendants, because n is removed.
-func (t *Tree) endWatchers(n *node) {
+// endWatchers ends the watchers of cgroup and its descendants, because it is removed.
+func (t *Tree) endWatchers(cgroup *node) {
 	for _, w := range t.watchers {
 		for c := range w.node.selfAndAncestors() {
-			if c == n {
+			if c == cgroup {
 				w.removed = true
 				w.wake()
 			}

@@ -61,17 +61,17 @@ var (
 
 // Open inspects the host and returns a driver for its cgroups, which it does not change. A host without cgroups is an error, and
 // so is a missing "cpu" or "pids" controller that is not in Options.OptionalControllers.
-func Open(ctx context.Context, o Options) (*Driver, error) {
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+func Open(ctx context.Context, opts Options) (*Driver, error) {
+	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	d, err := openDriver(ctx, o)
+	d, err := openDriver(ctx, opts)
 	if err != nil {
-		return nil, fmt.Errorf("open cgroups %s: %w", cmp.Or(o.Root, "/"), err)
+		return nil, fmt.Errorf("open cgroups %s: %w", cmp.Or(opts.Root, "/"), err)
 	}
 	if len(d.host.Missing) > 0 {
-		o.Logger.Warn("cgroup limits are skipped that this host cannot enforce", "missing", d.host.Missing,
+		opts.Logger.Warn("cgroup limits are skipped that this host cannot enforce", "missing", d.host.Missing,
 			"mode", d.host.Mode, "root", d.names.root.Cgroupfs())
 	}
 	return d, nil
@@ -134,12 +134,12 @@ func (d *Driver) Name(p cgroups.Path) (string, error) {
 
 // Apply creates the cgroup p and its missing parents, or changes the limits of an existing cgroup, see [cgroups.CgroupWriter]. A
 // new cgroup is written without reading it; in an existing cgroup only files that differ are written.
-func (d *Driver) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+func (d *Driver) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return d.runOnCgroup(ctx, "apply", p, func(string) error {
-		if err := r.Validate(); err != nil {
+		if err := resources.Validate(); err != nil {
 			return err
 		}
-		return d.creator.createCgroup(ctx, p, r)
+		return d.creator.createCgroup(ctx, p, resources)
 	})
 }
 
@@ -209,21 +209,21 @@ func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err err
 }
 
 // Limits returns the limits of p that are in force, see [cgroups.Reader].
-func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (r cgroups.Resources, err error) {
+func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
-		r, err = d.tree.readLimits(dir)
+		resources, err = d.tree.readLimits(dir)
 		return err
 	})
-	return r, err
+	return resources, err
 }
 
 // Stats returns the usage of p, see [cgroups.Reader].
-func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, err error) {
+func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
-		s, err = d.tree.readStats(dir, cgroups.PartAll&^(cgroups.PartMemoryLimit|cgroups.PartPidsLimit|cgroups.PartProcs))
+		stats, err = d.tree.readStats(dir, cgroups.PartAll&^(cgroups.PartMemoryLimit|cgroups.PartPidsLimit|cgroups.PartProcs))
 		return err
 	})
-	return s, err
+	return stats, err
 }
 
 // errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.

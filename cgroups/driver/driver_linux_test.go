@@ -202,7 +202,7 @@ func TestIntegrationRejectsPathsOutsideRoot(t *testing.T) {
 		assert.Error(t, err, "path %q", p)
 	}
 	for _, err := range []error{d.Remove(t.Context(), ""), d.Kill(t.Context(), ""), d.Freeze(t.Context(), "")} {
-		assert.ErrorContains(t, err, "the root of the tree")
+		assert.ErrorContains(t, err, "the root cgroup of the driver")
 	}
 }
 

@@ -60,7 +60,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 	return retryInterrupted(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
 }
 
-// cgroupExists reports whether the directory of a cgroup exists.
+// cgroupExists reports whether this hierarchy has the cgroup dir, a path relative to the root of the driver.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
 // fileExists reports whether the cgroup dir has the file.

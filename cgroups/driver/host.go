@@ -66,7 +66,7 @@ func (h *Host) setMissing(countsSwap bool, optional []string) error {
 	return nil
 }
 
-// mount is a cgroup mount, one line of mountinfo.
+// mount describes one cgroup mount of the host, parsed from a line of /proc/self/mountinfo.
 type mount struct {
 	device      string // major:minor; equal for all mounts of a hierarchy
 	dir         string

@@ -69,7 +69,7 @@ func TestSetMissingListsMissingControllers(t *testing.T) {
 		{name: "no swap", host: Host{Dirs: all}, noSwap: true, missing: "swap"},
 		{name: "no memory means no swap", host: Host{Dirs: without("memory")}, missing: "memory swap"},
 		{name: "controllers that may always be missing", host: Host{Dirs: without("hugetlb", "cpuset")}, missing: "cpuset hugetlb"},
-		{name: "no pids", host: Host{Dirs: without("pids")}, missing: "pids", err: "controller pids is neither"},
+		{name: "no pids", host: Host{Dirs: without("pids")}, missing: "pids", err: "controller pids is not available"},
 		{name: "optional pids is missing", host: Host{Dirs: without("pids")}, optional: []string{"pids"}, missing: "pids"},
 	} {
 		err := c.host.setMissing(!c.noSwap, c.optional)

@@ -88,7 +88,7 @@ func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// absoluteDirs returns the directories of a cgroup in all hierarchies.
+// absoluteDirs returns the absolute directories of a cgroup, one per hierarchy, even if they do not exist.
 func (s *hierarchies) absoluteDirs(dir string) []string {
 	all := make([]string, 0, len(s.all))
 	for _, h := range s.all {

@@ -28,7 +28,7 @@ type hierarchies struct {
 }
 
 // openTree inspects the mounts of the host and opens rootDir, which is relative to each mount point.
-func openTree(rootDir string, o Options) (tree, Host, error) {
+func openTree(rootDir string, opts Options) (tree, Host, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, Host{}, err
@@ -37,18 +37,18 @@ func openTree(rootDir string, o Options) (tree, Host, error) {
 	if err != nil {
 		return nil, Host{}, err
 	}
-	s := &hierarchies{timeout: o.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
+	s := &hierarchies{timeout: opts.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
 	if _, err := os.Stat("/proc/pressure"); err == nil {
 		s.host.Pressure = true
 	}
 	if err := s.openAll(mounts, rootDir); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
-	if err := s.host.setMissing(s.countsSwap(), o.OptionalControllers); err != nil {
+	if err := s.host.setMissing(s.countsSwap(), opts.OptionalControllers); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
 	if mode == V2 {
-		return &treeV2{hierarchies: s, h: s.all[0], controllers: strings.Join(s.all[0].controllers, " ") + "\n", formula: o.WeightFormula}, s.host, nil
+		return &treeV2{hierarchies: s, h: s.all[0], controllers: strings.Join(s.all[0].controllers, " ") + "\n", formula: opts.WeightFormula}, s.host, nil
 	}
 	return &treeV1{hierarchies: s, top: rootDir == ""}, s.host, nil
 }

@@ -45,11 +45,11 @@ func (s *hierarchies) getReader(dir string) *reader {
 	return r
 }
 
-// putReader releases r for reuse. It drops a reader whose buffer has grown large, because such files are rare.
-func (s *hierarchies) putReader(r *reader) {
-	r.leaveCgroup()
-	if cap(r.buf) <= 16<<10 {
-		s.readers.Put(r)
+// putReader releases reader for reuse. It drops a reader whose buffer has grown large, because such files are rare.
+func (s *hierarchies) putReader(reader *reader) {
+	reader.leaveCgroup()
+	if cap(reader.buf) <= 16<<10 {
+		s.readers.Put(reader)
 	}
 }
 
@@ -151,14 +151,14 @@ func (r *reader) readError() error {
 }
 
 // readInto parses a file of the cgroup and stores the result in into. It reports whether the file exists and is valid.
-func readInto[T any](r *reader, file string, parse func([]byte) (T, error), into *T) bool {
-	text, ok := r.readFile(file)
+func readInto[T any](reader *reader, file string, parse func([]byte) (T, error), into *T) bool {
+	text, ok := reader.readFile(file)
 	if !ok {
 		return false
 	}
 	value, err := parse(text)
 	if err != nil {
-		r.err = &fileError{file, err}
+		reader.err = &fileError{file, err}
 		return false
 	}
 	*into = value
@@ -175,16 +175,16 @@ func (r *reader) readLimit(file string) *int64 {
 }
 
 // readPids reads the PID counters that v1 and v2 have in common.
-func (r *reader) readPids(parts cgroups.Parts, p *cgroups.PidsStats) {
+func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	if parts.Has(cgroups.PartPids) {
-		readInto(r, "pids.current", cgroups.ParseCounter, &p.Current)
+		readInto(r, "pids.current", cgroups.ParseCounter, &stats.Current)
 	}
 	if parts.Has(cgroups.PartPidsLimit) {
-		p.Max = r.readLimit("pids.max")
+		stats.Max = r.readLimit("pids.max")
 	}
 	if parts.Has(cgroups.PartPidsEvents) {
-		readInto(r, "pids.peak", cgroups.ParseCounter, &p.Peak)
-		readInto(r, "pids.events", cgroups.ParsePidsEvents, &p.Refused)
+		readInto(r, "pids.peak", cgroups.ParseCounter, &stats.Peak)
+		readInto(r, "pids.events", cgroups.ParsePidsEvents, &stats.Refused)
 	}
 }
 

@@ -84,49 +84,49 @@ func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, erro
 // partsMemory selects the parts whose files are in the memory hierarchy of v1.
 const partsMemory = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPeak | cgroups.PartMemoryEvents | cgroups.PartSwap | cgroups.PartMemoryMin
 
-// readMemory reads the selected memory files of v1 into m. Swap usage is in memory.stat.
-func (r *reader) readMemory(parts cgroups.Parts, m *cgroups.MemoryStats) {
+// readMemory reads the selected memory files of v1 into stats. Swap usage is in memory.stat.
+func (r *reader) readMemory(parts cgroups.Parts, stats *cgroups.MemoryStats) {
 	if parts.Has(cgroups.PartMemoryEvents) {
-		readInto(r, "memory.oom_control", cgroups.ParseMemoryEvents, &m.Events)
-		r.addFailures(&m.Events)
+		readInto(r, "memory.oom_control", cgroups.ParseMemoryEvents, &stats.Events)
+		r.addFailures(&stats.Events)
 	}
 	if parts.Has(cgroups.PartMemory) {
-		readInto(r, "memory.usage_in_bytes", cgroups.ParseCounter, &m.Current)
+		readInto(r, "memory.usage_in_bytes", cgroups.ParseCounter, &stats.Current)
 	}
 	if parts.Has(cgroups.PartMemoryPeak) {
-		readInto(r, "memory.max_usage_in_bytes", cgroups.ParseCounter, &m.Peak)
+		readInto(r, "memory.max_usage_in_bytes", cgroups.ParseCounter, &stats.Peak)
 	}
 	if parts&(cgroups.PartMemory|cgroups.PartSwap) != 0 {
 		var stat cgroups.MemoryStat
 		readInto(r, "memory.stat", cgroups.ParseMemoryStat, &stat)
-		m.Swap = stat.Swap
+		stats.Swap = stat.Swap
 		if parts.Has(cgroups.PartMemory) {
-			m.Stat = stat
+			stats.Stat = stat
 		}
 	}
 	if parts.Has(cgroups.PartMemoryLimit) {
-		m.Max, m.SwapMax = r.readMemoryLimits()
+		stats.Max, stats.SwapMax = r.readMemoryLimits()
 	}
 	if parts.Has(cgroups.PartMemoryMin) {
-		m.Min = r.readLimit("memory.soft_limit_in_bytes")
+		stats.Min = r.readLimit("memory.soft_limit_in_bytes")
 	}
 }
 
-// readCPULimit reads cpu.shares, cpu.cfs_period_us and cpu.cfs_quota_us of v1 into c.Limit.
-func (r *reader) readCPULimit(c *cgroups.CPUStat) {
+// readCPULimit reads cpu.shares, cpu.cfs_period_us and cpu.cfs_quota_us of v1 into stat.Limit.
+func (r *reader) readCPULimit(stat *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.shares", cgroups.ParseCounter, &l.Shares) {
-		c.Limit = &l
+		stat.Limit = &l
 	}
 	readInto(r, "cpu.cfs_period_us", cgroups.ParseCounter, &l.Period)
 	readInto(r, "cpu.cfs_quota_us", cgroups.ParseValue, &l.Quota)
 }
 
 // readCPUAcct reads the CPU time from cpuacct.usage and cpuacct.stat of v1.
-func (r *reader) readCPUAcct(c *cgroups.CPUStat) {
-	readInto(r, "cpuacct.usage", cgroups.ParseCounter, &c.Usage)
+func (r *reader) readCPUAcct(stat *cgroups.CPUStat) {
+	readInto(r, "cpuacct.usage", cgroups.ParseCounter, &stat.Usage)
 	readInto(r, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
-		c.User, c.System, err = cgroups.ParseCPUAcctStat(text)
+		stat.User, stat.System, err = cgroups.ParseCPUAcctStat(text)
 		return 0, err
 	}, new(uint64))
 }
@@ -140,29 +140,30 @@ func (r *reader) readMemoryLimits() (memory, swap *int64) {
 	return memory, swap
 }
 
-// readHugetlbUsage reads usage and failures of huge pages of v1 into s.Hugetlb, by page size.
-func (r *reader) readHugetlbUsage(sizes []string, s *cgroups.Stats) {
+// readHugetlbUsage reads usage and failures of huge pages of v1 into stats.Hugetlb, by page size.
+func (r *reader) readHugetlbUsage(sizes []string, stats *cgroups.Stats) {
 	for _, size := range sizes {
 		var h cgroups.HugetlbStats
 		if readInto(r, "hugetlb."+size+".usage_in_bytes", cgroups.ParseCounter, &h.Current) {
 			readInto(r, "hugetlb."+size+".failcnt", cgroups.ParseCounter, &h.Refused)
-			s.Hugetlb = setKey(s.Hugetlb, size, h)
+			stats.Hugetlb = setKey(stats.Hugetlb, size, h)
 		}
 	}
 }
 
-// addFailures sets e.Max from the failcnt files. Some kernels do not count all failures on v1, so it is at least e.OOMKill.
-func (r *reader) addFailures(e *cgroups.MemoryEvents) {
+// addFailures sets events.Max from the failcnt files. Some kernels do not count all failures on v1, so it is at least
+// events.OOMKill.
+func (r *reader) addFailures(events *cgroups.MemoryEvents) {
 	for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} { // the memory limit, or the limit of memory and swap, whichever is reached first
 		var n uint64
 		readInto(r, file, cgroups.ParseCounter, &n)
-		e.Max += n
+		events.Max += n
 	}
-	e.Max = max(e.Max, e.OOMKill)
+	events.Max = max(events.Max, events.OOMKill)
 }
 
 // readBlkio reads the I/O counters, including descendants if the kernel has the _recursive files.
-func (r *reader) readBlkio(s *cgroups.Stats) {
+func (r *reader) readBlkio(stats *cgroups.Stats) {
 	for _, suffix := range []string{"_recursive", ""} {
 		text, ok := r.readFile("blkio.throttle.io_service_bytes" + suffix)
 		if !ok {
@@ -171,22 +172,22 @@ func (r *reader) readBlkio(s *cgroups.Stats) {
 		text = bytes.Clone(text) // the second file reuses the buffer
 		readInto(r, "blkio.throttle.io_serviced"+suffix, func(operations []byte) ([]cgroups.IODevice, error) {
 			return cgroups.ParseBlkio(text, operations)
-		}, &s.IO.Devices)
+		}, &stats.IO.Devices)
 		return
 	}
 }
 
 // readEvents derives the contents of cgroup.events, which v1 does not have. It lists the processes in one hierarchy only, because
 // containers are in all of them.
-func (t *treeV1) readEvents(dir string, e *cgroups.CgroupEvents) error {
+func (t *treeV1) readEvents(dir string, events *cgroups.CgroupEvents) error {
 	pids, err := cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0]).listProcs(dir)
 	if err != nil {
 		return err
 	}
-	e.Populated = len(pids) > 0
+	events.Populated = len(pids) > 0
 	if h := t.hierarchies.forController("freezer"); h != nil && dir != "" {
 		state, err := h.readFreezerState(dir)
-		e.Frozen = state == "FROZEN"
+		events.Frozen = state == "FROZEN"
 		return ignoreAbsent(err)
 	}
 	return nil

@@ -126,11 +126,11 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 	}
 }
 
-// readCPUWeight reads cpu.weight and cpu.max of v2 into c.Limit, which stays nil for the root cgroup.
-func (r *reader) readCPUWeight(c *cgroups.CPUStat) {
+// readCPUWeight reads cpu.weight and cpu.max of v2 into stat.Limit, which stays nil for the root cgroup.
+func (r *reader) readCPUWeight(stat *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {
-		c.Limit = &l
+		stat.Limit = &l
 	}
 	readInto(r, "cpu.max", func(text []byte) (_ uint64, err error) {
 		l.Quota, l.Period, err = cgroups.ParseCPUMax(text)

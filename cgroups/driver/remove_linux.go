@@ -49,7 +49,7 @@ func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce fu
 	return s.withProcesses(dir, err)
 }
 
-// rmdir removes one cgroup from all hierarchies.
+// rmdir removes the directory of one cgroup, which must be empty, from all hierarchies.
 func (s *hierarchies) rmdir(dir string) error {
 	var errs []error
 	for _, h := range s.all {

@@ -15,7 +15,7 @@ import (
 
 // Sample returns the selected parts of the usage of a cgroup, see [cgroups.Sampler]. It opens only the files of these parts. On
 // v1 a cgroup is removed from one hierarchy after another; removed hierarchies count as zero.
-func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (s cgroups.Stats, err error) {
+func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		if child != "" {
 			if child == "." || child == ".." || strings.ContainsAny(child, "/\x00\n") {
@@ -23,12 +23,12 @@ func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts
 			}
 			dir = joinDir(dir, child)
 		}
-		if s, err = d.tree.readStats(dir, parts); err != nil && child != "" {
+		if stats, err = d.tree.readStats(dir, parts); err != nil && child != "" {
 			err = fmt.Errorf("child %q: %w", child, err)
 		}
 		return err
 	})
-	return s, err
+	return stats, err
 }
 
 // ChildDirs returns the sorted names of the directories directly below p, see [cgroups.Sampler].

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// setting is the desired content of one cgroup v2 file.
+// setting is a write to a cgroup v2 file that puts one limit in force: the file, its desired content and how to write it.
 type setting struct {
 	file       string
 	value      string
@@ -26,47 +26,47 @@ type setting struct {
 	periodOnly bool  // cpu.max: set the period and keep the quota
 }
 
-// buildSettings appends the files for the limits r to dst in write order. memory.max is last among the memory files, because a
-// lower value may cause swapping by the preceding limits.
-func buildSettings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
+// buildSettings appends the files for the limits in resources to dst in write order. memory.max is last among the memory files,
+// because a lower value may cause swapping by the preceding limits.
+func buildSettings(dst []setting, resources cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
 	add := func(controller, file, value string) {
 		dst = append(dst, setting{controller: controller, file: file, value: value})
 	}
-	if r.CPUShares != 0 {
-		add("cpu", "cpu.weight", strconv.FormatUint(cgroups.WeightFromShares(r.CPUShares, formula), 10))
+	if resources.CPUShares != 0 {
+		add("cpu", "cpu.weight", strconv.FormatUint(cgroups.WeightFromShares(resources.CPUShares, formula), 10))
 	}
-	if r.CPUQuota != 0 || r.CPUPeriod != 0 {
+	if resources.CPUQuota != 0 || resources.CPUPeriod != 0 {
 		quota := "max"
-		if r.CPUQuota > 0 {
-			quota = strconv.FormatInt(r.CPUQuota, 10)
+		if resources.CPUQuota > 0 {
+			quota = strconv.FormatInt(resources.CPUQuota, 10)
 		}
-		add("cpu", "cpu.max", quota+" "+strconv.FormatUint(cmp.Or(r.CPUPeriod, defaultPeriod), 10))
-		dst[len(dst)-1].periodOnly = r.CPUQuota == 0
+		add("cpu", "cpu.max", quota+" "+strconv.FormatUint(cmp.Or(resources.CPUPeriod, defaultPeriod), 10))
+		dst[len(dst)-1].periodOnly = resources.CPUQuota == 0
 	}
-	if r.CpusetCPUs != "" {
-		add("cpuset", "cpuset.cpus", r.CpusetCPUs)
+	if resources.CpusetCPUs != "" {
+		add("cpuset", "cpuset.cpus", resources.CpusetCPUs)
 	}
-	if r.CpusetMems != "" {
-		add("cpuset", "cpuset.mems", r.CpusetMems)
+	if resources.CpusetMems != "" {
+		add("cpuset", "cpuset.mems", resources.CpusetMems)
 	}
-	dst = appendMemorySettings(dst, r)
-	if r.PidsMax != nil {
-		add("pids", "pids.max", formatLimit(nonzeroPids(*r.PidsMax)))
+	dst = appendMemorySettings(dst, resources)
+	if resources.PidsMax != nil {
+		add("pids", "pids.max", formatLimit(nonzeroPids(*resources.PidsMax)))
 	}
-	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
+	for _, size := range slices.Sorted(maps.Keys(resources.Hugetlb)) {
 		// Reserved pages count against .rsvd.max, used pages against .max.
 		for _, file := range []string{".max", ".rsvd.max"} {
-			s := setting{controller: "hugetlb", file: "hugetlb." + size + file, value: formatLimit(r.Hugetlb[size])}
+			s := setting{controller: "hugetlb", file: "hugetlb." + size + file, value: formatLimit(resources.Hugetlb[size])}
 			s.unit, s.optional = pageSize(), file == ".rsvd.max"
 			dst = append(dst, s)
 		}
 	}
-	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
+	for _, file := range slices.Sorted(maps.Keys(resources.Unified)) {
 		controller, err := unifiedController(file)
 		if err != nil {
 			return nil, err
 		}
-		add(controller, file, r.Unified[file])
+		add(controller, file, resources.Unified[file])
 		dst[len(dst)-1].nonblock = file == "memory.max" || file == "memory.high"
 	}
 	return dst, nil

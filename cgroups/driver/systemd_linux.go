@@ -30,12 +30,12 @@ type systemdCreator struct {
 }
 
 // openSystemd connects to systemd and returns a creator for slices on top of c.
-func openSystemd(ctx context.Context, c creator, _ names, h Host, o Options) (creator, error) {
+func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Options) (creator, error) {
 	f, ok := c.(files)
 	if !ok {
 		return nil, fmt.Errorf("systemd in front of %T", c)
 	}
-	u := newSystemdCreator(f, systemd.New(systemd.Options{}), h, o)
+	u := newSystemdCreator(f, systemd.New(systemd.Options{}), host, opts)
 	if _, err := u.client.Version(ctx); err != nil {
 		return nil, errors.Join(err, u.client.Close())
 	}
@@ -44,36 +44,36 @@ func openSystemd(ctx context.Context, c creator, _ names, h Host, o Options) (cr
 
 // newSystemdCreator returns a systemdCreator on top of f. It looks for slices in the cpu, memory or pids hierarchy, where systemd
 // creates them for accounting.
-func newSystemdCreator(f files, client *systemd.Client, h Host, o Options) *systemdCreator {
-	u := &systemdCreator{files: f, client: client, v1: h.Mode != V2, formula: o.WeightFormula}
+func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options) *systemdCreator {
+	u := &systemdCreator{files: f, client: client, v1: host.Mode != V2, formula: opts.WeightFormula}
 	for _, c := range []string{"pids", "memory", "cpu"} {
-		if h.Dirs[c] != "" {
-			u.dir = h.Dirs[c]
+		if host.Dirs[c] != "" {
+			u.dir = host.Dirs[c]
 		}
 	}
 	return u
 }
 
 // createCgroup starts the slice, or changes the limits of a running slice.
-func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	if u.absolutePath(p) == "" { // the root slice belongs to systemd
-		return u.files.createCgroup(ctx, p, r)
+		return u.files.createCgroup(ctx, p, resources)
 	}
 	if err := u.startParents(ctx, p); err != nil {
 		return err
 	}
-	r, err := u.addCurrentQuota(p, r)
+	resources, err := u.addCurrentQuota(p, resources)
 	if err != nil {
 		return err
 	}
-	props, r, err := systemd.Properties(r, u.v1, u.formula)
+	props, resources, err := systemd.Properties(resources, u.v1, u.formula)
 	if err != nil {
 		return err
 	}
 	if err := u.ensureSlice(ctx, p, props); err != nil {
 		return err
 	}
-	return u.files.createCgroup(ctx, p, r)
+	return u.files.createCgroup(ctx, p, resources)
 }
 
 // startParents starts the missing parent slices of p. systemd would start them too, but it then keeps limits that are set later
@@ -112,22 +112,22 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	return err
 }
 
-// addCurrentQuota adds the current quota to r if r sets only the period. Otherwise systemd would keep the CPU percentage, and the
-// kernel the quota in microseconds.
-func (u *systemdCreator) addCurrentQuota(p cgroups.Path, r cgroups.Resources) (cgroups.Resources, error) {
-	if r.CPUPeriod == 0 || r.CPUQuota != 0 || !u.sliceDirExists(p) {
-		return r, nil
+// addCurrentQuota adds the current quota to resources if these set only the period. Otherwise systemd would keep the CPU
+// percentage, and the kernel the quota in microseconds.
+func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resources) (cgroups.Resources, error) {
+	if resources.CPUPeriod == 0 || resources.CPUQuota != 0 || !u.sliceDirExists(p) {
+		return resources, nil
 	}
 	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
-		return r, err
+		return resources, err
 	}
 	is, err := u.files.tree.readLimits(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, err
+		return resources, err
 	}
-	r.CPUQuota = is.CPUQuota
-	return r, nil
+	resources.CPUQuota = is.CPUQuota
+	return resources, nil
 }
 
 // removeCgroup kills the processes first, because systemd waits long for the scopes in a slice. It removes the directory last:

@@ -89,46 +89,46 @@ func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 }
 
 // readCgroup returns the limits and the memory usage of a cgroup in bytes.
-func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (r cgroups.Resources, usage int64, err error) {
+func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, usage int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
-	if r, err = t.reader.Limits(ctx, p); err != nil {
-		return r, 0, err
+	if resources, err = t.reader.Limits(ctx, p); err != nil {
+		return resources, 0, err
 	}
 	s, err := t.reader.Stats(ctx, p)
-	return r, int64(min(s.Memory.Current, math.MaxInt64)), err
+	return resources, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
 // applyPodStep applies one step to the pod's cgroup and returns the limits now in force. It restores the previous limits after a
 // failure, even if ctx has ended.
 func (t *Tree) applyPodStep(
-	ctx context.Context, p cgroups.Path, s ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
+	ctx context.Context, p cgroups.Path, step ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {
-	next := mergeStep(current, s.To)
+	next := mergeStep(current, step.To)
 	if err := runtime.ResizeSandbox(ctx, next); err != nil {
 		return current, err
 	}
-	err := t.applyResources(ctx, OpUpdate, p, s.To)
+	err := t.applyResources(ctx, OpUpdate, p, step.To)
 	if err == nil {
 		return next, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.Timeout)
 	defer cancel()
-	undo := errors.Join(t.applyResources(ctx, OpUpdate, p, s.From), runtime.ResizeSandbox(ctx, current))
+	undo := errors.Join(t.applyResources(ctx, OpUpdate, p, step.From), runtime.ResizeSandbox(ctx, current))
 	if undo != nil {
 		err = fmt.Errorf("%w; restore previous limits: %w", err, undo)
 	}
 	return current, err
 }
 
-// mergeStep returns r with the fields that step sets.
-func mergeStep(r, step cgroups.Resources) cgroups.Resources {
-	r.CPUShares = cmp.Or(step.CPUShares, r.CPUShares)
-	r.CPUQuota = cmp.Or(step.CPUQuota, r.CPUQuota)
-	r.CPUPeriod = cmp.Or(step.CPUPeriod, r.CPUPeriod)
-	r.MemoryMax = cmp.Or(step.MemoryMax, r.MemoryMax)
-	r.MemoryHigh = cmp.Or(step.MemoryHigh, r.MemoryHigh)
-	r.MemoryLow = cmp.Or(step.MemoryLow, r.MemoryLow)
-	r.MemoryMin = cmp.Or(step.MemoryMin, r.MemoryMin)
-	return r
+// mergeStep returns resources with the fields that step sets.
+func mergeStep(resources, step cgroups.Resources) cgroups.Resources {
+	resources.CPUShares = cmp.Or(step.CPUShares, resources.CPUShares)
+	resources.CPUQuota = cmp.Or(step.CPUQuota, resources.CPUQuota)
+	resources.CPUPeriod = cmp.Or(step.CPUPeriod, resources.CPUPeriod)
+	resources.MemoryMax = cmp.Or(step.MemoryMax, resources.MemoryMax)
+	resources.MemoryHigh = cmp.Or(step.MemoryHigh, resources.MemoryHigh)
+	resources.MemoryLow = cmp.Or(step.MemoryLow, resources.MemoryLow)
+	resources.MemoryMin = cmp.Or(step.MemoryMin, resources.MemoryMin)
+	return resources
 }

@@ -17,24 +17,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// HostOptions returns the options of a node that uses the whole machine: the CPUs that this process may use, memory, swap, the
-// maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). Page sizes and the swap
+// HostOptions returns the options of a node that uses the whole machine. It sets the CPUs that this process may use, memory,
+// swap, the maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). Page sizes and the swap
 // controller are not in /proc: see driver.Driver.Host.
-func HostOptions(proc fs.FS) (o Options, err error) {
-	if o.Node.MemoryCapacity, o.Node.SwapCapacity, err = readMemory(proc); err != nil {
+func HostOptions(proc fs.FS) (opts Options, err error) {
+	if opts.Node.MemoryCapacity, opts.Node.SwapCapacity, err = readMemory(proc); err != nil {
 		return Options{}, err
 	}
-	if o.MaxPIDs, err = MaxPIDs(proc); err != nil {
+	if opts.MaxPIDs, err = MaxPIDs(proc); err != nil {
 		return Options{}, err
 	}
-	if o.Node.CgroupV1, err = isCgroupV1(proc); err != nil {
+	if opts.Node.CgroupV1, err = isCgroupV1(proc); err != nil {
 		return Options{}, err
 	}
-	o.Capacity = corev1.ResourceList{
+	opts.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(o.Node.MemoryCapacity, resource.BinarySI),
+		corev1.ResourceMemory: *resource.NewQuantity(opts.Node.MemoryCapacity, resource.BinarySI),
 	}
-	return o, nil
+	return opts, nil
 }
 
 // isCgroupV1 reports whether the memory controller of the host is on cgroup v1, as on a hybrid host.

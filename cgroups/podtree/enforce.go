@@ -66,7 +66,7 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 
 // PlanReserved returns the updates of the reserved cgroups (SystemCgroup, KubeCgroup) in write order. Enforcing a reservation
 // that is nil is an error.
-func PlanReserved(o Options) ([]Update, error) {
+func PlanReserved(opts Options) ([]Update, error) {
 	var updates []Update
 	for _, e := range []struct {
 		key          Enforcement
@@ -74,12 +74,12 @@ func PlanReserved(o Options) ([]Update, error) {
 		list         corev1.ResourceList
 		compressible bool
 	}{
-		{EnforceSystem, o.SystemCgroup, o.Reserved.System, false},
-		{EnforceKube, o.KubeCgroup, o.Reserved.Kube, false},
-		{EnforceSystemCompressible, o.SystemCgroup, o.Reserved.System, true},
-		{EnforceKubeCompressible, o.KubeCgroup, o.Reserved.Kube, true},
+		{EnforceSystem, opts.SystemCgroup, opts.Reserved.System, false},
+		{EnforceKube, opts.KubeCgroup, opts.Reserved.Kube, false},
+		{EnforceSystemCompressible, opts.SystemCgroup, opts.Reserved.System, true},
+		{EnforceKubeCompressible, opts.KubeCgroup, opts.Reserved.Kube, true},
 	} {
-		if !slices.Contains(o.Enforce, e.key) {
+		if !slices.Contains(opts.Enforce, e.key) {
 			continue
 		}
 		if e.list == nil {
@@ -87,13 +87,13 @@ func PlanReserved(o Options) ([]Update, error) {
 		}
 		var r cgroups.Resources
 		if e.compressible {
-			r = cgroups.Resources{CPUShares: computeCPUShares(e.list), CpusetCPUs: o.CPUs}
+			r = cgroups.Resources{CPUShares: computeCPUShares(e.list), CpusetCPUs: opts.CPUs}
 		} else {
-			r = o.computeLimits(e.list)
+			r = opts.computeLimits(e.list)
 			if q, ok := e.list[corev1.ResourceMemory]; ok {
 				r.MemoryMin = new(q.Value())
 			}
-			r.Hugetlb = uniformHugetlb(o.Node.HugepageSizes, 0)
+			r.Hugetlb = uniformHugetlb(opts.Node.HugepageSizes, 0)
 		}
 		updates = append(updates, Update{Path: e.path, Resources: r})
 	}

@@ -44,7 +44,7 @@ const (
 	OpDestroy Op = "destroy"
 )
 
-// Status is the state of a [Tree].
+// Status is the state of a [Tree]: the results of its writes and the remaining orphaned cgroups.
 type Status struct {
 	// Ready reports that Setup has succeeded.
 	Ready bool

@@ -46,23 +46,23 @@ type OrphanPlan struct {
 
 // PlanOrphans decides which of the found cgroups belong to orphaned pods, and plans their removal. It returns an empty plan
 // until every source has reported its pods, and never includes a pod that may run.
-func PlanOrphans(s OrphanState) OrphanPlan {
+func PlanOrphans(state OrphanState) OrphanPlan {
 	var plan OrphanPlan
-	if !s.Complete {
+	if !state.Complete {
 		return plan
 	}
-	for _, f := range s.Found {
-		attempt := s.Attempts[f.Path]
+	for _, f := range state.Found {
+		attempt := state.Attempts[f.Path]
 		switch {
-		case s.MayRun(f.UID):
+		case state.MayRun(f.UID):
 		case attempt.Busy:
 			plan.Waiting = append(plan.Waiting, f)
-		case attempt.Retry.After(s.Now):
+		case attempt.Retry.After(state.Now):
 			plan.Waiting = append(plan.Waiting, f)
 			if plan.Wake.IsZero() || attempt.Retry.Before(plan.Wake) {
 				plan.Wake = attempt.Retry
 			}
-		case s.HasVolumes(f.UID):
+		case state.HasVolumes(f.UID):
 			plan.Shrink = append(plan.Shrink, f)
 		default:
 			plan.Remove = append(plan.Remove, f)
@@ -70,7 +70,7 @@ func PlanOrphans(s OrphanState) OrphanPlan {
 	}
 	for _, list := range [][]PodCgroup{plan.Remove, plan.Shrink} {
 		slices.SortStableFunc(list, func(a, b PodCgroup) int {
-			return cmp.Compare(s.Attempts[a.Path].Failures, s.Attempts[b.Path].Failures)
+			return cmp.Compare(state.Attempts[a.Path].Failures, state.Attempts[b.Path].Failures)
 		})
 	}
 	return plan

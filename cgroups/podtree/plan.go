@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Update is a planned write of limits to a cgroup.
+// Update is a planned write of limits to kubepods, a QoS class cgroup or a reserved cgroup.
 type Update struct {
 	Path      cgroups.Path
 	Resources cgroups.Resources
@@ -28,24 +28,24 @@ type Update struct {
 
 // Plan returns the updates of kubepods and the class cgroups, parents first, for the active pods. complete means that every
 // source has reported its pods. If false, the updates have KeepHigher, because pods are missing from the sums.
-func Plan(o Options, pods []*corev1.Pod, complete bool) []Update {
-	o = o.withDefaults()
+func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
+	opts = opts.withDefaults()
 	sum := sumRequests(pods)
-	kubepods := o.computeLimits(o.kubepodsResources())
+	kubepods := opts.computeLimits(opts.kubepodsResources())
 	burstable := cgroups.Resources{CPUShares: cgroups.CPUShares(sum.burstableCPU)}
 	bestEffort := cgroups.Resources{CPUShares: cgroups.MinShares}
 	for _, r := range []*cgroups.Resources{&kubepods, &burstable, &bestEffort} {
-		r.Hugetlb = uniformHugetlb(o.Node.HugepageSizes, cgroups.Unlimited)
+		r.Hugetlb = uniformHugetlb(opts.Node.HugepageSizes, cgroups.Unlimited)
 	}
-	root, low := qos.MemoryProtection(pods, o.Node)
+	root, low := qos.MemoryProtection(pods, opts.Node)
 	kubepods.MemoryMin, kubepods.MemoryLow, burstable.MemoryLow = root.MemoryMin, root.MemoryLow, low.MemoryLow
-	if o.QOSReserved != nil && complete {
-		o.setQOSReservedLimits(sum, &burstable, &bestEffort)
+	if opts.QOSReserved != nil && complete {
+		opts.setQOSReservedLimits(sum, &burstable, &bestEffort)
 	}
 	return []Update{
-		{Path: cgroups.QOSPath(o.Root, cgroups.Guaranteed), Resources: kubepods, KeepHigher: !complete},
-		{Path: cgroups.QOSPath(o.Root, cgroups.Burstable), Resources: burstable, LimitToUsage: true, KeepHigher: !complete},
-		{Path: cgroups.QOSPath(o.Root, cgroups.BestEffort), Resources: bestEffort, LimitToUsage: true},
+		{Path: cgroups.QOSPath(opts.Root, cgroups.Guaranteed), Resources: kubepods, KeepHigher: !complete},
+		{Path: cgroups.QOSPath(opts.Root, cgroups.Burstable), Resources: burstable, LimitToUsage: true, KeepHigher: !complete},
+		{Path: cgroups.QOSPath(opts.Root, cgroups.BestEffort), Resources: bestEffort, LimitToUsage: true},
 	}
 }
 
@@ -103,13 +103,13 @@ func addSaturated(a, b int64) int64 {
 // percentOf returns p percent of n, rounded down, without overflow.
 func percentOf(n, p int64) int64 { return n/100*p + n%100*p/100 }
 
-// ForPod returns the limits of a pod's cgroup on node n, see [cgroups.ForPod]. A field is zero or nil, so not written, if the pod
+// ForPod returns the limits of a pod's cgroup on node, see [cgroups.ForPod]. A field is zero or nil, so not written, if the pod
 // has no such limit as a whole.
-func ForPod(pod *corev1.Pod, n qos.Node) cgroups.Resources {
-	return cgroups.ForPod(qos.PodResources(pod, n), cgroups.PodOptions{
-		CPUPeriod:     uint64(n.CPUPeriod / time.Microsecond),
-		NoCPUQuota:    n.NoCPUQuota,
-		PidsMax:       n.PodPidsLimit,
-		HugepageSizes: n.HugepageSizes,
+func ForPod(pod *corev1.Pod, node qos.Node) cgroups.Resources {
+	return cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{
+		CPUPeriod:     uint64(node.CPUPeriod / time.Microsecond),
+		NoCPUQuota:    node.NoCPUQuota,
+		PidsMax:       node.PodPidsLimit,
+		HugepageSizes: node.HugepageSizes,
 	})
 }

@@ -79,8 +79,8 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 	return t.applyResources(ctx, op, p, r)
 }
 
-// minStartCPUs is the quota in CPUs that does not slow a container start: the work of the runtime in the pod's cgroup, for
-// example runc init, uses less than one CPU.
+// minStartCPUs is the CPU quota, as a number of CPUs, from which a container start is not throttled. The runtime's work in the
+// pod's cgroup, for example runc init, uses less than one CPU.
 const minStartCPUs = 1
 
 // Limit enforces the CPU quota of a pod after [Tree.Ensure] has omitted or lifted it. Call it when the started containers run,
@@ -118,13 +118,13 @@ func (t *Tree) writeQuota(ctx context.Context, pod *corev1.Pod, r cgroups.Resour
 	return t.applyResources(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
 }
 
-// hasQuota reports whether the quota of r is certainly in force.
-func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, r cgroups.Resources) bool {
+// hasQuota reports whether the quota of resources is certainly in force.
+func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.Resources) bool {
 	if t.reader == nil {
 		return false
 	}
 	current, err := t.reader.Limits(ctx, p)
-	return err == nil && current.CPUQuota == r.CPUQuota && current.CPUPeriod == r.CPUPeriod
+	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
 // Remove kills the processes of a pod's cgroup and removes it, in each QoS class. Call it after the pod has terminated and its

@@ -111,39 +111,39 @@ func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 }
 
 // removeOrphan removes the cgroup of an orphaned pod, or lowers its CPU shares if shrink is true, and records the result.
-func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f PodCgroup, shrink bool) {
+func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 	case <-ctx.Done():
 		return
 	}
-	release, err := t.podLocks.lockPod(ctx, f.UID)
+	release, err := t.podLocks.lockPod(ctx, found.UID)
 	if err != nil {
 		return // ctx has ended
 	}
 	defer release()
 	// The pod may have been added back since the search. Its Ensure waits for the lock.
-	if t.pods.MayRun(f.UID) || t.opts.HasVolumes(f.UID) != shrink {
+	if t.pods.MayRun(found.UID) || t.opts.HasVolumes(found.UID) != shrink {
 		t.mu.Lock()
-		delete(t.orphans, f.Path)
+		delete(t.orphans, found.Path)
 		t.mu.Unlock()
 		return
 	}
 	if shrink {
-		err = t.applyResources(ctx, OpUpdate, f.Path, cgroups.Resources{CPUShares: cgroups.MinShares})
+		err = t.applyResources(ctx, OpUpdate, found.Path, cgroups.Resources{CPUShares: cgroups.MinShares})
 	} else {
-		err = t.removeCgroup(ctx, f.Path)
+		err = t.removeCgroup(ctx, found.Path)
 	}
 	if ctx.Err() == nil {
-		t.recordRemoval(f, shrink, err)
+		t.recordRemoval(found, shrink, err)
 	}
 }
 
 // recordRemoval records the result of an attempt, logs it and calls the hook.
-func (t *Tree) recordRemoval(f PodCgroup, shrink bool, err error) {
+func (t *Tree) recordRemoval(found PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
-	o := t.orphans[f.Path]
+	o := t.orphans[found.Path]
 	o.attempt.Busy = false
 	o.err = err
 	if err == nil {
@@ -152,23 +152,23 @@ func (t *Tree) recordRemoval(f PodCgroup, shrink bool, err error) {
 		o.attempt.Failures++
 		o.attempt.Retry = time.Now().Add(retryPolicy().After(o.attempt.Failures))
 	}
-	report := o.toOrphan(f.Path)
+	report := o.toOrphan(found.Path)
 	if err == nil && !shrink {
-		delete(t.orphans, f.Path)
+		delete(t.orphans, found.Path)
 	}
 	t.mu.Unlock()
 	if err != nil {
-		t.opts.Logger.Warn("cannot remove the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs(),
+		t.opts.Logger.Warn("cannot remove the cgroup of an orphaned pod", "uid", found.UID, "cgroup", found.Path.Cgroupfs(),
 			"volumes", shrink, "error", err, "retry", report.Retry)
 	} else if !shrink {
-		t.opts.Logger.Info("removed the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
+		t.opts.Logger.Info("removed the cgroup of an orphaned pod", "uid", found.UID, "cgroup", found.Path.Cgroupfs())
 	}
 	if hook := t.opts.Hooks.OrphanProcessed; hook != nil {
 		hook(report)
 	}
 }
 
-// orphan is the record of an orphaned pod cgroup.
+// orphan records the attempts to remove the cgroup of one orphaned pod.
 type orphan struct {
 	uid        string
 	attempt    RemovalAttempts

@@ -19,13 +19,13 @@ import (
 
 // ParseReserved parses systemReserved or kubeReserved of the kubelet's configuration, for example {"cpu": "100m", "memory":
 // "200Mi", "ephemeral-storage": "1Gi", "pid": "1000"}. CPU is rounded to the nearest millicore.
-func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
-	list := make(corev1.ResourceList, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
+func ParseReserved(values map[string]string) (corev1.ResourceList, error) {
+	list := make(corev1.ResourceList, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := corev1.ResourceName(key)
-		q, err := quantity.Parse(m[key])
+		q, err := quantity.Parse(values[key])
 		if err != nil {
-			return nil, fmt.Errorf("reserve %s %q: %w", key, m[key], err)
+			return nil, fmt.Errorf("reserve %s %q: %w", key, values[key], err)
 		}
 		if err := checkReserved(name, q); err != nil {
 			return nil, err
@@ -39,14 +39,14 @@ func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
 }
 
 // checkReserved returns an error if the quantity of the resource cannot be reserved.
-func checkReserved(name corev1.ResourceName, q resource.Quantity) error {
+func checkReserved(name corev1.ResourceName, quantity resource.Quantity) error {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ResourcePIDs:
 	default:
-		return fmt.Errorf("reserve %s %s: only cpu, memory, ephemeral-storage and pid can be reserved", name, &q)
+		return fmt.Errorf("reserve %s %s: only cpu, memory, ephemeral-storage and pid can be reserved", name, &quantity)
 	}
-	if q.Sign() < 0 {
-		return fmt.Errorf("reserve %s %s: the quantity is negative", name, &q)
+	if quantity.Sign() < 0 {
+		return fmt.Errorf("reserve %s %s: the quantity is negative", name, &quantity)
 	}
 	return nil
 }
@@ -72,15 +72,15 @@ func (r Reserved) Validate(capacity corev1.ResourceList) error {
 
 // ParseQOSReserved parses qosReserved of the kubelet's configuration, for example {"memory": "50%"}: the percentage of the memory
 // requests of a QoS class that lower classes must not use. It returns nil for an empty map.
-func ParseQOSReserved(m map[string]string) (percent *int64, err error) {
-	for _, key := range slices.Sorted(maps.Keys(m)) {
+func ParseQOSReserved(values map[string]string) (percent *int64, err error) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if key != string(corev1.ResourceMemory) {
-			return nil, fmt.Errorf("qosReserved %s=%q: only memory can be reserved", key, m[key])
+			return nil, fmt.Errorf("qosReserved %s=%q: only memory can be reserved", key, values[key])
 		}
-		number, ok := strings.CutSuffix(m[key], "%")
+		number, ok := strings.CutSuffix(values[key], "%")
 		p, err := strconv.ParseInt(number, 10, 64)
 		if !ok || err != nil || p < 0 || p > 100 {
-			return nil, fmt.Errorf("qosReserved %s=%q: not a whole percentage from 0%% to 100%%", key, m[key])
+			return nil, fmt.Errorf("qosReserved %s=%q: not a whole percentage from 0%% to 100%%", key, values[key])
 		}
 		percent = &p
 	}

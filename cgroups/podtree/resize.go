@@ -37,31 +37,31 @@ type ResizeStep struct {
 // PlanResize returns the steps that resize a pod, memory first, then CPU. Pod limits grow before, and shrink after, those of the
 // containers. Containers shrink before others grow. The pod's limit is never below its request. Lowering a memory limit to the
 // current usage or below is an error that names each such limit, and no step may be executed then.
-func PlanResize(r PodResize) ([]ResizeStep, error) {
-	if err := checkResize(r); err != nil {
+func PlanResize(resize PodResize) ([]ResizeStep, error) {
+	if err := checkResize(resize); err != nil {
 		return nil, err
 	}
-	current := make(map[string]cgroups.ContainerSize, len(r.Containers))
-	for _, c := range r.Containers {
+	current := make(map[string]cgroups.ContainerSize, len(resize.Containers))
+	for _, c := range resize.Containers {
 		current[c.Name] = c.From
 	}
-	memory := planResource(r, corev1.ResourceMemory, current)
-	return append(memory, planResource(r, corev1.ResourceCPU, current)...), nil
+	memory := planResource(resize, corev1.ResourceMemory, current)
+	return append(memory, planResource(resize, corev1.ResourceCPU, current)...), nil
 }
 
 // checkResize returns an error if a memory limit would be lowered to the current usage or below. The text is that of the kubelet,
 // which users know from pod conditions.
-func checkResize(r PodResize) error {
+func checkResize(resize PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {
 		if to < from && usage >= 0 && uint64(usage) >= to {
 			errs = append(errs, fmt.Errorf("attempting to set %s memory limit (%d) below current usage (%d)", what, to, usage))
 		}
 	}
-	if from, to := r.From.MemoryMax, r.To.MemoryMax; from != nil && to != nil {
-		check("pod", uint64(comparableLimit(*from)), uint64(comparableLimit(*to)), r.MemoryUsage)
+	if from, to := resize.From.MemoryMax, resize.To.MemoryMax; from != nil && to != nil {
+		check("pod", uint64(comparableLimit(*from)), uint64(comparableLimit(*to)), resize.MemoryUsage)
 	}
-	for _, c := range r.Containers {
+	for _, c := range resize.Containers {
 		check(fmt.Sprintf("container %q", c.Name), limitOrMax(c.From.MemoryLimit), limitOrMax(c.To.MemoryLimit), c.MemoryUsage)
 	}
 	if len(errs) > 0 {
@@ -71,9 +71,9 @@ func checkResize(r PodResize) error {
 }
 
 // planResource returns the steps for one resource, and updates current to the sizes of the containers after these steps.
-func planResource(r PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
-	grow, shrink := planPodSteps(r.From, r.To, resource)
-	order := slices.Clone(r.Containers)
+func planResource(resize PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
+	grow, shrink := planPodSteps(resize.From, resize.To, resource)
+	order := slices.Clone(resize.Containers)
 	slices.SortStableFunc(order, func(a, b cgroups.ContainerResize) int {
 		return cmp.Compare(resizeDirection(a, resource), resizeDirection(b, resource))
 	})
@@ -146,22 +146,22 @@ func compareQuota(to, from cgroups.Resources) int {
 }
 
 // quotaCPUs returns the quota as a number of CPUs: zero if unset, infinity for no quota.
-func quotaCPUs(r cgroups.Resources) float64 {
-	if r.CPUQuota < 0 {
+func quotaCPUs(resources cgroups.Resources) float64 {
+	if resources.CPUQuota < 0 {
 		return math.Inf(1)
 	}
-	return float64(r.CPUQuota) / float64(cmp.Or(r.CPUPeriod, cgroups.DefaultPeriod))
+	return float64(resources.CPUQuota) / float64(cmp.Or(resources.CPUPeriod, cgroups.DefaultPeriod))
 }
 
 // resizeDirection returns a negative number if the resource of a container shrinks, a positive one if it grows, and zero if it
 // does not change. It compares the limits first, then the requests.
-func resizeDirection(c cgroups.ContainerResize, resource corev1.ResourceName) int {
+func resizeDirection(resize cgroups.ContainerResize, resource corev1.ResourceName) int {
 	if resource == corev1.ResourceCPU {
-		return cmp.Or(cmp.Compare(limitOrMax(c.To.CPULimit), limitOrMax(c.From.CPULimit)),
-			cmp.Compare(c.To.CPURequest, c.From.CPURequest))
+		return cmp.Or(cmp.Compare(limitOrMax(resize.To.CPULimit), limitOrMax(resize.From.CPULimit)),
+			cmp.Compare(resize.To.CPURequest, resize.From.CPURequest))
 	}
-	return cmp.Or(cmp.Compare(limitOrMax(c.To.MemoryLimit), limitOrMax(c.From.MemoryLimit)),
-		cmp.Compare(c.To.MemoryRequest, c.From.MemoryRequest))
+	return cmp.Or(cmp.Compare(limitOrMax(resize.To.MemoryLimit), limitOrMax(resize.From.MemoryLimit)),
+		cmp.Compare(resize.To.MemoryRequest, resize.From.MemoryRequest))
 }
 
 // withResource returns s with one resource taken from other.

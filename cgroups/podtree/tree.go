@@ -57,19 +57,19 @@ type Tree struct {
 
 // New returns a Tree on driver w. It writes nothing and starts no goroutine; see [Tree.Setup] and [Tree.Run]. pods is nil for the
 // tree of a lifecycle.Reconciler, which calls [Tree.Follow]. The error is that of [Options.Validate].
-func New(w Cgroups, pods Pods, o Options) (*Tree, error) {
+func New(w Cgroups, pods Pods, opts Options) (*Tree, error) {
 	if err := required.Args("podtree.New", required.Arg{Name: "w", Value: w, Hint: "a *driver.Driver"}); err != nil {
 		return nil, err
 	}
 	if pods == nil {
 		pods = new(podSource)
 	}
-	if err := o.Validate(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("pod cgroups: %w", err)
 	}
 	reader, _ := w.(cgroups.Reader)
 	return &Tree{
-		w: w, reader: reader, pods: pods, opts: o.withDefaults(),
+		w: w, reader: reader, pods: pods, opts: opts.withDefaults(),
 		changed:  make(chan struct{}, 1),
 		podLocks: podLocks{busy: map[string]chan struct{}{}},
 		orphans:  map[cgroups.Path]*orphan{},
@@ -111,7 +111,7 @@ func (t *Tree) Changed() {
 	sleep.Wake(t.changed)
 }
 
-// Status returns the limits in force and the errors.
+// Status returns a copy of the results of the last writes and the remaining orphaned cgroups.
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,12 +142,12 @@ func (t *Tree) isReady() bool {
 	return t.ready
 }
 
-// applyResources writes limits to a cgroup.
-func (t *Tree) applyResources(ctx context.Context, op Op, p cgroups.Path, r cgroups.Resources) error {
-	return t.callWriter(ctx, op, p, func(ctx context.Context) error { return t.w.Apply(ctx, p, r) })
+// applyResources calls the driver's Apply with Options.Timeout, and the hook CgroupWritten.
+func (t *Tree) applyResources(ctx context.Context, op Op, p cgroups.Path, resources cgroups.Resources) error {
+	return t.callWriter(ctx, op, p, func(ctx context.Context) error { return t.w.Apply(ctx, p, resources) })
 }
 
-// removeCgroup removes a cgroup.
+// removeCgroup calls the driver's Remove with Options.Timeout, and the hook CgroupWritten.
 func (t *Tree) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	return t.callWriter(ctx, OpDestroy, p, func(ctx context.Context) error { return t.w.Remove(ctx, p) })
 }

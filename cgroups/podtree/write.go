@@ -29,12 +29,12 @@ func (e *OveruseError) Error() string {
 }
 
 // writeUpdate writes an update and records the result for [Tree.Status].
-func (t *Tree) writeUpdate(ctx context.Context, u Update) error {
-	err := t.applyUpdate(ctx, u)
-	if err != nil && !isOveruse(err) && u.LimitToUsage && u.Resources.MemoryMax != nil {
-		err = t.applyUpdate(ctx, u) // the usage may have grown since it was read
+func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
+	err := t.applyUpdate(ctx, update)
+	if err != nil && !isOveruse(err) && update.LimitToUsage && update.Resources.MemoryMax != nil {
+		err = t.applyUpdate(ctx, update) // the usage may have grown since it was read
 	}
-	t.recordResult(u, err)
+	t.recordResult(update, err)
 	return err
 }
 
@@ -45,77 +45,78 @@ func isOveruse(err error) bool {
 }
 
 // applyUpdate writes an update, except a memory limit below the usage, for which it returns an OveruseError.
-func (t *Tree) applyUpdate(ctx context.Context, u Update) error {
+func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	op := OpUpdate
 	var skipped error
-	switch err := t.checkExists(ctx, u.Path); {
+	switch err := t.checkExists(ctx, update.Path); {
 	case errors.Is(err, fs.ErrNotExist):
 		op = OpCreate
 	case err != nil:
 		return err
 	default:
-		skipped = t.dropUnsafeLimits(ctx, &u)
+		skipped = t.dropUnsafeLimits(ctx, &update)
 	}
-	if err := t.applyResources(ctx, op, u.Path, u.Resources); err != nil {
+	if err := t.applyResources(ctx, op, update.Path, update.Resources); err != nil {
 		return err
 	}
 	return skipped
 }
 
-// dropUnsafeLimits removes limits from u that would harm running pods. With KeepHigher these are values below the current ones. A
-// memory limit below the usage is removed too, or replaced by the usage with LimitToUsage. Inactive page cache does not count as
-// usage.
-func (t *Tree) dropUnsafeLimits(ctx context.Context, u *Update) error {
-	if t.reader == nil || u.Resources.MemoryMax == nil && !u.KeepHigher {
+// dropUnsafeLimits removes limits from update that would harm running pods. With KeepHigher these are values below the current
+// ones. A memory limit below the usage is removed too, or replaced by the usage with LimitToUsage. Inactive page cache does not
+// count as usage.
+func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
+	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
-	current, err := t.reader.Limits(ctx, u.Path)
+	current, err := t.reader.Limits(ctx, update.Path)
 	if err != nil {
-		u.Resources.MemoryMax = nil
+		update.Resources.MemoryMax = nil
 		return err
 	}
-	if u.KeepHigher {
-		dropDecreases(&u.Resources, current)
+	if update.KeepHigher {
+		dropDecreases(&update.Resources, current)
 	}
-	if limit := u.Resources.MemoryMax; limit == nil || current.MemoryMax == nil || comparableLimit(*current.MemoryMax) <= comparableLimit(*limit) {
+	if limit := update.Resources.MemoryMax; limit == nil || current.MemoryMax == nil || comparableLimit(*current.MemoryMax) <= comparableLimit(*limit) {
 		return nil
 	}
-	s, err := t.reader.Stats(ctx, u.Path)
+	s, err := t.reader.Stats(ctx, update.Path)
 	if err != nil {
-		u.Resources.MemoryMax = nil
+		update.Resources.MemoryMax = nil
 		return err
 	}
-	return adjustMemoryLimit(u, s.Memory)
+	return adjustMemoryLimit(update, s.Memory)
 }
 
-// dropDecreases removes from r the values that are not above the current ones.
-func dropDecreases(r *cgroups.Resources, current cgroups.Resources) {
-	if r.CPUShares <= current.CPUShares {
-		r.CPUShares = 0
+// dropDecreases removes from resources the values that are not above the current ones.
+func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
+	if resources.CPUShares <= current.CPUShares {
+		resources.CPUShares = 0
 	}
 	for _, n := range []struct {
 		want **int64
 		now  *int64
-	}{{&r.MemoryMin, current.MemoryMin}, {&r.MemoryLow, current.MemoryLow}} {
+	}{{&resources.MemoryMin, current.MemoryMin}, {&resources.MemoryLow, current.MemoryLow}} {
 		if *n.want != nil && n.now != nil && comparableLimit(**n.want) <= comparableLimit(*n.now) {
 			*n.want = nil
 		}
 	}
 }
 
-// adjustMemoryLimit removes the memory limit from u, or replaces it, if the usage exceeds it, and returns an OveruseError then.
-func adjustMemoryLimit(u *Update, m cgroups.MemoryStats) error {
-	limit, used := *u.Resources.MemoryMax, int64(min(m.WorkingSet(), math.MaxInt64))
+// adjustMemoryLimit removes the memory limit from update, or replaces it, if the usage exceeds it, and returns an OveruseError
+// then.
+func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
+	limit, used := *update.Resources.MemoryMax, int64(min(stats.WorkingSet(), math.MaxInt64))
 	if used <= limit {
 		return nil
 	}
-	u.Resources.MemoryMax = nil
-	if u.LimitToUsage {
-		u.Resources.MemoryMax = new(int64(min(m.Current, math.MaxInt64)))
+	update.Resources.MemoryMax = nil
+	if update.LimitToUsage {
+		update.Resources.MemoryMax = new(int64(min(stats.Current, math.MaxInt64)))
 	}
-	return &OveruseError{Path: u.Path, Limit: limit, Usage: used}
+	return &OveruseError{Path: update.Path, Limit: limit, Usage: used}
 }
 
 // comparableLimit returns a limit for comparisons: no limit is the largest int64.
@@ -135,13 +136,13 @@ func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 }
 
 // recordResult records the result of a write, logs it and calls the hook, unless the limits stay in force.
-func (t *Tree) recordResult(u Update, err error) {
+func (t *Tree) recordResult(update Update, err error) {
 	t.mu.Lock()
-	i := slices.IndexFunc(t.results, func(o WriteResult) bool { return o.Path == u.Path })
+	i := slices.IndexFunc(t.results, func(o WriteResult) bool { return o.Path == update.Path })
 	news := i < 0 || err != nil || t.results[i].Err != nil
 	if i < 0 {
 		i = len(t.results)
-		t.results = append(t.results, WriteResult{Path: u.Path, Since: time.Now()})
+		t.results = append(t.results, WriteResult{Path: update.Path, Since: time.Now()})
 	}
 	if o := &t.results[i]; (o.Err == nil) != (err == nil) {
 		o.Since = time.Now()
@@ -152,11 +153,11 @@ func (t *Tree) recordResult(u Update, err error) {
 		return
 	}
 	if err != nil {
-		t.opts.Logger.Warn("cgroup limits are not in force", "cgroup", u.Path.Cgroupfs(), "error", err)
+		t.opts.Logger.Warn("cgroup limits are not in force", "cgroup", update.Path.Cgroupfs(), "error", err)
 	} else {
-		t.opts.Logger.Info("cgroup limits are in force", "cgroup", u.Path.Cgroupfs())
+		t.opts.Logger.Info("cgroup limits are in force", "cgroup", update.Path.Cgroupfs())
 	}
-	if hook := t.opts.Hooks.LimitsEnforced; hook != nil && !u.LimitToUsage {
-		hook(u.Path, err)
+	if hook := t.opts.Hooks.LimitsEnforced; hook != nil && !update.LimitToUsage {
+		hook(update.Path, err)
 	}
 }

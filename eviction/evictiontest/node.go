@@ -61,7 +61,7 @@ type Node struct {
 	observeErr error          // error of both observations
 }
 
-// pod is a running pod.
+// pod is a running pod of a [Node] with its current usage.
 type pod struct {
 	Pod
 	memory, logs, tasks float64
@@ -83,8 +83,8 @@ var (
 )
 
 // NewNode returns a node without pods.
-func NewNode(o Options) *Node {
-	return &Node{opts: o, now: time.Now(), cache: o.Cache, unused: o.Unused}
+func NewNode(opts Options) *Node {
+	return &Node{opts: opts, now: time.Now(), cache: opts.Cache, unused: opts.Unused}
 }
 
 // StartPod starts a pod. It panics if a pod with this UID runs.
@@ -93,7 +93,7 @@ func (n *Node) StartPod(p Pod) {
 	defer n.mu.Unlock()
 	n.advanceTo(time.Now())
 	if n.findPod(p.UID) != nil {
-		panic("evictiontest: Start: there is a pod " + p.UID)
+		panic("evictiontest: StartPod: a pod runs with UID " + p.UID)
 	}
 	p.Measured = true
 	n.pods = append(n.pods, &pod{
@@ -188,13 +188,13 @@ func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err e
 }
 
 // Reclaim frees the caches, or all of Unused.
-func (n *Node) Reclaim(_ context.Context, r eviction.Reclaim) (int64, error) {
+func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.advanceTo(time.Now())
-	n.recordEvent("reclaim", string(r.Signal))
-	if r.Kind == eviction.ReclaimCache {
-		took := min(n.cache, r.Missing)
+	n.recordEvent("reclaim", string(request.Signal))
+	if request.Kind == eviction.ReclaimCache {
+		took := min(n.cache, request.Missing)
 		n.cache -= took
 		return took, nil
 	}
@@ -205,17 +205,17 @@ func (n *Node) Reclaim(_ context.Context, r eviction.Reclaim) (int64, error) {
 }
 
 // Evict terminates a pod after its StopTime, at the latest after its grace period and KillDelay.
-func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
+func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	n.mu.Lock()
 	n.advanceTo(time.Now())
-	p := n.findPod(e.UID)
-	n.recordEvent("evict", e.UID)
+	p := n.findPod(victim.UID)
+	n.recordEvent("evict", victim.UID)
 	if p == nil {
 		n.mu.Unlock()
-		return fmt.Errorf("evict pod %s: it does not run", e.UID)
+		return fmt.Errorf("evict pod %s: it does not run", victim.UID)
 	}
 	p.Evicting = true
-	takes := min(p.StopTime, e.Grace+n.opts.KillDelay)
+	takes := min(p.StopTime, victim.Grace+n.opts.KillDelay)
 	hung := n.hung
 	n.mu.Unlock()
 
@@ -227,7 +227,7 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	}
 	select {
 	case <-killed:
-		n.endPod(e.UID, "gone")
+		n.endPod(victim.UID, "gone")
 		return nil
 	case <-p.ended:
 		if !hung {
@@ -236,7 +236,7 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	case <-ctx.Done():
 	}
 	<-ctx.Done() // the runtime hangs
-	return fmt.Errorf("evict pod %s: %w", e.UID, ctx.Err())
+	return fmt.Errorf("evict pod %s: %w", victim.UID, ctx.Err())
 }
 
 // LimitMemory stops the memory growth of a pod.
@@ -261,7 +261,7 @@ func (n *Node) Kill(_ context.Context, uid string) error {
 	return nil
 }
 
-// endPod ends a pod and reports whether it was running.
+// endPod ends a pod, records an event of this kind, and reports whether the pod was running.
 func (n *Node) endPod(uid, kind string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

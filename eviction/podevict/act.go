@@ -20,27 +20,27 @@ import (
 
 // Reclaim makes the kernel reclaim caches, or removes the containers of terminated pods and then unused images. If inodes are
 // short, it removes all unused images, because the number of inodes of an image is unknown.
-func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
-	if r.Kind == eviction.ReclaimCache {
+func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, error) {
+	if request.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {
 			return 0, nil
 		}
-		freed, err := n.opts.Machine.Reclaim(ctx, "", uint64(max(r.Missing, 0)))
+		freed, err := n.opts.Machine.Reclaim(ctx, "", uint64(max(request.Missing, 0)))
 		return int64(min(freed, math.MaxInt64)), err
 	}
 	var errs []error
 	freed := uint64(0)
-	if r.Kind&eviction.ReclaimContainers != 0 {
+	if request.Kind&eviction.ReclaimContainers != 0 {
 		before := n.countObjects()
 		errs = append(errs, n.opts.Pods().RemoveTerminatedContainers(ctx))
 		if n.countObjects() < before {
 			freed = 1 // the runtime frees their layers later, so the amount is unknown
 		}
 	}
-	if r.Kind&eviction.ReclaimImages != 0 && n.opts.Images != nil {
+	if request.Kind&eviction.ReclaimImages != 0 && n.opts.Images != nil {
 		want := uint64(math.MaxUint64)
-		if r.Signal.Resource() == eviction.EphemeralStorage {
-			want = uint64(max(r.Missing, 0))
+		if request.Signal.Resource() == eviction.EphemeralStorage {
+			want = uint64(max(request.Missing, 0))
 		}
 		removed, err := n.opts.Images.Reclaim(ctx, want)
 		freed, errs = max(freed, removed), append(errs, err)
@@ -61,24 +61,24 @@ func (n *Node) countObjects() (count int) {
 }
 
 // Evict terminates a pod and records the event with the explanation.
-func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
-	state, ok := n.opts.Pods().Pod(e.UID)
+func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
+	state, ok := n.opts.Pods().Pod(victim.UID)
 	if !ok || state.Spec == nil {
-		return fmt.Errorf("evict pod %s: %w", e.Name, cri.ErrNotFound)
+		return fmt.Errorf("evict pod %s: %w", victim.Name, cri.ErrNotFound)
 	}
 	n.mu.Lock()
-	why := Explain(e, state.Spec, n.last)
+	why := Explain(victim, state.Spec, n.last)
 	n.mu.Unlock()
 	if n.opts.Event != nil {
 		n.opts.Event(state.Pod, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
 	}
-	podEviction := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Temporary: n.opts.Hold}
-	if err := n.opts.Pods().Evict(ctx, e.UID, podEviction); err != nil {
+	podEviction := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: victim.Grace, Temporary: n.opts.Hold}
+	if err := n.opts.Pods().Evict(ctx, victim.UID, podEviction); err != nil {
 		return err
 	}
 	if podEviction.IsTemporary(state.Spec) {
 		n.mu.Lock()
-		n.evicted[e.UID] = true
+		n.evicted[victim.UID] = true
 		n.mu.Unlock()
 	}
 	return nil
@@ -107,7 +107,7 @@ func (n *Node) Kill(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Kill(ctx, path)
 }
 
-// cgroupPath returns the path of a pod's cgroup.
+// cgroupPath returns the cgroup of a pod, from NodeOptions.Path. It fails without cgroups, and for a pod without a worker.
 func (n *Node) cgroupPath(uid string) (cgroups.Path, error) {
 	if n.opts.Cgroups == nil {
 		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)

@@ -25,8 +25,8 @@ func (r *Refusal) Error() string { return r.Message }
 // admitted. If the only condition is memory pressure, so are pods that request any resource or tolerate its taint. Source: Admit
 // in pkg/kubelet/eviction/eviction_manager.go.
 //
-// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. It is then admitted
-// once the node has no condition, unless its priority is critical.
+// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. It is then rejected
+// while the node has any condition, except with a critical priority.
 func Admit(pod *corev1.Pod, conditions []eviction.Condition, evicted bool) error {
 	onlyMemory := len(conditions) == 1 && conditions[0] == eviction.MemoryPressure
 	switch {

@@ -28,15 +28,15 @@ type Options struct {
 
 // Candidates returns a candidate for each pod, in the same order. Pods missing in the summary are unmeasured. The error names
 // invalid numbers, which count as zero.
-func Candidates(pods []*corev1.Pod, s *statsapi.Summary, o Options) ([]eviction.Candidate, error) {
-	byUID := make(map[string]*statsapi.PodStats, len(s.Pods))
-	for i := range s.Pods {
-		byUID[s.Pods[i].PodRef.UID] = &s.Pods[i]
+func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]eviction.Candidate, error) {
+	byUID := make(map[string]*statsapi.PodStats, len(summary.Pods))
+	for i := range summary.Pods {
+		byUID[summary.Pods[i].PodRef.UID] = &summary.Pods[i]
 	}
 	var errs []error
 	list := make([]eviction.Candidate, len(pods))
 	for i, pod := range pods {
-		if err := fillCandidate(&list[i], pod, byUID[string(pod.UID)], o); err != nil {
+		if err := fillCandidate(&list[i], pod, byUID[string(pod.UID)], opts); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -44,10 +44,10 @@ func Candidates(pods []*corev1.Pod, s *statsapi.Summary, o Options) ([]eviction.
 }
 
 // fillCandidate sets the fields of a candidate from the pod and its stats, which may be nil.
-func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Options) error {
+func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, opts Options) error {
 	c.UID, c.Name = string(pod.UID), pod.Namespace+"/"+pod.Name
-	c.Critical = isCritical(pod, o.EvictStatic)
-	c.Evicting = o.Evicting != nil && o.Evicting(pod)
+	c.Critical = isCritical(pod, opts.EvictStatic)
+	c.Evicting = opts.Evicting != nil && opts.Evicting(pod)
 	if pod.Spec.Priority != nil {
 		c.Priority = *pod.Spec.Priority
 	}
@@ -75,13 +75,13 @@ func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodSt
 		m.addUsage(&c.Logs, "logs", stats.Containers[i].Logs)
 	}
 	m.addVolumes(&c.Volumes, stats.VolumeStats)
-	if !o.NoLocalStorage {
-		c.ExceededLimit = findExceededLimit(pod, stats, o.Layout)
+	if !opts.NoLocalStorage {
+		c.ExceededLimit = findExceededLimit(pod, stats, opts.Layout)
 	}
 	return m.err
 }
 
-// isCritical reports whether a pod must never be evicted.
+// isCritical reports whether a pod must never be evicted. If evictStatic is true, a static pod is critical only by its priority.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority
@@ -120,17 +120,17 @@ func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	}
 }
 
-// addUsage adds the usage of a filesystem to u.
-func (m *statsReader) addUsage(u *eviction.Usage, field string, f *statsapi.FsStats) {
-	if f == nil {
+// addUsage adds the usage of a filesystem to usage.
+func (m *statsReader) addUsage(usage *eviction.Usage, field string, filesystem *statsapi.FsStats) {
+	if filesystem == nil {
 		return
 	}
-	u.Bytes = addSaturated(u.Bytes, m.toInt64(field+".usedBytes", f.UsedBytes))
-	u.Inodes = addSaturated(u.Inodes, m.toInt64(field+".inodesUsed", f.InodesUsed))
+	usage.Bytes = addSaturated(usage.Bytes, m.toInt64(field+".usedBytes", filesystem.UsedBytes))
+	usage.Inodes = addSaturated(usage.Inodes, m.toInt64(field+".inodesUsed", filesystem.InodesUsed))
 }
 
-// addVolumes adds the usage of volumes on local disks to u. Source: localVolumeNames in pkg/kubelet/eviction/helpers.go.
-func (m *statsReader) addVolumes(u *eviction.Usage, stats []statsapi.VolumeStats) {
+// addVolumes adds the usage of volumes on local disks to usage. Source: localVolumeNames in pkg/kubelet/eviction/helpers.go.
+func (m *statsReader) addVolumes(usage *eviction.Usage, stats []statsapi.VolumeStats) {
 	if len(stats) == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (m *statsReader) addVolumes(u *eviction.Usage, stats []statsapi.VolumeStats
 		}
 		for j := range stats {
 			if stats[j].Name == v.Name {
-				m.addUsage(u, "volume "+v.Name, &stats[j].FsStats)
+				m.addUsage(usage, "volume "+v.Name, &stats[j].FsStats)
 				break
 			}
 		}

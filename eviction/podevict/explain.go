@@ -37,14 +37,14 @@ type Explanation struct {
 }
 
 // Explain returns the explanation of an eviction: the message of the decision, and the containers that use more than they
-// request. s is the summary of the decision. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
-func Explain(e eviction.Eviction, pod *corev1.Pod, s *statsapi.Summary) Explanation {
-	why := Explanation{Reason: ReasonEvicted, Message: e.Message}
-	starved := e.Signal.Resource()
+// request. summary is the summary of the decision. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
+func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summary) Explanation {
+	why := Explanation{Reason: ReasonEvicted, Message: victim.Message}
+	starved := victim.Signal.Resource()
 	if starved == "" { // a limit of local storage
 		return why
 	}
-	if stats := findPodStats(s, string(pod.UID)); stats != nil {
+	if stats := findPodStats(summary, string(pod.UID)); stats != nil {
 		why.explainPod(pod, stats, starved)
 		why.explainContainers(pod, stats, starved)
 		why.setAnnotation(StarvedResourceKey, string(starved))
@@ -61,10 +61,10 @@ func disruptionCondition(message string) corev1.PodCondition {
 }
 
 // findPodStats returns the last stats of a pod in the summary, or nil.
-func findPodStats(s *statsapi.Summary, uid string) (found *statsapi.PodStats) {
-	for i := range s.Pods {
-		if s.Pods[i].PodRef.UID == uid {
-			found = &s.Pods[i]
+func findPodStats(summary *statsapi.Summary, uid string) (found *statsapi.PodStats) {
+	for i := range summary.Pods {
+		if summary.Pods[i].PodRef.UID == uid {
+			found = &summary.Pods[i]
 		}
 	}
 	return found

@@ -18,14 +18,14 @@ import (
 
 // findExceededLimit returns the first limit of local storage that a pod exceeds, or nil: of an emptyDir, of the pod, of a
 // container. Source: localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
-func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
+func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	if e := checkEmptyDirs(pod, stats); e != nil {
 		return e
 	}
 	if e := checkPodLimit(pod, stats); e != nil {
 		return e
 	}
-	return checkContainerLimits(pod, stats, l)
+	return checkContainerLimits(pod, stats, layout)
 }
 
 // checkEmptyDirs returns the first emptyDir that exceeds its size limit, or nil.
@@ -90,7 +90,7 @@ func hasStorageLimit(pod *corev1.Pod) bool {
 
 // checkContainerLimits returns the first container that exceeds its limit, or nil. Writable layers count only if they are on the
 // filesystem of the logs.
-func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
+func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
 		limit := storageLimit(pod, s.Name)
@@ -98,7 +98,7 @@ func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.
 			continue
 		}
 		used := usedBytes(s.Logs)
-		if l == eviction.SingleFS {
+		if layout == eviction.SingleFS {
 			used += usedBytes(s.Rootfs)
 		}
 		if exceeds(used, limit) {
@@ -125,11 +125,11 @@ func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 }
 
 // usedBytes returns the used bytes of a filesystem, zero if unknown or above 2^63-1.
-func usedBytes(f *statsapi.FsStats) uint64 {
-	if f == nil || f.UsedBytes == nil || *f.UsedBytes > math.MaxInt64 {
+func usedBytes(filesystem *statsapi.FsStats) uint64 {
+	if filesystem == nil || filesystem.UsedBytes == nil || *filesystem.UsedBytes > math.MaxInt64 {
 		return 0
 	}
-	return *f.UsedBytes
+	return *filesystem.UsedBytes
 }
 
 // exceeds reports whether used is above limit. A number above 2^63-1 is invalid and exceeds no limit.

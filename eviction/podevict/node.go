@@ -116,24 +116,24 @@ var (
 )
 
 // NewNode returns a Node with its evictor. It starts nothing; see [Node.Run]. The error names the invalid or missing option.
-func NewNode(o NodeOptions) (*Node, error) {
+func NewNode(opts NodeOptions) (*Node, error) {
 	switch {
-	case o.Measurer == nil:
+	case opts.Measurer == nil:
 		return nil, errors.New("podevict.NewNode: NodeOptions.Measurer: required, such as a *stats.Collector")
-	case o.Pods == nil:
+	case opts.Pods == nil:
 		return nil, errors.New("podevict.NewNode: NodeOptions.Pods: required: it returns the *lifecycle.Reconciler")
-	case (o.Cgroups == nil) != (o.Path == nil):
+	case (opts.Cgroups == nil) != (opts.Path == nil):
 		return nil, errors.New("podevict.NewNode: NodeOptions.Cgroups and Path: one is required with the other")
 	}
-	n := &Node{opts: o, log: o.Eviction.Logger, last: &statsapi.Summary{}, evicted: map[string]bool{}}
+	n := &Node{opts: opts, log: opts.Eviction.Logger, last: &statsapi.Summary{}, evicted: map[string]bool{}}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
-	if o.Cgroups == nil {
-		o.Eviction.NoKill = true
+	if opts.Cgroups == nil {
+		opts.Eviction.NoKill = true
 	}
 	var err error
-	if n.evictor, err = eviction.New(n, n, o.Eviction); err != nil {
+	if n.evictor, err = eviction.New(n, n, opts.Eviction); err != nil {
 		return nil, fmt.Errorf("podevict.NewNode: %w", err)
 	}
 	return n, nil
@@ -185,7 +185,7 @@ func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error 
 	return err
 }
 
-// Signals measures the signals of the node.
+// Signals measures the node with the Measurer and returns an observation without candidates, see [Observe].
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	s, err := n.opts.Measurer.Signals(ctx)
 	o := Observe(&s)

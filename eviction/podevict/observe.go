@@ -11,10 +11,10 @@ import (
 
 // Observe converts the signals of a stats.Collector to an observation without candidates: the filesystem layout by device
 // numbers, and a reading per measured signal. Of two readings of a signal the evictor uses the lower one.
-func Observe(s *stats.Signals) (o eviction.Observation) {
+func Observe(signals *stats.Signals) (o eviction.Observation) {
 	switch {
-	case s.ImageDevice == s.NodeDevice || s.ImageDevice == 0:
-	case s.ContainerDevice != s.ImageDevice && s.ContainerDevice != 0:
+	case signals.ImageDevice == signals.NodeDevice || signals.ImageDevice == 0:
+	case signals.ContainerDevice != signals.ImageDevice && signals.ContainerDevice != 0:
 		o.Layout = eviction.SplitFS
 	default:
 		o.Layout = eviction.DedicatedImageFS
@@ -25,17 +25,17 @@ func Observe(s *stats.Signals) (o eviction.Observation) {
 		amount *stats.Amount
 		cache  cgroups.MemoryStat
 	}{
-		{eviction.MemoryAvailable, s.Memory, s.Root.Memory.Stat},
-		{eviction.MemoryAvailable, s.MemAvailable, none},
-		{eviction.AllocatableMemoryAvailable, s.Allocatable, s.Pods.Memory.Stat},
-		{eviction.NodeFSAvailable, s.NodeFs, none},
-		{eviction.NodeFSInodesFree, s.NodeInodes, none},
-		{eviction.ImageFSAvailable, s.ImageFs, none},
-		{eviction.ImageFSInodesFree, s.ImageInodes, none},
-		{eviction.ContainerFSAvailable, s.ContainerFs, none},
-		{eviction.ContainerFSInodesFree, s.ContainerInodes, none},
-		{eviction.PIDAvailable, s.PIDs, none},
-		{eviction.PIDAvailable, s.AllocatablePIDs, none},
+		{eviction.MemoryAvailable, signals.Memory, signals.Root.Memory.Stat},
+		{eviction.MemoryAvailable, signals.MemAvailable, none},
+		{eviction.AllocatableMemoryAvailable, signals.Allocatable, signals.Pods.Memory.Stat},
+		{eviction.NodeFSAvailable, signals.NodeFs, none},
+		{eviction.NodeFSInodesFree, signals.NodeInodes, none},
+		{eviction.ImageFSAvailable, signals.ImageFs, none},
+		{eviction.ImageFSInodesFree, signals.ImageInodes, none},
+		{eviction.ContainerFSAvailable, signals.ContainerFs, none},
+		{eviction.ContainerFSInodesFree, signals.ContainerInodes, none},
+		{eviction.PIDAvailable, signals.PIDs, none},
+		{eviction.PIDAvailable, signals.AllocatablePIDs, none},
 	} {
 		if r.amount != nil && r.amount.Capacity > 0 {
 			o.Readings = append(o.Readings, eviction.Reading{

@@ -35,13 +35,13 @@ type PreemptorOptions struct {
 type Preemptor struct{ opts PreemptorOptions }
 
 // NewPreemptor returns a Preemptor. The error names a missing option.
-func NewPreemptor(o PreemptorOptions) (*Preemptor, error) {
+func NewPreemptor(opts PreemptorOptions) (*Preemptor, error) {
 	if err := required.Args("podevict.NewPreemptor",
-		required.Arg{Name: "PreemptorOptions.Node", Value: o.Node, Hint: "Reporter.Node of package heartbeat"},
-		required.Arg{Name: "PreemptorOptions.Pods", Value: o.Pods, Hint: "a *lifecycle.Reconciler or a *lifecycle.Handle"}); err != nil {
+		required.Arg{Name: "PreemptorOptions.Node", Value: opts.Node, Hint: "Reporter.Node of package heartbeat"},
+		required.Arg{Name: "PreemptorOptions.Pods", Value: opts.Pods, Hint: "a *lifecycle.Reconciler or a *lifecycle.Handle"}); err != nil {
 		return nil, err
 	}
-	return &Preemptor{o}, nil
+	return &Preemptor{opts}, nil
 }
 
 // Admit implements lifecycle.Options.Admit; set lifecycle.Options.AdmitChecksNodeAffinity with it.
@@ -72,7 +72,8 @@ func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	return nil
 }
 
-// preemptFor evicts less important pods if the critical pod lacks only resources, else it returns the first failure.
+// preemptFor evicts less important pods if the critical pod lacks only resources. Otherwise it returns the first failure as a
+// rejection.
 func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod, failures []admission.Failure) error {
 	var shortages []Shortage
 	for i := range failures {

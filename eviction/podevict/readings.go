@@ -16,21 +16,21 @@ import (
 
 // Readings converts a stats summary to readings, in the order of the signals. Signals without numbers are omitted. The error
 // names skipped numbers. Source: makeSignalObservations in pkg/kubelet/eviction/helpers.go.
-func Readings(s *statsapi.Summary) ([]eviction.Reading, error) {
+func Readings(summary *statsapi.Summary) ([]eviction.Reading, error) {
 	b := readingBuilder{list: make([]eviction.Reading, 0, 9)}
-	b.addMemory(eviction.MemoryAvailable, s.Node.Memory)
-	for i := range s.Node.SystemContainers {
-		if c := &s.Node.SystemContainers[i]; c.Name == statsapi.SystemContainerPods {
+	b.addMemory(eviction.MemoryAvailable, summary.Node.Memory)
+	for i := range summary.Node.SystemContainers {
+		if c := &summary.Node.SystemContainers[i]; c.Name == statsapi.SystemContainerPods {
 			b.addMemory(eviction.AllocatableMemoryAvailable, c.Memory)
 			break
 		}
 	}
-	b.addFilesystem(eviction.NodeFSAvailable, eviction.NodeFSInodesFree, s.Node.Fs)
-	if r := s.Node.Runtime; r != nil {
+	b.addFilesystem(eviction.NodeFSAvailable, eviction.NodeFSInodesFree, summary.Node.Fs)
+	if r := summary.Node.Runtime; r != nil {
 		b.addFilesystem(eviction.ImageFSAvailable, eviction.ImageFSInodesFree, r.ImageFs)
 		b.addFilesystem(eviction.ContainerFSAvailable, eviction.ContainerFSInodesFree, r.ContainerFs)
 	}
-	if r := s.Node.Rlimit; r != nil && r.MaxPID != nil && r.NumOfRunningProcesses != nil {
+	if r := summary.Node.Rlimit; r != nil && r.MaxPID != nil && r.NumOfRunningProcesses != nil {
 		b.addReading(eviction.PIDAvailable, *r.MaxPID-*r.NumOfRunningProcesses, *r.MaxPID, r.Time.Time)
 	}
 	return b.list, errors.Join(b.errs...)
@@ -48,34 +48,34 @@ func (b *readingBuilder) addReading(s eviction.Signal, available, capacity int64
 
 // addMemory adds a memory signal; its capacity is available plus working set. If a cgroup uses more than its limit,
 // AvailableBytes has wrapped around below zero; converting it to int64 restores the negative number.
-func (b *readingBuilder) addMemory(s eviction.Signal, m *statsapi.MemoryStats) {
-	if m == nil || m.AvailableBytes == nil || m.WorkingSetBytes == nil {
+func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.MemoryStats) {
+	if memory == nil || memory.AvailableBytes == nil || memory.WorkingSetBytes == nil {
 		return
 	}
-	capacity := *m.AvailableBytes + *m.WorkingSetBytes
-	if capacity > math.MaxInt64 || *m.WorkingSetBytes > math.MaxInt64 {
-		b.errs = append(b.errs, fmt.Errorf("reading of %s: availableBytes %d and workingSetBytes %d are more than 2^63-1 bytes", s, *m.AvailableBytes, *m.WorkingSetBytes))
+	capacity := *memory.AvailableBytes + *memory.WorkingSetBytes
+	if capacity > math.MaxInt64 || *memory.WorkingSetBytes > math.MaxInt64 {
+		b.errs = append(b.errs, fmt.Errorf("reading of %s: availableBytes %d and workingSetBytes %d are more than 2^63-1 bytes", signal, *memory.AvailableBytes, *memory.WorkingSetBytes))
 		return
 	}
-	b.addReading(s, int64(*m.AvailableBytes), int64(capacity), m.Time.Time)
+	b.addReading(signal, int64(*memory.AvailableBytes), int64(capacity), memory.Time.Time)
 }
 
 // addFilesystem adds the readings for the bytes and the inodes of a filesystem.
-func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, f *statsapi.FsStats) {
-	if f == nil {
+func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, filesystem *statsapi.FsStats) {
+	if filesystem == nil {
 		return
 	}
 	for _, n := range []struct {
 		signal              eviction.Signal
 		available, capacity *uint64
-	}{{bytes, f.AvailableBytes, f.CapacityBytes}, {inodes, f.InodesFree, f.Inodes}} {
+	}{{bytes, filesystem.AvailableBytes, filesystem.CapacityBytes}, {inodes, filesystem.InodesFree, filesystem.Inodes}} {
 		switch {
 		case n.available == nil || n.capacity == nil:
 		case *n.available > math.MaxInt64 || *n.capacity > math.MaxInt64:
 			b.errs = append(b.errs, fmt.Errorf("reading of %s: available %d and capacity %d: more than 2^63-1", n.signal, *n.available, *n.capacity))
 		case n.signal == inodes && *n.capacity == 0: // for example on btrfs
 		default:
-			b.addReading(n.signal, int64(*n.available), int64(*n.capacity), f.Time.Time)
+			b.addReading(n.signal, int64(*n.available), int64(*n.capacity), filesystem.Time.Time)
 		}
 	}
 }

@@ -61,13 +61,13 @@ type Client struct {
 }
 
 // New returns a client, which connects at its first call.
-func New(o Options) *Client {
-	if len(o.Sockets) == 0 {
-		o.Sockets = SystemSockets()
+func New(opts Options) *Client {
+	if len(opts.Sockets) == 0 {
+		opts.Sockets = SystemSockets()
 	}
-	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
-	o.JobTimeout = cmp.Or(o.JobTimeout, defaultJobTimeout)
-	return &Client{opts: o, dial: make(chan struct{}, 1)}
+	opts.CallTimeout = cmp.Or(opts.CallTimeout, defaultCallTimeout)
+	opts.JobTimeout = cmp.Or(opts.JobTimeout, defaultJobTimeout)
+	return &Client{opts: opts, dial: make(chan struct{}, 1)}
 }
 
 // Version connects to systemd in a single attempt, and returns its version, for example 252.

@@ -36,7 +36,7 @@ const (
 const matchJobs = "type='signal',sender='" + busName + "',path='" + managerPath + "',interface='" + manager +
 	"',member='" + jobRemoved + "'"
 
-// conn is a D-Bus connection to systemd.
+// conn is an authenticated D-Bus connection to systemd, directly or through a message bus.
 type conn struct {
 	wire    *wire
 	bus     *dbus.Conn
@@ -65,8 +65,8 @@ func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*con
 }
 
 // dialSocket connects to a socket. Closing it when ctx ends, and its write timeout, limit the library calls that take no context.
-func dialSocket(ctx context.Context, s Socket, timeout time.Duration) (*conn, error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "unix", s.Path)
+func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*conn, error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "unix", socket.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func dialSocket(ctx context.Context, s Socket, timeout time.Duration) (*conn, er
 		return nil, errors.Join(err, raw.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	err = c.handshake(ctx, s)
+	err = c.handshake(ctx, socket)
 	if stopped := stop(); err == nil && !stopped {
 		err = ctx.Err()
 	}
@@ -89,11 +89,11 @@ func dialSocket(ctx context.Context, s Socket, timeout time.Duration) (*conn, er
 
 // handshake authenticates, subscribes to job results, and reads the version of systemd, which also proves that systemd is
 // running.
-func (c *conn) handshake(ctx context.Context, s Socket) error {
+func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	if err := c.bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
 		return wrapStep(ctx, "authenticate", err)
 	}
-	if s.Bus {
+	if socket.Bus {
 		if err := c.bus.BusObject().CallWithContext(ctx, hello, 0).Err; err != nil {
 			return wrapStep(ctx, "register with the bus", err)
 		}
@@ -151,14 +151,14 @@ func (c *conn) close() {
 }
 
 // parseVersion returns the major version from the text of a distribution, for example "252.38-1~deb12u1" or "v245.4-1.fc32".
-func parseVersion(s string) (int, error) {
-	digits := strings.TrimPrefix(s, "v")
+func parseVersion(text string) (int, error) {
+	digits := strings.TrimPrefix(text, "v")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
 		digits = digits[:end]
 	}
 	v, err := strconv.Atoi(digits)
 	if err != nil {
-		return 0, fmt.Errorf("parse version %q of systemd: not a number", s)
+		return 0, fmt.Errorf("parse version %q of systemd: not a number", text)
 	}
 	return v, nil
 }
@@ -172,12 +172,12 @@ type wire struct {
 }
 
 // Read reads from a buffer, because the library reads a few bytes at a time.
-func (w *wire) Read(p []byte) (int, error) { return w.in.Read(p) }
+func (w *wire) Read(data []byte) (int, error) { return w.in.Read(data) }
 
-// Write writes p to the socket. It fails if the peer does not read it within the timeout.
-func (w *wire) Write(p []byte) (int, error) {
+// Write writes data to the socket. It fails if the peer does not read it within the timeout.
+func (w *wire) Write(data []byte) (int, error) {
 	_ = w.socket.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
-	n, err := w.socket.Write(p)
+	n, err := w.socket.Write(data)
 	if err != nil {
 		w.broken.Store(true)
 	}

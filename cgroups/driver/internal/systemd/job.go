@@ -129,12 +129,12 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 
 // awaitJob waits for the result of a job. When lost is closed, the result may be lost with the connection, so it reads the state
 // of the unit.
-func (c *Client) awaitJob(ctx context.Context, w *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
+func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()
 	for next := 2 * firstPoll; ; next *= 2 {
 		select {
-		case r := <-w.results:
+		case r := <-watch.results:
 			if r.job != job {
 				continue
 			}
@@ -145,7 +145,7 @@ func (c *Client) awaitJob(ctx context.Context, w *jobWatch, job dbus.ObjectPath,
 		case <-ctx.Done():
 			return fmt.Errorf("wait for job: %w", ctx.Err())
 		}
-		is, busy, err := c.getState(ctx, w.unit)
+		is, busy, err := c.getState(ctx, watch.unit)
 		switch {
 		case err != nil:
 			return fmt.Errorf("wait for job: %w", err)

@@ -57,33 +57,33 @@ func minVersion(name string) int {
 // Files in Unified that have a property are converted too if their value is a simple one. The following have no property: swap on
 // v1, huge pages, memory.oom.group, and all other files in Unified. On v1 the property names are those from before cgroup v2, as
 // in runc, and CPU shares keep their unit.
-func Properties(r cgroups.Resources, v1 bool, f cgroups.WeightFormula) ([]Property, cgroups.Resources, error) {
+func Properties(resources cgroups.Resources, v1 bool, formula cgroups.WeightFormula) ([]Property, cgroups.Resources, error) {
 	var props propertyList
 	if v1 {
-		if r.CPUShares != 0 {
-			props.addProperty("CPUShares", min(max(r.CPUShares, cgroups.MinShares), cgroups.MaxShares))
+		if resources.CPUShares != 0 {
+			props.addProperty("CPUShares", min(max(resources.CPUShares, cgroups.MinShares), cgroups.MaxShares))
 		}
-		props.addLimit("MemoryLimit", r.MemoryMax, 1)
+		props.addLimit("MemoryLimit", resources.MemoryMax, 1)
 	} else {
-		r = moveUnifiedToFields(r)
-		if w := effectiveWeight(r, f); w != 0 {
+		resources = moveUnifiedToFields(resources)
+		if w := effectiveWeight(resources, formula); w != 0 {
 			props.addProperty("CPUWeight", w)
 		}
-		props.addLimit("MemoryMin", r.MemoryMin, 0)
-		props.addLimit("MemoryLow", r.MemoryLow, 0)
-		props.addLimit("MemoryHigh", r.MemoryHigh, 1)
-		props.addLimit("MemoryMax", r.MemoryMax, 1)
-		props.addLimit("MemorySwapMax", r.SwapMax, 0)
+		props.addLimit("MemoryMin", resources.MemoryMin, 0)
+		props.addLimit("MemoryLow", resources.MemoryLow, 0)
+		props.addLimit("MemoryHigh", resources.MemoryHigh, 1)
+		props.addLimit("MemoryMax", resources.MemoryMax, 1)
+		props.addLimit("MemorySwapMax", resources.SwapMax, 0)
 	}
-	r.CPUQuota, r.CPUPeriod = props.addQuota(r.CPUQuota, r.CPUPeriod)
-	props.addLimit("TasksMax", r.PidsMax, 1)
-	if err := props.addSet("AllowedCPUs", r.CpusetCPUs); err != nil {
-		return nil, r, err
+	resources.CPUQuota, resources.CPUPeriod = props.addQuota(resources.CPUQuota, resources.CPUPeriod)
+	props.addLimit("TasksMax", resources.PidsMax, 1)
+	if err := props.addSet("AllowedCPUs", resources.CpusetCPUs); err != nil {
+		return nil, resources, err
 	}
-	if err := props.addSet("AllowedMemoryNodes", r.CpusetMems); err != nil {
-		return nil, r, err
+	if err := props.addSet("AllowedMemoryNodes", resources.CpusetMems); err != nil {
+		return nil, resources, err
 	}
-	return props, r, nil
+	return props, resources, nil
 }
 
 // propertyList is a list of properties under construction.
@@ -140,25 +140,25 @@ func (l *propertyList) addSet(name, text string) error {
 	return nil
 }
 
-// effectiveWeight returns the cpu.weight of r. A value in Unified wins, because it is written last.
-func effectiveWeight(r cgroups.Resources, f cgroups.WeightFormula) uint64 {
-	w, err := strconv.ParseUint(strings.TrimSpace(r.Unified["cpu.weight"]), 10, 64)
+// effectiveWeight returns the cpu.weight of resources. A value in Unified wins, because it is written last.
+func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula) uint64 {
+	w, err := strconv.ParseUint(strings.TrimSpace(resources.Unified["cpu.weight"]), 10, 64)
 	if err == nil && w >= cgroups.MinWeight && w <= cgroups.MaxWeight {
 		return w
 	}
-	return cgroups.WeightFromShares(r.CPUShares, f)
+	return cgroups.WeightFromShares(resources.CPUShares, formula)
 }
 
 // moveUnifiedToFields moves simple values of Unified to the fields with the same meaning. Other values stay: the kernel accepts
 // more formats, and rejects invalid ones with its own error.
-func moveUnifiedToFields(r cgroups.Resources) cgroups.Resources {
+func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	limits := map[string]**int64{
-		"memory.min": &r.MemoryMin, "memory.low": &r.MemoryLow, "memory.high": &r.MemoryHigh, "memory.max": &r.MemoryMax,
-		"memory.swap.max": &r.SwapMax, "pids.max": &r.PidsMax,
+		"memory.min": &resources.MemoryMin, "memory.low": &resources.MemoryLow, "memory.high": &resources.MemoryHigh, "memory.max": &resources.MemoryMax,
+		"memory.swap.max": &resources.SwapMax, "pids.max": &resources.PidsMax,
 	}
-	sets := map[string]*string{"cpuset.cpus": &r.CpusetCPUs, "cpuset.mems": &r.CpusetMems}
-	rest := maps.Clone(r.Unified)
-	for file, text := range r.Unified {
+	sets := map[string]*string{"cpuset.cpus": &resources.CpusetCPUs, "cpuset.mems": &resources.CpusetMems}
+	rest := maps.Clone(resources.Unified)
+	for file, text := range resources.Unified {
 		text = strings.TrimSpace(text)
 		value, err := cgroups.ParseValue([]byte(text))
 		switch limit, set := limits[file], sets[file]; {
@@ -166,18 +166,18 @@ func moveUnifiedToFields(r cgroups.Resources) cgroups.Resources {
 			*limit = &value
 		case set != nil && text != "":
 			*set = text
-		case file == "cpu.max" && setQuotaFromText(&r, text):
+		case file == "cpu.max" && setQuotaFromText(&resources, text):
 		default:
 			continue
 		}
 		delete(rest, file)
 	}
-	r.Unified = rest
-	return r
+	resources.Unified = rest
+	return resources
 }
 
 // setQuotaFromText sets quota and period from the text of cpu.max. A missing period is the default.
-func setQuotaFromText(r *cgroups.Resources, text string) bool {
+func setQuotaFromText(resources *cgroups.Resources, text string) bool {
 	if !strings.Contains(text, " ") {
 		text += " " + strconv.Itoa(cgroups.DefaultPeriod)
 	}
@@ -185,6 +185,6 @@ func setQuotaFromText(r *cgroups.Resources, text string) bool {
 	if err != nil || quota == 0 || period == 0 {
 		return false
 	}
-	r.CPUQuota, r.CPUPeriod = quota, period
+	resources.CPUQuota, resources.CPUPeriod = quota, period
 	return true
 }

@@ -43,51 +43,51 @@ type Slice struct {
 
 // Ensure starts the slice with its properties, and reports whether it was started. In a running slice it changes the properties
 // that differ, until the next boot. Properties that this version of systemd does not have are skipped.
-func (c *Client) Ensure(ctx context.Context, s Slice) (started bool, err error) {
+func (c *Client) Ensure(ctx context.Context, slice Slice) (started bool, err error) {
 	// Starting first needs one call and one job for a new slice. For a running slice the resulting error is cheap.
-	err = c.startTransient(ctx, s)
+	err = c.startTransient(ctx, slice)
 	if err == nil {
 		return true, nil
 	}
 	if isError(err, errUnitExists) {
-		err = c.updateKnown(ctx, s)
+		err = c.updateKnown(ctx, slice)
 	}
 	if err != nil {
-		return false, fmt.Errorf("start unit %s: %w", s.Unit, err)
+		return false, fmt.Errorf("start unit %s: %w", slice.Unit, err)
 	}
 	return false, nil
 }
 
 // updateKnown updates a slice that systemd has loaded, and starts it if it does not run.
-func (c *Client) updateKnown(ctx context.Context, s Slice) error {
-	current, err := c.getProperties(ctx, s.Unit)
+func (c *Client) updateKnown(ctx context.Context, slice Slice) error {
+	current, err := c.getProperties(ctx, slice.Unit)
 	if err != nil {
 		return err
 	}
 	if current["ActiveState"].Value() != active {
-		if err := c.startKnown(ctx, s); err != nil {
+		if err := c.startKnown(ctx, slice); err != nil {
 			return err
 		}
-		if current, err = c.getProperties(ctx, s.Unit); err != nil {
+		if current, err = c.getProperties(ctx, slice.Unit); err != nil {
 			return err
 		}
 	}
-	return c.updateProperties(ctx, s, current)
+	return c.updateProperties(ctx, slice, current)
 }
 
 // startKnown starts a slice that systemd has loaded but that is not active: it is about to be unloaded, has failed, is stopping
 // or starting, or has a unit file.
-func (c *Client) startKnown(ctx context.Context, s Slice) error {
-	if err := c.startTransient(ctx, s); !isError(err, errUnitExists) {
+func (c *Client) startKnown(ctx context.Context, slice Slice) error {
+	if err := c.startTransient(ctx, slice); !isError(err, errUnitExists) {
 		return err
 	}
-	return c.runJob(ctx, s.Unit, active, "StartUnit", func(*conn) []any { return []any{s.Unit, replace} })
+	return c.runJob(ctx, slice.Unit, active, "StartUnit", func(*conn) []any { return []any{slice.Unit, replace} })
 }
 
 // startTransient creates and starts the unit with its limits, so that they are in force from the start.
-func (c *Client) startTransient(ctx context.Context, s Slice) error {
-	return c.runJob(ctx, s.Unit, active, "StartTransientUnit", func(conn *conn) []any {
-		return []any{s.Unit, replace, conn.dropUnsupported(append(s.creationProperties(), s.changeableProperties()...)), []auxiliary{}}
+func (c *Client) startTransient(ctx context.Context, slice Slice) error {
+	return c.runJob(ctx, slice.Unit, active, "StartTransientUnit", func(conn *conn) []any {
+		return []any{slice.Unit, replace, conn.dropUnsupported(append(slice.creationProperties(), slice.changeableProperties()...)), []auxiliary{}}
 	})
 }
 
@@ -128,14 +128,14 @@ func (s Slice) changeableProperties() []Property {
 }
 
 // updateProperties sets the properties of a running slice that differ from its current ones.
-func (c *Client) updateProperties(ctx context.Context, s Slice, current map[string]dbus.Variant) error {
+func (c *Client) updateProperties(ctx context.Context, slice Slice, current map[string]dbus.Variant) error {
 	return c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
-		differ := slices.DeleteFunc(conn.dropUnsupported(s.changeableProperties()), func(p Property) bool { return p.isEqual(current[p.Name]) })
+		differ := slices.DeleteFunc(conn.dropUnsupported(slice.changeableProperties()), func(p Property) bool { return p.isEqual(current[p.Name]) })
 		if len(differ) == 0 {
 			return nil
 		}
 		const untilReboot = true
-		return conn.callManager(ctx, "SetUnitProperties", s.Unit, untilReboot, differ).Err
+		return conn.callManager(ctx, "SetUnitProperties", slice.Unit, untilReboot, differ).Err
 	})
 }
 

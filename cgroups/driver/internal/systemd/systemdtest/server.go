@@ -121,10 +121,10 @@ func (s *Systemd) SetObserver(f func(method, unit string)) {
 }
 
 // SetUnit sets a unit without a call, as another client of systemd would.
-func (s *Systemd) SetUnit(name string, u Unit) {
+func (s *Systemd) SetUnit(name string, unit Unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.units[name] = &u
+	s.units[name] = &unit
 }
 
 // Unit returns a copy of a unit, the zero Unit if there is none.
