@@ -24,9 +24,9 @@ func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	o := shutdown.Options{
 		Periods: periods, Socket: n.SystemBus, ConfigDir: n.LogindConfigDir, StateDir: n.RootDir, Logger: a.log,
 	}
-	o.Hooks.Begun, o.Hooks.Ended = a.metrics.Shutdown()
+	o.Hooks.ShutdownStarted, o.Hooks.ShutdownCompleted = a.metrics.Shutdown()
 	if c := a.cluster; c != nil {
-		o.Announce, o.Flush = a.node.Report, c.Statuses.Flush
+		o.ReportNotReady, o.FlushStatuses = a.node.Report, c.Statuses.Flush
 		o.Event = func(message string) { c.Recorder.NodeEvent(corev1.EventTypeNormal, shutdown.ReasonEvent, message) }
 	}
 	if a.inhibitor, err = shutdown.NewForPods(&a.pods, o); err != nil {

@@ -56,14 +56,14 @@ type Agent struct {
 
 	generator *pleg.Generator
 	cgroups   cgroupParts
-	volumes   *volume.Volumes     // nil: the runtime cannot mount
-	unused    gc.ImageGC          // nil: the runtime has no images
-	collector *stats.Collector    // nil: nothing is measured
-	recent    *stats.Recent       // summaries of collector that may be seconds old
-	evictor   *eviction.Evictor   // nil: no pod is evicted
-	cluster   *apiserver.Parts    // nil: the node belongs to no cluster
-	inhibitor *shutdown.Inhibitor // nil: the machine does not wait for pods
-	kubelet   *prom.Kubelet       // the metrics by page
+	volumes   *volume.Volumes        // nil: the runtime cannot mount
+	unused    gc.ImageGC             // nil: the runtime has no images
+	collector *stats.Collector       // nil: nothing is measured
+	recent    *stats.CachedCollector // summaries of collector that may be seconds old
+	evictor   *eviction.Evictor      // nil: no pod is evicted
+	cluster   *apiserver.Parts       // nil: the node belongs to no cluster
+	inhibitor *shutdown.Inhibitor    // nil: the machine does not wait for pods
+	kubelet   *prom.Kubelet          // the metrics by page
 	metrics   *prom.Metrics
 	nodeTimes prom.NodeHooks
 	requests  prom.ServerHooks

@@ -91,12 +91,12 @@ func (a *Agent) measure() (err error) {
 		},
 	}
 	if rules, _ := a.config.Kubelet.EvictionRules(); len(rules.Thresholds) > 0 { // a pod may fill a disk in less than the default minute
-		o.Period = 10 * time.Second
+		o.VolumePeriod = 10 * time.Second
 	}
 	if a.collector, err = stats.New(a.cgroups.driver, a.client, o); err != nil {
 		return err
 	}
-	a.recent = a.collector.Recent(pagesMaxAge)
+	a.recent = a.collector.Cached(pagesMaxAge)
 	a.parts.Add("statistics", a.collector.Run)
 	return nil
 }

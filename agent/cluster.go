@@ -53,7 +53,7 @@ func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
 		return err
 	}
 	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
-		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.Registered,
+		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.WaitRegistered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
 		ServicesFile:  a.path("services"), CacheDir: a.path("objects"), CacheObjects: a.config.Node.KeepObjects,
 		StatusSent: a.metrics.StatusSent(), Logger: a.log,
@@ -150,7 +150,7 @@ func (a *Agent) reportNode(config *rest.Config) error {
 	a.parts.Add("node status", reporter.Run)
 	a.parts.Add("node lease", lease.Run)
 	a.nodeTimes.Registering()
-	o.Event(nodestatus.Starting())
+	o.Event(nodestatus.StartingEvent())
 	return nil
 }
 

@@ -137,12 +137,12 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 // servePodsAPI serves the pods to programs of this machine, by the kubelet's pods API, and returns the hooks that report changes to it.
 func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	o := podsapi.Options{Logger: a.log}
-	o.Hooks.Answered, o.Hooks.Dropped = a.metrics.PodsAPI()
-	server := podsapi.New(podsapi.PodsOf(&a.pods), o)
+	o.Hooks.CallCompleted, o.Hooks.WatcherDropped = a.metrics.PodsAPI()
+	server := podsapi.New(podsapi.PodsWithStatus(&a.pods), o)
 	a.parts.Add("pods API", func(ctx context.Context) error {
 		return server.ListenAndRun(ctx, a.path("pods-api/pods-api.sock"), a.log)
 	})
-	return lifecycle.Hooks{StatusChanged: server.Updated, ResourcesReleased: server.Terminated, PodRemoved: server.Removed}
+	return lifecycle.Hooks{StatusChanged: server.StatusChanged, ResourcesReleased: server.ResourcesReleased, PodRemoved: server.PodRemoved}
 }
 
 // probes creates the engine that runs the probes of pods, and keeps their results for a restarted agent.

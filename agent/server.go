@@ -71,23 +71,23 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 		return err
 	}
 	o := nodeapi.Options{
-		Access: access, Metrics: metrics, Pods: nodeapi.PodsOf(a.pods.PodsAndStatuses), Runtime: a.runtime, Streams: streams,
+		Access: access, Metrics: metrics, Pods: nodeapi.PodsWithStatus(a.pods.PodsAndStatuses), Runtime: a.runtime, Streams: streams,
 		Settings: func() any { return k }, Flags: map[string]string{"args": strings.Join(os.Args[1:], " ")}, Version: nodestatus.Version,
 		Profiling: *k.EnableProfilingHandler, NoDebugging: !*k.EnableDebuggingHandlers, Logger: a.log,
 		Hooks: nodeapi.Hooks{
-			Began: func(r nodeapi.Request) { a.requests.RequestStarted(prom.Request(r)) },
-			Ended: func(r nodeapi.Request, took time.Duration) { a.requests.RequestFinished(prom.Request(r), took) },
-			Conns: func(_ string, closed int) { a.requests.ConnectionsRefused(closed) },
+			RequestReceived:   func(r nodeapi.Request) { a.requests.RequestStarted(prom.Request(r)) },
+			RequestCompleted:  func(r nodeapi.Request, took time.Duration) { a.requests.RequestFinished(prom.Request(r), took) },
+			ConnectionsClosed: func(_ string, closed int) { a.requests.ConnectionsRefused(closed) },
 		},
 	}
 	if a.collector != nil {
 		o.Summary = a.recent
 	}
 	if *k.EnableDebugFlagsHandler {
-		o.Level = a.level
+		o.LogLevel = a.level
 	}
 	if *k.EnableSystemLogHandler {
-		if o.NodeLogs, err = nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Query: *k.EnableSystemLogQuery, Logger: a.log}); err != nil {
+		if o.NodeLogs, err = nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{AllowQueries: *k.EnableSystemLogQuery, Logger: a.log}); err != nil {
 			return err
 		}
 	}
@@ -147,10 +147,10 @@ func (a *Agent) access() (*auth.Access, error) {
 	}
 	if a.cluster != nil {
 		if *k.Authentication.Webhook.Enabled {
-			o.Tokens = a.cluster.Source.TokenReviews()
+			o.TokenReviewer = a.cluster.Source.TokenReviews()
 		}
 		if !o.AlwaysAllow {
-			o.Access = a.cluster.Source.AccessReviews()
+			o.AccessReviewer = a.cluster.Source.AccessReviews()
 		}
 	}
 	return auth.New(o)

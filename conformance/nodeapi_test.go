@@ -262,9 +262,9 @@ func newServed(dir string) *served {
 	s, err := nodeapi.New(nodeapi.Options{
 		Insecure: true, Pods: nodeapi.PodsFunc(func() []*corev1.Pod { return pods }), Runtime: runtime, Streams: runtime, Summary: apiStats{},
 		Checkpointer: runtime, CheckpointDir: "/checkpointed/checkpoints",
-		Metrics:  nodeapi.Metrics{All: nothing, CAdvisor: nothing, Resource: nothing, Probes: nothing, SLIs: nothing},
-		Checks:   []nodeapi.HealthCheck{{Name: "own", Check: func(context.Context) error { return fmt.Errorf("trouble") }}},
-		Settings: func() any { return settings }, Flags: flagged, Level: new(slog.LevelVar), Profiling: true, NodeLogs: nodeLogHandler,
+		Metrics:      nodeapi.Metrics{All: nothing, CAdvisor: nothing, Resource: nothing, Probes: nothing, SLIs: nothing},
+		HealthChecks: []nodeapi.HealthCheck{{Name: "own", Check: func(context.Context) error { return fmt.Errorf("trouble") }}},
+		Settings:     func() any { return settings }, Flags: flagged, LogLevel: new(slog.LevelVar), Profiling: true, NodeLogs: nodeLogHandler,
 	})
 	mustDo(err)
 	return &served{kubelet: &all, kubeletReadOnly: &readOnly, ours: s.Handler(), oursReadOnly: s.ReadOnly()}
@@ -417,7 +417,7 @@ var attributes = conformance.Comparison[apiRequest, []nodeattributes.Attribute]{
 		}
 		return all
 	},
-	Ours: func(r apiRequest) []nodeattributes.Attribute { return nodeattributes.Of(r.Method, r.path()) },
+	Ours: func(r apiRequest) []nodeattributes.Attribute { return nodeattributes.ForRequest(r.Method, r.path()) },
 	Exceptions: []conformance.Exception[apiRequest, []nodeattributes.Attribute]{{
 		Name: "running something by GET", Reason: "whoever may get nodes/proxy runs commands in all containers of a kubelet (k/k#136550)",
 		When: func(r apiRequest) bool {

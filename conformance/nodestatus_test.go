@@ -60,7 +60,7 @@ var nodes = conformance.Comparison[nodeFacts, nodeBuilt]{
 		f := in.Facts
 		for _, s := range in.Statuses {
 			if s.Status != nil {
-				f.Runtime = f.Runtime.After(*s.Status, f.Now.Add(-s.Age))
+				f.Runtime = f.Runtime.WithStatus(*s.Status, f.Now.Add(-s.Age))
 			}
 		}
 		f.Runtime = f.Runtime.WithVersion(cri.Version{RuntimeName: "containerd", RuntimeVersion: in.Version})
@@ -289,7 +289,7 @@ func previousNode(c *conformance.Choices, config nodestatus.Config) *corev1.Node
 		Now: nodeClock.Add(-conformance.Pick(c, time.Minute, time.Hour)),
 	}
 	if c.OneIn(2) {
-		before.Runtime = before.Runtime.After(*runtimeStatus(c), before.Now)
+		before.Runtime = before.Runtime.WithStatus(*runtimeStatus(c), before.Now)
 	}
 	before.Health = nodestatus.Health{MemoryPressure: c.OneIn(3), DiskPressure: c.OneIn(3), PIDPressure: c.OneIn(3)}
 	node, _ := nodestatus.Initial(before)

@@ -353,7 +353,7 @@ func (n kubeletSummary) RlimitStats() (*statsapi.RlimitStats, error) { return n.
 // collector is ours for a house.
 func (h *house) collector(c stats.Cgroups) *stats.Collector {
 	k, err := stats.New(c, ourRuntime{h}, stats.Options{
-		NodeName: "node", RuntimePeriod: time.Nanosecond, Wait: time.Minute,
+		NodeName: "node", RuntimePeriod: time.Nanosecond, Timeout: time.Minute,
 		Statfs: func(string) (stats.Filesystem, error) { return h.Disk, nil },
 		Proc: fstest.MapFS{
 			"meminfo":                {Data: []byte("MemTotal: " + strconv.FormatUint(h.MemTotal, 10) + " kB\nHugetlb: " + strconv.FormatUint(h.HugePages, 10) + " kB\n")},

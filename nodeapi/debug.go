@@ -52,7 +52,7 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusBadRequest, err.Error())
 		return
 	}
-	s.o.Level.Set(level)
+	s.o.LogLevel.Set(level)
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 

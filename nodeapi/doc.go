@@ -40,7 +40,7 @@
 //
 // A client has Options.HeaderTimeout for the TLS handshake and for the headers of each request, BodyTimeout for a body, which has 1 MiB at
 // most, and StallTimeout to read something of an answer. Nothing else ends a log that is followed. An endpoint has MaxConnections, of which
-// MaxStrangers are not authenticated; beyond these the oldest stranger is closed.
+// MaxUnauthenticated are not authenticated; beyond these the oldest stranger is closed.
 //
 // # Errors
 //

@@ -23,7 +23,7 @@ func (s *Server) allChecks() []HealthCheck {
 	if syncLoop == nil {
 		syncLoop = healthy
 	}
-	return slices.Concat([]HealthCheck{{"log", healthy}, {"syncloop", syncLoop}}, s.o.Checks)
+	return slices.Concat([]HealthCheck{{"log", healthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
 }
 
 // checks adds /healthz with the check ping and others. Source: InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.

@@ -51,7 +51,7 @@ func TestSlowHeaders(t *testing.T) {
 	const clients = 1000
 	o := nodeapi.Options{HeaderTimeout: 5 * time.Second}
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
-		o = nodeapi.Options{MaxStrangers: 2 * clients}
+		o = nodeapi.Options{MaxUnauthenticated: 2 * clients}
 	}
 	ca := authtest.NewAuthority(t, "ca")
 	certificate := ca.Sign(t, x509.Certificate{Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
@@ -119,7 +119,7 @@ func TestSlowFollower(t *testing.T) {
 			o := newOne(t, strings.Repeat("2026-01-02T03:04:05Z stdout F "+strings.Repeat("x", line-1)+"\n", lines))
 			var mu sync.Mutex
 			ended := 0
-			options := nodeapi.Options{Pods: o, Runtime: o, Hooks: nodeapi.Hooks{Ended: func(nodeapi.Request, time.Duration) {
+			options := nodeapi.Options{Pods: o, Runtime: o, Hooks: nodeapi.Hooks{RequestCompleted: func(nodeapi.Request, time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
 				ended++

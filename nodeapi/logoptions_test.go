@@ -51,7 +51,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add("GET", target)
 	}
 	o := &one{log: "/nonexistent"}
-	s, err := nodeapi.New(nodeapi.Options{Insecure: true, Pods: o, Runtime: o, Level: new(slog.LevelVar), Flags: map[string]string{}})
+	s, err := nodeapi.New(nodeapi.Options{Insecure: true, Pods: o, Runtime: o, LogLevel: new(slog.LevelVar), Flags: map[string]string{}})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, method, target string) {
 		u, err := url.ParseRequestURI(target)

@@ -25,15 +25,15 @@ const nodeLogsPath = "/logs/"
 
 // NodeLogsOptions tune a [NodeLogs]. The zero value serves the files of /var/log, as a kubelet does by default.
 type NodeLogsOptions struct {
-	Dir   string // directory of the log files; empty means /var/log. It need not exist yet
-	Query bool   // accept queries (enableSystemLogQuery)
+	Dir          string // directory of the log files; empty means /var/log. It need not exist yet
+	AllowQueries bool   // accept queries (enableSystemLogQuery)
 	// FollowLinks is the kubelet's way: a path may lead out of Dir by links. Queries never do.
 	FollowLinks bool
 
-	Journal   string        // program that reads the journal of services; empty means journalctl, of PATH
-	Timeout   time.Duration // of a query about services; zero means 30 s, as in the kubelet
-	MaxOutput int64         // bytes of the response to such a query; zero means 1 GiB
-	MaxRuns   int           // queries about services at a time; zero means 4
+	Journal    string        // program that reads the journal of services; empty means journalctl, of PATH
+	Timeout    time.Duration // of a query about services; zero means 30 s, as in the kubelet
+	MaxOutput  int64         // bytes of the response to such a query; zero means 1 GiB
+	MaxQueries int           // queries about services at a time; zero means 4
 
 	Logger *slog.Logger // nil discards
 }
@@ -56,20 +56,20 @@ var _ http.Handler = (*NodeLogs)(nil)
 
 // NewNodeLogs returns a handler, and opens no file. The error names the options that are invalid.
 func NewNodeLogs(o NodeLogsOptions) (*NodeLogs, error) {
-	if o.Timeout < 0 || o.MaxOutput < 0 || o.MaxRuns < 0 {
-		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxRuns %d: must not be negative",
-			o.Timeout, o.MaxOutput, o.MaxRuns)
+	if o.Timeout < 0 || o.MaxOutput < 0 || o.MaxQueries < 0 {
+		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxQueries %d: must not be negative",
+			o.Timeout, o.MaxOutput, o.MaxQueries)
 	}
 	o.Dir = cmp.Or(o.Dir, "/var/log")
 	o.Journal = cmp.Or(o.Journal, "journalctl")
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxOutput = cmp.Or(o.MaxOutput, 1<<30)
-	o.MaxRuns = cmp.Or(o.MaxRuns, 4)
+	o.MaxQueries = cmp.Or(o.MaxQueries, 4)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &NodeLogs{o: o, free: make(chan struct{}, o.MaxRuns)}
-	for range o.MaxRuns {
+	h := &NodeLogs{o: o, free: make(chan struct{}, o.MaxQueries)}
+	for range o.MaxQueries {
 		h.free <- struct{}{}
 	}
 	return h, nil
@@ -81,7 +81,7 @@ func (h *NodeLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *NodeLogs) serve(w http.ResponseWriter, r *http.Request) {
-	if !h.o.Query {
+	if !h.o.AllowQueries {
 		h.files(w, r, h.o.FollowLinks)
 		return
 	}
@@ -158,7 +158,7 @@ func (h *NodeLogs) services(w http.ResponseWriter, r *http.Request, q *logquery.
 	case <-h.free:
 		defer func() { h.free <- struct{}{} }()
 	case <-ctx.Done():
-		fmt.Fprintf(out, "\nerror: %d other queries are under way\n", h.o.MaxRuns)
+		fmt.Fprintf(out, "\nerror: %d other queries are under way\n", h.o.MaxQueries)
 		return
 	}
 	h.answer(ctx, &limitedWriter{w: out, left: h.o.MaxOutput}, q)

@@ -27,7 +27,7 @@ func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"syslog", "../etc/passwd", "dir/passwd", "containers/p_ns_c.log", "updir/etc/passwd", "x\x00", "a//b/../..", "chain"} {
 		f.Add(path)
 	}
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(f), Query: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(f), AllowQueries: true})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, path string) {
 		r := httptest.NewRequest(http.MethodGet, "/logs/", nil)
@@ -47,7 +47,7 @@ func TestLinkRaces(t *testing.T) {
 		span = 2 * time.Minute
 	}
 	dir := machine(t)
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir, Query: true, Journal: "/nonexistent"})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir, AllowQueries: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
 	end := time.Now().Add(span)
 	var asked, served, escapes atomic.Int64

@@ -114,7 +114,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestFollowLinks(t *testing.T) {
-	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), FollowLinks: true, Query: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), FollowLinks: true, AllowQueries: true})
 	require.NoError(t, err)
 	_, body := ask(t, h, "/logs/absolute")
 	assert.Equal(t, secret, body, "the kubelet's way is asked for")
@@ -146,7 +146,7 @@ const units = `[ "$1" = --field ] && { echo containerd.service; exit; }` + "\n"
 
 func TestQueries(t *testing.T) {
 	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
-		Dir: machine(t), Query: true, Journal: journal(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
+		Dir: machine(t), AllowQueries: true, Journal: journal(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
 	})
 	require.NoError(t, err)
 	for query, want := range map[string]struct {
@@ -191,20 +191,20 @@ func TestQueries(t *testing.T) {
 }
 
 func TestJournalIsBounded(t *testing.T) {
-	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), Query: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
+	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), AllowQueries: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
 	require.NoError(t, err)
 	_, body := ask(t, endless, "/logs/?query=containerd")
 	assert.Equal(t, strings.Repeat("y\n", 500)+"\nerror: the answer is too large\n", body)
 
 	start := time.Now()
 	silent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
-		Dir: machine(t), Query: true, Timeout: 200 * time.Millisecond, MaxRuns: 1, Journal: journal(t, units+"exec sleep 100"),
+		Dir: machine(t), AllowQueries: true, Timeout: 200 * time.Millisecond, MaxQueries: 1, Journal: journal(t, units+"exec sleep 100"),
 	})
 	require.NoError(t, err)
 	ask(t, silent, "/logs/?query=containerd")
 	assert.Less(t, time.Since(start), 20*time.Second, "journalctl outlives its query")
 
-	absent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), Query: true, Journal: "/nonexistent"})
+	absent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), AllowQueries: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
 	_, body = ask(t, absent, "/logs/?query=kubelet")
 	assert.Equal(t, "from a file\n", body, "without a journal there are files")

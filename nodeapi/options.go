@@ -20,14 +20,14 @@ import (
 
 // Defaults of [Options].
 const (
-	defaultHeaderTimeout  = 10 * time.Second
-	defaultBodyTimeout    = 30 * time.Second
-	defaultStallTimeout   = 5 * time.Minute
-	defaultIdleTimeout    = 90 * time.Second // the kubelet's
-	defaultDrainTimeout   = 5 * time.Second
-	defaultMaxHeaderBytes = 16 << 10
-	defaultMaxStrangers   = 512
-	defaultMaxConnections = 4096
+	defaultHeaderTimeout      = 10 * time.Second
+	defaultBodyTimeout        = 30 * time.Second
+	defaultStallTimeout       = 5 * time.Minute
+	defaultIdleTimeout        = 90 * time.Second // the kubelet's
+	defaultDrainTimeout       = 5 * time.Second
+	defaultMaxHeaderBytes     = 16 << 10
+	defaultMaxUnauthenticated = 512
+	defaultMaxConnections     = 4096
 )
 
 // Pods has the pods of the node, with the status that the agent has found, static pods included. It is called by several goroutines,
@@ -93,15 +93,15 @@ type Options struct {
 	Checkpointer  cri.Checkpointer
 	CheckpointDir string
 
-	SyncLoop func(ctx context.Context) error // the check syncloop of /healthz; nil is healthy
-	Checks   []HealthCheck                   // of /healthz
+	SyncLoop     func(ctx context.Context) error // the check syncloop of /healthz; nil is healthy
+	HealthChecks []HealthCheck                   // of /healthz
 
 	Settings func() any        // /configz: main's settings in the shape of KubeletConfiguration, as encoding/json takes them
 	Flags    map[string]string // /flagz: what the program was started with; without secrets
 	Version  string            // of /statusz; empty: that of the main module
 	Name     string            // of the program, in /statusz and /flagz; empty means kubelet
 
-	Level     *slog.LevelVar // /debug/flags/v sets it; nil answers 405
+	LogLevel  *slog.LevelVar // /debug/flags/v sets it; nil answers 405
 	Profiling bool           // /debug/pprof; without it the answer is 405
 	NodeLogs  http.Handler   // /logs/, with that prefix; such as a [NodeLogs]. Nil answers 405
 	// NoDebugging leaves out what is not on the read-only port: such paths answer 405 (enableDebuggingHandlers: false).
@@ -118,10 +118,10 @@ type Options struct {
 	IdleTimeout    time.Duration // of connections between requests; zero means 90 s
 	DrainTimeout   time.Duration // for requests that are under way when Run ends; zero means 5 s
 	MaxHeaderBytes int           // zero means 16 KiB
-	// MaxStrangers is how many connections an endpoint has whose client was not authenticated yet. Beyond, the oldest is closed. Zero means
+	// MaxUnauthenticated is how many connections an endpoint has whose client was not authenticated yet. Beyond, the oldest is closed. Zero means
 	// 512.
-	MaxStrangers   int
-	MaxConnections int // of an endpoint; beyond, new ones are closed at once; zero means 4096
+	MaxUnauthenticated int
+	MaxConnections     int // of an endpoint; beyond, new ones are closed at once; zero means 4096
 
 	Logger *slog.Logger // nil discards
 	Hooks  Hooks
@@ -137,9 +137,9 @@ type Request struct {
 
 // Hooks hear of what a [Server] does. Each may be nil, is called by the goroutine of the request with no lock held, and must not block.
 type Hooks struct {
-	Began func(Request)                     // a request has come, before it is authenticated
-	Ended func(Request, time.Duration)      // it was answered, or its stream has ended
-	Conns func(endpoint string, closed int) // so many connections were closed because there were too many, at this address
+	RequestReceived   func(Request)                     // a request has come, before it is authenticated
+	RequestCompleted  func(Request, time.Duration)      // it was answered, or its stream has ended
+	ConnectionsClosed func(endpoint string, closed int) // so many connections were closed because there were too many, at this address
 }
 
 func (o *Options) validate() error {
@@ -152,16 +152,16 @@ func (o *Options) validate() error {
 		return errors.New("with Streams there must be Pods and Runtime")
 	case o.Checkpointer != nil && (o.Pods == nil || o.Runtime == nil || o.CheckpointDir == ""):
 		return errors.New("with a Checkpointer there must be Pods, Runtime and CheckpointDir")
-	case o.MaxHeaderBytes < 0 || o.MaxStrangers < 0 || o.MaxConnections < 0:
-		return fmt.Errorf("none of MaxHeaderBytes %d, MaxStrangers %d and MaxConnections %d may be negative",
-			o.MaxHeaderBytes, o.MaxStrangers, o.MaxConnections)
+	case o.MaxHeaderBytes < 0 || o.MaxUnauthenticated < 0 || o.MaxConnections < 0:
+		return fmt.Errorf("none of MaxHeaderBytes %d, MaxUnauthenticated %d and MaxConnections %d may be negative",
+			o.MaxHeaderBytes, o.MaxUnauthenticated, o.MaxConnections)
 	}
 	for _, d := range o.durations() {
 		if *d.field < 0 {
 			return fmt.Errorf("%s must not be negative: %s", d.name, *d.field)
 		}
 	}
-	return validChecks(o.Checks)
+	return validChecks(o.HealthChecks)
 }
 
 type duration struct {
@@ -189,7 +189,7 @@ func (o *Options) complete() {
 	for _, n := range []struct {
 		field *int
 		value int
-	}{{&o.MaxHeaderBytes, defaultMaxHeaderBytes}, {&o.MaxStrangers, defaultMaxStrangers}, {&o.MaxConnections, defaultMaxConnections}} {
+	}{{&o.MaxHeaderBytes, defaultMaxHeaderBytes}, {&o.MaxUnauthenticated, defaultMaxUnauthenticated}, {&o.MaxConnections, defaultMaxConnections}} {
 		if *n.field == 0 {
 			*n.field = n.value
 		}

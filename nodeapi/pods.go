@@ -19,10 +19,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// PodsOf returns the pods that list has with their statuses, for who has the two apart, such as a lifecycle.Reconciler. A status of nil is
+// PodsWithStatus returns the pods that list has with their statuses, for who has the two apart, such as a lifecycle.Reconciler. A status of nil is
 // that in the pod, and a pod of nil is none. A pod is the same pointer as before while neither of its two is another one. list is called by
 // one goroutine at a time.
-func PodsOf(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
+func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
 		whole  *corev1.Pod

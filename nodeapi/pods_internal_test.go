@@ -82,7 +82,7 @@ func BenchmarkPods(b *testing.B) {
 }
 
 // A pod is the same one until its spec or its status is another, and then a new one: nobody changes what was served.
-func TestPodsOf(t *testing.T) {
+func TestPodsWithStatus(t *testing.T) {
 	type state struct {
 		pod    *corev1.Pod
 		status *corev1.PodStatus
@@ -90,7 +90,7 @@ func TestPodsOf(t *testing.T) {
 	all := pods(2)
 	all[1].Status.Message = "its own"
 	states := []state{{all[0], &corev1.PodStatus{Phase: corev1.PodPending}}, {all[1], nil}, {nil, &corev1.PodStatus{}}}
-	p := PodsOf(func(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
+	p := PodsWithStatus(func(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
 		for _, s := range states {
 			if !yield(s.pod, s.status) {
 				return

@@ -101,7 +101,7 @@ func (s *Server) machine(r *router) {
 	} else {
 		r.handle("/debug/pprof/", switchedOff("profiling endpoint is disabled."))
 	}
-	if s.o.Level != nil {
+	if s.o.LogLevel != nil {
 		r.handle("/debug/flags/v", s.unstalled(http.HandlerFunc(s.serveLevel)))
 	} else {
 		r.handle("/debug/flags/v", switchedOff("flags endpoint is disabled."))

@@ -48,7 +48,7 @@ func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	servers := make([]*http.Server, len(endpoints))
 	failures := make([]error, len(endpoints))
 	for i, e := range endpoints {
-		l := newConns(e.Listener, s.o.MaxStrangers, s.o.MaxConnections, s.o.Hooks.Conns)
+		l := newConns(e.Listener, s.o.MaxUnauthenticated, s.o.MaxConnections, s.o.Hooks.ConnectionsClosed)
 		servers[i] = s.httpServer(base, e, handling)
 		serving.Go(func() {
 			defer stop() // the others end with it

@@ -161,7 +161,7 @@ func TestStalledReader(t *testing.T) {
 	ended := make(chan struct{}, 1)
 	s := newServer(t, nodeapi.Options{
 		Pods: o, Runtime: o, StallTimeout: 300 * time.Millisecond,
-		Hooks: nodeapi.Hooks{Ended: func(nodeapi.Request, time.Duration) { ended <- struct{}{} }},
+		Hooks: nodeapi.Hooks{RequestCompleted: func(nodeapi.Request, time.Duration) { ended <- struct{}{} }},
 	})
 	address, _ := serve(t, s, s.Handler(), nil)
 	c, err := net.Dial("tcp", address)
@@ -179,13 +179,13 @@ func TestStalledReader(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	o := newOne(t, oldLine)
 	reviewer := new(authtest.Reviewer)
-	access, err := auth.New(auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
+	access, err := auth.New(auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
 	require.NoError(t, err)
 	reviewer.AddToken("good", authenticationv1.UserInfo{Username: "bob"})
 	var closed atomic.Int64
 	s := newServer(t, nodeapi.Options{
-		Access: access, Pods: o, Runtime: o, HeaderTimeout: 5 * time.Second, BodyTimeout: 500 * time.Millisecond, MaxStrangers: 20,
-		Hooks: nodeapi.Hooks{Conns: func(_ string, n int) { closed.Add(int64(n)) }},
+		Access: access, Pods: o, Runtime: o, HeaderTimeout: 5 * time.Second, BodyTimeout: 500 * time.Millisecond, MaxUnauthenticated: 20,
+		Hooks: nodeapi.Hooks{ConnectionsClosed: func(_ string, n int) { closed.Add(int64(n)) }},
 	})
 	address, _ := serve(t, s, s.Handler(), nil)
 	var slow []net.Conn

@@ -73,10 +73,10 @@ func (s *Server) observed(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {
 			labels := r.labels(req, serverType)
-			if call := s.o.Hooks.Began; call != nil {
+			if call := s.o.Hooks.RequestReceived; call != nil {
 				call(labels)
 			}
-			if call := s.o.Hooks.Ended; call != nil {
+			if call := s.o.Hooks.RequestCompleted; call != nil {
 				start := time.Now()
 				defer func() { call(labels, time.Since(start)) }()
 			}

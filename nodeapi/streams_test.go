@@ -88,7 +88,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 		t.Run(fmt.Sprintf("%d KiB of headers", references*4), func(t *testing.T) {
 			reviewer := new(authtest.Reviewer)
 			reviewer.AddToken("good", authenticationv1.UserInfo{Username: "bob"})
-			access, err := auth.New(auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, Timeout: time.Minute})
+			access, err := auth.New(auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true, Timeout: time.Minute})
 			require.NoError(t, err)
 			o := newOne(t, oldLine)
 			s := newServer(t, nodeapi.Options{Pods: o, Runtime: o, Access: access})

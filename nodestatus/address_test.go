@@ -94,7 +94,7 @@ func TestAddresses(t *testing.T) {
 			assert.Equal(t, test.want, brief(node.Status.Addresses))
 			assert.Equal(t, test.provided, node.Annotations[nodestatus.AnnotationProvidedNodeIP])
 			assert.Equal(t, "1", node.Annotations["theirs"])
-			assert.Empty(t, nodestatus.Problems(previous, in))
+			assert.Empty(t, nodestatus.FactErrors(previous, in))
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestAddressProblems(t *testing.T) {
 
 			_, err := nodestatus.Addresses(&in.Config, in.Host, nil)
 			require.EqualError(t, err, test.want)
-			assert.Equal(t, []error{err}, nodestatus.Problems(node, in))
+			assert.Equal(t, []error{err}, nodestatus.FactErrors(node, in))
 			later, _ := nodestatus.Build(node, in)
 			assert.Equal(t, node.Status.Addresses, later.Status.Addresses)
 		})

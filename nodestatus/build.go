@@ -66,7 +66,7 @@ func Initial(in Facts) (*corev1.Node, []Event) {
 }
 
 // Problems returns what of a Node object could not be found out, a line each. It keeps its old value there.
-func Problems(previous *corev1.Node, in Facts) []error {
+func FactErrors(previous *corev1.Node, in Facts) []error {
 	var errs []error
 	if _, err := addresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
 		errs = append(errs, err)

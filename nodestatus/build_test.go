@@ -119,13 +119,13 @@ func TestReadyMessage(t *testing.T) {
 			"[container runtime status check may not have completed yet, network state unknown]",
 		},
 		{
-			"never ready", func(in *nodestatus.Facts) { in.Runtime = nodestatus.RuntimeState{}.After(notReady, start) },
+			"never ready", func(in *nodestatus.Facts) { in.Runtime = nodestatus.RuntimeState{}.WithStatus(notReady, start) },
 			"[container runtime status check may not have completed yet, " +
 				"container runtime not ready: RuntimeReady=false reason:R message:M, " +
 				"container runtime network not ready: NetworkReady=false reason:N message:cni]",
 		},
 		{
-			"not ready any more", func(in *nodestatus.Facts) { in.Runtime = in.Runtime.After(cri.Status{}, start) },
+			"not ready any more", func(in *nodestatus.Facts) { in.Runtime = in.Runtime.WithStatus(cri.Status{}, start) },
 			"[container runtime not ready: <nil>, container runtime network not ready: <nil>]",
 		},
 		{"checks of its own", func(in *nodestatus.Facts) {
@@ -156,7 +156,7 @@ func TestReadyMessage(t *testing.T) {
 // A runtime may say whatever it likes.
 func TestMessageIsBounded(t *testing.T) {
 	in := facts()
-	in.Runtime = in.Runtime.After(cri.Status{Conditions: []cri.Condition{{
+	in.Runtime = in.Runtime.WithStatus(cri.Status{Conditions: []cri.Condition{{
 		Type: cri.ConditionRuntimeReady, Message: strings.Repeat("ä\xff", 1<<20),
 	}}}, start)
 	in.Health.Warning = errors.New(strings.Repeat("w", 1<<20))
@@ -208,7 +208,7 @@ func TestRebootedOnce(t *testing.T) {
 	total := 0
 	for range 5 {
 		_, events := nodestatus.Build(node, in)
-		in.Announced = in.Announced.After(events)
+		in.Announced = in.Announced.WithEvents(events)
 		for _, e := range events {
 			total++
 			assert.Equal(t, nodestatus.Event{
@@ -227,7 +227,7 @@ func TestSchedulable(t *testing.T) {
 		node.Spec.Unschedulable = unschedulable
 		var events []nodestatus.Event
 		node, events = nodestatus.Build(node, in)
-		in.Announced = in.Announced.After(events)
+		in.Announced = in.Announced.WithEvents(events)
 		told = append(told, reasons(events)...)
 	}
 	assert.Equal(t, []string{"NodeNotSchedulable", "NodeSchedulable", "NodeNotSchedulable"}, told)
@@ -301,7 +301,7 @@ func TestBuildIsAFixpoint(t *testing.T) {
 		node, events := nodestatus.Build(previous, in)
 		require.Equal(t, before, previous)
 
-		in.Announced = in.Announced.After(events)
+		in.Announced = in.Announced.WithEvents(events)
 		again, events := nodestatus.Build(node, in)
 		require.Equal(t, node, again)
 		require.Empty(t, events)

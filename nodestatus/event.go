@@ -34,7 +34,7 @@ type Event struct {
 }
 
 // Starting is the event with which an agent begins.
-func Starting() Event {
+func StartingEvent() Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonStarting, Message: "Starting kubelet."}
 }
 
@@ -51,7 +51,7 @@ type Announced struct {
 }
 
 // After returns what has been told after events were emitted.
-func (a Announced) After(events []Event) Announced {
+func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {
 		case ReasonRebooted:

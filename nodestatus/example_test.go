@@ -34,7 +34,7 @@ func ExampleBuild() {
 		Config:  nodestatus.Config{Name: "n1", NoLocalStorageCapacity: true},
 		Now:     now,
 		Machine: machine,
-		Runtime: nodestatus.RuntimeState{}.After(cri.Status{Conditions: []cri.Condition{
+		Runtime: nodestatus.RuntimeState{}.WithStatus(cri.Status{Conditions: []cri.Condition{
 			{Type: cri.ConditionRuntimeReady, Status: true}, {Type: cri.ConditionNetworkReady, Status: true},
 		}}, now).WithVersion(cri.Version{RuntimeName: "containerd", RuntimeVersion: "2.4.0"}),
 	}
@@ -44,7 +44,7 @@ func ExampleBuild() {
 	facts.Now = now.Add(10 * time.Second)
 	facts.Health.MemoryPressure = true
 	node, events := nodestatus.Build(previous, facts)
-	for _, err := range nodestatus.Problems(previous, facts) {
+	for _, err := range nodestatus.FactErrors(previous, facts) {
 		fmt.Println("unknown:", err)
 	}
 	fmt.Println("changed:", nodestatus.Changed(previous, node))
@@ -121,6 +121,6 @@ func ExampleEvent() {
 		}
 		return "unknown"
 	}
-	fmt.Println(alert(nodestatus.Starting()), alert(nodestatus.Event{Type: corev1.EventTypeWarning, Reason: nodestatus.ReasonRebooted}))
+	fmt.Println(alert(nodestatus.StartingEvent()), alert(nodestatus.Event{Type: corev1.EventTypeWarning, Reason: nodestatus.ReasonRebooted}))
 	// Output: none outage
 }

@@ -24,7 +24,7 @@ var start = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 // containerd is a runtime that was asked just now and is well.
 func containerd(now time.Time) nodestatus.RuntimeState {
 	return nodestatus.RuntimeState{}.
-		After(cri.Status{
+		WithStatus(cri.Status{
 			Conditions: []cri.Condition{{Type: cri.ConditionRuntimeReady, Status: true}, {Type: cri.ConditionNetworkReady, Status: true}},
 			Handlers:   []cri.RuntimeHandler{{Name: "runsc"}, {Name: "", UserNamespaces: true, RecursiveReadOnlyMounts: true}},
 			Features:   cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
@@ -105,7 +105,7 @@ func someFacts(r *rand.Rand) nodestatus.Facts {
 	in.Machine.HugePages = pick(r, nil, map[int64]int64{2 << 20: 1 << 30}, map[int64]int64{2 << 20: 0, 1 << 30: 2 << 30})
 	in.Host.Named = pick(r, nil, ips("fd00::1"), ips("127.0.0.1", "fd00::1", "10.0.0.1"))
 	if r.IntN(3) == 0 {
-		in.Runtime = pick(r, nodestatus.RuntimeState{}, in.Runtime.After(cri.Status{}, in.Now), containerd(in.Now))
+		in.Runtime = pick(r, nodestatus.RuntimeState{}, in.Runtime.WithStatus(cri.Status{}, in.Now), containerd(in.Now))
 	}
 	in.Health = nodestatus.Health{
 		MemoryPressure: r.IntN(3) == 0, DiskPressure: r.IntN(3) == 0, PIDPressure: r.IntN(3) == 0, ShuttingDown: r.IntN(8) == 0,

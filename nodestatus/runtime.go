@@ -26,9 +26,9 @@ const (
 // changes nothing: what is known becomes older.
 type RuntimeState struct {
 	// Synced is when the runtime last said that it is ready. Zero: it never did.
-	Synced time.Time
+	LastReady time.Time
 	// Asked: a status was read, so what follows is known.
-	Asked bool
+	Observed bool
 	// NotReady and NetworkNotReady are why the runtime and its network are not ready, or nil.
 	NotReady, NetworkNotReady error
 	// Handlers by name, and Features, are those of the last status of a runtime that is ready.
@@ -40,13 +40,13 @@ type RuntimeState struct {
 }
 
 // After returns what is known after a status that was read at a time. s stays as it is.
-func (s RuntimeState) After(status cri.Status, now time.Time) RuntimeState {
-	s.Asked = true
+func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState {
+	s.Observed = true
 	s.NetworkNotReady = unmet(status, cri.ConditionNetworkReady, "container runtime network not ready")
 	if s.NotReady = unmet(status, cri.ConditionRuntimeReady, "container runtime not ready"); s.NotReady != nil {
 		return s
 	}
-	s.Synced, s.Features = now, status.Features
+	s.LastReady, s.Features = now, status.Features
 	s.Handlers = slices.Clone(status.Handlers)
 	slices.SortStableFunc(s.Handlers, func(a, b cri.RuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
 	return s
@@ -79,13 +79,13 @@ func unmet(status cri.Status, condition, text string) error {
 // (runtimeErrors and networkErrors in pkg/kubelet/runtime.go).
 func (s *RuntimeState) errors(now time.Time, unhealthy []error) (errs []error) {
 	switch {
-	case s.Synced.IsZero():
+	case s.LastReady.IsZero():
 		errs = append(errs, errors.New("container runtime status check may not have completed yet"))
-	case now.Sub(s.Synced) >= RuntimeTimeout:
+	case now.Sub(s.LastReady) >= RuntimeTimeout:
 		errs = append(errs, errors.New("container runtime is down"))
 	}
 	errs = append(append(errs, unhealthy...), s.NotReady)
-	if !s.Asked {
+	if !s.Observed {
 		return append(errs, errors.New("network state unknown"))
 	}
 	return append(errs, s.NetworkNotReady)

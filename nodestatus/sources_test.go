@@ -74,5 +74,5 @@ func TestRootFileSystem(t *testing.T) {
 }
 
 func TestStarting(t *testing.T) {
-	assert.Equal(t, nodestatus.Event{Type: corev1.EventTypeNormal, Reason: "Starting", Message: "Starting kubelet."}, nodestatus.Starting())
+	assert.Equal(t, nodestatus.Event{Type: corev1.EventTypeNormal, Reason: "Starting", Message: "Starting kubelet."}, nodestatus.StartingEvent())
 }

@@ -73,7 +73,7 @@ func (b *builder) setImages() {
 // setRuntime sets what the runtime can do, once it has said so.
 func (b *builder) setRuntime() {
 	r := &b.in.Runtime
-	if r.Synced.IsZero() {
+	if r.LastReady.IsZero() {
 		return
 	}
 	handlers := make([]corev1.NodeRuntimeHandler, 0, len(r.Handlers))

@@ -9,9 +9,9 @@
 // [Groups] is pure: pods are put into groups by their priority, and each group has a time. An [Inhibitor] has systemd-logind wait with a
 // shutdown, and when one begins
 //
-//  1. has the node, and by that its pods, shown as not ready (Options.Announce),
+//  1. has the node, and by that its pods, shown as not ready (Options.ReportNotReady),
 //  2. stops one group after the other, each until its pods and their volumes are gone or its time is over,
-//  3. waits until the API server has the final statuses (Options.Flush), 5 s at most,
+//  3. waits until the API server has the final statuses (Options.FlushStatuses), 5 s at most,
 //  4. and lets the machine go down.
 //
 // A program wires it to a Reporter and a Reconciler:
@@ -20,8 +20,8 @@
 //		Periods:  shutdown.Periods(30*time.Second, 10*time.Second),
 //		Pods:     activePods,
 //		Stop:     evict, // reconciler.Evict, with Reason, Message and Condition
-//		Announce: reporter.Report,
-//		Flush:    statuses.Flush,
+//		ReportNotReady: reporter.Report,
+//		FlushStatuses:  statuses.Flush,
 //	})
 //	err = m.Run(ctx)
 //
@@ -35,7 +35,7 @@
 // # Errors
 //
 // Without logind, or without what Run needs of it, Run tries again after 1 to 30 s; the error is logged when it changes, and
-// [Inhibitor.Watching] has it. A pod that cannot be stopped is reported to Hooks.Error, and keeps no other waiting for longer than its group
+// [Inhibitor.WatchError] has it. A pod that cannot be stopped is reported to Hooks.Error, and keeps no other waiting for longer than its group
 // has time.
 //
 // # Differs from the kubelet

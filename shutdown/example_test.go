@@ -31,7 +31,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(inhibitor.ShuttingDown(), inhibitor.Watching())
+	fmt.Println(inhibitor.ShuttingDown(), inhibitor.WatchError())
 	fmt.Println(rejected)
 	// Output:
 	// false logind was not reached yet

@@ -51,12 +51,12 @@ type Options struct {
 	// Stop stops a pod within its grace, and returns when it is down. Ctx ends with the time of its group, and then the next group's turn comes.
 	Stop func(ctx context.Context, pod *corev1.Pod, grace time.Duration) error
 	// Unmounted returns when no volume of the pods, which are down, is mounted any more. Nil: it is not waited for.
-	Unmounted func(ctx context.Context, pods []*corev1.Pod) error
+	AwaitUnmount func(ctx context.Context, pods []*corev1.Pod) error
 	// Announce returns when the API server shows the node as not ready; [Inhibitor.ShuttingDown] is true by then. It has 2 s. Nil: nothing is
 	// shown first.
-	Announce func(ctx context.Context) error
+	ReportNotReady func(ctx context.Context) error
 	// Flush returns when the API server has the statuses of all pods. It has 5 s. Nil: it is not waited for.
-	Flush func(ctx context.Context) error
+	FlushStatuses func(ctx context.Context) error
 	// Event gets what is to be told about the node: of type Normal, with [ReasonEvent]. Nil discards it.
 	Event func(message string)
 
@@ -69,9 +69,9 @@ type Options struct {
 
 // Hooks hear of what an [Inhibitor] does. Each may be nil, is called with no lock held, and must not block.
 type Hooks struct {
-	Begun func(at time.Time) // a shutdown has begun
-	Ended func(at time.Time) // all that is done for it is done
-	Error func(error)        // of a function of Options, or of logind; the shutdown goes on
+	ShutdownStarted   func(at time.Time) // a shutdown has begun
+	ShutdownCompleted func(at time.Time) // all that is done for it is done
+	Error             func(error)        // of a function of Options, or of logind; the shutdown goes on
 }
 
 // Inhibitor has the machine wait with a shutdown until the pods are stopped. Its methods may be called from any goroutine, before, during and
@@ -117,7 +117,7 @@ func (i *Inhibitor) ShuttingDown() bool {
 }
 
 // Watching returns nil while a shutdown would be noticed and would wait, or why not.
-func (i *Inhibitor) Watching() error {
+func (i *Inhibitor) WatchError() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.watching
@@ -193,7 +193,7 @@ func (i *Inhibitor) extend(ctx context.Context, conn *login1.Conn) error {
 	if err != nil || is >= need {
 		return err
 	}
-	if err := login1.Override(i.opts.ConfigDir, need+announceTime+flushTime); err != nil {
+	if err := login1.WriteInhibitDelay(i.opts.ConfigDir, need+announceTime+flushTime); err != nil {
 		return err
 	}
 	if err := conn.Reload(ctx); err != nil {

@@ -68,16 +68,16 @@ func start(t *testing.T, pods []*corev1.Pod, change ...func(*machine, *shutdown.
 			}
 			return nil
 		},
-		Announce: func(context.Context) error {
+		ReportNotReady: func(context.Context) error {
 			m.say("not ready " + map[bool]string{true: "shutting down", false: "not shutting down"}[m.ShuttingDown()])
 			return nil
 		},
-		Flush: func(context.Context) error {
+		FlushStatuses: func(context.Context) error {
 			m.say("flush")
 			return nil
 		},
 		Event: func(message string) { m.say(message) },
-		Hooks: shutdown.Hooks{Ended: func(time.Time) { m.say("ended") }, Error: func(err error) { m.say("error " + err.Error()) }},
+		Hooks: shutdown.Hooks{ShutdownCompleted: func(time.Time) { m.say("ended") }, Error: func(err error) { m.say("error " + err.Error()) }},
 	}
 	for _, c := range change {
 		c(m, &o)
@@ -102,19 +102,19 @@ func (m *machine) eventually(t *testing.T, what string, is func() bool) {
 
 func (m *machine) watching(t *testing.T) {
 	t.Helper()
-	m.eventually(t, "watching", func() bool { return m.Watching() == nil && m.logind.Held() == 1 })
+	m.eventually(t, "watching", func() bool { return m.WatchError() == nil && m.logind.InhibitorCount() == 1 })
 }
 
 // The node is shown first, then pods stop by priority, then statuses are sent, and only then the machine goes down.
 func TestShutdown(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("critical", shutdown.CriticalPriority, 30), pod("web", 0, 30), pod("short", 0, 1)}, func(m *machine, o *shutdown.Options) {
 		o.Periods = shutdown.Periods(40*s, 20*s) // nothing is unmounted when the time is over
-		o.Flush = func(context.Context) error {
+		o.FlushStatuses = func(context.Context) error {
 			m.say("flush")
-			assert.Equal(t, 1, m.logind.Held())
+			assert.Equal(t, 1, m.logind.InhibitorCount())
 			return nil
 		}
-		o.Unmounted = func(_ context.Context, pods []*corev1.Pod) error {
+		o.AwaitUnmount = func(_ context.Context, pods []*corev1.Pod) error {
 			m.say("unmounted " + pods[0].Name)
 			return nil
 		}
@@ -122,7 +122,7 @@ func TestShutdown(t *testing.T) {
 	m.watching(t)
 	assert.False(t, m.ShuttingDown())
 	m.logind.Shutdown()
-	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 	said := m.heard()
 	require.Len(t, said, 9)
 	assert.ElementsMatch(t, []string{"stop web 20s", "stop short 1s"}, said[2:4])
@@ -137,8 +137,8 @@ func TestShutdown(t *testing.T) {
 	assert.False(t, state.StartTime.IsZero())
 	assert.False(t, state.EndTime.Before(state.StartTime))
 
-	m.logind.Cancel()
-	m.eventually(t, "a new inhibitor", func() bool { return m.logind.Held() == 1 })
+	m.logind.CancelShutdown()
+	m.eventually(t, "a new inhibitor", func() bool { return m.logind.InhibitorCount() == 1 })
 	assert.False(t, m.ShuttingDown())
 	assert.ErrorContains(t, m.Run(t.Context()), "second call of Run")
 }
@@ -149,7 +149,7 @@ func TestSlowPod(t *testing.T) {
 	m.watching(t)
 	begin := time.Now()
 	m.logind.Shutdown()
-	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 	assert.Equal(t, []string{"stop slow 2s", "error stop pod default/slow: context deadline exceeded", "stop critical 1s", "flush", "ended"}, m.heard()[2:])
 	assert.GreaterOrEqual(t, time.Since(begin), 2*s)
 }
@@ -162,16 +162,16 @@ func TestCanceledShutdown(t *testing.T) {
 	m.watching(t)
 	m.logind.Shutdown()
 	m.eventually(t, "stopping", func() bool { return len(m.heard()) == 3 })
-	m.logind.HangUp()
-	m.logind.Cancel()
-	m.eventually(t, "canceled", func() bool { return !m.ShuttingDown() && m.logind.Held() == 1 })
+	m.logind.CloseConnections()
+	m.logind.CancelShutdown()
+	m.eventually(t, "canceled", func() bool { return !m.ShuttingDown() && m.logind.InhibitorCount() == 1 })
 	assert.NotContains(t, m.heard(), "stop critical 1s")
 	assert.NotContains(t, m.heard(), "ended")
 	assert.Contains(t, m.heard(), "Shutdown manager detected shutdown cancellation")
 	close(m.slow)
 	m.watching(t)
 	m.logind.Shutdown()
-	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 	assert.Contains(t, m.heard(), "stop critical 1s")
 }
 
@@ -192,11 +192,11 @@ func TestInhibitDelay(t *testing.T) {
 
 	m = start(t, nil, func(m *machine, o *shutdown.Options) {
 		o.Periods = shutdown.Periods(90*s, 10*s)
-		m.logind.Deny("KillUnit", true)
+		m.logind.SetDenied("KillUnit", true)
 	})
 	m.eventually(t, "the error", func() bool { return len(m.heard()) > 0 })
-	require.EqualError(t, m.Watching(), "reload logind: Permission denied")
-	m.logind.Deny("KillUnit", false)
+	require.EqualError(t, m.WatchError(), "reload logind: Permission denied")
+	m.logind.SetDenied("KillUnit", false)
 	m.watching(t)
 	assert.Equal(t, []string{"error reload logind: Permission denied"}, m.heard())
 }
@@ -204,20 +204,20 @@ func TestInhibitDelay(t *testing.T) {
 // The end of the program lets the machine go, and the errors of what it is wired to stop nothing.
 func TestErrorsAndEnd(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("web", 0, 1)}, func(m *machine, o *shutdown.Options) {
-		o.Announce = func(context.Context) error { return errors.New("no API server") }
-		o.Flush = func(context.Context) error { return errors.New("no API server either") }
+		o.ReportNotReady = func(context.Context) error { return errors.New("no API server") }
+		o.FlushStatuses = func(context.Context) error { return errors.New("no API server either") }
 		o.StateDir = filepath.Join(m.state, "none")
 	})
 	m.watching(t)
 	m.logind.Shutdown()
-	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 	assert.Contains(t, m.heard(), "error show the node as not ready: no API server")
 	assert.Contains(t, m.heard(), "error send the statuses of pods: no API server either")
 	assert.Contains(t, m.heard(), "stop web 1s")
-	m.logind.Cancel()
+	m.logind.CancelShutdown()
 	m.watching(t)
 	m.stop()
-	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	m.eventually(t, "released", func() bool { return m.logind.InhibitorCount() == 0 })
 }
 
 func TestNewRefuses(t *testing.T) {

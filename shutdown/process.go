@@ -54,10 +54,10 @@ func (p *process) end() {
 func (i *Inhibitor) shutDown(ctx context.Context) {
 	begun := time.Now()
 	i.store(state{StartTime: begun})
-	if i.opts.Hooks.Begun != nil {
-		i.opts.Hooks.Begun(begun)
+	if i.opts.Hooks.ShutdownStarted != nil {
+		i.opts.Hooks.ShutdownStarted(begun)
 	}
-	i.within(ctx, announceTime, "show the node as not ready", i.opts.Announce)
+	i.within(ctx, announceTime, "show the node as not ready", i.opts.ReportNotReady)
 	for _, g := range Groups(i.opts.Periods, i.opts.Pods()) {
 		if ctx.Err() != nil {
 			break
@@ -66,14 +66,14 @@ func (i *Inhibitor) shutDown(ctx context.Context) {
 			i.stop(ctx, g)
 		}
 	}
-	i.within(ctx, flushTime, "send the statuses of pods", i.opts.Flush)
+	i.within(ctx, flushTime, "send the statuses of pods", i.opts.FlushStatuses)
 	if ctx.Err() != nil {
 		return // it was canceled, or the program ends: Run knows what to do with the inhibitor
 	}
 	ended := time.Now()
 	i.store(state{StartTime: begun, EndTime: ended})
-	if i.opts.Hooks.Ended != nil {
-		i.opts.Hooks.Ended(ended)
+	if i.opts.Hooks.ShutdownCompleted != nil {
+		i.opts.Hooks.ShutdownCompleted(ended)
 	}
 	i.release()
 }
@@ -104,10 +104,10 @@ func (i *Inhibitor) stop(ctx context.Context, g Group) {
 		})
 	}
 	pods.Wait()
-	if i.opts.Unmounted == nil || ctx.Err() != nil {
+	if i.opts.AwaitUnmount == nil || ctx.Err() != nil {
 		return
 	}
-	if err := i.opts.Unmounted(ctx, g.Pods); err != nil {
+	if err := i.opts.AwaitUnmount(ctx, g.Pods); err != nil {
 		i.complain(fmt.Errorf("unmount volumes of %d pods of priority %d: %w", len(g.Pods), g.Priority, err))
 	}
 }

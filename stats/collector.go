@@ -81,7 +81,7 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 	k := &Collector{
 		opts: o, cgroups: c, lister: runtime, proc: procfs{o.Proc},
 		disks:  disks{statfs: o.Statfs},
-		walker: walker{part: o.Budget, timeout: 10 * time.Second, statfs: o.Statfs},
+		walker: walker{part: o.CPUFraction, timeout: 10 * time.Second, statfs: o.Statfs},
 		asker:  newAsker(10 * time.Second),
 	}
 	k.layers, _ = runtime.(layerLister)
@@ -121,16 +121,16 @@ func (k *Collector) Run(ctx context.Context) error {
 }
 
 // Stuck is something that does not answer.
-type Stuck struct {
+type HungCall struct {
 	Path  string // a file system or a directory; empty for the runtime
 	Since time.Duration
 }
 
 // Pending returns the calls that take longer than [Options].Wait. Each keeps a thread of the operating system until the
 // kernel gives it back, and what is below its path is not asked again before that.
-func (k *Collector) Pending() (all []Stuck) {
-	add := func(path string, since time.Duration) { all = append(all, Stuck{path, since}) }
-	k.disks.hanging(k.opts.Wait, add)
+func (k *Collector) HungCalls() (all []HungCall) {
+	add := func(path string, since time.Duration) { all = append(all, HungCall{path, since}) }
+	k.disks.hanging(k.opts.Timeout, add)
 	hanging := func(path string, err error) {
 		if h, ok := errors.AsType[hangs](err); ok {
 			add(path, h.since)
@@ -139,7 +139,7 @@ func (k *Collector) Pending() (all []Stuck) {
 	k.walker.known.errors(hanging)
 	k.asker.known.errors(hanging)
 	for _, since := range []time.Duration{k.list.pendingFor(), k.measured.pendingFor(), k.usage.pendingFor()} {
-		if since > k.opts.Wait {
+		if since > k.opts.Timeout {
 			add("", since)
 		}
 	}

@@ -81,7 +81,7 @@ func newHouse(t *testing.T) *house {
 	}})
 	h.via = &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: h.rt}}
 	h.opts = stats.Options{
-		NodeName: "node-1", Proc: h.proc, Statfs: h.statfs, Wait: time.Minute, SignalWait: time.Minute,
+		NodeName: "node-1", Proc: h.proc, Statfs: h.statfs, Timeout: time.Minute, SignalTimeout: time.Minute,
 		LogRoot: t.TempDir(),
 	}
 	return h
@@ -395,15 +395,15 @@ func TestAContainerWithoutACgroupHasTheNumbersOfTheRuntime(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	tree, rt := cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{})
 	for want, o := range map[string]stats.Options{
-		`Options.Root "x" must be absolute`:                  {Root: "x"},
-		`Options.LogRoot "x" must be absolute`:               {LogRoot: "x"},
-		"Options.Budget 2 must be more than 0 and at most 1": {Budget: 2},
-		"Options.Budget -1 must be":                          {Budget: -1},
-		"Options.Wait -1ns must not be negative":             {Wait: -1},
-		"Options.CgroupRoot: ":                               {CgroupRoot: "../x"},
-		"Options.System[0]: it has no name":                  {System: []stats.SystemContainer{{}}},
-		`Options.System[1]: name "a" is taken`:               {System: []stats.SystemContainer{{Name: "a"}, {Name: "a"}}},
-		`Options.System[0]: name "pods" is taken`:            {System: []stats.SystemContainer{{Name: "pods"}}},
+		`Options.Root "x" must be absolute`:                       {Root: "x"},
+		`Options.LogRoot "x" must be absolute`:                    {LogRoot: "x"},
+		"Options.CPUFraction 2 must be more than 0 and at most 1": {CPUFraction: 2},
+		"Options.CPUFraction -1 must be":                          {CPUFraction: -1},
+		"Options.Timeout -1ns must not be negative":               {Timeout: -1},
+		"Options.CgroupRoot: ":                                    {CgroupRoot: "../x"},
+		"Options.System[0]: it has no name":                       {System: []stats.SystemContainer{{}}},
+		`Options.System[1]: name "a" is taken`:                    {System: []stats.SystemContainer{{Name: "a"}, {Name: "a"}}},
+		`Options.System[0]: name "pods" is taken`:                 {System: []stats.SystemContainer{{Name: "pods"}}},
 	} {
 		_, err := stats.New(tree, rt, o)
 		assert.ErrorContains(t, err, want)

@@ -106,7 +106,7 @@ func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string
 	}
 	all := make(map[string]Filesystem, len(paths))
 	for i, path := range paths {
-		m, err := k.disks.ask(ctx, calls[i], k.opts.Wait)
+		m, err := k.disks.ask(ctx, calls[i], k.opts.Timeout)
 		if err == nil {
 			all[path] = m.Filesystem
 		} else if !gone(err) {

@@ -50,7 +50,7 @@ func ExampleNew() {
 }
 
 // A mount that hangs costs its own numbers: the error names the source, and Pending the call that has not returned.
-func ExampleCollector_Pending() {
+func ExampleCollector_HungCalls() {
 	plugged := make(chan struct{})
 	defer close(plugged)
 	collector, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
@@ -62,7 +62,7 @@ func ExampleCollector_Pending() {
 			}
 			return stats.Filesystem{CapacityBytes: 100 << 30}, nil
 		},
-		Wait: 50 * time.Millisecond,
+		Timeout: 50 * time.Millisecond,
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -75,7 +75,7 @@ func ExampleCollector_Pending() {
 			fmt.Println("times out:", failed.Source)
 		}
 	}
-	for _, call := range collector.Pending() {
+	for _, call := range collector.HungCalls() {
 		fmt.Println("hangs:", call.Path)
 	}
 	// Output:

@@ -21,7 +21,7 @@ func TestARuntimeThatHangsKeepsTheNumbersOfTheKernel(t *testing.T) {
 
 func testHangingRuntime(t *testing.T) {
 	h := newHouse(t)
-	h.opts.Wait, h.opts.SignalWait = 200*time.Millisecond, 50*time.Millisecond
+	h.opts.Timeout, h.opts.SignalTimeout = 200*time.Millisecond, 50*time.Millisecond
 	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
 	h.pod("web", cgroups.Burstable, mib)
 	stopped := make(chan struct{})
@@ -55,10 +55,10 @@ func testHangingRuntime(t *testing.T) {
 	}
 	assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "it is waited for once")
 	time.Sleep(time.Minute)
-	assert.Len(t, c.Pending(), 3, "a list, image usage, and layers")
+	assert.Len(t, c.HungCalls(), 3, "a list, image usage, and layers")
 	close(stopped)
 	synctest.Wait()
-	assert.Empty(t, c.Pending())
+	assert.Empty(t, c.HungCalls())
 	_, err = c.Summary(t.Context())
 	assert.NoError(t, err)
 }
@@ -69,7 +69,7 @@ func TestADeadMountCostsOneCallAndItsOwnSignal(t *testing.T) {
 
 func testDeadMount(t *testing.T) {
 	h := newHouse(t)
-	h.opts.Wait, h.opts.SignalWait = 200*time.Millisecond, 50*time.Millisecond
+	h.opts.Timeout, h.opts.SignalTimeout = 200*time.Millisecond, 50*time.Millisecond
 	c := h.collector()
 	_, err := c.Signals(t.Context())
 	require.NoError(t, err)
@@ -92,11 +92,11 @@ func testDeadMount(t *testing.T) {
 	assert.Equal(t, 21, h.asked, "20 times nodefs, and once what hangs")
 	h.mu.Unlock()
 	time.Sleep(time.Minute)
-	require.Len(t, c.Pending(), 1)
-	assert.Equal(t, "/critest", c.Pending()[0].Path)
+	require.Len(t, c.HungCalls(), 1)
+	assert.Equal(t, "/critest", c.HungCalls()[0].Path)
 	close(dead)
 	synctest.Wait()
-	assert.Empty(t, c.Pending())
+	assert.Empty(t, c.HungCalls())
 	h.mu.Lock()
 	delete(h.hang, "/critest")
 	h.mu.Unlock()

@@ -103,7 +103,7 @@ func TestNamesAreOneComponent(t *testing.T) {
 func TestFilesystems(t *testing.T) {
 	answer := make(chan struct{})
 	k, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
-		Wait: 5 * time.Second, Statfs: func(path string) (stats.Filesystem, error) {
+		Timeout: 5 * time.Second, Statfs: func(path string) (stats.Filesystem, error) {
 			switch path {
 			case "/dead", "/dead2":
 				<-answer
@@ -121,7 +121,7 @@ func TestFilesystems(t *testing.T) {
 			assert.ErrorContains(t, err, path)
 		}
 	}
-	assert.Len(t, k.Pending(), 2, "each has one call, however often it is asked")
+	assert.Len(t, k.HungCalls(), 2, "each has one call, however often it is asked")
 	close(answer)
 	require.Eventually(t, func() bool {
 		all, err := k.Filesystems(t.Context(), []string{"/dead", "/good", "/dead2"})

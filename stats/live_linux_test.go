@@ -64,7 +64,7 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	run(t, d, pod.Join(id), "sh", "-c", "while :; do :; done")
 
 	c, err := stats.New(d, rt, stats.Options{
-		CgroupRoot: root, Root: t.TempDir(), LogRoot: t.TempDir(), Wait: time.Minute, SignalWait: time.Minute,
+		CgroupRoot: root, Root: t.TempDir(), LogRoot: t.TempDir(), Timeout: time.Minute, SignalTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	_, err = c.Summary(t.Context())
@@ -132,7 +132,7 @@ func run(t *testing.T, d *driver.Driver, p cgroups.Path, name string, args ...st
 func TestIntegrationCostOfSignals(t *testing.T) {
 	d := liveDriver(t)
 	c, err := stats.New(d, critest.New(critest.Options{}), stats.Options{
-		Root: t.TempDir(), Statfs: onThisMachine(t), SignalWait: time.Minute,
+		Root: t.TempDir(), Statfs: onThisMachine(t), SignalTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	fastest := time.Hour

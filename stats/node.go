@@ -106,11 +106,11 @@ func (k *Collector) boot(f *failures) time.Time {
 
 // nodeDisks asks the file systems of the node, and the runtime where it keeps what.
 func (k *Collector) nodeDisks(ctx context.Context, n *nodeSample, f *failures) {
-	u, err := k.imageUsage(ctx, k.opts.RuntimePeriod, k.opts.Wait)
+	u, err := k.imageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
 	if err != nil {
 		f.add("runtime", "image usage", err)
 	}
-	k.askDisks(ctx, n, u, k.opts.Wait, f)
+	k.askDisks(ctx, n, u, k.opts.Timeout, f)
 }
 
 // askDisks asks the file systems at the same time, so that none delays another one.
@@ -156,7 +156,7 @@ func (k *Collector) imageUsage(ctx context.Context, age, wait time.Duration) (cr
 		return last, nil
 	}
 	u, err := k.usage.ask(ctx, wait, func() (cri.ImageUsage, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Wait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 		defer cancel()
 		u, err := k.images.ImageUsage(ctx)
 		if err == nil && len(u.Images) == 0 {

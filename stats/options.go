@@ -37,19 +37,19 @@ type Options struct {
 	// HostsFile returns the file that the containers of a pod have as /etc/hosts. Nil: Root/pods/UID/etc-hosts.
 	HostsFile func(uid string) string
 	// MessageDir returns the directory with the termination messages of a pod, which its containers write. Nil: Root/pods/UID/containers.
-	MessageDir func(uid string) string
+	TerminationMessageDir func(uid string) string
 
 	// Proc is /proc. Nil: that of this machine.
 	Proc fs.FS
 	// Statfs asks a file system how full it is. Nil: the kernel is asked.
 	Statfs func(path string) (Filesystem, error)
 
-	Period        time.Duration // how often a volume is measured, at most; zero means 1 min
+	VolumePeriod  time.Duration // how often a volume is measured, at most; zero means 1 min
 	LogPeriod     time.Duration // how often logs are measured, at most; zero means 10 s
 	RuntimePeriod time.Duration // how often the runtime is asked, for lists and layers; zero means 10 s
-	Wait          time.Duration // how long a file system or the runtime is waited for; zero means 2 s
-	SignalWait    time.Duration // the same for Signals; zero means 100 ms
-	Budget        float64       // how much of a CPU measuring directories may take; zero means 0.05, 1 means all of one
+	Timeout       time.Duration // how long a file system or the runtime is waited for; zero means 2 s
+	SignalTimeout time.Duration // the same for Signals; zero means 100 ms
+	CPUFraction   float64       // how much of a CPU measuring directories may take; zero means 0.05, 1 means all of one
 
 	Logger *slog.Logger // nil discards
 }
@@ -69,17 +69,17 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	for name, d := range map[string]*time.Duration{
-		"Period": &o.Period, "LogPeriod": &o.LogPeriod, "RuntimePeriod": &o.RuntimePeriod, "Wait": &o.Wait, "SignalWait": &o.SignalWait,
+		"VolumePeriod": &o.VolumePeriod, "LogPeriod": &o.LogPeriod, "RuntimePeriod": &o.RuntimePeriod, "Timeout": &o.Timeout, "SignalTimeout": &o.SignalTimeout,
 	} {
 		if *d < 0 {
 			return o, fmt.Errorf("stats: Options.%s %v must not be negative", name, *d)
 		}
 	}
-	o.Period = cmp.Or(o.Period, time.Minute)
+	o.VolumePeriod = cmp.Or(o.VolumePeriod, time.Minute)
 	o.LogPeriod, o.RuntimePeriod = cmp.Or(o.LogPeriod, 10*time.Second), cmp.Or(o.RuntimePeriod, 10*time.Second)
-	o.Wait, o.SignalWait = cmp.Or(o.Wait, 2*time.Second), cmp.Or(o.SignalWait, 100*time.Millisecond)
-	if o.Budget = cmp.Or(o.Budget, 0.05); !(o.Budget > 0 && o.Budget <= 1) {
-		return o, fmt.Errorf("stats: Options.Budget %v must be more than 0 and at most 1", o.Budget)
+	o.Timeout, o.SignalTimeout = cmp.Or(o.Timeout, 2*time.Second), cmp.Or(o.SignalTimeout, 100*time.Millisecond)
+	if o.CPUFraction = cmp.Or(o.CPUFraction, 0.05); !(o.CPUFraction > 0 && o.CPUFraction <= 1) {
+		return o, fmt.Errorf("stats: Options.CPUFraction %v must be more than 0 and at most 1", o.CPUFraction)
 	}
 	if err := o.CgroupRoot.Validate(); err != nil {
 		return o, fmt.Errorf("stats: Options.CgroupRoot: %w", err)
@@ -97,9 +97,9 @@ func (o Options) withDefaults() (Options, error) {
 		root := o.Root
 		o.HostsFile = func(uid string) string { return filepath.Join(root, "pods", uid, "etc-hosts") }
 	}
-	if o.MessageDir == nil {
+	if o.TerminationMessageDir == nil {
 		root := o.Root
-		o.MessageDir = func(uid string) string { return filepath.Join(root, "pods", uid, "containers") }
+		o.TerminationMessageDir = func(uid string) string { return filepath.Join(root, "pods", uid, "containers") }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -48,8 +48,8 @@ func (k *Collector) snapshot(ctx context.Context, age time.Duration) (cri.Snapsh
 	if !at.IsZero() && time.Since(at) < age {
 		return last, nil
 	}
-	s, err := k.list.ask(ctx, k.opts.Wait, func() (cri.Snapshot, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Wait)
+	s, err := k.list.ask(ctx, k.opts.Timeout, func() (cri.Snapshot, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 		defer cancel()
 		return k.lister.List(ctx)
 	})
@@ -311,8 +311,8 @@ func (k *Collector) layersOf(ctx context.Context, pods []pod, f *failures) {
 	}
 	last, at := k.measured.known()
 	if at.IsZero() || time.Since(at) >= k.opts.RuntimePeriod {
-		all, err := k.measured.ask(ctx, k.opts.Wait, func() (map[string]cri.ContainerStats, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Wait)
+		all, err := k.measured.ask(ctx, k.opts.Timeout, func() (map[string]cri.ContainerStats, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 			defer cancel()
 			list, err := k.layers.ContainerStats(ctx)
 			byID := make(map[string]cri.ContainerStats, len(list))

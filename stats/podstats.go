@@ -199,7 +199,7 @@ func (k *Collector) messageDir(uid string) string {
 	if !plain(uid) {
 		return ""
 	}
-	return k.opts.MessageDir(uid)
+	return k.opts.TerminationMessageDir(uid)
 }
 
 // plain reports whether a name is one component of a path. Names come from the runtime.
@@ -220,17 +220,17 @@ func (k *Collector) targets(s cri.Snapshot) (walked, asked []target) {
 		for _, c := range p.containers {
 			add(k.logDir(p.PodIdentity, c.Name), logs)
 		}
-		add(k.hostsFile(p.UID), target{every: k.opts.Period})
-		add(k.messageDir(p.UID), target{every: k.opts.Period})
+		add(k.hostsFile(p.UID), target{every: k.opts.VolumePeriod})
+		add(k.messageDir(p.UID), target{every: k.opts.VolumePeriod})
 		if k.opts.Volumes == nil {
 			continue
 		}
 		for _, v := range k.opts.Volumes(p.UID) {
 			switch {
 			case v.Measure != nil:
-				asked = append(asked, target{path: v.Path, ask: v.Measure, every: max(k.opts.Period, time.Minute)})
+				asked = append(asked, target{path: v.Path, ask: v.Measure, every: max(k.opts.VolumePeriod, time.Minute)})
 			case filepath.IsAbs(v.Path):
-				add(v.Path, target{mounted: v.Mounted, every: k.opts.Period})
+				add(v.Path, target{mounted: v.Mounted, every: k.opts.VolumePeriod})
 			}
 		}
 	}

@@ -14,21 +14,23 @@ import (
 
 // Recent is a [Collector] whose summaries are kept for a while, for pages that several clients ask for: what they cost is measuring. The
 // kubelet's are up to 15 s old. Time stamps say when that was. All else is measured whenever it is asked.
-type Recent struct {
+type CachedCollector struct {
 	*Collector
 	whole, short *latest.Value[*statsapi.Summary]
 }
 
 // Recent returns the collector with summaries that may be so old; with an age of zero or less they are made whenever somebody asks. Who asks
 // while one is made waits for it, and gets nil and the cause if its own ctx ends before. What lacks something is not kept.
-func (k *Collector) Recent(age time.Duration) *Recent {
-	return &Recent{k, latest.New(age, k.Summary), latest.New(age, k.CPUAndMemory)}
+func (k *Collector) Cached(age time.Duration) *CachedCollector {
+	return &CachedCollector{k, latest.New(age, k.Summary), latest.New(age, k.CPUAndMemory)}
 }
 
 // Summary is [Collector.Summary], or what that has returned before. It is shared: nobody may change it.
-func (r *Recent) Summary(ctx context.Context) (*statsapi.Summary, error) { return r.whole.Get(ctx) }
+func (r *CachedCollector) Summary(ctx context.Context) (*statsapi.Summary, error) {
+	return r.whole.Get(ctx)
+}
 
 // CPUAndMemory is [Collector.CPUAndMemory], or what that has returned before. It is shared: nobody may change it.
-func (r *Recent) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
+func (r *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return r.short.Get(ctx)
 }

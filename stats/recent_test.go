@@ -30,7 +30,7 @@ func TestRecentSummariesAreAsOldAsTheyMayBe(t *testing.T) {
 		h := newHouse(t)
 		web := h.pod("web", cgroups.Burstable, mib)
 		k := h.collector()
-		recent, never := k.Recent(10*time.Second), k.Recent(0)
+		recent, never := k.Cached(10*time.Second), k.Cached(0)
 		require.Zero(t, cpu(t, recent.Summary))
 		require.NoError(t, h.tree.AddCPU(web, cgroups.CPUStat{Usage: 7}))
 		assert.EqualValues(t, 7, cpu(t, recent.CPUAndMemory), "each form is measured")

@@ -56,7 +56,7 @@ const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.Part
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
 // Signals reads what the node evicts pods by: a few files, and the size of its file systems. It asks the runtime for the
-// place of images only until it has answered once, and waits for nothing longer than [Options].SignalWait. What a
+// place of images only until it has answered once, and waits for nothing longer than [Options].SignalTimeout. What a
 // source does not have is nil, and the error names the source.
 func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	var f failures
@@ -78,9 +78,9 @@ func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 		s.PIDs = &Amount{n.tasksAt, n.maxTasks - n.tasks, n.maxTasks}
 	}
 	s.AllocatablePIDs = pods.availablePIDs()
-	u, err := k.imageUsage(ctx, 1<<62, k.opts.SignalWait)
+	u, err := k.imageUsage(ctx, 1<<62, k.opts.SignalTimeout)
 	f.add("runtime", "image usage", err)
-	k.askDisks(ctx, &n, u, k.opts.SignalWait, &f)
+	k.askDisks(ctx, &n, u, k.opts.SignalTimeout, &f)
 	s.NodeFs, s.NodeInodes = n.root.amounts()
 	s.ImageFs, s.ImageInodes = n.image.amounts()
 	s.ContainerFs, s.ContainerInodes = n.layer.amounts()

@@ -45,7 +45,7 @@ func newMachine(t *testing.T, grace, critical string) *machine {
 
 // holds returns an error unless as many inhibitors are out.
 func (m *machine) holds(want int) error {
-	if held := m.logind.Held(); held != want {
+	if held := m.logind.InhibitorCount(); held != want {
 		return fmt.Errorf("%d inhibitors are out: %s", held, m.logind.Calls())
 	}
 	return nil
@@ -116,7 +116,7 @@ func TestShutdown(t *testing.T) {
 		return nil
 	})
 
-	m.logind.Cancel()
+	m.logind.CancelShutdown()
 	m.awaitNode(corev1.ConditionTrue)
 	exetest.Eventually(t, timeout, func() error { return m.holds(1) })
 	m.awaitPhase("still-n1", corev1.PodRunning, "")

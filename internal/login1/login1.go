@@ -32,7 +32,7 @@ const defaultTimeout = 10 * time.Second
 
 // Override writes the configuration that makes logind wait as long, in whole seconds, into a directory that is made where it is missing; empty
 // means [ConfigDir]. It counts once logind has been reloaded.
-func Override(dir string, wait time.Duration) error {
+func WriteInhibitDelay(dir string, wait time.Duration) error {
 	if dir == "" {
 		dir = ConfigDir
 	}

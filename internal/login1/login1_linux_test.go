@@ -34,12 +34,12 @@ func TestInhibit(t *testing.T) {
 	logind, conn := start(t)
 	lock, err := conn.Inhibit(t.Context(), "kubelet", "pods stop")
 	require.NoError(t, err)
-	assert.Equal(t, 1, logind.Held())
+	assert.Equal(t, 1, logind.InhibitorCount())
 	assert.Contains(t, logind.Calls(), "Inhibit shutdown kubelet pods stop delay")
-	logind.HangUp()
-	assert.Equal(t, 1, logind.Held(), "it outlives the connection")
+	logind.CloseConnections()
+	assert.Equal(t, 1, logind.InhibitorCount(), "it outlives the connection")
 	require.NoError(t, lock.Close())
-	require.Eventually(t, func() bool { return logind.Held() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return logind.InhibitorCount() == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestDelay(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDelay(t *testing.T) {
 	delay, err := conn.InhibitDelayMax(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, delay)
-	require.NoError(t, login1.Override(logind.ConfigDir, 36500*time.Millisecond))
+	require.NoError(t, login1.WriteInhibitDelay(logind.ConfigDir, 36500*time.Millisecond))
 	require.NoError(t, conn.Reload(t.Context()))
 	delay, err = conn.InhibitDelayMax(t.Context())
 	require.NoError(t, err)
@@ -68,25 +68,25 @@ func TestWatch(t *testing.T) {
 	defer cancel()
 	go func() { ended <- conn.Watch(ctx, func(shutdown bool) { said <- shutdown }) }()
 	require.False(t, <-said)
-	logind.Signal(true)
+	logind.SendSignal(true)
 	logind.Shutdown()
 	require.True(t, <-said)
-	logind.Cancel()
+	logind.CancelShutdown()
 	require.False(t, <-said)
 	assert.Empty(t, said)
-	logind.HangUp()
+	logind.CloseConnections()
 	assert.Error(t, <-ended, "the connection is lost")
 }
 
 func TestErrors(t *testing.T) {
 	logind, conn := start(t)
-	logind.Deny("Inhibit", true)
+	logind.SetDenied("Inhibit", true)
 	_, err := conn.Inhibit(t.Context(), "kubelet", "")
 	assert.EqualError(t, err, "inhibit shutdown: Permission denied")
-	logind.Deny("KillUnit", true)
+	logind.SetDenied("KillUnit", true)
 	assert.EqualError(t, conn.Reload(t.Context()), "reload logind: Permission denied")
 
-	logind.Mute("Get", true)
+	logind.SetSilent("Get", true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = conn.InhibitDelayMax(ctx)
@@ -96,7 +96,7 @@ func TestErrors(t *testing.T) {
 	_, err = login1.Dial(t.Context(), login1.Options{Socket: filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	assert.ErrorContains(t, err, "connect to logind by ")
-	assert.ErrorContains(t, login1.Override(filepath.Join(os.DevNull, "dir"), time.Second), "override InhibitDelayMaxSec: ")
+	assert.ErrorContains(t, login1.WriteInhibitDelay(filepath.Join(os.DevNull, "dir"), time.Second), "override InhibitDelayMaxSec: ")
 }
 
 // A bus that accepts and says nothing is given up in time.
@@ -105,7 +105,7 @@ func TestSilentBus(t *testing.T) {
 	logind, err := login1test.Start(socket)
 	require.NoError(t, err)
 	defer logind.Close()
-	logind.Mute("AddMatch", true)
+	logind.SetSilent("AddMatch", true)
 	_, err = login1.Dial(t.Context(), login1.Options{Socket: socket, Timeout: 50 * time.Millisecond})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -18,8 +18,8 @@ type Attribute struct {
 
 // Of returns the attributes of a request, of which one is enough; they are checked in this order. The path is unescaped, as that of
 // [net/url.URL]. Running something needs the verb create also where that is asked for by GET, as WebSocket clients do.
-func Of(method, path string) []Attribute {
-	all := OfKubelet(method, path)
+func ForRequest(method, path string) []Attribute {
+	all := ForKubeletRequest(method, path)
 	if method == http.MethodGet && runs(path) {
 		for i := range all {
 			all[i].Verb = "create"
@@ -31,7 +31,7 @@ func Of(method, path string) []Attribute {
 // OfKubelet returns the attributes of a request to a kubelet, where the verb is that of the method alone: whoever may get
 // nodes/proxy runs commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go, with the gate
 // KubeletFineGrainedAuthz (KEP-2862).
-func OfKubelet(method, path string) []Attribute {
+func ForKubeletRequest(method, path string) []Attribute {
 	verb := verbOf(method)
 	var all []Attribute
 	for _, name := range subresources(path) {

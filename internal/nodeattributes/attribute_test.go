@@ -19,7 +19,7 @@ func FuzzRunning(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		first, _, _ := strings.Cut(strings.Trim(path, "/"), "/")
-		for _, a := range nodeattributes.Of(http.MethodGet, path) {
+		for _, a := range nodeattributes.ForRequest(http.MethodGet, path) {
 			if slices.Contains([]string{"exec", "attach", "portForward", "run"}, first) && (a.Verb != "create" || a.Subresource != "proxy") {
 				t.Fatalf("%q needs %+v alone", path, a)
 			}

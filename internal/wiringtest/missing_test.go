@@ -90,8 +90,8 @@ func missing(t *testing.T) map[string]func() error {
 			return only(source.Statuses(apiserver.StatusesOptions{Pods: statuses}))
 		},
 		"apiserver.MirrorsOptions.Node": func() error { return only(source.Mirrors(apiserver.MirrorsOptions{})) },
-		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, Access: reviewer{}})) },
-		"auth.Options.Access":           func() error { return only(auth.New(auth.Options{Anonymous: true})) },
+		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, AccessReviewer: reviewer{}})) },
+		"auth.Options.AccessReviewer":   func() error { return only(auth.New(auth.Options{Anonymous: true})) },
 		"nodeapi.Options.Access":        func() error { return only(nodeapi.New(nodeapi.Options{})) },
 		"nodeapi.TLSOptions.GetCertificate": func() error {
 			return only(nodeapi.TLSConfig(nodeapi.TLSOptions{}))

@@ -32,12 +32,12 @@ type Options struct {
 	NodeName string // of the Node that access is asked for; required with Access
 
 	// ClientCAs returns whom client certificates may be signed by, at the time. Nil, or a nil pool, ignores certificates. See [CAFile].
-	ClientCAs func() *x509.CertPool
-	Tokens    TokenReviewer // nil ignores bearer tokens
-	Anonymous bool          // requests without credentials are of the user system:anonymous
+	ClientCAs     func() *x509.CertPool
+	TokenReviewer TokenReviewer // nil ignores bearer tokens
+	Anonymous     bool          // requests without credentials are of the user system:anonymous
 
-	Access      AccessReviewer // required unless AlwaysAllow is set
-	AlwaysAllow bool           // whoever is authenticated may do everything
+	AccessReviewer AccessReviewer // required unless AlwaysAllow is set
+	AlwaysAllow    bool           // whoever is authenticated may do everything
 	// RunByGet is the kubelet's way: exec, attach, portForward and run by GET need no more than get on nodes/proxy.
 	RunByGet bool
 
@@ -68,8 +68,8 @@ const (
 
 // Hooks hear of what an [Access] does. Each may be nil, is called by the goroutine of the request with no lock held, and must not block.
 type Hooks struct {
-	Reviewed func(what Review, took time.Duration, err error) // a question was sent to the API server, each try
-	Refused  func(code int)                                   // a request was refused with this status
+	ReviewCompleted func(what Review, took time.Duration, err error) // a question was sent to the API server, each try
+	RequestRefused  func(code int)                                   // a request was refused with this status
 }
 
 // Access decides about requests. Make one with [New].
@@ -92,14 +92,14 @@ func New(o Options) (*Access, error) {
 
 func (o *Options) validate() error {
 	switch {
-	case o.ClientCAs == nil && o.Tokens == nil && !o.Anonymous:
-		return errors.New("nobody could be authenticated: set ClientCAs, Tokens or Anonymous")
-	case o.Access == nil && !o.AlwaysAllow:
-		return errors.New("nothing could be authorized: set Access or AlwaysAllow")
-	case o.Access != nil && o.AlwaysAllow:
-		return errors.New("there are Access and AlwaysAllow, which exclude each other")
-	case o.Access != nil && o.NodeName == "":
-		return errors.New("with Access there must be a NodeName")
+	case o.ClientCAs == nil && o.TokenReviewer == nil && !o.Anonymous:
+		return errors.New("nobody could be authenticated: set ClientCAs, TokenReviewer or Anonymous")
+	case o.AccessReviewer == nil && !o.AlwaysAllow:
+		return errors.New("nothing could be authorized: set AccessReviewer or AlwaysAllow")
+	case o.AccessReviewer != nil && o.AlwaysAllow:
+		return errors.New("AccessReviewer and AlwaysAllow exclude each other")
+	case o.AccessReviewer != nil && o.NodeName == "":
+		return errors.New("NodeName: required with AccessReviewer")
 	case o.Timeout < 0 || o.CacheSize < 0 || o.MaxReviews < 0:
 		return fmt.Errorf("none of Timeout %s, CacheSize %d and MaxReviews %d may be negative", o.Timeout, o.CacheSize, o.MaxReviews)
 	}
@@ -142,7 +142,7 @@ func (a *Access) authenticate(r *http.Request) (User, error) {
 		func() (User, bool, error) { return a.certificate(r) },
 		func() (User, bool, error) { return a.token(r, bearer(r.Header)) },
 		func() (User, bool, error) {
-			if bad != nil && a.o.Tokens != nil {
+			if bad != nil && a.o.TokenReviewer != nil {
 				return User{}, false, bad
 			}
 			return a.token(r, token)
@@ -178,7 +178,7 @@ func (a *Access) certificate(r *http.Request) (User, bool, error) {
 }
 
 func (a *Access) token(r *http.Request, token string) (User, bool, error) {
-	if a.o.Tokens == nil || token == "" {
+	if a.o.TokenReviewer == nil || token == "" {
 		return User{}, false, nil
 	}
 	who, err := a.reviews.token(r.Context(), clientOf(r.RemoteAddr), token)
@@ -211,9 +211,9 @@ func (a *Access) authorize(ctx context.Context, u User, method, path string) *Re
 	if a.o.AlwaysAllow {
 		return nil
 	}
-	attributes := nodeattributes.Of
+	attributes := nodeattributes.ForRequest
 	if a.o.RunByGet {
-		attributes = nodeattributes.OfKubelet
+		attributes = nodeattributes.ForKubeletRequest
 	}
 	all := attributes(method, path)
 	var names []string
@@ -261,7 +261,7 @@ func (a *Access) Handler(next http.Handler) http.Handler {
 			return
 		}
 		a.logRefusal(r, user, refusal)
-		if call := a.o.Hooks.Refused; call != nil {
+		if call := a.o.Hooks.RequestRefused; call != nil {
 			call(refusal.Code)
 		}
 		if refusal.Code == http.StatusTooManyRequests {

@@ -54,8 +54,8 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	for want, o := range map[string]auth.Options{
 		"nobody could be authenticated": {AlwaysAllow: true},
 		"nothing could be authorized":   {Anonymous: true},
-		"exclude each other":            {Anonymous: true, AlwaysAllow: true, Access: reviewer.Access()},
-		"there must be a NodeName":      {Anonymous: true, Access: reviewer.Access()},
+		"exclude each other":            {Anonymous: true, AlwaysAllow: true, AccessReviewer: reviewer.Access()},
+		"there must be a NodeName":      {Anonymous: true, AccessReviewer: reviewer.Access()},
 		"may be negative":               {Anonymous: true, AlwaysAllow: true, CacheSize: -1},
 	} {
 		_, err := auth.New(o)
@@ -106,7 +106,7 @@ func TestAuthentication(t *testing.T) {
 	for _, anonymous := range []bool{false, true} {
 		reviewer := new(authtest.Reviewer)
 		reviewer.AddToken("good", bob)
-		a := newAccess(t, auth.Options{ClientCAs: ca.Pool, Tokens: reviewer.Tokens(), Anonymous: anonymous, AlwaysAllow: true})
+		a := newAccess(t, auth.Options{ClientCAs: ca.Pool, TokenReviewer: reviewer.Tokens(), Anonymous: anonymous, AlwaysAllow: true})
 		for certName, c := range certificates {
 			for tokenName, tc := range tokens {
 				name := fmt.Sprintf("certificate %s, token %s, anonymous %t", certName, tokenName, anonymous)
@@ -163,7 +163,7 @@ func TestAuthorization(t *testing.T) {
 				reviewer := new(authtest.Reviewer)
 				reviewer.AddToken("good", bob)
 				reviewer.Allow("bob", verb+" "+rule)
-				a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
+				a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AccessReviewer: reviewer.Access()})
 				_, refusal := a.Check(request(method, path, "good"))
 				name := method + " " + path + " with " + rule
 				if slices.Contains(subresources, rule) {
@@ -183,7 +183,7 @@ func TestRunByGet(t *testing.T) {
 	reviewer.AddToken("good", bob)
 	reviewer.Allow("bob", "get proxy")
 	for byGet, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusOK} {
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access(), RunByGet: byGet})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AccessReviewer: reviewer.Access(), RunByGet: byGet})
 		w := httptest.NewRecorder()
 		a.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, request(http.MethodGet, "/exec/a/b/c", "good"))
 		assert.Equal(t, want, w.Code)
@@ -196,7 +196,7 @@ func TestCacheTimes(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.AddToken("good", bob)
 		reviewer.Allow("bob", "get stats")
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AccessReviewer: reviewer.Access()})
 		code := func(path, token string) int {
 			_, refusal := a.Check(request(http.MethodGet, path, token))
 			if refusal == nil {
@@ -232,7 +232,7 @@ func TestHangingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access(), MaxReviews: 8})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AccessReviewer: reviewer.Access(), MaxReviews: 8})
 		start := time.Now()
 		var refused atomic.Int64
 		var group sync.WaitGroup
@@ -271,7 +271,7 @@ func TestHangingServer(t *testing.T) {
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
 		reviewer.SetError(apierrors.NewInternalError(errors.New("trouble")))
 		start := time.Now()
 		_, err := a.Authenticate(request(http.MethodGet, "/pods", "x"))
@@ -289,7 +289,7 @@ func TestRetries(t *testing.T) {
 func TestManyBadTokens(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	reviewer.AddToken("good", bob)
-	a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, CacheSize: 10})
+	a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true, CacheSize: 10})
 	_, err := a.Authenticate(request(http.MethodGet, "/", "good"))
 	require.NoError(t, err)
 	for i := range 1000 {

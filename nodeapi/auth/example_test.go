@@ -20,7 +20,7 @@ func Example() {
 	apiServer.AddToken("token", authenticationv1.UserInfo{Username: "prometheus"})
 	apiServer.Allow("prometheus", "get metrics")
 
-	access, err := auth.New(auth.Options{NodeName: "node-1", Tokens: apiServer.Tokens(), Access: apiServer.Access()})
+	access, err := auth.New(auth.Options{NodeName: "node-1", TokenReviewer: apiServer.Tokens(), AccessReviewer: apiServer.Access()})
 	if err != nil {
 		fmt.Println(err)
 		return

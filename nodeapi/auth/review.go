@@ -100,7 +100,7 @@ func (r *reviews) token(ctx context.Context, client, token string) (identity, er
 		defer r.slots.release(client)
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		answer, err := try(ctx, r, TokenReview, func() (*authenticationv1.TokenReview, error) {
-			return r.o.Tokens.Create(ctx, review, metav1.CreateOptions{})
+			return r.o.TokenReviewer.Create(ctx, review, metav1.CreateOptions{})
 		})
 		if err != nil {
 			return identity{}, fmt.Errorf("review a bearer token: %w", err)
@@ -164,7 +164,7 @@ func (r *reviews) decide(
 		defer r.userSlots.release(spec.User)
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
 		answer, err := try(ctx, r, AccessReview, func() (*authorizationv1.SubjectAccessReview, error) {
-			return r.o.Access.Create(ctx, review, metav1.CreateOptions{})
+			return r.o.AccessReviewer.Create(ctx, review, metav1.CreateOptions{})
 		})
 		if err != nil {
 			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
@@ -196,7 +196,7 @@ func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, e
 	for i := 1; ; i++ {
 		start := time.Now()
 		answer, err := send()
-		if call := r.o.Hooks.Reviewed; call != nil {
+		if call := r.o.Hooks.ReviewCompleted; call != nil {
 			call(what, time.Since(start), err)
 		}
 		if err == nil && answer == nil {

@@ -44,7 +44,7 @@ func TestBadTokensDelayNoOtherAddress(t *testing.T) {
 				reviewer := new(authtest.Reviewer)
 				reviewer.SetPace(20 * time.Millisecond)
 				reviewer.AddToken("good", bob)
-				a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
+				a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
 				ctx, cancel := context.WithCancel(t.Context())
 				var group sync.WaitGroup
 				var refused, busy atomic.Int64
@@ -90,7 +90,7 @@ func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true})
 		before := runtime.NumGoroutine()
 		var group sync.WaitGroup
 		for range 2000 {
@@ -108,7 +108,7 @@ func TestBadTokensDelayNoAccessReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.AddToken("good", bob)
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AccessReviewer: reviewer.Access()})
 		reviewer.Allow("bob", "get pods")
 		_, err := a.Authenticate(request(http.MethodGet, "/pods", "good"))
 		require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		reviewer.SetHang(true)
-		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, MaxReviews: 1})
+		a := newAccess(t, auth.Options{TokenReviewer: reviewer.Tokens(), AlwaysAllow: true, MaxReviews: 1})
 		var group sync.WaitGroup
 		codes := make([]int, 3)
 		for i := range codes {
@@ -161,7 +161,7 @@ func TestRefusalsInTheLog(t *testing.T) {
 		var log bytes.Buffer
 		reviewer := new(authtest.Reviewer)
 		a := newAccess(t, auth.Options{
-			Tokens: reviewer.Tokens(), AlwaysAllow: true,
+			TokenReviewer: reviewer.Tokens(), AlwaysAllow: true,
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
 		send := func() {

@@ -53,9 +53,9 @@ func (s *Server) GetPod(_ context.Context, q *podsv1alpha1.GetPodRequest) (*pods
 // WatchPods sends all pods, and then changes, until the client leaves, is dropped, or the server ends.
 func (s *Server) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
 	// The watcher comes first, so that no change falls between it and the list.
-	w, err := s.watchers.add(s.opts.Queue, s.opts.Watchers)
+	w, err := s.watchers.add(s.opts.WatchQueue, s.opts.MaxWatchers)
 	if err != nil {
-		return status.Errorf(codes.ResourceExhausted, "%v: there are %d", err, s.opts.Watchers)
+		return status.Errorf(codes.ResourceExhausted, "%v: there are %d", err, s.opts.MaxWatchers)
 	}
 	defer s.watchers.remove(w)
 	pods, ready := s.pods()
@@ -121,12 +121,12 @@ func (s *Server) stream(service any, stream grpc.ServerStream, info *grpc.Stream
 }
 
 func (s *Server) answered(method string, err error) {
-	if s.opts.Hooks.Answered == nil {
+	if s.opts.Hooks.CallCompleted == nil {
 		return
 	}
 	code := status.Code(err)
 	if errors.Is(err, context.Canceled) {
 		code = codes.Canceled
 	}
-	s.opts.Hooks.Answered(path.Base(method), code.String())
+	s.opts.Hooks.CallCompleted(path.Base(method), code.String())
 }

@@ -18,8 +18,8 @@ type Reconciler interface {
 	Active() (pods []*corev1.Pod, complete bool) // see [lifecycle.Reconciler.Active]
 }
 
-// PodsOf returns the pods of r that a source lists.
-func PodsOf(r Reconciler) Source {
+// PodsWithStatus returns the pods of r that a source lists.
+func PodsWithStatus(r Reconciler) Source {
 	return SourceFunc(func() (list []Pod, complete bool) {
 		for _, state := range r.Pods() {
 			if !state.Deleted {

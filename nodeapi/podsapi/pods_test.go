@@ -26,7 +26,7 @@ func (s states) Active() ([]*corev1.Pod, bool) { return nil, true }
 
 func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
 	listed, deleted, status := &corev1.Pod{}, &corev1.Pod{}, &corev1.PodStatus{}
-	pods, complete := podsapi.PodsOf(states{{Spec: deleted, Deleted: true}, {Spec: listed, Status: status}}).Pods()
+	pods, complete := podsapi.PodsWithStatus(states{{Spec: deleted, Deleted: true}, {Spec: listed, Status: status}}).Pods()
 	require.True(t, complete)
 	require.Len(t, pods, 1)
 	require.Same(t, listed, pods[0].Pod)
@@ -35,7 +35,7 @@ func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
 
 func TestListenAndRunLogsAPathThatIsTooLong(t *testing.T) {
 	var log bytes.Buffer
-	server := podsapi.New(podsapi.PodsOf(states{}), podsapi.Options{})
+	server := podsapi.New(podsapi.PodsWithStatus(states{}), podsapi.Options{})
 	require.NoError(t, server.ListenAndRun(t.Context(), filepath.Join(t.TempDir(), strings.Repeat("x", 200), "pods.sock"), slog.New(slog.NewTextHandler(&log, nil))))
 	require.Contains(t, log.String(), "the pods API is not served")
 }

@@ -62,21 +62,21 @@ func (f SourceFunc) Pods() ([]Pod, bool) { return f() }
 
 // Options are the settings of a [Server]. The zero value is for production.
 type Options struct {
-	Rate     int          // calls of ListPods and GetPod in a second; zero: 100
-	Burst    int          // of them at once; zero: 10
-	Queue    int          // changes that a watcher may be behind; zero: 100
-	Watchers int          // at a time; zero: 100
-	Logger   *slog.Logger // nil discards
-	Hooks    Hooks
+	Rate        int          // calls of ListPods and GetPod in a second; zero: 100
+	Burst       int          // of them at once; zero: 10
+	WatchQueue  int          // changes that a watcher may be behind; zero: 100
+	MaxWatchers int          // at a time; zero: 100
+	Logger      *slog.Logger // nil discards
+	Hooks       Hooks
 }
 
 // Hooks are told what happens. Each may be nil, and is called from several goroutines; it must not block.
 type Hooks struct {
 	// Answered is called for each call that was not refused by the rate, with its method, as in "ListPods", and the name of its
 	// code, as in "OK". A watch is one call, when it has ended.
-	Answered func(method, code string)
+	CallCompleted func(method, code string)
 	// Dropped is called for each watcher that was too far behind.
-	Dropped func()
+	WatcherDropped func()
 }
 
 // Server answers the calls of the service Pods. Use [New].
@@ -96,8 +96,8 @@ func New(source Source, o Options) *Server {
 	required.MustArgs("podsapi.New", required.Arg{Name: "source", Value: source, Hint: "a podsapi.SourceFunc"})
 	o.Rate = cmp.Or(max(o.Rate, 0), defaultRate)
 	o.Burst = cmp.Or(max(o.Burst, 0), defaultBurst)
-	o.Queue = cmp.Or(max(o.Queue, 0), defaultQueue)
-	o.Watchers = cmp.Or(max(o.Watchers, 0), defaultWatchers)
+	o.WatchQueue = cmp.Or(max(o.WatchQueue, 0), defaultQueue)
+	o.MaxWatchers = cmp.Or(max(o.MaxWatchers, 0), defaultWatchers)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Server{source: source, opts: o, limit: newLimiter(o.Rate, o.Burst), ending: make(chan struct{})}
 }
@@ -148,7 +148,7 @@ func end(g *grpc.Server) {
 
 // Updated sends a pod to all watchers, with its status: as ADDED if it is the first time for the pod, else as MODIFIED. It is
 // made for lifecycle's Hooks.StatusChanged. Neither argument is written to, nor used after it returns.
-func (s *Server) Updated(pod *corev1.Pod, status *corev1.PodStatus) {
+func (s *Server) StatusChanged(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
 	s.tell(s.watchers.updated(string(pod.UID), pod.DeletionTimestamp != nil, sent.Marshal))
@@ -156,13 +156,13 @@ func (s *Server) Updated(pod *corev1.Pod, status *corev1.PodStatus) {
 
 // Terminated sends to all watchers that a pod which is still wanted does not run any more and has released its resources, as
 // DELETED. Nothing more is sent about it. It is made for lifecycle's Hooks.ResourcesReleased.
-func (s *Server) Terminated(pod cri.PodIdentity) {
+func (s *Server) ResourcesReleased(pod cri.PodIdentity) {
 	s.tell(s.watchers.removed(pod.UID, true, deleted(pod)))
 }
 
 // Removed sends to all watchers that nothing is left of a pod, as DELETED, unless Terminated has. It is made for lifecycle's
 // Hooks.PodRemoved.
-func (s *Server) Removed(pod cri.PodIdentity) {
+func (s *Server) PodRemoved(pod cri.PodIdentity) {
 	s.tell(s.watchers.removed(pod.UID, false, deleted(pod)))
 }
 
@@ -178,11 +178,11 @@ func (s *Server) tell(dropped int, err error) {
 		s.opts.Logger.Error("Encoding a pod for the pods API", "error", err)
 	}
 	if dropped > 0 {
-		s.opts.Logger.Warn("Dropping watchers of the pods API that are too far behind", "watchers", dropped, "queue", s.opts.Queue)
+		s.opts.Logger.Warn("Dropping watchers of the pods API that are too far behind", "watchers", dropped, "queue", s.opts.WatchQueue)
 	}
 	for range dropped {
-		if s.opts.Hooks.Dropped != nil {
-			s.opts.Hooks.Dropped()
+		if s.opts.Hooks.WatcherDropped != nil {
+			s.opts.Hooks.WatcherDropped()
 		}
 	}
 }

@@ -164,17 +164,17 @@ func TestWatch(t *testing.T) {
 
 	deleting := pod("d")
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	s.Updated(pod("a"), phase(corev1.PodPending))
-	s.Updated(pod("a"), phase(corev1.PodRunning))
-	s.Updated(pod("a"), phase(corev1.PodSucceeded))
-	s.Terminated(identity("a"))
-	s.Updated(pod("a"), phase(corev1.PodSucceeded))
-	s.Terminated(identity("a"))
-	s.Removed(identity("a"))
-	s.Updated(deleting, phase(corev1.PodRunning))
-	s.Removed(identity("d"))
-	s.Updated(pod("a"), phase(corev1.PodPending))
-	s.Removed(identity("never-seen"))
+	s.StatusChanged(pod("a"), phase(corev1.PodPending))
+	s.StatusChanged(pod("a"), phase(corev1.PodRunning))
+	s.StatusChanged(pod("a"), phase(corev1.PodSucceeded))
+	s.ResourcesReleased(identity("a"))
+	s.StatusChanged(pod("a"), phase(corev1.PodSucceeded))
+	s.ResourcesReleased(identity("a"))
+	s.PodRemoved(identity("a"))
+	s.StatusChanged(deleting, phase(corev1.PodRunning))
+	s.PodRemoved(identity("d"))
+	s.StatusChanged(pod("a"), phase(corev1.PodPending))
+	s.PodRemoved(identity("never-seen"))
 	for _, want := range []string{
 		"ADDED a pod-a Pending", "MODIFIED a pod-a Running", "MODIFIED a pod-a Succeeded", "DELETED a pod-a",
 		"MODIFIED d pod-d Running", "DELETED d pod-d", "ADDED a pod-a Pending", "DELETED never-seen pod-never-seen",
@@ -187,9 +187,9 @@ func TestWatch(t *testing.T) {
 func TestSlowWatcher(t *testing.T) {
 	dropped, answered := make(chan struct{}, 1), make(chan string, 4)
 	n := &node{ready: true}
-	s, client, _ := serve(t, n, podsapi.Options{Queue: 10, Hooks: podsapi.Hooks{
-		Dropped:  func() { dropped <- struct{}{} },
-		Answered: func(method, code string) { answered <- method + " " + code },
+	s, client, _ := serve(t, n, podsapi.Options{WatchQueue: 10, Hooks: podsapi.Hooks{
+		WatcherDropped: func() { dropped <- struct{}{} },
+		CallCompleted:  func(method, code string) { answered <- method + " " + code },
 	}})
 	watch := func(c podsv1alpha1.PodsClient) podsv1alpha1.Pods_WatchPodsClient {
 		w, err := c.WatchPods(t.Context(), &podsv1alpha1.WatchPodsRequest{})
@@ -203,7 +203,7 @@ func TestSlowWatcher(t *testing.T) {
 	large.Annotations = map[string]string{"x": strings.Repeat("x", 60_000)}
 	for i, gone := 0, false; !gone; i++ {
 		require.Less(t, i, 100, "the windows of a stream have an end")
-		s.Updated(large, phase(corev1.PodRunning))
+		s.StatusChanged(large, phase(corev1.PodRunning))
 		_, err := fast.Recv()
 		require.NoError(t, err)
 		select {
@@ -213,7 +213,7 @@ func TestSlowWatcher(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "WatchPods ResourceExhausted", <-answered, "its call ends although it reads nothing")
-	s.Updated(large, phase(corev1.PodRunning))
+	s.StatusChanged(large, phase(corev1.PodRunning))
 	_, err := fast.Recv()
 	require.NoError(t, err)
 
@@ -228,7 +228,7 @@ func TestSlowWatcher(t *testing.T) {
 func TestWatchersConverge(t *testing.T) {
 	const pods, changes = 20, 300
 	n := &node{ready: true}
-	s, client, _ := serve(t, n, podsapi.Options{Queue: 10_000})
+	s, client, _ := serve(t, n, podsapi.Options{WatchQueue: 10_000})
 	state := map[string]corev1.PodPhase{}
 	update := func(i int) {
 		uid := fmt.Sprintf("p%02d", i*7%pods)
@@ -243,9 +243,9 @@ func TestWatchersConverge(t *testing.T) {
 		}
 		n.set(true, all...)
 		if p, ok := state[uid]; ok {
-			s.Updated(pod(uid), phase(p))
+			s.StatusChanged(pod(uid), phase(p))
 		} else {
-			s.Removed(identity(uid))
+			s.PodRemoved(identity(uid))
 		}
 	}
 	var wg sync.WaitGroup
@@ -287,14 +287,14 @@ func TestWatchersConverge(t *testing.T) {
 		return all
 	}(), podsapi.Pod{Pod: pod("zzz")})...)
 	state["zzz"] = corev1.PodPending
-	s.Updated(pod("zzz"), phase(corev1.PodPending))
+	s.StatusChanged(pod("zzz"), phase(corev1.PodPending))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		wg.Wait()
 	}()
 	for over := false; !over; { // a watcher that was on its way is told again
-		s.Updated(pod("end"), phase(corev1.PodRunning))
+		s.StatusChanged(pod("end"), phase(corev1.PodRunning))
 		select {
 		case <-done:
 			over = true
@@ -310,7 +310,7 @@ func TestLimits(t *testing.T) {
 	var mu sync.Mutex
 	answered := map[string]int{}
 	n := &node{ready: true}
-	_, client, stop := serve(t, n, podsapi.Options{Rate: 1, Watchers: 2, Hooks: podsapi.Hooks{Answered: func(method, code string) {
+	_, client, stop := serve(t, n, podsapi.Options{Rate: 1, MaxWatchers: 2, Hooks: podsapi.Hooks{CallCompleted: func(method, code string) {
 		mu.Lock()
 		defer mu.Unlock()
 		answered[method+" "+code]++

@@ -105,7 +105,7 @@ func ExampleReporter_Changed() {
 	done := make(chan error)
 	go func() { done <- reporter.Run(ctx) }()
 
-	options := apiserver.Options{NodeName: "edge-1", WaitForNode: reporter.Registered} // package apiserver calls it before its first list
+	options := apiserver.Options{NodeName: "edge-1", WaitForNode: reporter.WaitRegistered} // package apiserver calls it before its first list
 	fmt.Println("registered:", options.WaitForNode(ctx))
 	lowMemory.Store(true)
 	reporter.Changed()

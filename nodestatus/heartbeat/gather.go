@@ -49,7 +49,7 @@ func (g *gatherer) current(wall time.Time) nodestatus.Facts {
 	g.mu.Lock()
 	f := g.facts
 	if !g.synced.IsZero() {
-		f.Runtime.Synced = wall.Add(-time.Since(g.synced))
+		f.Runtime.LastReady = wall.Add(-time.Since(g.synced))
 	}
 	g.mu.Unlock()
 	f.Config, f.Now = g.opts.Config, wall
@@ -192,8 +192,8 @@ func (g *gatherer) readImages(ctx context.Context) time.Duration {
 func (g *gatherer) readRuntime(ctx context.Context) time.Duration {
 	if g.opts.Runtime == nil {
 		g.set(func(f *nodestatus.Facts) bool {
-			known := f.Runtime.Asked
-			f.Runtime.Asked = true
+			known := f.Runtime.Observed
+			f.Runtime.Observed = true
 			g.synced = time.Now()
 			return !known
 		})
@@ -234,13 +234,13 @@ func (g *gatherer) unready() time.Duration {
 // note takes a status, and reports whether it changes whether the node is ready. The caller holds the lock.
 func (g *gatherer) note(f *nodestatus.Facts, status cri.Status) (changed bool) {
 	was := f.Runtime
-	f.Runtime = was.After(status, time.Now())
+	f.Runtime = was.WithStatus(status, time.Now())
 	now := f.Runtime
 	if now.NotReady == nil {
 		changed = g.synced.IsZero() || time.Since(g.synced) >= nodestatus.RuntimeTimeout
 		g.synced = time.Now()
 	}
-	return changed || !was.Asked || text(was.NotReady) != text(now.NotReady) || text(was.NetworkNotReady) != text(now.NetworkNotReady)
+	return changed || !was.Observed || text(was.NotReady) != text(now.NotReady) || text(was.NetworkNotReady) != text(now.NetworkNotReady)
 }
 
 func text(err error) string {

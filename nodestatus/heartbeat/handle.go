@@ -58,10 +58,10 @@ func (h *Handle) Report(ctx context.Context) error {
 	return errNoReporter
 }
 
-// Registered is [Reporter.Registered]. Before Set it returns an error.
-func (h *Handle) Registered(ctx context.Context) error {
+// WaitRegistered is [Reporter.WaitRegistered]. Before Set it returns an error.
+func (h *Handle) WaitRegistered(ctx context.Context) error {
 	if r := h.reporter.Load(); r != nil {
-		return r.Registered(ctx)
+		return r.WaitRegistered(ctx)
 	}
 	return errNoReporter
 }

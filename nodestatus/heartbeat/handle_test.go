@@ -21,7 +21,7 @@ func TestHandleHasTheReporterAfterSet(t *testing.T) {
 	h.Changed()
 	require.Empty(t, h.Node().Name)
 	require.ErrorContains(t, h.Report(t.Context()), "Handle.Set was not called")
-	require.ErrorContains(t, h.Registered(t.Context()), "Handle.Set was not called")
+	require.ErrorContains(t, h.WaitRegistered(t.Context()), "Handle.Set was not called")
 	require.Equal(t, h.Initial, h.Allocatable())
 
 	r, err := heartbeat.NewReporter(&rest.Config{Host: "http://127.0.0.1:1"}, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: "n1"}})

@@ -69,7 +69,7 @@ func newLoop(r *Reporter) loop {
 
 func (l *loop) begin(now time.Time) {
 	l.pace.begin(now)
-	call(l.r.opts.Event, nodestatus.Starting())
+	call(l.r.opts.Event, nodestatus.StartingEvent())
 }
 
 // situation is what it depends on whether a request is to be sent.
@@ -273,7 +273,7 @@ func (l *loop) build(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) 
 
 // emit tells what is true now.
 func (l *loop) emit(events []nodestatus.Event) {
-	l.announced = l.announced.After(events)
+	l.announced = l.announced.WithEvents(events)
 	for _, e := range events {
 		call(l.r.opts.Event, e)
 	}

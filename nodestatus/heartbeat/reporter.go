@@ -163,9 +163,9 @@ func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 // found out. It is never nil, and has no UID before the API server knows it. It is shared, and must not be changed. It never waits.
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
-// Registered waits until [Reporter.Node] is what the API server has, with the labels that pods are admitted by, or until ctx ends, whose
+// WaitRegistered waits until [Reporter.Node] is what the API server has, with the labels that pods are admitted by, or until ctx ends, whose
 // error it returns. Once the Node was there it returns at once. It is what apiserver.Options.WaitForNode wants.
-func (r *Reporter) Registered(ctx context.Context) error {
+func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	select {
 	case <-r.registered:
 		return nil

@@ -121,7 +121,7 @@ func ours(ctx context.Context, d *driver.Driver, s settings) ([]source, func(con
 		return nil, nil, err
 	}
 	collector, err := stats.New(d, client, stats.Options{
-		Root: s.root, LogRoot: s.logs, CgroupRoot: below, RuntimePeriod: time.Second, LogPeriod: time.Second, Budget: 1,
+		Root: s.root, LogRoot: s.logs, CgroupRoot: below, RuntimePeriod: time.Second, LogPeriod: time.Second, CPUFraction: 1,
 		Volumes: func(uid string) []stats.Volume { return mounted[uid] },
 	})
 	if err != nil {

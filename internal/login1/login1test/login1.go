@@ -81,12 +81,12 @@ func (l *Logind) Close() {
 	}
 	l.mu.Unlock()
 	_ = l.listener.Close()
-	l.HangUp()
+	l.CloseConnections()
 	l.running.Wait()
 }
 
 // HangUp ends all connections, as a message bus that is restarted. Inhibitors stay.
-func (l *Logind) HangUp() {
+func (l *Logind) CloseConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p := range l.conns {
@@ -95,14 +95,14 @@ func (l *Logind) HangUp() {
 }
 
 // Deny has a method fail, or work again.
-func (l *Logind) Deny(method string, deny bool) {
+func (l *Logind) SetDenied(method string, deny bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deny[method] = deny
 }
 
 // Mute has a method get no answer, or one again.
-func (l *Logind) Mute(method string, mute bool) {
+func (l *Logind) SetSilent(method string, mute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mute[method] = mute
@@ -119,7 +119,7 @@ func (l *Logind) SetDelay(d time.Duration) {
 func (l *Logind) Shutdown() { l.set(true) }
 
 // Cancel takes a shutdown back.
-func (l *Logind) Cancel() { l.set(false) }
+func (l *Logind) CancelShutdown() { l.set(false) }
 
 func (l *Logind) set(shutdown bool) {
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func (l *Logind) set(shutdown bool) {
 }
 
 // Signal sends the signal although nothing has changed, as every program on a bus may that has the right.
-func (l *Logind) Signal(shutdown bool) {
+func (l *Logind) SendSignal(shutdown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.signalLocked(shutdown)
@@ -147,7 +147,7 @@ func (l *Logind) signalLocked(shutdown bool) {
 }
 
 // Held returns how many inhibitors are out.
-func (l *Logind) Held() int {
+func (l *Logind) InhibitorCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held

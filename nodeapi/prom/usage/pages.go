@@ -15,7 +15,7 @@ import (
 // summaryTimeout is how long the page /metrics waits for a summary.
 const summaryTimeout = 10 * time.Second
 
-// Summarizer is a [Source] that also measures volumes and logs.
+// Summarizer is a [Source] that also measures volumes and logs. *stats.CachedCollector implements it.
 type Summarizer interface {
 	Source
 	// Summary measures the node and its pods.
