@@ -50,7 +50,7 @@ func TestClockJumps(t *testing.T) {
 		l, err := NewLease(server.Config(), LeaseOptions{Reporter: r, Rand: middle})
 		require.NoError(t, err)
 		var clock wallClock
-		r.wall, l.wall = clock.now, clock.now
+		r.wallClock, l.wallClock = clock.now, clock.now
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, r.Run(ctx)) })

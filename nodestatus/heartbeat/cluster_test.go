@@ -153,7 +153,7 @@ func testDeleted(n *realNode) {
 	n.await("ready", n.isReady)
 	n.await("lease", func() bool { return n.lease() != nil })
 	n.remove()
-	n.await("noticed", func() bool { return len(n.logs.with("somebody has deleted the node")) == 1 })
+	n.await("noticed", func() bool { return len(n.logs.with("node object was deleted")) == 1 })
 	n.await("lease removed", func() bool { return n.lease() == nil })
 	time.Sleep(12 * time.Second)
 	assert.Nil(n, n.get())

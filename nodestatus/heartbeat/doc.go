@@ -1,62 +1,54 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heartbeat registers the Node object of an agent, reports its status to the API server, and renews the
-// lease of the node. It decides nothing about pods, and does not read the machine itself: its sources do.
-//
-// # Model
-//
-// A [Reporter] makes the Node, or takes over the one that is there, and looks at it every ten seconds, or at once when
-// [Reporter.Changed] says that a condition has changed. What has changed is sent, and what has not every five minutes. What the
-// Node is made of comes from sources, each of which is read on its own, so that one that hangs delays nothing else; package
-// nodestatus turns it into the object. A watch follows what others write to the Node. A [Lease] is renewed every ten seconds, on a
-// connection of its own.
+// Package heartbeat registers the Node object of an agent, reports its status to the API server, and renews its Lease in namespace
+// kube-node-lease. It does not manage pods, and it does not measure the machine: the sources in [ReporterOptions] do.
 //
 //	reporter, err := heartbeat.NewReporter(config, heartbeat.ReporterOptions{
-//		Config:   nodestatus.Config{Name: name},
-//		Capacity: nodestatus.Root{FS: os.DirFS("/")},
+//		Config:   nodestatus.Config{Name: "node-1"},
+//		Capacity: machine.Host{},
 //		Hosts:    nodestatus.Lookup{},
-//		Runtime:  runtime,
+//		Runtime:  runtime, // a cri.StatusReporter
 //	})
+//	if err != nil {
+//		return err
+//	}
 //	lease, err := heartbeat.NewLease(config, heartbeat.LeaseOptions{Reporter: reporter})
-//	// and then, each on a goroutine:
-//	err = reporter.Run(ctx)
-//	err = lease.Run(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	go lease.Run(ctx)
+//	return reporter.Run(ctx) // returns nil when ctx ends
 //
-// [Reporter.Node] has the node also before the API server knows it, and while that is away.
+// A [Reporter] creates the Node, or adopts an existing one. Every 10 s it computes the node status and compares it with the status at the
+// API server. It sends a changed status at once, and an unchanged one every 5 minutes. [Reporter.Changed] requests an earlier update, for
+// example when a condition changes. A watch follows changes of the Node by other clients. [Reporter.Node] returns the current Node; it works
+// before the registration and while the API server is unavailable.
 //
-// What belongs here: when to send what, and what to do about errors. What does not: what a Node object says (package nodestatus),
-// certificates (package cert), and pods (package apiserver).
+// A [Lease] is renewed every 10 s over a separate connection.
+//
+// Package nodestatus builds the Node object and the patch; this package decides when to send it.
 //
 // # Concurrency
 //
-// Run owns all goroutines and returns when they have ended; sources have to return when their context ends. Hooks, events and what
-// [Reporter.Notify] was given are called from Run's goroutine, with no lock held. Requests run beside it, one at a time: one that
-// hangs delays neither Node nor who is told of it. Methods may be called from any goroutine.
+// All methods may be called from any goroutine. Run owns all goroutines that it starts, and waits for them when ctx ends; sources must
+// return when their context ends. Each source is read on a goroutine of its own. Hooks, events and functions passed to [Reporter.Notify] are
+// called from the goroutine of Run with no lock held. API requests run on another goroutine, one at a time.
 //
 // # Errors
 //
-// No error of the API server ends Run. Registering is repeated after 100 ms to 7 s; a status and a lease have five tries of at most 10 s
-// each, the second one on a new connection where the first had no answer, and then wait for their next turn. Requests that fail are
-// reported to Hooks.Error and logged, once for each round. A Node that somebody deletes makes status and lease rest, which one line
-// tells.
+// Run does not return errors of the API server; it retries. A registration is retried after 100 ms to 7 s. A status report or lease
+// renewal has at most five attempts of 10 s each, and is then repeated at its next period. Errors are logged and passed to Hooks.Error.
+// After the Node was deleted, reports and renewals stop until another client creates it; see ReporterOptions.Reregister.
 //
 // # Differs from the kubelet
 //
-// The model is kubelet_node_status.go and util/nodelease.go of pkg/kubelet, and component-helpers' lease controller, of Kubernetes
-// 1.37. A user has to know:
+// The model is kubelet_node_status.go and util/nodelease.go of pkg/kubelet, and the lease controller of component-helpers, of Kubernetes
+// 1.37. DIFFERENCES.md has all differences. Main ones:
 //
-//   - A condition is sent within a second when somebody calls [Reporter.Changed]; the kubelet waits for the next ten seconds.
-//   - When the Node is deleted, status and lease stop. With ReporterOptions.Reregister the node is registered again, after a back-off.
-//   - Another agent of the same name is reported, by an event and a line a minute.
-//   - Lease and status have connections of their own, which share no fate with watches; the kubelet's are those of all its requests.
-//   - Sources are read in the background. Call [Reporter.Changed] for what must not wait until they are read the next time.
-//
-// All others are in DIFFERENCES.md.
-//
-// # When not to use it
-//
-// For a node without an API server: nodestatus.Initial makes the Node object alone.
+//   - A changed condition is reported within a second of [Reporter.Changed]; the kubelet waits for its next update.
+//   - Reports and renewals stop while the Node is deleted.
+//   - A second agent with the same node name is detected, and reported by event [ReasonNameConflict].
 //
 // Test kit: package apiservertest has an API server in memory.
 package heartbeat

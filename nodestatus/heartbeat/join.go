@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// SetPodCIDRs returns a function for [ReporterOptions].PodCIDRs that passes the pod CIDRs of the Node to a runtime, which configures the network
-// of pods by them.
+// SetPodCIDRs returns a function for ReporterOptions.PodCIDRs that passes the pod CIDRs of the Node to a container runtime, which
+// configures the pod network with them.
 func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []string) error {
 	return func(ctx context.Context, cidrs []string) error {
 		var prefixes []netip.Prefix
@@ -29,7 +29,7 @@ func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []st
 	}
 }
 
-// JoinHooks returns hooks that call those of every argument, in order.
+// JoinHooks returns hooks that call the hooks of each argument in order.
 func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
 	each := func(f func(ReporterHooks)) {
 		for _, h := range hooks {
@@ -37,10 +37,10 @@ func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
 		}
 	}
 	return ReporterHooks{
-		Registered: func(node *corev1.Node) { each(func(h ReporterHooks) { call(h.Registered, node) }) },
-		Reported:   func(node *corev1.Node) { each(func(h ReporterHooks) { call(h.Reported, node) }) },
+		Registered: func(node *corev1.Node) { each(func(h ReporterHooks) { callHook(h.Registered, node) }) },
+		Reported:   func(node *corev1.Node) { each(func(h ReporterHooks) { callHook(h.Reported, node) }) },
 		VolumesInUse: func(reported []corev1.UniqueVolumeName) {
-			each(func(h ReporterHooks) { call(h.VolumesInUse, reported) })
+			each(func(h ReporterHooks) { callHook(h.VolumesInUse, reported) })
 		},
 		Deleted: func() {
 			each(func(h ReporterHooks) {
@@ -49,6 +49,6 @@ func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
 				}
 			})
 		},
-		Error: func(err error) { each(func(h ReporterHooks) { call(h.Error, err) }) },
+		Error: func(err error) { each(func(h ReporterHooks) { callHook(h.Error, err) }) },
 	}
 }

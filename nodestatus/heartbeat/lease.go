@@ -26,22 +26,22 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// DefaultLeaseDuration is how long a lease is valid where nobody says anything else: nodeLeaseDurationSeconds of the kubelet.
+// DefaultLeaseDuration is the default of [LeaseOptions].Duration: nodeLeaseDurationSeconds in the kubelet.
 const DefaultLeaseDuration = 40 * time.Second
 
-// heartbeatTimeout bounds one request of a Lease or of a status.
+// heartbeatTimeout is the timeout of each request for a lease or a node status.
 const heartbeatTimeout = 10 * time.Second
 
-// LeaseOptions tune a [Lease]. NodeName, or Reporter, is required.
+// LeaseOptions configures a [Lease]. NodeName or Reporter is required.
 type LeaseOptions struct {
-	NodeName string // empty: that of Reporter
-	// Duration is for how long the lease is valid after it was renewed, which happens at a quarter of it; whole seconds, and 4 s at
-	// least. Zero means [DefaultLeaseDuration].
+	NodeName string // empty: the node of Reporter
+	// Duration is the validity of the lease: whole seconds, at least 4 s. It is renewed after a quarter of Duration. Zero means
+	// [DefaultLeaseDuration].
 	Duration time.Duration
-	// Reporter of the same node: the lease rests while the Node is deleted, and takes the Node's UID from it. Nil: it asks the API
-	// server for the UID, and does not know when the Node is deleted.
+	// Reporter of the same node supplies the UID of the Node, and pauses renewals while the Node is deleted. Nil: the UID is read
+	// from the API server, and renewals are not paused.
 	Reporter *Reporter
-	// Event gets what is to be told about the node. Nil: that of Reporter, if there is one.
+	// Event records an event about the node. Nil means the Event function of Reporter, if there is one.
 	Event func(nodestatus.Event)
 
 	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
@@ -49,30 +49,30 @@ type LeaseOptions struct {
 	Hooks  LeaseHooks
 }
 
-// LeaseHooks hear of what a [Lease] does. Each may be nil, is called from Run with no lock held, and must not block.
+// LeaseHooks are called by a [Lease]. Each hook may be nil, is called from Run with no lock held, and must not block.
 type LeaseHooks struct {
-	Renewed func(at time.Time) // the API server has the lease
-	Error   func(error)        // a request has failed; it is tried again
+	Renewed func(at time.Time) // the API server accepted the renewal
+	Error   func(error)        // a request failed; it is retried
 }
 
-// Lease renews the lease of a node in kube-node-lease, by which the cluster knows that the node is alive. It has a connection of its
-// own. It never deletes the lease.
+// Lease renews the Lease object of a node in namespace kube-node-lease: without renewals, the control plane marks the node as not
+// ready. It uses a connection of its own. It never deletes the object.
 type Lease struct {
-	opts   LeaseOptions
-	config *rest.Config
-	leases kubeapi.Resource[*coordinationv1.Lease]
-	nodes  kubeapi.Resource[*corev1.Node]
-	client *kubeapi.Client
-	guard  runonce.Guard
-	wake   chan struct{} // holds a token when the Node has appeared
-	same   *namesake
-	wall   func() time.Time // what renew times are stamped with; only tests have another than time.Now
+	opts       LeaseOptions
+	config     *rest.Config
+	leases     kubeapi.Resource[*coordinationv1.Lease]
+	nodes      kubeapi.Resource[*corev1.Node]
+	client     *kubeapi.Client
+	guard      runonce.Guard
+	wake       chan struct{} // holds a token after the Node was registered
+	duplicates *duplicateName
+	wallClock  func() time.Time // renew times; time.Now except in tests
 
-	state  leaseState // Run's alone, like what follows
-	orphan bool       // it was said that there is no Node
+	state        leaseState // used by Run alone, like orphanLogged
+	orphanLogged bool       // it was logged that the Node is missing
 }
 
-// NewLease returns a lease, and sends nothing. The error says what of config or o is missing or invalid.
+// NewLease returns a lease and sends no request. The error names the missing or invalid field of config or o.
 func NewLease(config *rest.Config, o LeaseOptions) (*Lease, error) {
 	if o.Reporter != nil {
 		o.NodeName = cmp.Or(o.NodeName, o.Reporter.name)
@@ -98,27 +98,27 @@ func NewLease(config *rest.Config, o LeaseOptions) (*Lease, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	client, err := heartbeats(config)
+	client, err := newHeartbeatClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: NewLease: %w", err)
 	}
 	l := &Lease{
 		opts: o, config: config, client: client,
 		leases: kubeapi.In(client, kubeapi.Leases, corev1.NamespaceNodeLease), nodes: kubeapi.In(client, kubeapi.Nodes, ""),
-		wake: make(chan struct{}, 1), wall: time.Now,
-		same:  &namesake{node: o.NodeName, log: o.Logger, event: o.Event},
-		state: leaseState{name: o.NodeName, seconds: int32(o.Duration / time.Second)},
+		wake: make(chan struct{}, 1), wallClock: time.Now,
+		duplicates: &duplicateName{node: o.NodeName, log: o.Logger, event: o.Event},
+		state:      leaseState{name: o.NodeName, seconds: int32(o.Duration / time.Second)},
 	}
 	if o.Reporter != nil {
-		l.same = o.Reporter.same
-		o.Reporter.appeared.Add(func(...string) { poke(l.wake) })
+		l.duplicates = o.Reporter.duplicates
+		o.Reporter.nodeAppeared.Add(func(...string) { signal(l.wake) })
 	}
 	l.guard.Require("heartbeat.Lease", o.Logger, nil)
 	return l, nil
 }
 
-// heartbeats returns a client with a connection of its own.
-func heartbeats(config *rest.Config) (*kubeapi.Client, error) {
+// newHeartbeatClient returns an API client with a connection of its own.
+func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	c, err := kubeapi.New(config, kubeapi.Options{Timeout: heartbeatTimeout})
 	if err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func heartbeats(config *rest.Config) (*kubeapi.Client, error) {
 	return c.HeartbeatClient()
 }
 
-// Run renews the lease until ctx ends, then returns nil. No error of the API server ends it. A second call returns an error at
-// once. An agent that stops pods for a shutdown goes on with Run, or the cluster takes the node for dead.
+// Run renews the lease until ctx ends, then returns nil. API errors are retried and do not end it. A second call returns an error
+// at once. During a node shutdown Run must continue until all pods are stopped, or the control plane considers the node dead.
 func (l *Lease) Run(ctx context.Context) error {
 	if err := l.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Lease: %w", err)
@@ -142,48 +142,50 @@ func (l *Lease) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-l.wake:
 		}
-		if !l.resting() {
-			l.round(ctx)
+		if !l.isNodeDeleted() {
+			l.renewOnce(ctx)
 		}
-		timer.Reset(backoff.Jitter(l.opts.Duration/4, 1, 1+periodSpan, l.opts.Rand()))
+		timer.Reset(backoff.Jitter(l.opts.Duration/4, 1, 1+periodJitter, l.opts.Rand()))
 	}
 }
 
-// resting reports whether the Node is known to be deleted.
-func (l *Lease) resting() bool { return l.opts.Reporter != nil && l.opts.Reporter.gone.Load() }
+// isNodeDeleted reports whether the Reporter has observed the deletion of the Node.
+func (l *Lease) isNodeDeleted() bool {
+	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
+}
 
-// round renews the lease once.
-func (l *Lease) round(ctx context.Context) {
-	step := l.state.begin(l.wall())
+// renewOnce renews the lease once, with retries.
+func (l *Lease) renewOnce(ctx context.Context) {
+	step := l.state.startRound(l.wallClock())
 	var last error
 	failures := 0
 	for {
 		if step.err != nil {
 			last = step.err
 			failures++
-			call(l.opts.Hooks.Error, step.err)
+			callHook(l.opts.Hooks.Error, step.err)
 			if failures == 1 {
 				l.opts.Logger.Warn("renew lease", "node", l.opts.NodeName, "error", cert.ExplainError(l.config, step.err))
 			}
 		}
-		if step.foreign != nil {
-			l.same.found(time.Now(), "its lease is renewed by "+holder(step.foreign))
+		if step.foreignLease != nil {
+			l.duplicates.reportDuplicate(time.Now(), "its lease is renewed by "+holderName(step.foreignLease))
 		}
-		if step.verb == leaseDone || l.resting() || sleep.For(ctx, step.wait) != nil {
+		if step.verb == leaseDone || l.isNodeDeleted() || sleep.For(ctx, step.delay) != nil {
 			break
 		}
 		if step.reconnect {
 			l.client.CloseConnections()
 		}
-		step = l.send(ctx, step)
+		step = l.sendRequest(ctx, step)
 	}
-	if step.orphan && !l.orphan {
-		l.opts.Logger.Info("the lease waits for the Node", "node", l.opts.NodeName)
+	if step.orphan && !l.orphanLogged {
+		l.opts.Logger.Info("lease not renewed: Node not found", "node", l.opts.NodeName)
 	}
-	l.orphan = step.orphan
+	l.orphanLogged = step.orphan
 	switch {
 	case step.renewed:
-		call(l.opts.Hooks.Renewed, l.state.latest.Spec.RenewTime.Time)
+		callHook(l.opts.Hooks.Renewed, l.state.latest.Spec.RenewTime.Time)
 		if failures > 0 {
 			l.opts.Logger.Info("lease renewed", "node", l.opts.NodeName, "failures", failures)
 		}
@@ -192,8 +194,8 @@ func (l *Lease) round(ctx context.Context) {
 	}
 }
 
-// send sends the request of a step, and returns the next one.
-func (l *Lease) send(ctx context.Context, step leaseStep) leaseStep {
+// sendRequest sends the request of step and returns the next step.
+func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	var uid types.UID
 	var err error
@@ -208,12 +210,12 @@ func (l *Lease) send(ctx context.Context, step leaseStep) leaseStep {
 		uid, err = l.nodeUID(ctx)
 	}
 	if ctx.Err() != nil {
-		return leaseStep{verb: leaseDone} // what was cut off is no error
+		return leaseStep{verb: leaseDone} // a canceled request is not an error
 	}
-	return l.state.answer(l.wall(), lease, uid, err)
+	return l.state.handleResponse(l.wallClock(), lease, uid, err)
 }
 
-// nodeUID returns the UID of the Node.
+// nodeUID returns the UID of the Node from the Reporter, or else from the API server.
 func (l *Lease) nodeUID(ctx context.Context) (types.UID, error) {
 	if r := l.opts.Reporter; r != nil {
 		if uid := r.Node().UID; uid != "" {
@@ -227,9 +229,9 @@ func (l *Lease) nodeUID(ctx context.Context) (types.UID, error) {
 	return node.UID, nil
 }
 
-func holder(lease *coordinationv1.Lease) string {
+func holderName(lease *coordinationv1.Lease) string {
 	if h := lease.Spec.HolderIdentity; h != nil {
 		return fmt.Sprintf("%q", *h)
 	}
-	return "somebody"
+	return "an unnamed holder"
 }

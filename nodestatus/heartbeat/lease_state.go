@@ -18,131 +18,131 @@ import (
 )
 
 const (
-	heartbeatTries = 5  // of an update within one round, as the kubelet's
-	sentTimes      = 64 // how many of our renew times are remembered: those of ten minutes
+	maxHeartbeatTries = 5  // attempts per series of updates, as in the kubelet
+	maxSentTimes      = 64 // renew times to remember: those of about ten minutes
 )
 
-// ensureBackoff is between attempts to read or create the lease, as component-helpers has it.
+// ensureBackoff is the time between attempts to get or create the lease, as in k8s.io/component-helpers.
 var ensureBackoff = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second} //nolint:gochecknoglobals // never written
 
-// leaseVerb is a request that renewing a lease takes.
+// leaseVerb is a kind of request that a renewal may need.
 type leaseVerb string
 
 const (
-	leaseDone    leaseVerb = "done" // none: the round is over
+	leaseDone    leaseVerb = "done" // none: the round is complete
 	leaseGet     leaseVerb = "get"
 	leaseCreate  leaseVerb = "create"
 	leaseUpdate  leaseVerb = "update"
-	leaseGetNode leaseVerb = "get node" // whose UID the owner reference takes
+	leaseGetNode leaseVerb = "get node" // for the UID in the owner reference
 )
 
-// leaseStep is what to do next in a round.
+// leaseStep is the next action of a renewal round.
 type leaseStep struct {
-	verb      leaseVerb
-	lease     *coordinationv1.Lease // to create or update
-	wait      time.Duration         // before the request
-	reconnect bool                  // send it on a new connection
-	renewed   bool                  // with done: the lease was written
-	foreign   *coordinationv1.Lease // what another agent has written to it; nil: nothing
-	orphan    bool                  // with done: there is no Node that the lease could belong to
-	err       error                 // of the request before, to be told
+	verb         leaseVerb
+	lease        *coordinationv1.Lease // object to create or update
+	delay        time.Duration         // before the request
+	reconnect    bool                  // send the request on a new connection
+	renewed      bool                  // with leaseDone: the lease was renewed
+	foreignLease *coordinationv1.Lease // the lease as another agent has renewed it; nil: none
+	orphan       bool                  // with leaseDone: the Node, as owner of the lease, does not exist
+	err          error                 // error of the previous request, for the log
 }
 
-// leaseState is what a series of rounds remembers. A round begins with begin, and each of its requests is followed by answer,
-// until a step is done. Neither blocks nor reads a clock.
+// leaseState is the state machine of lease renewals. A round starts with startRound; the response to each step is passed to
+// handleResponse, until a step is leaseDone. Its methods do not block and read no clock.
 type leaseState struct {
-	name    string // of the node, the lease and its holder
-	seconds int32  // how long the lease is valid
+	name    string // name of the node, its lease and the lease holder
+	seconds int32  // leaseDurationSeconds
 
-	latest *coordinationv1.Lease // as last read or written: what the next update is based on; nil: read it first
-	sent   []time.Time           // renew times that were sent, the newest last
-	wrote  bool                  // the lease was written since this process has begun
+	latest         *coordinationv1.Lease // lease as last received: the base of the next update; nil: get it first
+	sentRenewTimes []time.Time           // renew times sent by this process, newest last
+	written        bool                  // this process has renewed the lease
 
-	// Of the round.
-	verb     leaseVerb
-	base     *coordinationv1.Lease
-	uid      types.UID // of the node; empty: not known
-	tries    int       // of this series of updates
-	ensured  bool      // the lease was read, or created, in this round, so that this series is the last
-	conflict bool      // it is read because of a conflict, and the series goes on
-	failures int       // to read or create it, in a row
+	// State of the current round.
+	verb         leaseVerb
+	base         *coordinationv1.Lease
+	uid          types.UID // UID of the Node; empty: unknown
+	tries        int       // failed attempts in this series of updates
+	ensured      bool      // the lease was read or created in this round, so this series is the last
+	conflict     bool      // the lease is read after a conflict, and the series continues
+	readFailures int       // failures in a row to get or create the lease
 }
 
-// begin begins a round.
-func (s *leaseState) begin(now time.Time) leaseStep {
-	s.uid, s.tries, s.ensured, s.conflict, s.failures = "", 0, false, false, 0
+// startRound starts a renewal round and returns its first step.
+func (s *leaseState) startRound(now time.Time) leaseStep {
+	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
 	if s.latest == nil {
 		s.ensured = true
-		return s.read(leaseStep{})
+		return s.readLease(leaseStep{})
 	}
 	s.base = s.latest
-	return s.write(now, leaseStep{})
+	return s.writeLease(now, leaseStep{})
 }
 
-// answer says what follows from the answer to the last step: a lease, or the UID of a node, or an error.
-func (s *leaseState) answer(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
+// handleResponse returns the step that follows from the response to the previous one: a lease, the UID of the Node, or an error.
+func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
-		return s.gotLease(now, lease, err)
+		return s.handleLease(now, lease, err)
 	case leaseCreate:
 		if err != nil {
 			return s.retryRead(err)
 		}
-		return s.done(lease)
+		return s.finishRound(lease)
 	case leaseUpdate:
-		return s.updated(now, lease, err)
+		return s.handleUpdate(now, lease, err)
 	case leaseGetNode:
-		return s.gotNode(now, uid, err)
+		return s.handleNode(now, uid, err)
 	default:
 		return leaseStep{verb: leaseDone}
 	}
 }
 
-// gotLease goes on after the lease was read.
-func (s *leaseState) gotLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
+// handleLease returns the step after a get of the lease.
+func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
-		return s.write(now, leaseStep{})
+		return s.writeLease(now, leaseStep{})
 	}
 	if err != nil {
 		return s.retryRead(err)
 	}
 	step := leaseStep{}
-	if s.wrote && s.isForeign(lease) {
-		step.foreign = lease
+	if s.written && s.isForeign(lease) {
+		step.foreignLease = lease
 	}
-	s.failures, s.base, s.latest = 0, lease, lease
-	if s.conflict && s.tries == heartbeatTries {
-		return s.exhausted(step)
+	s.readFailures, s.base, s.latest = 0, lease, lease
+	if s.conflict && s.tries == maxHeartbeatTries {
+		return s.endSeries(step)
 	}
-	return s.write(now, step)
+	return s.writeLease(now, step)
 }
 
-// updated goes on after an update.
-func (s *leaseState) updated(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
+// handleUpdate returns the step after an update of the lease.
+func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
-		return s.done(lease)
+		return s.finishRound(lease)
 	}
 	s.tries++
 	step := leaseStep{err: err}
 	switch {
 	case apierrors.IsConflict(err):
 		s.conflict = true
-		return s.read(step)
-	case apierrors.IsNotFound(err): // the lease is gone
+		return s.readLease(step)
+	case apierrors.IsNotFound(err): // the lease was deleted
 		s.latest = nil
-		return s.exhausted(step)
+		return s.endSeries(step)
 	}
-	return s.failed(now, step)
+	return s.retryUpdate(now, step)
 }
 
-// gotNode goes on after the node was read for an owner reference.
-func (s *leaseState) gotNode(now time.Time, uid types.UID, err error) leaseStep {
+// handleNode returns the step after a get of the Node for the owner reference.
+func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
-		return s.write(now, leaseStep{})
+		return s.writeLease(now, leaseStep{})
 	}
-	// What has no owner would never be removed: it waits for the Node, until the next round.
+	// A lease without an owner would never be garbage collected, so it waits for the Node until the next round.
 	if apierrors.IsNotFound(err) {
 		return leaseStep{verb: leaseDone, orphan: true}
 	}
@@ -150,43 +150,44 @@ func (s *leaseState) gotNode(now time.Time, uid types.UID, err error) leaseStep 
 		return leaseStep{verb: leaseDone, err: err}
 	}
 	s.tries++
-	return s.failed(now, leaseStep{err: err})
+	return s.retryUpdate(now, leaseStep{err: err})
 }
 
-// failed goes on after an attempt to update that was no conflict.
-func (s *leaseState) failed(now time.Time, step leaseStep) leaseStep {
-	step.reconnect = s.tries > 1 || !isAnswer(step.err)
-	if s.tries == heartbeatTries {
-		return s.exhausted(step)
+// retryUpdate returns the step after an update that failed without a conflict.
+func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
+	step.reconnect = s.tries > 1 || !isServerError(step.err)
+	if s.tries == maxHeartbeatTries {
+		return s.endSeries(step)
 	}
-	return s.write(now, step)
+	return s.writeLease(now, step)
 }
 
-// exhausted goes on when a series of updates has failed: once, by reading the lease and beginning another one.
-func (s *leaseState) exhausted(step leaseStep) leaseStep {
+// endSeries returns the step after a series of failed updates: get the lease and start a second series, or end the round after
+// that.
+func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
 		return step
 	}
 	s.ensured, s.conflict, s.tries = true, false, 0
-	return s.read(step)
+	return s.readLease(step)
 }
 
-func (s *leaseState) read(step leaseStep) leaseStep {
+func (s *leaseState) readLease(step leaseStep) leaseStep {
 	s.verb = leaseGet
 	step.verb = leaseGet
 	return step
 }
 
-// retryRead reads the lease again, after a while.
+// retryRead returns a step that gets the lease after a back-off.
 func (s *leaseState) retryRead(err error) leaseStep {
-	s.failures++
-	s.uid = "" // it may be another one by then
-	return s.read(leaseStep{err: err, wait: ensureBackoff.After(s.failures), reconnect: !isAnswer(err)})
+	s.readFailures++
+	s.uid = "" // the Node may be recreated during the back-off
+	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// write creates the lease, or updates the one that is there, as soon as it is known who owns it.
-func (s *leaseState) write(now time.Time, step leaseStep) leaseStep {
+// writeLease returns the step that creates or updates the lease, or gets the Node first for the UID of the owner.
+func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate
 	if s.base != nil {
@@ -208,25 +209,26 @@ func (s *leaseState) write(now time.Time, step leaseStep) leaseStep {
 	}
 	renew := metav1.NewMicroTime(now)
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &s.seconds, &renew
-	s.sent = append(s.sent[max(0, len(s.sent)-sentTimes+1):], now.Truncate(time.Microsecond))
+	s.sentRenewTimes = append(s.sentRenewTimes[max(0, len(s.sentRenewTimes)-maxSentTimes+1):], now.Truncate(time.Microsecond))
 	step.verb, step.lease = s.verb, lease
 	return step
 }
 
-// done ends a round in which the lease was written.
-func (s *leaseState) done(lease *coordinationv1.Lease) leaseStep {
-	s.latest, s.wrote = lease, true
+// finishRound returns the last step of a successful round.
+func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
+	s.latest, s.written = lease, true
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether somebody else has renewed the lease. A write of ours that was never answered is none.
+// isForeign reports whether another agent has renewed the lease. Renewals of this process count as own even if their response was
+// lost.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
-	return t != nil && !slices.ContainsFunc(s.sent, t.Truncate(time.Microsecond).Equal)
+	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)
 }
 
-// isAnswer reports whether an API server has sent the error, so that the connection works.
-func isAnswer(err error) bool {
+// isServerError reports whether err is a response of the API server, which shows that the connection works.
+func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code != 0
 }

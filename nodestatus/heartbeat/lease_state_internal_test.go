@@ -38,9 +38,9 @@ func newLeaseScript() *leaseScript {
 func (s *leaseScript) round(t *testing.T, words string) string {
 	t.Helper()
 	s.words, s.said = strings.Fields(words), nil
-	step := s.state.begin(s.now)
+	step := s.state.startRound(s.now)
 	for range 100 {
-		if step.foreign != nil {
+		if step.foreignLease != nil {
 			s.said = append(s.said, "foreign")
 		}
 		if step.verb == leaseDone {
@@ -50,17 +50,17 @@ func (s *leaseScript) round(t *testing.T, words string) string {
 			return strings.Join(s.said, ", ")
 		}
 		s.say(step)
-		s.now = s.now.Add(step.wait + time.Millisecond)
+		s.now = s.now.Add(step.delay + time.Millisecond)
 		lease, uid, err := s.answer(t, step)
-		step = s.state.answer(s.now, lease, uid, err)
+		step = s.state.handleResponse(s.now, lease, uid, err)
 	}
 	return strings.Join(s.said, ", ") + " and so on"
 }
 
 func (s *leaseScript) say(step leaseStep) {
 	text := string(step.verb)
-	if step.wait > 0 {
-		text = fmt.Sprintf("%s after %s", text, step.wait)
+	if step.delay > 0 {
+		text = fmt.Sprintf("%s after %s", text, step.delay)
 	}
 	if step.reconnect {
 		text += " anew"
@@ -159,9 +159,9 @@ func TestLeaseOfAnotherAgent(t *testing.T) {
 	require.Equal(t, "update, get, foreign, update, renewed", s.round(t, "conflict ok"))
 
 	// The answer is lost, the lease is written.
-	step := s.state.begin(s.now)
+	step := s.state.startRound(s.now)
 	s.stored = step.lease
-	s.state.answer(s.now, nil, "", errors.New("EOF"))
+	s.state.handleResponse(s.now, nil, "", errors.New("EOF"))
 	require.Equal(t, "update, get, update, renewed", s.round(t, "conflict ok"))
 
 	// Somebody annotates it.
@@ -208,7 +208,7 @@ func TestLeaseRoundsEnd(t *testing.T) {
 			said := s.round(t, strings.Join(script, " ")+" ok")
 			require.NotContains(t, said, "and so on", "%v", script)
 			require.LessOrEqual(t, strings.Count(said, "update"), 10)
-			require.Less(t, s.state.tries, heartbeatTries+1)
+			require.Less(t, s.state.tries, maxHeartbeatTries+1)
 			script = append(script[1:], script[0])
 		}
 	}

@@ -18,307 +18,308 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// phase is what is known of the Node at the API server.
+// phase is the state of the Node object at the API server.
 type phase int
 
 const (
-	registering phase = iota // not known to be there
+	registering phase = iota // not yet created or adopted
 	registered
-	deleted // known to be there no more
+	deleted // removed from the API server
 )
 
 const (
-	confirmGap    = 10 * time.Second // the least time between two questions whether the Node is there
-	registerReset = 10 * time.Minute // a Node that was there as long is deleted for the first time again
+	confirmGap    = 10 * time.Second // least time between two requests that check whether the Node exists
+	registerReset = 10 * time.Minute // after this time in phase registered, the next deletion counts as the first
 )
 
-// confirmBackoff is between questions about a Node that is deleted, where the watch has missed that.
+// confirmBackoff is the time between checks whether a deleted Node really does not exist, while the watch still lists it.
 var confirmBackoff = backoff.Policy{First: confirmGap, Max: 5 * time.Minute} //nolint:gochecknoglobals // never written
 
-// loop is what Run of a [Reporter] remembers. Requests run on a goroutine of their own, one at a time, so that one that hangs
-// delays neither Node nor who is told of it.
+// loop is the state of [Reporter].Run: it decides which request is sent next. Requests run on a separate goroutine, one at a
+// time, so that a hanging request delays neither Reporter.Node nor its listeners.
 type loop struct {
-	r    *Reporter
-	pace pace
-	done chan outcome
-	busy bool
+	r        *Reporter
+	schedule schedule
+	outcomes chan outcome // results of requests
+	busy     bool         // a request is in flight
 
-	phase     phase
-	known     *corev1.Node // the newest that the API server has sent; nil: none
-	seen      *corev1.Node // the newest of the store
-	since     time.Time    // when the phase began
-	lost      types.UID    // of the Node that is deleted
-	deletions int          // in a row
-	confirm   time.Time    // when it may be asked again whether the Node is there
-	confirms  int          // how often that was asked since it is deleted
-	complete  bool         // a status of ours was sent
-	announced nodestatus.Announced
-	told      bool // Hooks.VolumesInUse was called
-	waiting   []chan error
+	phase           phase
+	serverNode      *corev1.Node // newest version received from the API server; nil: none
+	watchedNode     *corev1.Node // newest version in the watch cache; nil: not listed
+	phaseStart      time.Time    // start of the current phase
+	deletedUID      types.UID    // UID of the deleted Node
+	deletions       int          // deletions in a row
+	nextConfirm     time.Time    // earliest next request that checks whether the Node exists
+	confirmCount    int          // checks since the deletion
+	hasReported     bool         // the API server has accepted a status of this process
+	announced       nodestatus.Announced
+	volumesReported bool // Hooks.VolumesInUse was called
+	reportWaiters   []chan error
 
 	cidrs, appliedCIDRs []string
-	nextCIDRs           time.Time
+	nextCIDRTry         time.Time
 }
 
 func newLoop(r *Reporter) loop {
 	return loop{
-		r: r, done: make(chan outcome, 1),
-		pace: pace{period: r.opts.UpdateFrequency, report: r.opts.ReportFrequency, random: r.opts.Rand},
+		r: r, outcomes: make(chan outcome, 1),
+		schedule: schedule{updatePeriod: r.opts.UpdateFrequency, reportPeriod: r.opts.ReportFrequency, random: r.opts.Rand},
 	}
 }
 
-func (l *loop) begin(now time.Time) {
-	l.pace.begin(now)
-	call(l.r.opts.Event, nodestatus.StartingEvent())
+func (l *loop) startUpdates(now time.Time) {
+	l.schedule.start(now)
+	callHook(l.r.opts.Event, nodestatus.StartingEvent())
 }
 
-// situation is what it depends on whether a request is to be sent.
-type situation struct {
-	phase phase
-	busy  bool // with a request
-	look  lookKind
+// requestInput is the input of chooseRequest: the facts that decide which request is sent next.
+type requestInput struct {
+	phase  phase
+	busy   bool // a request is in flight
+	update updateKind
 
-	mayRegister bool // its back-off is over
-	mayConfirm  bool // the last time was long enough ago
-	synced      bool // the watch has a complete list
-	present     bool // the Node is in it
-	other       bool // with another UID than the one that is deleted
+	canRegister bool // the registration back-off has passed
+	canConfirm  bool // the last check of the Node's existence is confirmGap old
+	synced      bool // the watch has delivered a complete list
+	present     bool // the watch lists the Node
+	recreated   bool // the listed Node has another UID than the deleted one
 
-	changed   bool // the status is another one than the API server has
-	expired   bool // it was not sent for long
-	turnReady bool // it is ready, and was not at the API server
-	fast      bool // it never was since the start
+	changed     bool // the computed status differs from the API server's
+	reportDue   bool // an unchanged status must be sent
+	becameReady bool // the node is ready, and is not ready at the API server
+	fastUpdates bool // the fast updates after the start have not stopped
 }
 
-// lookKind is why the node is looked at.
-type lookKind int
+// updateKind is the extent of an update of the node status.
+type updateKind int
 
 const (
-	glance lookKind = iota // something may have changed at the API server
-	quick                  // has the runtime become ready?
-	whole                  // it is time, or something has changed here
+	publishOnly updateKind = iota // publish the Node locally; report nothing
+	readyCheck                    // report only if the node has become ready
+	fullUpdate                    // report every change
 )
 
-// request is what to ask of the API server.
+// request is a kind of request to the API server.
 type request int
 
 const (
-	nothing  request = iota
-	register         // create the Node, or reconcile the one that is there
-	confirm          // ask whether it is there
-	report           // send the status
+	requestNone     request = iota
+	requestRegister         // create the Node, or reconcile the existing Node
+	requestConfirm          // check whether the Node exists
+	requestReport           // send the status
 )
 
-// decide is which request follows from a situation.
-func (s situation) decide() request {
+// chooseRequest returns the request to send now.
+func (s requestInput) chooseRequest() request {
 	switch {
 	case s.busy:
-		return nothing
+		return requestNone
 	case s.phase == registering:
-		if s.mayRegister {
-			return register
+		if s.canRegister {
+			return requestRegister
 		}
-		return nothing
+		return requestNone
 	case s.phase == deleted:
-		// A watch that is behind still shows what is deleted; what was brought back from a backup has its old UID.
-		if s.synced && s.present && (s.other || s.mayConfirm) {
-			return confirm
+		// A lagging watch still lists the deleted Node, and a Node restored from a backup has its old UID.
+		if s.synced && s.present && (s.recreated || s.canConfirm) {
+			return requestConfirm
 		}
-		return nothing
-	case s.synced && !s.present && s.mayConfirm:
-		return confirm
-	case s.look == whole && (s.changed || s.expired), s.look == quick && s.fast && s.turnReady:
-		return report
+		return requestNone
+	case s.synced && !s.present && s.canConfirm:
+		return requestConfirm
+	case s.update == fullUpdate && (s.changed || s.reportDue), s.update == readyCheck && s.fastUpdates && s.becameReady:
+		return requestReport
 	}
-	return nothing
+	return requestNone
 }
 
-// step looks at the node, and returns the request that is to be sent, or nil.
-func (l *loop) step(now time.Time) func(context.Context) outcome {
+// nextRequest updates the local Node, and returns a function that sends the next request, or nil if none is due.
+func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	r := l.r
-	if r.takeAsked() {
-		l.pace.ask()
+	if r.takeUpdateRequest() {
+		l.schedule.requestUpdate()
 	}
-	l.waiting = append(l.waiting, r.takeWaits()...)
-	l.observe()
-	if l.phase == deleted && r.opts.Reregister && !now.Before(l.pace.register) {
-		l.enter(registering, now)
+	l.reportWaiters = append(l.reportWaiters, r.takeReportWaiters()...)
+	l.observeWatch()
+	if l.phase == deleted && r.opts.Reregister && !now.Before(l.schedule.nextRegister) {
+		l.enterPhase(registering, now)
 	}
-	look := l.lookKind(now)
-	facts := r.gather.current(r.wall())
+	update := l.updateKind(now)
+	facts := r.sources.currentFacts(r.wallClock())
 	facts.Announced = l.announced
-	node, events := l.build(facts)
-	l.publish(node)
+	node, events := l.buildNode(facts)
+	l.publishNode(node)
 
-	s := l.situation(now, look, node)
+	s := l.buildInput(now, update, node)
 	if l.phase == registered && !l.busy && !s.changed {
-		l.emit(events) // about what others have changed
+		l.emitEvents(events) // reports changes made by other clients
 	}
-	what := s.decide()
-	if look != glance && !l.busy {
-		l.pace.looking(now)
-		l.pace.looked(now, look == whole)
+	kind := s.chooseRequest()
+	if update != publishOnly && !l.busy {
+		l.schedule.updateStarted(now)
+		l.schedule.updateCompleted(now, update == fullUpdate)
 	}
 	switch {
-	case what != nothing:
+	case kind != requestNone:
 		l.busy = true
-	case look == whole && !l.busy:
-		l.idle()
+	case update == fullUpdate && !l.busy:
+		l.finishUnchangedUpdate()
 	}
-	return l.start(what, s.changed)
+	return l.buildRequest(kind, s.changed)
 }
 
-// lookKind is why this step looks at the node.
-func (l *loop) lookKind(now time.Time) lookKind {
-	due, all := l.pace.due(now)
+// updateKind returns the extent of the update that is due at now. A waiting call of Report needs a full one.
+func (l *loop) updateKind(now time.Time) updateKind {
+	due, full := l.schedule.updateDue(now)
 	switch {
-	case all, len(l.waiting) > 0 && !l.busy:
-		return whole
+	case full, len(l.reportWaiters) > 0 && !l.busy:
+		return fullUpdate
 	case due:
-		return quick
+		return readyCheck
 	}
-	return glance
+	return publishOnly
 }
 
-// idle ends a whole look that found nothing to send.
-func (l *loop) idle() {
+// finishUnchangedUpdate completes a full update that sends no request: it answers the callers of Report.
+func (l *loop) finishUnchangedUpdate() {
 	var err error
 	if l.phase != registered {
 		err = errNotRegistered
 	}
-	l.answer(err)
-	if l.known != nil && !l.told {
-		l.told = true
-		call(l.r.opts.Hooks.VolumesInUse, l.known.Status.VolumesInUse)
+	l.notifyReportWaiters(err)
+	if l.serverNode != nil && !l.volumesReported {
+		l.volumesReported = true
+		callHook(l.r.opts.Hooks.VolumesInUse, l.serverNode.Status.VolumesInUse)
 	}
 }
 
-func (l *loop) answer(err error) {
-	for _, ch := range l.waiting {
-		ch <- err // which has room
+func (l *loop) notifyReportWaiters(err error) {
+	for _, ch := range l.reportWaiters {
+		ch <- err // the channel is buffered
 	}
-	l.waiting = nil
+	l.reportWaiters = nil
 }
 
-func (l *loop) situation(now time.Time, look lookKind, node *corev1.Node) situation {
-	s := situation{
-		phase: l.phase, busy: l.busy, look: look,
-		mayRegister: l.pace.mayRegister(now), mayConfirm: !now.Before(l.confirm),
-		synced: l.r.store.Synced(), present: l.seen != nil, other: l.seen != nil && l.seen.UID != l.lost,
-		expired: l.pace.expired(now), fast: !l.pace.fastUntil.IsZero(),
+func (l *loop) buildInput(now time.Time, update updateKind, node *corev1.Node) requestInput {
+	s := requestInput{
+		phase: l.phase, busy: l.busy, update: update,
+		canRegister: l.schedule.canRegister(now), canConfirm: !now.Before(l.nextConfirm),
+		synced: l.r.store.Synced(), present: l.watchedNode != nil, recreated: l.watchedNode != nil && l.watchedNode.UID != l.deletedUID,
+		reportDue: l.schedule.reportDue(now), fastUpdates: !l.schedule.fastUntil.IsZero(),
 	}
-	if l.known != nil {
-		s.changed, s.turnReady = nodestatus.Changed(l.known, node), !isReady(l.known) && isReady(node)
+	if l.serverNode != nil {
+		s.changed, s.becameReady = nodestatus.Changed(l.serverNode, node), !isReady(l.serverNode) && isReady(node)
 	}
 	return s
 }
 
-// next returns when the next step is due.
-func (l *loop) next() time.Time {
+// nextWake returns the time at which Run must call nextRequest again.
+func (l *loop) nextWake() time.Time {
 	if l.busy {
-		return time.Now().Add(l.pace.period) // the end of the request wakes the loop
+		return time.Now().Add(l.schedule.updatePeriod) // Run wakes earlier when the request completes
 	}
-	at := l.pace.next(l.phase == registering || l.phase == deleted && l.r.opts.Reregister)
+	wake := l.schedule.nextWake(l.phase == registering || l.phase == deleted && l.r.opts.Reregister)
 	if l.r.opts.PodCIDRs != nil && !slices.Equal(l.cidrs, l.appliedCIDRs) {
-		at = sleep.Earlier(at, l.nextCIDRs)
+		wake = sleep.Earlier(wake, l.nextCIDRTry)
 	}
-	return at
+	return wake
 }
 
-// observe takes what the watch has brought.
-func (l *loop) observe() {
+// observeWatch reads the Node from the watch cache and stores it if it is newer than the last response.
+func (l *loop) observeWatch() {
 	node, present := l.r.store.Get(l.r.name)
 	if !present {
-		l.seen = nil
+		l.watchedNode = nil
 		return
 	}
-	if node == l.seen {
+	if node == l.watchedNode {
 		return
 	}
-	l.seen = node
-	if l.phase == registered && newer(node, l.known) {
-		l.know(node)
+	l.watchedNode = node
+	if l.phase == registered && isNewer(node, l.serverNode) {
+		l.storeNode(node)
 	}
 }
 
-// know takes a Node that the API server has sent.
-func (l *loop) know(node *corev1.Node) {
-	l.known = node
+// storeNode stores a Node received from the API server. A boot ID of another machine means that a second agent uses the node
+// name.
+func (l *loop) storeNode(node *corev1.Node) {
+	l.serverNode = node
 	if len(node.Spec.PodCIDRs) > 0 {
 		l.cidrs = node.Spec.PodCIDRs
 	}
-	own := l.r.gather.machine().BootID
-	if theirs := node.Status.NodeInfo.BootID; l.complete && own != "" && theirs != "" && theirs != own {
-		l.r.same.found(time.Now(), "the boot ID of its machine is "+quoted(theirs))
+	own := l.r.sources.machineInfo().BootID
+	if theirs := node.Status.NodeInfo.BootID; l.hasReported && own != "" && theirs != "" && theirs != own {
+		l.r.duplicates.reportDuplicate(time.Now(), "the boot ID of its machine is "+quoteShort(theirs))
 	}
 }
 
-// newer reports whether node is not older than known. Nobody but the API server can tell versions apart that are no numbers: then
-// the one that came last counts.
-func newer(node, known *corev1.Node) bool {
-	if known == nil || known.UID != node.UID {
+// isNewer reports whether node is newer than current. A node with another UID counts as newer, and so does one whose resource
+// versions cannot be compared.
+func isNewer(node, current *corev1.Node) bool {
+	if current == nil || current.UID != node.UID {
 		return true
 	}
-	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.ResourceVersion)
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, current.ResourceVersion)
 	return err != nil || order > 0
 }
 
-// build makes the Node from what is known.
-func (l *loop) build(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
-	if l.known == nil {
+// buildNode builds the Node from facts, based on the newest version of the API server if there is one.
+func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
+	if l.serverNode == nil {
 		return nodestatus.Initial(facts)
 	}
-	return nodestatus.Build(l.known, facts)
+	return nodestatus.Build(l.serverNode, facts)
 }
 
-// emit tells what is true now.
-func (l *loop) emit(events []nodestatus.Event) {
+// emitEvents records events and remembers that they were recorded.
+func (l *loop) emitEvents(events []nodestatus.Event) {
 	l.announced = l.announced.WithEvents(events)
 	for _, e := range events {
-		call(l.r.opts.Event, e)
+		callHook(l.r.opts.Event, e)
 	}
 }
 
-// publish makes a Node the one that others see, and tells them where it has changed.
-func (l *loop) publish(node *corev1.Node) {
-	was := l.r.node.Load()
+// publishNode makes node the result of Reporter.Node and calls the listeners of Notify if it has changed.
+func (l *loop) publishNode(node *corev1.Node) {
+	previous := l.r.node.Load()
 	l.r.node.Store(node)
-	if !sameObject(was, node) {
-		l.r.changed.Call()
+	if !isSameNode(previous, node) {
+		l.r.nodeChanged.Call()
 	}
 	if node.UID != "" {
-		l.r.known.Do(func() { close(l.r.registered) })
+		l.r.registeredOnce.Do(func() { close(l.r.registered) })
 	}
 }
 
-// sameObject reports whether two Nodes differ in nothing but versions and times.
-func sameObject(a, b *corev1.Node) bool {
+// isSameNode reports whether two Nodes differ at most in resource versions and time stamps.
+func isSameNode(a, b *corev1.Node) bool {
 	return a.UID == b.UID && !nodestatus.Changed(a, b) && equality.Semantic.DeepEqual(a.Spec, b.Spec) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// enter begins a phase.
-func (l *loop) enter(p phase, now time.Time) {
+// enterPhase sets the phase. A deletion count is reset after registerReset in phase registered.
+func (l *loop) enterPhase(p phase, now time.Time) {
 	if l.phase == p {
 		return
 	}
-	if l.phase == registered && now.Sub(l.since) > registerReset {
+	if l.phase == registered && now.Sub(l.phaseStart) > registerReset {
 		l.deletions = 0
 	}
-	l.phase, l.since = p, now
-	l.r.gone.Store(p == deleted)
+	l.phase, l.phaseStart = p, now
+	l.r.nodeDeleted.Store(p == deleted)
 }
 
-// podCIDRs returns the addresses of pods, and whether they are to be applied.
-func (l *loop) podCIDRs(now time.Time) ([]string, bool) {
-	if slices.Equal(l.cidrs, l.appliedCIDRs) || now.Before(l.nextCIDRs) {
+// duePodCIDRs returns the pod CIDRs to apply, and whether an attempt is due. It delays the next attempt by one update period.
+func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
+	if slices.Equal(l.cidrs, l.appliedCIDRs) || now.Before(l.nextCIDRTry) {
 		return nil, false
 	}
-	l.nextCIDRs = now.Add(l.pace.period)
+	l.nextCIDRTry = now.Add(l.schedule.updatePeriod)
 	return l.cidrs, true
 }
 
-// isReady reports whether a Node has the condition Ready, which counts as the last of that type where there are several.
+// isReady reports whether the Node has condition Ready with status True. If the type occurs twice, the last one counts.
 func isReady(node *corev1.Node) bool {
 	ready := false
 	for _, c := range node.Status.Conditions {

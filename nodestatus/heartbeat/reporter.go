@@ -22,19 +22,21 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// What a [Reporter] does where its options say nothing: nodeStatusUpdateFrequency and nodeStatusReportFrequency of the kubelet.
+// Defaults of [ReporterOptions].UpdateFrequency and ReportFrequency: those of nodeStatusUpdateFrequency and
+// nodeStatusReportFrequency in the kubelet.
 const (
 	DefaultUpdateFrequency = 10 * time.Second
 	DefaultReportFrequency = 5 * time.Minute
 )
 
-// Hosts finds out the addresses of a machine. [Lookup] is one.
+// Hosts finds the IP addresses of the machine for the Node object. Host returns when ctx ends. nodestatus.Lookup implements it.
 type Hosts interface {
 	Host(ctx context.Context, c *nodestatus.Config) nodestatus.Host
 }
 
-// ReporterOptions tune a [Reporter]. Config.Name is required; a source that is nil says nothing, except as its comment tells. Sources are
-// called by several goroutines.
+// ReporterOptions configures a [Reporter]. Config.Name is required. Conditions, Capacity, Hosts, Images, Devices, Volumes and
+// Runtime are the sources of the node status; if one is nil, its fields of the status are left out. Sources are called from
+// several goroutines.
 type ReporterOptions struct {
 	Config nodestatus.Config
 
@@ -44,24 +46,26 @@ type ReporterOptions struct {
 	Images     nodestatus.Images
 	Devices    nodestatus.DeviceCapacity
 	Volumes    nodestatus.Volumes
-	Runtime    nodestatus.Runtime // nil is one that is always ready
+	Runtime    nodestatus.Runtime // nil counts as a runtime that is always ready
 
-	// UpdateFrequency is the time from one look at the node to the next. Zero means [DefaultUpdateFrequency].
+	// UpdateFrequency is the time between two updates: each computes the node status and compares it with the API server's. Zero
+	// means [DefaultUpdateFrequency].
 	UpdateFrequency time.Duration
-	// ReportFrequency is the time after which a status is sent that has not changed. Zero means UpdateFrequency where that is given, and
-	// else [DefaultReportFrequency].
+	// ReportFrequency is the time after which an unchanged status is sent again. Zero means UpdateFrequency if it is set, else
+	// [DefaultReportFrequency].
 	ReportFrequency time.Duration
-	// Reregister makes a new Node when somebody has deleted it, after a back-off of 10 s to 5 min. Without it the status and the lease rest
-	// until somebody makes one.
+	// Reregister makes Run create the Node again after its deletion, with a back-off of 10 s to 5 min. If false, status and lease
+	// stop until another client creates the Node, or the agent restarts.
 	Reregister bool
 
-	// ResetExtendedResources sets the extended resources of a Node that is there already to zero when it is registered: for a machine
-	// whose device plugins are not known any more.
+	// ResetExtendedResources makes the registration set the extended resources of an existing Node to zero, for an agent that
+	// does not remember its device plugins.
 	ResetExtendedResources bool
 
-	// PodCIDRs is told which addresses pods of the node get, also at the start. What fails is tried again. It has 10 s. Nil: it is not.
+	// PodCIDRs is called with the spec.podCIDRs of the Node once they are known and whenever they change. It is called from Run
+	// with a deadline of 10 s, and retried after an error. Nil ignores them.
 	PodCIDRs func(ctx context.Context, cidrs []string) error
-	// Event gets what is to be told about the node, from Run's goroutine. It must not block. Nil discards it.
+	// Event records an event about the node. It is called from the goroutine of Run and must not block. Nil discards events.
 	Event func(nodestatus.Event)
 
 	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
@@ -69,47 +73,48 @@ type ReporterOptions struct {
 	Hooks  ReporterHooks
 }
 
-// ReporterHooks hear of what a [Reporter] does. Each may be nil, is called from Run with no lock held, and must not block. A Node that they
-// get is shared, and must not be changed.
+// ReporterHooks are called by a [Reporter]. Each hook may be nil, is called from Run with no lock held, and must not block. The
+// *corev1.Node is shared and must not be modified.
 type ReporterHooks struct {
-	Registered   func(node *corev1.Node)                  // the API server has the Node: after each registration
-	Reported     func(node *corev1.Node)                  // the API server has taken a status
-	VolumesInUse func(reported []corev1.UniqueVolumeName) // what the API server knows to be in use, after each report and the first look
-	Deleted      func()                                   // somebody has deleted the Node
-	Error        func(error)                              // a request or a source has failed; it is tried again
+	Registered   func(node *corev1.Node)                  // the Node exists at the API server: called after each registration
+	Reported     func(node *corev1.Node)                  // the API server accepted a status
+	VolumesInUse func(reported []corev1.UniqueVolumeName) // status.volumesInUse at the API server: called after each report and after the first update
+	Deleted      func()                                   // the Node was deleted from the API server
+	Error        func(error)                              // a request or a source failed; the reporter retries it
 }
 
-// Reporter registers a node and keeps the status of its Node object true. Its methods may be called from any goroutine, before, during and after Run.
+// Reporter registers the Node object of an agent and keeps its status at the API server up to date. Its methods may be called
+// from any goroutine, before, during and after Run.
 type Reporter struct {
-	opts   ReporterOptions
-	name   string
-	config *rest.Config
-	client *kubeapi.Client                // of heartbeats
-	nodes  kubeapi.Resource[*corev1.Node] // by it
-	store  *kubeapi.Store[*corev1.Node]   // the Node, by a watch on another connection
-	gather *gatherer
-	same   *namesake
-	guard  runonce.Guard
-	wall   func() time.Time // what a status is stamped with; only tests have another than time.Now
+	opts       ReporterOptions
+	name       string
+	config     *rest.Config
+	client     *kubeapi.Client                // for registration and status: a connection of its own
+	nodes      kubeapi.Resource[*corev1.Node] // requests of client
+	store      *kubeapi.Store[*corev1.Node]   // the watched Node, on another connection
+	sources    *sourceReader
+	duplicates *duplicateName
+	guard      runonce.Guard
+	wallClock  func() time.Time // time stamps of the status; time.Now except in tests
 
-	node     atomic.Pointer[corev1.Node]
-	gone     atomic.Bool   // the Node is deleted
-	wake     chan struct{} // holds a token when there is something to do
-	changed  listener.List // of Notify
-	appeared listener.List // called when the Node is there
+	node         atomic.Pointer[corev1.Node]
+	nodeDeleted  atomic.Bool   // the Node was deleted from the API server
+	wake         chan struct{} // holds a token while Run has work
+	nodeChanged  listener.List // listeners of Notify
+	nodeAppeared listener.List // called when the Node exists at the API server
 
-	known      sync.Once     // closes registered
-	registered chan struct{} // closed when the API server has had the Node
+	registeredOnce sync.Once     // guards the closing of registered
+	registered     chan struct{} // closed once the API server has had the Node
 
-	mu    sync.Mutex // guards what follows
-	asked bool       // Changed was called
-	waits []chan error
-	ended chan struct{} // closed at the end of Run
+	mu              sync.Mutex    // guards the fields below
+	updateRequested bool          // Changed was called since the last update
+	reportWaiters   []chan error  // calls of Report that no update has taken yet
+	runEnded        chan struct{} // closed when Run returns
 
-	loop loop // Run's alone
+	loop loop // used by Run alone
 }
 
-// NewReporter returns a reporter, and sends nothing. The error says what of config or o is missing or invalid.
+// NewReporter returns a reporter and sends no request. The error names the missing or invalid field of config or o.
 func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 	if o.Config.Name == "" {
 		return nil, errors.New("heartbeat: NewReporter: ReporterOptions.Config.Name: required: see nodestatus.NodeName")
@@ -137,34 +142,34 @@ func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: NewReporter: %w", err)
 	}
-	client, err := heartbeats(config)
+	client, err := newHeartbeatClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: NewReporter: %w", err)
 	}
 	r := &Reporter{
 		opts: o, name: o.Config.Name, config: config, client: client, nodes: kubeapi.In(client, kubeapi.Nodes, ""),
-		wake: make(chan struct{}, 1), wall: time.Now, ended: make(chan struct{}), registered: make(chan struct{}),
-		same: &namesake{node: o.Config.Name, log: o.Logger, event: o.Event},
+		wake: make(chan struct{}, 1), wallClock: time.Now, runEnded: make(chan struct{}), registered: make(chan struct{}),
+		duplicates: &duplicateName{node: o.Config.Name, log: o.Logger, event: o.Event},
 	}
-	r.gather = &gatherer{opts: &r.opts, changed: r.Changed}
+	r.sources = &sourceReader{opts: &r.opts, factsChanged: r.Changed}
 	r.store = kubeapi.NewStore(kubeapi.In(watching, kubeapi.Nodes, ""), kubeapi.StoreOptions[*corev1.Node]{
 		FieldSelector: "metadata.name=" + r.name, MaxObjects: 1, Rand: o.Rand,
-		Relist:  24 * time.Hour, // what a watch loses is in the answer to each report
-		Changed: func(...string) { poke(r.wake) },
+		Relist:  24 * time.Hour, // each response to a report carries the Node, so a rare relist is enough
+		Changed: func(...string) { signal(r.wake) },
 	})
 	r.loop = newLoop(r)
-	node, _ := nodestatus.Initial(r.gather.current(r.wall()))
+	node, _ := nodestatus.Initial(r.sources.currentFacts(r.wallClock()))
 	r.node.Store(node)
 	r.guard.Require("heartbeat.Reporter", o.Logger, nil)
 	return r, nil
 }
 
-// Node returns what is known of the node: the metadata and the specification that the API server has, with the status as it was last
-// found out. It is never nil, and has no UID before the API server knows it. It is shared, and must not be changed. It never waits.
+// Node returns the current Node: metadata and spec from the API server, with the status computed last. It is never nil; its UID
+// is empty until the API server has the Node. It is shared and must not be modified. Node does not block.
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
-// WaitRegistered waits until [Reporter.Node] is what the API server has, with the labels that pods are admitted by, or until ctx ends, whose
-// error it returns. Once the Node was there it returns at once. It is what apiserver.Options.WaitForNode wants.
+// WaitRegistered blocks until the Node exists at the API server, or returns an error when ctx ends first. From then on
+// [Reporter.Node] has the labels by which pods are admitted. It fits apiserver.Options.WaitForNode.
 func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	select {
 	case <-r.registered:
@@ -174,57 +179,57 @@ func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	}
 }
 
-// Changed says that something has changed that the status of the node tells, such as a condition. It is looked at, and sent, at once, or
-// a second after the last time. It returns at once.
+// Changed makes Run compute the node status and report it if it differs, for example after a condition has changed. Run does this
+// at most once a second. Changed does not block.
 func (r *Reporter) Changed() {
 	r.mu.Lock()
-	r.asked = true
+	r.updateRequested = true
 	r.mu.Unlock()
-	poke(r.wake)
+	signal(r.wake)
 }
 
-// Report looks at the node, and returns when the API server has the status, or the error of sending it, or that of ctx. A
-// status that has not changed is not sent.
+// Report computes the node status and sends it if it has changed. It blocks until the API server has accepted the status, sending
+// has failed, or ctx ends.
 func (r *Reporter) Report(ctx context.Context) error {
 	result := make(chan error, 1)
 	r.mu.Lock()
-	r.waits = append(r.waits, result)
+	r.reportWaiters = append(r.reportWaiters, result)
 	r.mu.Unlock()
-	poke(r.wake)
+	signal(r.wake)
 	select {
 	case err := <-result:
 		return err
-	case <-r.ended:
-		return fmt.Errorf("report status of node %s: Reporter.Run has ended", r.name)
+	case <-r.runEnded:
+		return fmt.Errorf("report status of node %s: Reporter.Run has returned", r.name)
 	case <-ctx.Done():
 		return fmt.Errorf("report status of node %s: %w", r.name, errors.Join(ctx.Err(), r.guard.Err()))
 	}
 }
 
-// Notify has fn called after [Reporter.Node] has changed in more than when conditions were last looked at, from Run's goroutine with no lock
-// held. It may be called more than once, and must not block. It panics if fn is nil.
+// Notify registers fn, which Run calls after [Reporter.Node] has changed in more than the time stamps of conditions. fn is called
+// with no lock held, possibly without a change, and must not block. It panics if fn is nil.
 func (r *Reporter) Notify(fn func()) {
 	if fn == nil {
 		panic("heartbeat: Reporter.Notify: nil function")
 	}
-	r.changed.Add(func(...string) { fn() })
+	r.nodeChanged.Add(func(...string) { fn() })
 }
 
-// Run registers the node and reports its status until ctx ends, then returns nil. No error of the API server ends it. A second call returns
-// an error at once. The Node object stays.
+// Run registers the node and reports its status until ctx ends, then returns nil. API errors are retried and do not end it. A
+// second call returns an error at once. The Node object is not deleted.
 func (r *Reporter) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Reporter: %w", err)
 	}
 	defer r.guard.End()
-	defer close(r.ended)
+	defer close(r.runEnded)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.awaitFacts(ctx, &wg)
-	wg.Go(func() { _ = r.store.Run(ctx) }) // its errors are told by the requests
-	r.loop.begin(time.Now())
+	wg.Go(func() { _ = r.store.Run(ctx) }) // requests report the errors of the connection
+	r.loop.startUpdates(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -233,21 +238,21 @@ func (r *Reporter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-r.wake:
-		case done := <-r.loop.done:
-			r.loop.finish(done, time.Now())
+		case done := <-r.loop.outcomes:
+			r.loop.finishRequest(done, time.Now())
 		}
-		if start := r.loop.step(time.Now()); start != nil {
-			wg.Go(func() { r.loop.done <- start(ctx) })
+		if start := r.loop.nextRequest(time.Now()); start != nil {
+			wg.Go(func() { r.loop.outcomes <- start(ctx) })
 		}
 		r.applyPodCIDRs(ctx)
-		timer.Reset(time.Until(r.loop.next()))
+		timer.Reset(time.Until(r.loop.nextWake()))
 	}
 }
 
-// awaitFacts waits until the sources have been read once, so that the Node is not made without them, but not for long.
+// awaitFacts starts the sources and waits until each was read once, at most 2 s, so that a new Node has complete facts.
 func (r *Reporter) awaitFacts(ctx context.Context, wg *sync.WaitGroup) {
-	first := r.gather.start(ctx, wg)
-	timer := time.NewTimer(firstFacts)
+	first := r.sources.startReading(ctx, wg)
+	timer := time.NewTimer(firstReadTimeout)
 	defer timer.Stop()
 	select {
 	case <-first:
@@ -256,26 +261,26 @@ func (r *Reporter) awaitFacts(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-func (r *Reporter) takeWaits() []chan error {
+func (r *Reporter) takeReportWaiters() []chan error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	waits := r.waits
-	r.waits = nil
-	return waits
+	waiters := r.reportWaiters
+	r.reportWaiters = nil
+	return waiters
 }
 
-// takeAsked reports whether Changed was called since the last time.
-func (r *Reporter) takeAsked() bool {
+// takeUpdateRequest reports whether Changed was called since the previous takeUpdateRequest.
+func (r *Reporter) takeUpdateRequest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	asked := r.asked
-	r.asked = false
-	return asked
+	requested := r.updateRequested
+	r.updateRequested = false
+	return requested
 }
 
-// applyPodCIDRs hands on the addresses of pods when they have changed.
+// applyPodCIDRs calls Options.PodCIDRs if the pod CIDRs of the Node have changed and the retry interval has passed.
 func (r *Reporter) applyPodCIDRs(ctx context.Context) {
-	cidrs, due := r.loop.podCIDRs(time.Now())
+	cidrs, due := r.loop.duePodCIDRs(time.Now())
 	if !due || r.opts.PodCIDRs == nil {
 		return
 	}
@@ -283,7 +288,7 @@ func (r *Reporter) applyPodCIDRs(ctx context.Context) {
 	defer cancel()
 	if err := r.opts.PodCIDRs(ctx, cidrs); err != nil {
 		r.opts.Logger.Warn("set pod CIDRs", "node", r.name, "cidrs", cidrs, "error", err)
-		call(r.opts.Hooks.Error, fmt.Errorf("set pod CIDRs %v: %w", cidrs, err))
+		callHook(r.opts.Hooks.Error, fmt.Errorf("set pod CIDRs %v: %w", cidrs, err))
 		return
 	}
 	r.loop.appliedCIDRs = cidrs

@@ -17,60 +17,61 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// What Report answers where nothing can be sent.
+// errNotRegistered is returned by Reporter.Report while the API server does not have the Node.
 var errNotRegistered = errors.New("the API server does not have the Node")
 
-// outcome is how a request has ended.
+// outcome is the result of a request to the API server.
 type outcome struct {
-	what     request
+	request  request
 	err      error
-	node     *corev1.Node       // as the API server has it; nil: it was not told
-	events   []nodestatus.Event // that are true now
-	sent     bool               // the API server has a status of ours
-	changed  bool               // which was another one than it had before
-	isGone   bool               // the API server has no such Node
+	node     *corev1.Node       // Node in the response; nil: none
+	events   []nodestatus.Event // to record, because the API server has accepted them
+	accepted bool               // the API server accepted a status of this process
+	changed  bool               // the accepted status differs from the previous one
+	notFound bool               // the API server does not have the Node
 	attempts int
 }
 
-// start returns the function that sends a request, or nil. It shares nothing with the loop that either changes.
-func (l *loop) start(what request, changed bool) func(context.Context) outcome {
-	r, known, announced := l.r, l.known, l.announced
-	switch what {
-	case register:
-		return func(ctx context.Context) outcome { return r.register(ctx, announced) }
-	case confirm:
-		return r.confirm
-	case report:
-		l.pace.sending(changed)
-		return func(ctx context.Context) outcome { return r.report(ctx, known, announced) }
+// buildRequest returns a function that sends a request of the given kind, or nil for requestNone. The function runs on another
+// goroutine and shares no mutable state with the loop.
+func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
+	r, previous, announced := l.r, l.serverNode, l.announced
+	switch kind {
+	case requestRegister:
+		return func(ctx context.Context) outcome { return r.registerNode(ctx, announced) }
+	case requestConfirm:
+		return r.confirmNode
+	case requestReport:
+		l.schedule.reportStarted(changed)
+		return func(ctx context.Context) outcome { return r.reportStatus(ctx, previous, announced) }
 	default:
 		return nil
 	}
 }
 
-// facts are the facts now.
-func (r *Reporter) facts(announced nodestatus.Announced) nodestatus.Facts {
-	f := r.gather.current(r.wall())
+// currentFacts returns the current facts of all sources, with the events recorded so far.
+func (r *Reporter) currentFacts(announced nodestatus.Announced) nodestatus.Facts {
+	f := r.sources.currentFacts(r.wallClock())
 	f.Announced = announced
 	return f
 }
 
-// register creates the Node, or makes the one that is there what it should be.
-func (r *Reporter) register(ctx context.Context, announced nodestatus.Announced) outcome {
-	initial, events := nodestatus.Initial(r.facts(announced))
+// registerNode creates the Node, or reconciles the existing Node with the initial one.
+func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announced) outcome {
+	initial, events := nodestatus.Initial(r.currentFacts(announced))
 	node, err := r.nodes.Create(ctx, initial)
 	if err == nil {
-		return outcome{what: register, node: node, events: events, sent: true, changed: true}
+		return outcome{request: requestRegister, node: node, events: events, accepted: true, changed: true}
 	}
 	if !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
-		return outcome{what: register, err: err}
+		return outcome{request: requestRegister, err: err}
 	}
 	existing, getErr := r.nodes.Get(ctx, r.name)
 	if getErr != nil {
 		if apierrors.IsForbidden(err) {
-			getErr = fmt.Errorf("%w; %w", err, getErr) // the first says why
+			getErr = fmt.Errorf("%w; %w", err, getErr) // the error of the create request explains why
 		}
-		return outcome{what: register, err: getErr}
+		return outcome{request: requestRegister, err: getErr}
 	}
 	node, changed := nodestatus.Reconcile(existing, initial)
 	if r.opts.ResetExtendedResources {
@@ -78,14 +79,14 @@ func (r *Reporter) register(ctx context.Context, announced nodestatus.Announced)
 		node, changed = reset, changed || found
 	}
 	if !changed {
-		return outcome{what: register, node: existing}
+		return outcome{request: requestRegister, node: existing}
 	}
-	node, err = r.patch(ctx, existing, node)
-	return outcome{what: register, node: node, err: err}
+	node, err = r.patchNode(ctx, existing, node)
+	return outcome{request: requestRegister, node: node, err: err}
 }
 
-// patch sends what makes one Node another, and returns what the API server has then.
-func (r *Reporter) patch(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
+// patchNode patches old into node, including its status, and returns the Node in the response.
+func (r *Reporter) patchNode(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
 	patch, err := nodestatus.Patch(old, node)
 	if err != nil {
 		return nil, err
@@ -97,159 +98,160 @@ func (r *Reporter) patch(ctx context.Context, old, node *corev1.Node) (*corev1.N
 	return node, nil
 }
 
-// confirm asks whether the Node is there.
-func (r *Reporter) confirm(ctx context.Context) outcome {
+// confirmNode gets the Node to check whether it exists.
+func (r *Reporter) confirmNode(ctx context.Context) outcome {
 	node, err := r.nodes.Get(ctx, r.name)
 	if err != nil {
-		return outcome{what: confirm, err: err, isGone: apierrors.IsNotFound(err)}
+		return outcome{request: requestConfirm, err: err, notFound: apierrors.IsNotFound(err)}
 	}
-	return outcome{what: confirm, node: node}
+	return outcome{request: requestConfirm, node: node}
 }
 
-// report sends the status, in five tries at most. The first is based on what is known, the others on what the API server has.
-func (r *Reporter) report(ctx context.Context, known *corev1.Node, announced nodestatus.Announced) outcome {
-	out := outcome{what: report}
+// reportStatus sends the node status, with at most five attempts. The first attempt is based on previous, each further one on a
+// Node that it gets from the API server.
+func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced) outcome {
+	out := outcome{request: requestReport}
 	for out.attempts = 1; ; out.attempts++ {
-		out.err = r.tryReport(ctx, known, announced, &out)
-		if out.isGone = apierrors.IsNotFound(out.err); out.err == nil || out.isGone {
+		out.err = r.tryReport(ctx, previous, announced, &out)
+		if out.notFound = apierrors.IsNotFound(out.err); out.err == nil || out.notFound {
 			return out
 		}
-		if ctx.Err() != nil || out.attempts == heartbeatTries {
+		if ctx.Err() != nil || out.attempts == maxHeartbeatTries {
 			return out
 		}
-		call(r.opts.Hooks.Error, out.err)
-		if out.attempts > 1 || !isAnswer(out.err) {
+		callHook(r.opts.Hooks.Error, out.err)
+		if out.attempts > 1 || !isServerError(out.err) {
 			r.client.CloseConnections()
 		}
-		known = nil
+		previous = nil
 	}
 }
 
-// tryReport is one try. Without a known Node it asks for it.
-func (r *Reporter) tryReport(ctx context.Context, known *corev1.Node, announced nodestatus.Announced, out *outcome) error {
+// tryReport makes one attempt of reportStatus. If previous is nil it gets the Node first. On success it fills in out.
+func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced, out *outcome) error {
 	var err error
-	if known == nil {
-		if known, err = r.nodes.Get(ctx, r.name); err != nil {
+	if previous == nil {
+		if previous, err = r.nodes.Get(ctx, r.name); err != nil {
 			return err
 		}
 	}
-	built, events := nodestatus.Build(known, r.facts(announced))
-	node, err := r.patch(ctx, known, built)
+	built, events := nodestatus.Build(previous, r.currentFacts(announced))
+	node, err := r.patchNode(ctx, previous, built)
 	if err != nil {
 		return err
 	}
-	out.node, out.events, out.sent, out.changed = node, events, true, nodestatus.Changed(known, built)
+	out.node, out.events, out.accepted, out.changed = node, events, true, nodestatus.Changed(previous, built)
 	return nil
 }
 
-// finish takes the outcome of a request.
-func (l *loop) finish(out outcome, now time.Time) {
+// finishRequest applies the outcome of a completed request to the loop.
+func (l *loop) finishRequest(out outcome, now time.Time) {
 	l.busy = false
-	if out.err != nil && !out.isGone {
-		call(l.r.opts.Hooks.Error, out.err)
+	if out.err != nil && !out.notFound {
+		callHook(l.r.opts.Hooks.Error, out.err)
 	}
-	if out.node != nil && (l.known == nil || newer(out.node, l.known)) {
-		l.know(out.node)
+	if out.node != nil && (l.serverNode == nil || isNewer(out.node, l.serverNode)) {
+		l.storeNode(out.node)
 	}
-	if out.sent {
-		l.sent(out, now)
+	if out.accepted {
+		l.recordAccepted(out, now)
 	}
 	switch {
-	case out.isGone:
-		l.lose(now)
-	case out.what == register:
+	case out.notFound:
+		l.handleDeleted(now)
+	case out.request == requestRegister:
 		l.finishRegister(out, now)
-	case out.what == confirm:
+	case out.request == requestConfirm:
 		l.finishConfirm(out, now)
 	case out.err != nil:
 		l.r.opts.Logger.Warn("report status of node", "node", l.r.name, "attempts", out.attempts, "error", cert.ExplainError(l.r.config, out.err))
 	}
-	if out.what == report {
-		if out.isGone {
+	if out.request == requestReport {
+		if out.notFound {
 			out.err = errNotRegistered
 		}
-		l.pace.looked(now, true)
-		l.pace.ready() // or it would be tried ten times a second
-		l.answer(out.err)
+		l.schedule.updateCompleted(now, true)
+		l.schedule.stopFastUpdates() // otherwise the fast updates would retry ten times a second
+		l.notifyReportWaiters(out.err)
 	}
 }
 
-// sent notes that the API server has a status, and tells what follows.
-func (l *loop) sent(out outcome, now time.Time) {
+// recordAccepted records that the API server has accepted a status, and calls the hooks.
+func (l *loop) recordAccepted(out outcome, now time.Time) {
 	hooks := &l.r.opts.Hooks
-	if out.what == register {
-		l.pace.sending(true)
+	if out.request == requestRegister {
+		l.schedule.reportStarted(true)
 	}
-	l.pace.sent(now)
-	l.complete = true
+	l.schedule.reportAccepted(now)
+	l.hasReported = true
 	if isReady(out.node) {
-		l.pace.ready()
+		l.schedule.stopFastUpdates()
 	}
-	l.emit(out.events)
-	call(hooks.Reported, out.node)
-	l.told = true
-	call(hooks.VolumesInUse, out.node.Status.VolumesInUse)
+	l.emitEvents(out.events)
+	callHook(hooks.Reported, out.node)
+	l.volumesReported = true
+	callHook(hooks.VolumesInUse, out.node.Status.VolumesInUse)
 }
 
 func (l *loop) finishRegister(out outcome, now time.Time) {
-	l.pace.registered(now, out.err)
+	l.schedule.registerAttempted(now, out.err)
 	if out.err != nil {
-		l.r.opts.Logger.Warn("register node", "node", l.r.name, "attempts", l.pace.attempts, "error", cert.ExplainError(l.r.config, out.err))
+		l.r.opts.Logger.Warn("register node", "node", l.r.name, "attempts", l.schedule.registerFailures, "error", cert.ExplainError(l.r.config, out.err))
 		return
 	}
-	l.r.opts.Logger.Info("node registered", "node", l.r.name, "uid", out.node.UID, "created", out.sent)
-	l.arrive(now)
+	l.r.opts.Logger.Info("node registered", "node", l.r.name, "uid", out.node.UID, "created", out.accepted)
+	l.startReporting(now)
 }
 
-// arrive begins to report a Node that is there.
-func (l *loop) arrive(now time.Time) {
-	l.enter(registered, now)
-	l.confirm = now.Add(confirmGap) // the watch has as long to show it
-	node, _ := l.build(l.r.facts(l.announced))
-	l.publish(node)
-	l.pace.tick = now // what has changed meanwhile is sent
-	call(l.r.opts.Hooks.Registered, l.known)
-	l.r.appeared.Call()
+// startReporting enters phase registered after the Node was created or found.
+func (l *loop) startReporting(now time.Time) {
+	l.enterPhase(registered, now)
+	l.nextConfirm = now.Add(confirmGap) // gives the watch time to list the Node
+	node, _ := l.buildNode(l.r.currentFacts(l.announced))
+	l.publishNode(node)
+	l.schedule.nextUpdate = now // sends changes made during the registration
+	callHook(l.r.opts.Hooks.Registered, l.serverNode)
+	l.r.nodeAppeared.Call()
 }
 
 func (l *loop) finishConfirm(out outcome, now time.Time) {
-	l.confirm = now.Add(confirmGap)
+	l.nextConfirm = now.Add(confirmGap)
 	if out.err == nil && l.phase == deleted {
-		l.r.opts.Logger.Info("somebody has made the node again", "node", l.r.name, "uid", out.node.UID)
-		l.known = out.node
-		l.arrive(now)
+		l.r.opts.Logger.Info("node object was created again", "node", l.r.name, "uid", out.node.UID)
+		l.serverNode = out.node
+		l.startReporting(now)
 	}
 }
 
-// lose notes that somebody has deleted the Node.
-func (l *loop) lose(now time.Time) {
+// handleDeleted enters phase deleted. If the loop is in that phase already, it delays the next check of the Node's existence.
+func (l *loop) handleDeleted(now time.Time) {
 	if l.phase == deleted {
-		l.confirms++
-		l.confirm = now.Add(confirmBackoff.After(l.confirms))
+		l.confirmCount++
+		l.nextConfirm = now.Add(confirmBackoff.After(l.confirmCount))
 		return
 	}
-	l.confirm, l.confirms = now.Add(confirmGap), 0
-	if l.known != nil {
-		l.lost = l.known.UID
+	l.nextConfirm, l.confirmCount = now.Add(confirmGap), 0
+	if l.serverNode != nil {
+		l.deletedUID = l.serverNode.UID
 	}
-	l.enter(deleted, now)
-	l.complete, l.pace.lastReport = false, time.Time{}
+	l.enterPhase(deleted, now)
+	l.hasReported, l.schedule.lastReport = false, time.Time{}
 	l.deletions++
-	what := "its status and lease rest until somebody makes it again, or this program starts again"
+	consequence := "status reports and lease renewals stop until it is created again or the agent restarts"
 	if l.r.opts.Reregister {
-		l.pace.deleted(now, l.deletions)
-		what = fmt.Sprintf("it is registered again in %s", l.pace.register.Sub(now).Round(time.Second))
+		l.schedule.nodeDeleted(now, l.deletions)
+		consequence = fmt.Sprintf("registering it again in %s", l.schedule.nextRegister.Sub(now).Round(time.Second))
 	}
-	l.r.opts.Logger.Error("somebody has deleted the node: "+what, "node", l.r.name)
+	l.r.opts.Logger.Error("node object was deleted: "+consequence, "node", l.r.name)
 	if l.r.opts.Hooks.Deleted != nil {
 		l.r.opts.Hooks.Deleted()
 	}
 }
 
-func quoted(s string) string {
-	const most = 64
-	if len(s) > most {
-		s = s[:most]
+func quoteShort(s string) string {
+	const maxLength = 64
+	if len(s) > maxLength {
+		s = s[:maxLength]
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/nodestatus"
+)
+
+// ReasonNameConflict is the reason of the event about a second agent with the same node name. The kubelet has no such event.
+const ReasonNameConflict = "NodeNameConflict"
+
+// minDuplicateGap is the least time between two reports of a second agent.
+const minDuplicateGap = time.Minute
+
+// duplicateName logs and records an event that another agent uses the name of this node, at most once a minute.
+type duplicateName struct {
+	node  string
+	log   *slog.Logger
+	event func(nodestatus.Event)
+
+	mu         sync.Mutex // guards lastReport
+	lastReport time.Time
+}
+
+// reportDuplicate reports a second agent. how describes the evidence, for example its lease renewal.
+func (n *duplicateName) reportDuplicate(now time.Time, how string) {
+	n.mu.Lock()
+	quiet := !n.lastReport.IsZero() && now.Sub(n.lastReport) < minDuplicateGap
+	if !quiet {
+		n.lastReport = now
+	}
+	n.mu.Unlock()
+	if quiet {
+		return
+	}
+	n.log.Error("another agent has the name of this node: stop one, or give it another name", "node", n.node, "how", how)
+	callHook(n.event, nodestatus.Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonNameConflict,
+		Message: fmt.Sprintf("Another agent has the name of node %s: %s", n.node, how),
+	})
+}
+
+// callHook calls hook unless it is nil.
+func callHook[T any](hook func(T), v T) {
+	if hook != nil {
+		hook(v)
+	}
+}
+
+// signal puts a token into ch if its buffer is empty. It does not block.
+func signal(ch chan<- struct{}) {
+	sleep.Wake(ch)
+}

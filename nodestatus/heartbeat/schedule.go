@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat
+
+import (
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+const (
+	minRequestGap = time.Second            // least time between two updates that Changed requests
+	fastPeriod    = 100 * time.Millisecond // time between two fast updates
+	fastTimeout   = 120 * time.Second      // fast updates stop after this time even if the node is not ready
+	periodJitter  = 0.04                   // largest fraction of updatePeriod added at random, as in the kubelet
+)
+
+// Back-off between attempts to register the Node, and to register it again after its deletion.
+var (
+	registerBackoff   = backoff.Policy{First: 100 * time.Millisecond, Max: 7 * time.Second} //nolint:gochecknoglobals // never written
+	reregisterBackoff = backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}       //nolint:gochecknoglobals // never written
+)
+
+// schedule decides when a Reporter updates the node status (computes it from its sources), when it reports an unchanged status to the API
+// server, and when it registers the Node. It reads no clock: callers pass the time, which must be monotonic.
+type schedule struct {
+	updatePeriod time.Duration  // between full updates, before jitter
+	reportPeriod time.Duration  // between reports of an unchanged status
+	random       func() float64 // in [0,1)
+
+	nextUpdate  time.Time // next periodic full update
+	requested   bool      // a full update was requested and has not started
+	lastRequest time.Time // start of the last requested update; zero: none yet
+
+	lastReport   time.Time     // when the API server last accepted a status; zero: never
+	reportJitter time.Duration // added to reportPeriod for the next report; may be negative
+
+	fastUntil time.Time // when fast updates stop; zero: they have stopped
+	nextFast  time.Time // next fast update
+
+	registerFailures int       // failed registrations in a row
+	nextRegister     time.Time // earliest next registration; zero: now
+}
+
+// start makes a full update due now and starts the fast updates, which only check whether the node has become ready.
+func (s *schedule) start(now time.Time) {
+	s.nextUpdate, s.nextFast, s.fastUntil = now, now, now.Add(fastTimeout)
+}
+
+// requestUpdate makes a full update due, at the earliest minRequestGap after the last requested one.
+func (s *schedule) requestUpdate() { s.requested = true }
+
+// updateDue reports whether an update is due, and whether it is a full one.
+func (s *schedule) updateDue(now time.Time) (due, full bool) {
+	full = !now.Before(s.nextUpdate) || s.requested && !now.Before(s.requestTime())
+	return full || !s.fastUntil.IsZero() && !now.Before(s.nextFast), full
+}
+
+func (s *schedule) requestTime() time.Time { return s.lastRequest.Add(minRequestGap) }
+
+// updateStarted records the start of an update. It fulfils a pending request if that was due.
+func (s *schedule) updateStarted(now time.Time) {
+	if s.requested && !now.Before(s.requestTime()) {
+		s.requested, s.lastRequest = false, now
+	}
+}
+
+// updateCompleted sets the times of the next updates. It is called after an update and the report that followed from it.
+func (s *schedule) updateCompleted(now time.Time, full bool) {
+	if full {
+		s.nextUpdate = now.Add(backoff.Jitter(s.updatePeriod, 1, 1+periodJitter, s.random()))
+	}
+	s.nextFast = now.Add(fastPeriod)
+	if !now.Before(s.fastUntil) {
+		s.stopFastUpdates()
+	}
+}
+
+// stopFastUpdates is called once the API server has the node as ready.
+func (s *schedule) stopFastUpdates() { s.fastUntil = time.Time{} }
+
+// reportDue reports whether even an unchanged status must be sent.
+func (s *schedule) reportDue(now time.Time) bool {
+	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
+}
+
+// reportStarted chooses the jitter of the next periodic report. It spreads the reports of nodes whose status changed at the same time, as
+// tryUpdateNodeStatus in the kubelet.
+func (s *schedule) reportStarted(changed bool) {
+	s.reportJitter = 0
+	if changed || s.lastReport.IsZero() {
+		s.reportJitter = backoff.Jitter(s.reportPeriod, -0.5, 0.5, s.random())
+	}
+}
+
+// reportAccepted records that the API server has accepted a status at now.
+func (s *schedule) reportAccepted(now time.Time) { s.lastReport = now }
+
+// canRegister reports whether the registration back-off has passed.
+func (s *schedule) canRegister(now time.Time) bool { return !now.Before(s.nextRegister) }
+
+// registerAttempted records the result of a registration: after an error it starts a back-off.
+func (s *schedule) registerAttempted(now time.Time, err error) {
+	if err == nil {
+		s.registerFailures, s.nextRegister = 0, time.Time{}
+		return
+	}
+	s.registerFailures++
+	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
+}
+
+// nodeDeleted schedules the registration after the Node was deleted. deletions counts the deletions in a row, from 1.
+func (s *schedule) nodeDeleted(now time.Time, deletions int) {
+	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
+}
+
+// nextWake returns the time of the next update or, if awaitsRegistration, of the next registration.
+func (s *schedule) nextWake(awaitsRegistration bool) time.Time {
+	wake := s.nextUpdate
+	if s.requested {
+		wake = sleep.Earlier(wake, s.requestTime())
+	}
+	if !s.fastUntil.IsZero() {
+		wake = sleep.Earlier(wake, s.nextFast)
+	}
+	if awaitsRegistration {
+		wake = sleep.Earlier(wake, s.nextRegister)
+	}
+	return wake
+}

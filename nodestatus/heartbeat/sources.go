@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+)
+
+// Periods and timeouts of reading the sources. Each source has its own goroutine, so that a hanging runtime or DNS server does
+// not delay the other sources.
+const (
+	imagesPeriod  = 30 * time.Second // like the kubelet's cache
+	machinePeriod = time.Minute
+	hostPeriod    = 10 * time.Second
+	versionPeriod = time.Minute
+	unreadyPeriod = time.Second // for a runtime that is not ready
+
+	sourceTimeout    = 10 * time.Second
+	imagesTimeout    = 30 * time.Second
+	firstReadTimeout = 2 * time.Second // how long Run waits at its start until each source was read once
+)
+
+// sourceReader reads the sources of the node status in the background and keeps their last results.
+type sourceReader struct {
+	opts         *ReporterOptions
+	factsChanged func()
+
+	mu           sync.Mutex        // guards the fields below
+	facts        nodestatus.Facts  // Host, Machine, Runtime, Images
+	lastReady    time.Time         // when the runtime was last ready, on the monotonic clock
+	lastVersion  time.Time         // when the version of the runtime was last read, on the monotonic clock
+	fastUntil    time.Time         // until then, a runtime that is not ready is read every 100 ms
+	loggedErrors map[string]string // last logged error by source; empty: none
+}
+
+// currentFacts returns the facts of all sources. wall is the current wall-clock time.
+func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
+	g.mu.Lock()
+	f := g.facts
+	if !g.lastReady.IsZero() {
+		f.Runtime.LastReady = wall.Add(-time.Since(g.lastReady))
+	}
+	g.mu.Unlock()
+	f.Config, f.Now = g.opts.Config, wall
+	if g.opts.Conditions != nil {
+		f.Health = g.opts.Conditions.Health()
+	}
+	if g.opts.Devices != nil {
+		f.Devices = g.opts.Devices.Devices()
+	}
+	if g.opts.Volumes != nil {
+		f.VolumesInUse, f.VolumesKnown = g.opts.Volumes.VolumesInUse()
+	}
+	return f
+}
+
+// machineInfo returns the last result of Options.Capacity; zero before the first.
+func (g *sourceReader) machineInfo() machine.Info {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts.Machine
+}
+
+// startReading starts a goroutine per source, which stops when ctx ends and its source returns. The returned channel is closed
+// when each source was read once, successfully or not.
+func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-chan struct{} {
+	reads := []func(context.Context) (period time.Duration){g.readRuntime}
+	if g.opts.Hosts != nil {
+		reads = append(reads, g.readHost)
+	}
+	if g.opts.Capacity != nil {
+		reads = append(reads, g.readMachine)
+	}
+	if g.opts.Images != nil {
+		reads = append(reads, g.readImages)
+	}
+	g.mu.Lock()
+	g.fastUntil = time.Now().Add(fastTimeout)
+	g.mu.Unlock()
+	var first sync.WaitGroup
+	first.Add(len(reads))
+	for _, read := range reads {
+		wg.Go(func() {
+			period := read(ctx)
+			first.Done()
+			for sleep.For(ctx, period) == nil {
+				period = read(ctx)
+			}
+		})
+	}
+	done := make(chan struct{})
+	wg.Go(func() {
+		first.Wait()
+		close(done)
+	})
+	return done
+}
+
+// updateFacts changes the facts under the lock, and calls factsChanged if change returns true.
+func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)) {
+	g.mu.Lock()
+	changed := change(&g.facts)
+	g.mu.Unlock()
+	if changed {
+		g.factsChanged()
+	}
+}
+
+// reportSourceError logs err and passes it to Hooks.Error. Nil means that the source works again. An unchanged error is logged
+// once.
+func (g *sourceReader) reportSourceError(ctx context.Context, source string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	g.mu.Lock()
+	previous, current := g.loggedErrors[source], errorText(err)
+	if g.loggedErrors == nil {
+		g.loggedErrors = map[string]string{}
+	}
+	g.loggedErrors[source] = current
+	g.mu.Unlock()
+	switch {
+	case current == previous:
+	case err != nil:
+		g.opts.Logger.Warn("read facts of node", "node", g.opts.Config.Name, "source", source, "error", err)
+		callHook(g.opts.Hooks.Error, fmt.Errorf("read %s: %w", source, err))
+	default:
+		g.opts.Logger.Info("read facts of node recovered", "node", g.opts.Config.Name, "source", source)
+	}
+}
+
+func (g *sourceReader) readHost(ctx context.Context) time.Duration {
+	within, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	host := g.opts.Hosts.Host(within, &g.opts.Config)
+	if ctx.Err() == nil {
+		g.updateFacts(func(f *nodestatus.Facts) bool {
+			same := isSameHost(f.Host, host)
+			f.Host = host
+			return !same
+		})
+	}
+	return hostPeriod
+}
+
+// isSameHost reports whether two results are equal. It ignores the error texts, which may vary at each read.
+func isSameHost(a, b nodestatus.Host) bool {
+	return (a.Err == nil) == (b.Err == nil) && a.Default == b.Default && slices.Equal(a.Interfaces, b.Interfaces) && slices.Equal(a.Named, b.Named)
+}
+
+func (g *sourceReader) readMachine(ctx context.Context) time.Duration {
+	within, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	machine, err := g.opts.Capacity.Machine(within)
+	g.reportSourceError(ctx, "capacity", err)
+	if err == nil {
+		g.updateFacts(func(f *nodestatus.Facts) bool {
+			same := reflect.DeepEqual(f.Machine, machine)
+			f.Machine = machine
+			return !same
+		})
+	}
+	return machinePeriod
+}
+
+// readImages reads the images of the runtime. A change does not cause a report, because every image pull is one.
+func (g *sourceReader) readImages(ctx context.Context) time.Duration {
+	within, cancel := context.WithTimeout(ctx, imagesTimeout)
+	defer cancel()
+	images, err := g.opts.Images.ListImages(within)
+	g.reportSourceError(ctx, "images", err)
+	if err == nil {
+		g.updateFacts(func(f *nodestatus.Facts) bool {
+			f.Images, f.ImagesKnown = images, true
+			return false
+		})
+	}
+	return imagesPeriod
+}
+
+// readRuntime reads the status and version of the runtime, more often while it is not ready.
+func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
+	if g.opts.Runtime == nil {
+		g.updateFacts(func(f *nodestatus.Facts) bool {
+			known := f.Runtime.Observed
+			f.Runtime.Observed = true
+			g.lastReady = time.Now()
+			return !known
+		})
+		return nodestatus.RuntimePeriod
+	}
+	within, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	status, err := g.opts.Runtime.Status(within)
+	g.reportSourceError(ctx, "runtime", err)
+	if err != nil {
+		g.updateFacts(func(*nodestatus.Facts) bool {
+			g.lastVersion = time.Time{} // the runtime may restart with another version
+			return false
+		})
+		return g.retryPeriod()
+	}
+	g.updateFacts(func(f *nodestatus.Facts) bool { return g.applyStatus(f, status) })
+	g.readVersion(within)
+	g.mu.Lock()
+	ready := g.facts.Runtime.NotReady == nil && g.facts.Runtime.NetworkNotReady == nil
+	g.mu.Unlock()
+	if !ready {
+		return g.retryPeriod()
+	}
+	return nodestatus.RuntimePeriod
+}
+
+// retryPeriod returns the time until a runtime that is not ready is read again.
+func (g *sourceReader) retryPeriod() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Now().Before(g.fastUntil) {
+		return fastPeriod
+	}
+	return unreadyPeriod
+}
+
+// applyStatus stores a runtime status and reports whether it may change the Ready condition of the node. The caller holds mu.
+func (g *sourceReader) applyStatus(f *nodestatus.Facts, status cri.Status) (changed bool) {
+	previous := f.Runtime
+	f.Runtime = previous.WithStatus(status, time.Now())
+	current := f.Runtime
+	if current.NotReady == nil {
+		changed = g.lastReady.IsZero() || time.Since(g.lastReady) >= nodestatus.RuntimeTimeout
+		g.lastReady = time.Now()
+	}
+	return changed || !previous.Observed || errorText(previous.NotReady) != errorText(current.NotReady) || errorText(previous.NetworkNotReady) != errorText(current.NetworkNotReady)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// readVersion reads the name and version of the runtime, at most once a minute.
+func (g *sourceReader) readVersion(ctx context.Context) {
+	g.mu.Lock()
+	fresh := !g.lastVersion.IsZero() && time.Since(g.lastVersion) < versionPeriod
+	g.mu.Unlock()
+	if fresh {
+		return
+	}
+	v, err := g.opts.Runtime.Version(ctx)
+	g.reportSourceError(ctx, "runtime version", err)
+	if err != nil {
+		return
+	}
+	g.updateFacts(func(f *nodestatus.Facts) bool {
+		was := f.Runtime
+		f.Runtime, g.lastVersion = was.WithVersion(v), time.Now()
+		return was.Name != f.Runtime.Name || was.Version != f.Runtime.Version
+	})
+}
