@@ -13,25 +13,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Host is what a machine and its name server know of its addresses. [Lookup.Host] finds it out.
+// Host holds the IP addresses of a machine, from which the addresses of its Node object are chosen. [Lookup.Host] reads them.
 type Host struct {
 	// Interfaces are the addresses of all network interfaces, without zones.
 	Interfaces []netip.Addr
-	// Named are the addresses that the name of the node has in DNS, in the order of the answer.
+	// Named are the addresses of the node name in DNS, in the order of the response.
 	Named []netip.Addr
-	// Default is the address of the interface that the default route leads to, of the family that is preferred where it has both. The
-	// zero value: there is none.
+	// Default is the address of the interface with the default route, of the preferred family if the interface has IPv4 and IPv6.
+	// Zero: there is no default route.
 	Default netip.Addr
-	// Err is why Interfaces or Default are not known, or nil.
+	// Err is the error of reading Interfaces or Default, or nil.
 	Err error
 }
 
-// check returns why an address cannot be that of the node, or nil (validateNodeIP in pkg/kubelet/kubelet_node_status.go).
-func (h *Host) check(ip netip.Addr) error {
+// validateNodeIP returns an error if ip cannot be an address of this node, as validateNodeIP in
+// pkg/kubelet/kubelet_node_status.go.
+func (h *Host) validateNodeIP(ip netip.Addr) error {
 	if ip = ip.Unmap(); slices.ContainsFunc(h.Interfaces, func(a netip.Addr) bool { return a.Unmap() == ip }) {
-		return unusable(ip)
+		return checkUnusableIP(ip)
 	}
-	if err := unusable(ip); err != nil {
+	if err := checkUnusableIP(ip); err != nil {
 		return err
 	}
 	if h.Err != nil {
@@ -40,18 +41,18 @@ func (h *Host) check(ip netip.Addr) error {
 	return fmt.Errorf("node IP %s: not found in the host's network interfaces", ip)
 }
 
-// checkAll returns why one of some addresses cannot be that of the node, or nil.
-func (h *Host) checkAll(ips []netip.Addr) error {
+// validateNodeIPs returns the first error of validateNodeIP for ips, or nil.
+func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	for _, ip := range ips {
-		if err := h.check(ip); err != nil {
+		if err := h.validateNodeIP(ip); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unusable returns why an address can be that of no node, or nil.
-func unusable(ip netip.Addr) error {
+// checkUnusableIP returns an error for an address that no node can have, such as a loopback address.
+func checkUnusableIP(ip netip.Addr) error {
 	for _, kind := range []struct {
 		is   bool
 		text string
@@ -69,8 +70,9 @@ func unusable(ip netip.Addr) error {
 	return nil
 }
 
-// specified returns the node IPs of a configuration that are addresses, and whether IPv4 is preferred.
-func (c *Config) specified() (ips []netip.Addr, preferIPv4 bool) {
+// configuredIPs returns the valid and specific addresses of NodeIPs, and whether IPv4 is preferred: it is unless the first node
+// IP is IPv6.
+func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	for i, ip := range c.NodeIPs {
 		if i == 0 && !ip.Unmap().Is4() {
 			preferIPv4 = true
@@ -82,25 +84,25 @@ func (c *Config) specified() (ips []netip.Addr, preferIPv4 bool) {
 	return ips, !preferIPv4
 }
 
-// hostAddress returns the host name where that is an address.
+// hostAddress returns the host name as an IP address, and whether it is one.
 func (c *Config) hostAddress() (netip.Addr, bool) {
-	ip, err := netip.ParseAddr(c.hostname())
+	ip, err := netip.ParseAddr(c.hostnameOrName())
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 
-// needsLookup reports whether the addresses of a node depend on the name server and the default route.
+// needsLookup reports whether the node addresses depend on DNS and the default route.
 func (c *Config) needsLookup() bool {
-	ips, _ := c.specified()
+	ips, _ := c.configuredIPs()
 	_, isAddress := c.hostAddress()
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// addresses returns the addresses that a Node object is to have, or why they cannot be found: then it keeps those that it has. They
-// are, one after the other, the first that there is of: the node IPs of the configuration, a host name that is an address, what the name server
-// has for the name of the node, and the address of the default route. With an external cloud provider, addresses that are there are its own.
-func addresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
-	ips, preferIPv4 := c.specified()
-	if err := h.checkAll(ips); err != nil {
+// nodeAddresses returns the status.addresses of the Node. It uses the first available of: the configured node IPs, a host name
+// that is an IP address, the node name in DNS, and the default route. With an external cloud provider existing addresses are
+// kept. On error it returns current.
+func nodeAddresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+	ips, preferIPv4 := c.configuredIPs()
+	if err := h.validateNodeIPs(ips); err != nil {
 		return current, err
 	}
 	if c.ExternalCloudProvider {
@@ -108,27 +110,27 @@ func addresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAd
 			return current, nil
 		}
 		if len(c.NodeIPs) == 0 {
-			return published(nil, c.hostname()), nil
+			return formatAddresses(nil, c.hostnameOrName()), nil
 		}
 	}
 	if len(ips) > 0 {
-		return published(ips, c.hostname()), nil
+		return formatAddresses(ips, c.hostnameOrName()), nil
 	}
-	ip, err := choose(c, h, preferIPv4)
+	ip, err := chooseAddress(c, h, preferIPv4)
 	if err != nil {
 		return current, fmt.Errorf("addresses of node %s: %w", c.Name, err)
 	}
-	return published([]netip.Addr{ip}, c.hostname()), nil
+	return formatAddresses([]netip.Addr{ip}, c.hostnameOrName()), nil
 }
 
-// choose returns the address of a node whose configuration has none.
-func choose(c *Config, h Host, preferIPv4 bool) (netip.Addr, error) {
+// chooseAddress returns the address of a node without configured node IPs.
+func chooseAddress(c *Config, h Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := c.hostAddress(); is {
 		return ip, nil
 	}
 	var other netip.Addr
 	for _, ip := range h.Named {
-		if h.check(ip) != nil {
+		if h.validateNodeIP(ip) != nil {
 			continue
 		}
 		if ip = ip.Unmap(); ip.Is4() == preferIPv4 {
@@ -149,8 +151,8 @@ func choose(c *Config, h Host, preferIPv4 bool) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("the name has no address of this machine, and there is no default route")
 }
 
-// published returns addresses as a Node object has them.
-func published(ips []netip.Addr, hostname string) []corev1.NodeAddress {
+// formatAddresses returns ips as InternalIP addresses, followed by the Hostname address.
+func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	all := make([]corev1.NodeAddress, 0, len(ips)+1)
 	for _, ip := range ips {
 		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
@@ -158,11 +160,11 @@ func published(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
 }
 
-// setAddresses sets addresses, and tells an external cloud provider which are configured.
+// setAddresses sets the addresses, and the annotation that passes configured node IPs to an external cloud provider.
 func (b *builder) setAddresses() {
 	c := &b.in.Config
-	ips, _ := c.specified()
-	if b.in.Host.checkAll(ips) != nil {
+	ips, _ := c.configuredIPs()
+	if b.in.Host.validateNodeIPs(ips) != nil {
 		return
 	}
 	if c.ExternalCloudProvider && len(ips) > 0 {
@@ -177,7 +179,7 @@ func (b *builder) setAddresses() {
 	} else {
 		delete(b.node.Annotations, annotationProvidedNodeIP)
 	}
-	if addresses, err := addresses(c, b.in.Host, b.node.Status.Addresses); err == nil {
+	if addresses, err := nodeAddresses(c, b.in.Host, b.node.Status.Addresses); err == nil {
 		b.node.Status.Addresses = addresses
 	}
 }

@@ -11,20 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is on a Node object beside what k8s.io/api has names for, as in k8s.io/kubelet and k8s.io/cloud-provider.
+// Labels, annotations and the taint of a Node object for which k8s.io/api has no constants. They are those of k8s.io/kubelet and
+// k8s.io/cloud-provider.
 const (
 	labelBetaOS   = "beta.kubernetes.io/os"
 	labelBetaArch = "beta.kubernetes.io/arch"
 
-	// annotationAttachDetach asks the controller of the cluster to attach volumes.
+	// annotationAttachDetach lets the attach-detach controller attach volumes.
 	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// annotationProvidedNodeIP has the node IPs of the configuration, for an external cloud provider.
+	// annotationProvidedNodeIP has the configured node IPs, for an external cloud provider.
 	annotationProvidedNodeIP = "alpha.kubernetes.io/provided-node-ip"
-	// taintUninitialized is removed by an external cloud provider.
+	// taintUninitialized keeps pods off a new node until the external cloud provider removes it.
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// builder is a Build that is going on.
+// builder is the state of one call of Build or Initial.
 type builder struct {
 	in     *Facts
 	now    metav1.Time
@@ -32,23 +33,24 @@ type builder struct {
 	events []Event
 }
 
-// Build returns the Node object that follows from one that the API server had and from what is known now, and the events to emit once the
-// API server has it. The answer shares nothing with previous. Only what a node agent owns is set; see [Changed] for what of it is worth a
-// request, and [Problems] for what could not be set.
+// Build returns the Node object that follows from previous, the version at the API server, and the facts in. It sets only fields
+// that a node agent owns. Emit the events after the API server has accepted the object. The result shares no memory with
+// previous.
+//
+// [Changed] reports whether the result must be sent at once, and [FactErrors] why a field kept its value.
 func Build(previous *corev1.Node, in Facts) (*corev1.Node, []Event) {
-	b := builder{in: &in, now: in.stamp(), node: previous.DeepCopy()}
+	b := builder{in: &in, now: in.timestamp(), node: previous.DeepCopy()}
 	b.setPlatform()
 	b.setStatus()
 	return b.node, b.events
 }
 
-// Initial returns the Node object to create for a node that the API server does not know, and the events to emit once it has been
-// created.
+// Initial returns the Node object to create if the API server has none, and the events to emit after its creation.
 func Initial(in Facts) (*corev1.Node, []Event) {
 	c := &in.Config
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
-		corev1.LabelHostname: c.hostname(), corev1.LabelOSStable: c.os(), corev1.LabelArchStable: c.arch(),
-		labelBetaOS: c.os(), labelBetaArch: c.arch(),
+		corev1.LabelHostname: c.hostnameOrName(), corev1.LabelOSStable: c.operatingSystem(), corev1.LabelArchStable: c.architecture(),
+		labelBetaOS: c.operatingSystem(), labelBetaArch: c.architecture(),
 	}}}
 	maps.Copy(node.Labels, c.Labels)
 	node.Spec.Taints = slices.Clone(c.Taints)
@@ -60,23 +62,23 @@ func Initial(in Facts) (*corev1.Node, []Event) {
 	}
 	node.Spec.ProviderID = c.ProviderID
 
-	b := builder{in: &in, now: in.stamp(), node: node}
+	b := builder{in: &in, now: in.timestamp(), node: node}
 	b.setStatus()
 	return b.node, b.events
 }
 
-// Problems returns what of a Node object could not be found out, a line each. It keeps its old value there.
+// FactErrors returns the errors because of which Build keeps fields of previous, currently those of finding addresses.
 func FactErrors(previous *corev1.Node, in Facts) []error {
 	var errs []error
-	if _, err := addresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
+	if _, err := nodeAddresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-// setPlatform mends the two labels that schedulers rely on for every node.
+// setPlatform restores the labels for operating system and architecture, which schedulers rely on.
 func (b *builder) setPlatform() {
-	for label, value := range map[string]string{corev1.LabelOSStable: b.in.Config.os(), corev1.LabelArchStable: b.in.Config.arch()} {
+	for label, value := range map[string]string{corev1.LabelOSStable: b.in.Config.operatingSystem(), corev1.LabelArchStable: b.in.Config.architecture()} {
 		if b.node.Labels[label] == value {
 			continue
 		}
@@ -87,7 +89,7 @@ func (b *builder) setPlatform() {
 	}
 }
 
-// setStatus is the kubelet's list of setters, in its order (defaultNodeStatusFuncs in pkg/kubelet/kubelet_node_status.go).
+// setStatus sets the fields of the status in the order of defaultNodeStatusFuncs in pkg/kubelet/kubelet_node_status.go.
 func (b *builder) setStatus() {
 	b.setAddresses()
 	b.setMachine()
@@ -101,19 +103,19 @@ func (b *builder) setStatus() {
 		b.node.Status.VolumesInUse = slices.Sorted(slices.Values(b.in.VolumesInUse))
 	}
 	b.setSchedulable()
-	b.node.Status.DeclaredFeatures = b.in.Config.declared()
+	b.node.Status.DeclaredFeatures = b.in.Config.declaredFeatures()
 }
 
-// setSchedulable tells of a change of the field, which is somebody else's.
+// setSchedulable adds an event if spec.unschedulable, which other clients set, has changed.
 func (b *builder) setSchedulable() {
 	switch now := b.node.Spec.Unschedulable; {
 	case now && !b.in.Announced.Unschedulable:
-		b.becomes(ReasonNotSchedulable)
+		b.addStatusEvent(ReasonNotSchedulable)
 	case !now && b.in.Announced.Unschedulable:
-		b.becomes(ReasonSchedulable)
+		b.addStatusEvent(ReasonSchedulable)
 	}
 }
 
-func (b *builder) becomes(reason string) {
-	b.events = append(b.events, becomes(b.in.Config.Name, reason))
+func (b *builder) addStatusEvent(reason string) {
+	b.events = append(b.events, newStatusEvent(b.in.Config.Name, reason))
 }

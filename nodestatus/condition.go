@@ -14,19 +14,19 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// maxMessage is how many bytes of a message a condition gets. What a runtime says may be of any length, and an object that is too large
-// for the API server is a node that is not heard of any more.
+// maxMessage is the largest size in bytes of a condition message. Runtime messages have no limit of their own, and the API server
+// rejects too large Node objects.
 const maxMessage = 4 << 10
 
-// pressure is a condition that is false on a node that is well. Index 1 is what it says when it is true.
-type pressure struct {
+// pressureCondition is a condition that is false on a healthy node. Index 0 of its texts is for status False, index 1 for True.
+type pressureCondition struct {
 	kind                   corev1.NodeConditionType
 	reason, message, event [2]string
 }
 
-// pressures are in the order in which a new Node object has them.
-func pressures() [3]pressure {
-	return [...]pressure{
+// pressureConditions returns the pressure conditions in the order of a new Node object.
+func pressureConditions() [3]pressureCondition {
+	return [...]pressureCondition{
 		{
 			corev1.NodeMemoryPressure,
 			[2]string{"KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"},
@@ -48,23 +48,23 @@ func pressures() [3]pressure {
 	}
 }
 
-// setConditions sets the four conditions that are an agent's own. All others stay as they are.
+// setConditions sets the four conditions that the agent owns and keeps all other conditions.
 func (b *builder) setConditions() {
-	h, all := &b.in.Health, pressures()
+	h, all := &b.in.Health, pressureConditions()
 	for i, is := range []bool{h.MemoryPressure, h.DiskPressure, h.PIDPressure} {
 		b.setPressure(&all[i], is)
 	}
 	b.setReady()
 }
 
-// setPressure writes reason and message only when the status changes, as the kubelet does: those of an older version stay.
-func (b *builder) setPressure(p *pressure, is bool) {
+// setPressure sets a pressure condition. Reason and message are written only when the status changes, as in the kubelet.
+func (b *builder) setPressure(p *pressureCondition, is bool) {
 	status, which := corev1.ConditionFalse, 0
 	if is {
 		status, which = corev1.ConditionTrue, 1
 	}
 	all := b.node.Status.Conditions
-	at := lastOf(all, p.kind)
+	at := lastConditionIndex(all, p.kind)
 	if at < 0 {
 		at = len(all)
 		b.node.Status.Conditions = append(all, corev1.NodeCondition{Type: p.kind, Status: corev1.ConditionUnknown})
@@ -73,24 +73,24 @@ func (b *builder) setPressure(p *pressure, is bool) {
 	c.LastHeartbeatTime = b.now
 	if c.Status != status {
 		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, p.reason[which], p.message[which], b.now
-		b.becomes(p.event[which])
+		b.addStatusEvent(p.event[which])
 	}
 }
 
-// setReady makes the condition Ready anew. Only the time of its last change is kept.
+// setReady replaces condition Ready. It keeps the transition time while the status is unchanged.
 func (b *builder) setReady() {
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 		LastHeartbeatTime: b.now, LastTransitionTime: b.now,
 	}
-	if err := utilerrors.NewAggregate(b.unready()); err != nil {
+	if err := utilerrors.NewAggregate(b.notReadyReasons()); err != nil {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", err.Error()
 	}
-	ready.Message = short(ready.Message)
+	ready.Message = truncateMessage(ready.Message)
 	if warning := b.in.Health.Warning; warning != nil {
-		ready.Message = short(fmt.Sprintf("%s. WARNING: %s", ready.Message, warning))
+		ready.Message = truncateMessage(fmt.Sprintf("%s. WARNING: %s", ready.Message, warning))
 	}
-	at := firstOf(b.node.Status.Conditions, corev1.NodeReady)
+	at := firstConditionIndex(b.node.Status.Conditions, corev1.NodeReady)
 	if at < 0 {
 		b.node.Status.Conditions = append(b.node.Status.Conditions, ready)
 		return
@@ -99,17 +99,17 @@ func (b *builder) setReady() {
 	if c.Status == ready.Status {
 		ready.LastTransitionTime = c.LastTransitionTime
 	} else if ready.Status == corev1.ConditionTrue {
-		b.becomes(ReasonReady)
+		b.addStatusEvent(ReasonReady)
 	} else {
-		b.becomes(ReasonNotReady)
+		b.addStatusEvent(ReasonNotReady)
 	}
 	*c = ready
 }
 
-// unready returns everything that keeps the node from being ready; nil ones among it mean nothing.
-func (b *builder) unready() []error {
+// notReadyReasons returns the errors that make the node not ready. It may contain nil errors.
+func (b *builder) notReadyReasons() []error {
 	h := &b.in.Health
-	errs := append(b.in.Runtime.errors(b.in.Now, h.Unhealthy), h.Storage)
+	errs := append(b.in.Runtime.notReadyReasons(b.in.Now, h.Unhealthy), h.Storage)
 	if h.ShuttingDown {
 		errs = append(errs, errors.New("node is shutting down"))
 	}
@@ -129,20 +129,21 @@ func (b *builder) unready() []error {
 	return errs
 }
 
-// short cuts a message off.
-func short(s string) string {
+// truncateMessage limits s to maxMessage bytes of valid UTF-8.
+func truncateMessage(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage-len("...")] + "..."
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-func firstOf(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
+func firstConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
 	return slices.IndexFunc(all, func(c corev1.NodeCondition) bool { return c.Type == kind })
 }
 
-// lastOf is what the kubelet takes of several pressure conditions of a type, which the API server does not let pass.
-func lastOf(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
+// lastConditionIndex returns the index of the last condition of a type, or -1. The kubelet uses the last one too, if the type
+// occurs twice.
+func lastConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
 	for i, c := range slices.Backward(all) {
 		if c.Type == kind {
 			return i
@@ -151,5 +152,5 @@ func lastOf(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
 	return -1
 }
 
-// stamp is a time as an object has it.
-func (in *Facts) stamp() metav1.Time { return metav1.NewTime(in.Now) }
+// timestamp returns Now as the time of API objects.
+func (in *Facts) timestamp() metav1.Time { return metav1.NewTime(in.Now) }

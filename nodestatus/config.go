@@ -12,61 +12,62 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 )
 
-// Version is what a Node object has as its kubeletVersion: that of the kubelet whose behaviour this is.
+// Version is the kubeletVersion of the Node object: the kubelet release whose behaviour this module implements.
 const Version = "v1.37.1+nodeagent"
 
-// What a [Config] has where it says nothing.
+// Defaults of [Config].
 const (
 	DefaultMaxPods   = 110
 	defaultMaxImages = 50
 )
 
-// Config is what the operator of a node decides. The zero value of every field but Name is the kubelet's default, except that no
-// port is published.
+// Config is the configuration of a node by its operator. The zero value of each field except Name is the kubelet's default,
+// except that no port is published.
 type Config struct {
-	// Name of the Node object, as [NodeName] makes it of a host name.
+	// Name of the Node object. [NodeName] derives it from a host name.
 	Name string
 	// Hostname is the label kubernetes.io/hostname and the address of type Hostname. Empty: Name.
 	Hostname string
 
-	// Labels of a new Node object, beside those that every node has. They win over these.
+	// Labels of a new Node object. They override the labels that every node has.
 	Labels map[string]string
-	// Taints of a new Node object. Those of an existing one are left alone.
+	// Taints of a new Node object. The taints of an existing Node are not changed.
 	Taints []corev1.Taint
-	// ProviderID is the identity of the machine at its cloud provider. Empty: none.
+	// ProviderID is the ID of the machine at its cloud provider, for spec.providerID. Empty: none.
 	ProviderID string
-	// ExternalCloudProvider: a controller of the cluster finds the addresses, and removes the taint that it gets for that.
+	// ExternalCloudProvider registers the Node with the uninitialized taint, which the cloud controller manager removes, and
+	// leaves the addresses to that controller.
 	ExternalCloudProvider bool
-	// NoControllerAttachDetach: volumes are not attached by the controller of the cluster, so the annotation that asks for it is missing.
+	// NoControllerAttachDetach omits the annotation that makes the attach-detach controller attach volumes.
 	NoControllerAttachDetach bool
 
-	// NodeIPs are the addresses to publish, at most one of each family. 0.0.0.0 and :: stand for the address of the default route.
-	// None: the agent chooses, as the kubelet does.
+	// NodeIPs are the addresses to publish, at most one per IP family. 0.0.0.0 and :: stand for the address of the default route.
+	// Empty: the agent chooses as the kubelet does.
 	NodeIPs []netip.Addr
 
-	// MaxPods is how many pods may run. Zero means [DefaultMaxPods].
+	// MaxPods is the largest number of pods. Zero means [DefaultMaxPods].
 	MaxPods int
-	// PodsPerCore limits MaxPods on small machines. Zero: it does not.
+	// PodsPerCore limits the number of pods to PodsPerCore per CPU. Zero: no limit.
 	PodsPerCore int
-	// Reserved is what pods may not use.
+	// Reserved are the resources that pods cannot use.
 	Reserved podtree.Reserved
-	// NoLocalStorageCapacity leaves ephemeral-storage out, where the size of the root file system is not known.
+	// NoLocalStorageCapacity omits the resource ephemeral-storage, for a root file system of unknown size.
 	NoLocalStorageCapacity bool
 
-	// MaxImages is how many images are listed, the largest first. Nil means 50, -1 all.
+	// MaxImages is the number of images in the node status, the largest first. Nil means 50, -1 all.
 	MaxImages *int32
-	// Port of the kubelet API. Zero: none is published, and clients of the API server try 10250.
+	// Port of the kubelet API. Zero: no port is published, and API clients use 10250.
 	Port int32
-	// DeclaredFeatures are names of features that need something of a node, which the agent has. Nil: [DeclaredFeatures].
+	// DeclaredFeatures are the names for status.declaredFeatures. Nil means [DeclaredFeatures].
 	DeclaredFeatures []string
 
-	// OperatingSystem and Architecture in the terms of Go. Empty: those of this program.
+	// OperatingSystem and Architecture are GOOS and GOARCH names. Empty: those of this program.
 	OperatingSystem, Architecture string
 }
 
-func (c *Config) hostname() string { return either(c.Hostname, c.Name) }
-func (c *Config) os() string       { return either(c.OperatingSystem, runtime.GOOS) }
-func (c *Config) arch() string     { return either(c.Architecture, runtime.GOARCH) }
+func (c *Config) hostnameOrName() string  { return firstNonEmpty(c.Hostname, c.Name) }
+func (c *Config) operatingSystem() string { return firstNonEmpty(c.OperatingSystem, runtime.GOOS) }
+func (c *Config) architecture() string    { return firstNonEmpty(c.Architecture, runtime.GOARCH) }
 
 func (c *Config) maxPods() int {
 	if c.MaxPods == 0 {
@@ -75,7 +76,7 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns how many of n images are listed.
+// maxImages returns the number of images to list, given n images.
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {
@@ -87,8 +88,8 @@ func (c *Config) maxImages(n int) int {
 	return min(n, limit)
 }
 
-// either returns the first of two strings that is not empty.
-func either(a, b string) string {
+// firstNonEmpty returns a, or b if a is empty.
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The reasons of events about a node, as in pkg/kubelet/events and pkg/kubelet/nodestatus.
+// Reasons of node events, as in pkg/kubelet/events and pkg/kubelet/nodestatus.
 const (
 	ReasonStarting           = "Starting"
 	ReasonReady              = "NodeReady"
@@ -25,32 +25,32 @@ const (
 	ReasonSufficientPID      = "NodeHasSufficientPID"
 )
 
-// Event is something to be told about the node, in the kubelet's words. It is emitted once the change that it tells of is at the API
-// server: a Build whose patch fails is made again, with the same events.
+// Event is an event about the node, with the kubelet's texts. Emit it after the API server has accepted the Node object: a
+// retried Build returns it again.
 type Event struct {
 	Type    string // corev1.EventTypeNormal or EventTypeWarning
 	Reason  string
 	Message string
 }
 
-// Starting is the event with which an agent begins.
+// StartingEvent returns the event that an agent emits at its start.
 func StartingEvent() Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonStarting, Message: "Starting kubelet."}
 }
 
-// becomes is the event about a status that the node has now.
-func becomes(node, reason string) Event {
+// newStatusEvent returns the event for a new status of the node, such as NodeReady.
+func newStatusEvent(node, reason string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason)}
 }
 
-// Announced is what events of this process have told that the Node object would bring up again: a reboot, until its boot ID is at the
-// API server, and that the node is unschedulable.
+// Announced records which events this process has emitted, so that Build does not return them again: a reboot, and that the node
+// is unschedulable.
 type Announced struct {
 	Rebooted      bool
 	Unschedulable bool
 }
 
-// After returns what has been told after events were emitted.
+// WithEvents returns a, updated for events that were emitted.
 func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {

@@ -13,7 +13,7 @@ const (
 )
 
 // Addresses is addresses.
-var Addresses = addresses
+var Addresses = nodeAddresses
 
 // NeedsLookup is needsLookup.
 func (c *Config) NeedsLookup() bool { return c.needsLookup() }

@@ -12,47 +12,47 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Facts is everything that a Node object is made from. It is a value: who has got it may keep it, and nobody writes to it.
+// Facts are the inputs from which [Build] and [Initial] build a Node object. Facts must not be modified after they are passed on.
 type Facts struct {
 	Config Config
-	Now    time.Time // what conditions are stamped with
+	Now    time.Time // time stamp of conditions
 
 	Host    Host         // addresses
-	Machine machine.Info // the zero value: not known yet
+	Machine machine.Info // the zero value: not read yet
 	Runtime RuntimeState
 	Health  Health
 	Devices Devices
 
-	// Images of the runtime, in any order. ImagesKnown false: nothing is known of them, and the Node object keeps its own.
+	// Images of the runtime, in any order. If ImagesKnown is false they were not read yet, and the Node object keeps its images.
 	Images      []cri.Image
 	ImagesKnown bool
 
-	// VolumesInUse are attachable volumes that pods use, in any order. VolumesKnown false: they are still being found out, and the
-	// Node object keeps its own, so that nothing is detached that is mounted.
+	// VolumesInUse are the attachable volumes of pods, in any order. If VolumesKnown is false the list is incomplete, and the
+	// Node object keeps its list: the attach-detach controller must not detach a mounted volume.
 	VolumesInUse []corev1.UniqueVolumeName
 	VolumesKnown bool
 
-	// Announced is which events this process has emitted already, see [Announced.After].
+	// Announced are the events that this process has emitted, see [Announced.WithEvents].
 	Announced Announced
 }
 
-// Health is what the conditions of a node are made from. The zero value is a node without pressure or complaint.
+// Health is the input of the node conditions. The zero value is a healthy node without pressure.
 type Health struct {
 	MemoryPressure, DiskPressure, PIDPressure bool
 
-	// Unhealthy are checks of the agent's own that fail, such as "PLEG is not healthy: ...": the node is not ready.
+	// Unhealthy are failed health checks of the agent, such as "PLEG is not healthy: ...": the node is not ready.
 	Unhealthy []error
-	// Storage is why volumes of CSI drivers cannot be mounted: the node is not ready.
+	// Storage is the reason why CSI volumes cannot be mounted: the node is not ready.
 	Storage error
-	// ShuttingDown: the machine is, so the node is not ready.
+	// ShuttingDown means that the machine shuts down: the node is not ready.
 	ShuttingDown bool
-	// Warning is appended to the message of a node that may be ready nevertheless.
+	// Warning is appended to the message of condition Ready, without effect on its status.
 	Warning error
 }
 
-// Devices is what device plugins have.
+// Devices are the extended resources of device plugins.
 type Devices struct {
 	Capacity, Allocatable corev1.ResourceList
-	// Removed are resources whose plugins are gone: they are reported with a capacity of zero.
+	// Removed are resources whose plugins have been unregistered. Their capacity is reported as zero.
 	Removed []corev1.ResourceName
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Fixed is a machine that does not change, for simulated nodes. It is a [Capacity], and the Hosts of package heartbeat.
+// Fixed is a machine with constant facts, for simulated nodes. It implements [Capacity], and Hosts of package heartbeat.
 type Fixed struct {
 	Info machine.Info
-	IPs  []netip.Addr // of its network interface, the default one first. None: the machine has no network
+	IPs  []netip.Addr // of the network interface, the default address first; empty: no network
 }
 
-// Machine returns Info.
+// Machine returns f.Info.
 func (f Fixed) Machine(context.Context) (machine.Info, error) { return f.Info, nil }
 
-// Host returns the addresses.
+// Host returns f.IPs as interface addresses, with the first as default.
 func (f Fixed) Host(context.Context, *Config) Host {
 	h := Host{Interfaces: f.IPs}
 	if len(f.IPs) > 0 {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ownLabels are those of kubernetes.io and k8s.io that a node may set on its own object, as KubeletLabels in k8s.io/kubelet.
+// ownLabels returns the labels of kubernetes.io and k8s.io that a node may set on its own object, as KubeletLabels in
+// k8s.io/kubelet.
 func ownLabels() []string {
 	return []string{
 		corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
@@ -23,8 +24,8 @@ func ownLabels() []string {
 	}
 }
 
-// ParseLabels reads labels as the kubelet's --node-labels has them, such as "disk=ssd,example.com/rack=4". Of a key that is there twice the
-// last value counts. They are not validated: [Config.Validate] does.
+// ParseLabels parses labels in the format of the kubelet's --node-labels, such as "disk=ssd,example.com/rack=4". For a repeated
+// key the last value is used. [Config.Validate] validates the labels.
 func ParseLabels(s string) map[string]string {
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(s, ",") {
@@ -37,7 +38,7 @@ func ParseLabels(s string) map[string]string {
 	return labels
 }
 
-// validateLabels returns a line for each label that a node cannot have.
+// validateLabels returns an error per label that the API server would reject.
 func validateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -58,21 +59,22 @@ func validateLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// isReserved reports whether a label is one of Kubernetes that only others may set.
+// isReserved reports whether a label belongs to a Kubernetes domain in which a node must not set it.
 func isReserved(key string) bool {
 	namespace, _, found := strings.Cut(key, "/")
-	if !found || !within(namespace, "kubernetes.io") && !within(namespace, "k8s.io") || slices.Contains(ownLabels(), key) {
+	if !found || !isInDomain(namespace, "kubernetes.io") && !isInDomain(namespace, "k8s.io") || slices.Contains(ownLabels(), key) {
 		return false
 	}
-	return !within(namespace, corev1.LabelNamespaceSuffixKubelet) && !within(namespace, corev1.LabelNamespaceSuffixNode)
+	return !isInDomain(namespace, corev1.LabelNamespaceSuffixKubelet) && !isInDomain(namespace, corev1.LabelNamespaceSuffixNode)
 }
 
-// within reports whether a domain is another one or below it.
-func within(domain, other string) bool {
+// isInDomain reports whether domain equals other or is a subdomain of it.
+func isInDomain(domain, other string) bool {
 	return domain == other || strings.HasSuffix(domain, "."+other)
 }
 
-// ParseTaints reads taints as the kubelet's --register-with-taints has them, such as "gpu=a100:NoSchedule,example.com/new:NoExecute".
+// ParseTaints parses and validates taints in the format of the kubelet's --register-with-taints, such as
+// "gpu=a100:NoSchedule,example.com/new:NoExecute".
 func ParseTaints(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
 	if s == "" {
@@ -89,7 +91,7 @@ func ParseTaints(s string) ([]corev1.Taint, error) {
 	return taints, validateTaints(taints)
 }
 
-// validateTaints returns a line for each taint that a node cannot be registered with.
+// validateTaints returns an error per taint that the API server would reject.
 func validateTaints(taints []corev1.Taint) error {
 	var errs []error
 	for i, t := range taints {

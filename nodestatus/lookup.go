@@ -14,29 +14,29 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// DefaultLookupTimeout is how long a name server may take.
+// DefaultLookupTimeout is the default of [Lookup].Timeout, for DNS queries.
 const DefaultLookupTimeout = 2 * time.Second
 
-// Lookup finds out the addresses of this machine. The zero value is ready for use, and may be used by several goroutines.
+// Lookup finds the addresses of this machine. The zero value is ready for use by several goroutines.
 type Lookup struct {
-	Resolver *net.Resolver // nil: that of the system
-	Timeout  time.Duration // of a question to the name server; zero means [DefaultLookupTimeout]
+	Resolver *net.Resolver // nil: net.DefaultResolver
+	Timeout  time.Duration // of a DNS query; zero means [DefaultLookupTimeout]
 }
 
-// Host reads the network interfaces, and asks the name server and the routes where the configuration needs them. It returns when ctx ends, at
-// the latest. What a name server does not answer in time has no address.
+// Host reads the network interfaces. If c requires it, Host also resolves the node name in DNS and reads the default route. It
+// returns at the latest when ctx ends. A name without a response in time has no addresses.
 func (l Lookup) Host(ctx context.Context, c *Config) Host {
 	var h Host
-	h.Interfaces, h.Err = interfaces()
+	h.Interfaces, h.Err = interfaceAddresses()
 	if !c.needsLookup() {
 		return h
 	}
-	h.Named = l.named(ctx, c.Name)
-	if slices.ContainsFunc(h.Named, func(ip netip.Addr) bool { return h.check(ip) == nil }) {
+	h.Named = l.resolveName(ctx, c.Name)
+	if slices.ContainsFunc(h.Named, func(ip netip.Addr) bool { return h.validateNodeIP(ip) == nil }) {
 		return h
 	}
 	unspecified := net.IPv4zero
-	if _, preferIPv4 := c.specified(); !preferIPv4 {
+	if _, preferIPv4 := c.configuredIPs(); !preferIPv4 {
 		unspecified = net.IPv6unspecified
 	}
 	ip, err := utilnet.ResolveBindAddress(unspecified)
@@ -49,8 +49,8 @@ func (l Lookup) Host(ctx context.Context, c *Config) Host {
 	return h
 }
 
-// named returns the addresses of a name.
-func (l Lookup) named(ctx context.Context, name string) []netip.Addr {
+// resolveName returns the addresses of a name in DNS, or nil.
+func (l Lookup) resolveName(ctx context.Context, name string) []netip.Addr {
 	timeout := l.Timeout
 	if timeout == 0 {
 		timeout = DefaultLookupTimeout
@@ -63,13 +63,13 @@ func (l Lookup) named(ctx context.Context, name string) []netip.Addr {
 	}
 	ips, err := resolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {
-		return nil // most names of nodes are in no DNS
+		return nil // most node names are not in DNS
 	}
 	return ips
 }
 
-// interfaces returns the addresses of the network interfaces.
-func interfaces() (ips []netip.Addr, err error) {
+// interfaceAddresses returns the addresses of all network interfaces, without zones.
+func interfaceAddresses() (ips []netip.Addr, err error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)

@@ -13,23 +13,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Patch returns the strategic merge patch of subresource status that makes one Node object another, as far as [Build], [Reconcile] and
-// [ZeroExtendedResources] change one: labels, annotations, and the fields of status that a node agent owns. It has the UID of the
-// old object, so that the API server refuses it for a Node that was made anew, which would get a part of its status. Addresses are
-// replaced as a whole: the API has them merged by type, of which a node may have two that are the same.
+// Patch returns the strategic merge patch, for subresource status, from previous to built. It contains labels, annotations, and
+// the status fields that a node agent owns. It has the UID of previous, so that the API server rejects it for a recreated Node.
+//
+// Addresses are replaced as a whole: the API merges them by type, although a node may have two of a type.
 func Patch(previous, built *corev1.Node) ([]byte, error) {
-	patch, err := patchOf(previous, built)
+	patch, err := buildPatch(previous, built)
 	if err != nil {
 		return nil, fmt.Errorf("patch node %s: %w", built.Name, err)
 	}
 	return patch, nil
 }
 
-func patchOf(previous, built *corev1.Node) ([]byte, error) {
-	meta, status := object{}, object{}
+func buildPatch(previous, built *corev1.Node) ([]byte, error) {
+	meta, status := jsonObject{}, jsonObject{}
 	old, now := &previous.Status, &built.Status
 	for _, field := range []struct {
-		of       object
+		of       jsonObject
 		name     string
 		old, now any
 	}{
@@ -45,71 +45,71 @@ func patchOf(previous, built *corev1.Node) ([]byte, error) {
 		{status, "features", old.Features, now.Features},
 		{status, "declaredFeatures", old.DeclaredFeatures, now.DeclaredFeatures},
 	} {
-		if err := field.of.diff(field.name, field.old, field.now); err != nil {
+		if err := field.of.addDiff(field.name, field.old, field.now); err != nil {
 			return nil, fmt.Errorf("%s: %w", field.name, err)
 		}
 	}
 	if changed := changedConditions(old.Conditions, now.Conditions); len(changed) > 0 {
 		status["conditions"] = changed
-		status["$setElementOrder/conditions"] = order(now.Conditions)
+		status["$setElementOrder/conditions"] = elementOrder(now.Conditions)
 	}
 	status.replaceAddresses(old.Addresses, now.Addresses)
 	if previous.UID != "" {
 		meta["uid"] = previous.UID
 	}
-	return json.Marshal(object{}.with("metadata", meta).with("status", status))
+	return json.Marshal(jsonObject{}.addPart("metadata", meta).addPart("status", status))
 }
 
-// object is one of JSON.
-type object map[string]any
+// jsonObject is a JSON object.
+type jsonObject map[string]any
 
-// with adds a part, unless it is empty.
-func (o object) with(name string, part object) object {
+// addPart adds part under name unless it is empty, and returns o.
+func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	if len(part) > 0 {
 		o[name] = part
 	}
 	return o
 }
 
-// diff adds what makes one value another: of objects what differs, and of all else the new value.
-func (o object) diff(name string, old, now any) error {
-	was, err := generic(old)
+// addDiff adds the difference of two values under name: the changed fields of an object, or else the new value.
+func (o jsonObject) addDiff(name string, old, now any) error {
+	was, err := toJSONValue(old)
 	if err != nil {
 		return err
 	}
-	is, err := generic(now)
+	is, err := toJSONValue(now)
 	if err != nil {
 		return err
 	}
-	o.add(name, was, is)
+	o.addJSONDiff(name, was, is)
 	return nil
 }
 
-// add is diff for what JSON has.
-func (o object) add(name string, was, is any) {
+// addJSONDiff is addDiff for decoded JSON values.
+func (o jsonObject) addJSONDiff(name string, was, is any) {
 	if reflect.DeepEqual(was, is) {
 		return
 	}
 	before, wasObject := was.(map[string]any)
 	after, isObject := is.(map[string]any)
 	if !wasObject || !isObject {
-		o[name] = is // nil, which is null, removes it
+		o[name] = is // nil becomes null, which removes the field
 		return
 	}
-	part := object{}
+	part := jsonObject{}
 	for key := range before {
 		if _, kept := after[key]; !kept {
 			part[key] = nil
 		}
 	}
 	for key, value := range after {
-		part.add(key, before[key], value)
+		part.addJSONDiff(key, before[key], value)
 	}
 	o[name] = part
 }
 
-// generic returns a value as JSON has it: what is empty and may be left out is nil.
-func generic(v any) (out any, err error) {
+// toJSONValue converts v to decoded JSON. An empty list or map becomes nil.
+func toJSONValue(v any) (out any, err error) {
 	if value := reflect.ValueOf(v); value.Kind() != reflect.Struct && value.Kind() != reflect.Pointer && value.Len() == 0 {
 		return nil, nil
 	}
@@ -118,17 +118,18 @@ func generic(v any) (out any, err error) {
 		return nil, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // sizes have more digits than a float64
+	decoder.UseNumber() // a float64 cannot represent all sizes
 	return out, decoder.Decode(&out)
 }
 
-// changedConditions returns conditions that are new or differ, a heartbeat counting. Merged by type, they need all of their fields.
-func changedConditions(old, now []corev1.NodeCondition) (changed []object) {
+// changedConditions returns the new and changed conditions with all fields, because the API merges them by type. A new heartbeat
+// time counts as a change.
+func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	for _, c := range now {
-		if at := lastOf(old, c.Type); at >= 0 && sameSent(&old[at], &c) {
+		if at := lastConditionIndex(old, c.Type); at >= 0 && isSameOnServer(&old[at], &c) {
 			continue
 		}
-		changed = append(changed, object{
+		changed = append(changed, jsonObject{
 			"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message,
 			"lastHeartbeatTime": c.LastHeartbeatTime, "lastTransitionTime": c.LastTransitionTime,
 		})
@@ -136,22 +137,23 @@ func changedConditions(old, now []corev1.NodeCondition) (changed []object) {
 	return changed
 }
 
-// order returns the types of conditions. Without it, the API server has those that it keeps behind those that change.
-func order(conditions []corev1.NodeCondition) (types []object) {
+// elementOrder returns the types of conditions for $setElementOrder. Otherwise the API server moves unchanged conditions to the
+// end.
+func elementOrder(conditions []corev1.NodeCondition) (types []jsonObject) {
 	for _, c := range conditions {
-		types = append(types, object{"type": c.Type})
+		types = append(types, jsonObject{"type": c.Type})
 	}
 	return types
 }
 
-// sameSent reports whether conditions are the same at the API server, which has times in seconds.
-func sameSent(a, b *corev1.NodeCondition) bool {
+// isSameOnServer reports whether two conditions are equal at the API server, which stores times in seconds.
+func isSameOnServer(a, b *corev1.NodeCondition) bool {
 	second := func(a, b metav1.Time) bool { return a.Unix() == b.Unix() && a.IsZero() == b.IsZero() }
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
 		second(a.LastHeartbeatTime, b.LastHeartbeatTime) && second(a.LastTransitionTime, b.LastTransitionTime)
 }
 
-func (o object) replaceAddresses(old, now []corev1.NodeAddress) {
+func (o jsonObject) replaceAddresses(old, now []corev1.NodeAddress) {
 	if reflect.DeepEqual(old, now) || len(old) == 0 && len(now) == 0 {
 		return
 	}
@@ -159,5 +161,5 @@ func (o object) replaceAddresses(old, now []corev1.NodeAddress) {
 	for _, address := range now {
 		all = append(all, address)
 	}
-	o["addresses"] = append(all, object{"$patch": "replace"})
+	o["addresses"] = append(all, jsonObject{"$patch": "replace"})
 }

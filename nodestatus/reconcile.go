@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// defaultLabels are those of an existing Node object that follow the configuration.
-func defaultLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
+// reconciledLabels returns the labels of an existing Node that are set from the configuration.
+func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
 
-// Reconcile returns what an agent that finds its Node object at the API server makes of it, and whether that needs a request
-// (tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go). The annotation about attaching volumes, the labels that every node has
-// and the sizes of huge pages become those of the [Initial] object; taints, other labels and the spec stay. The answer shares
-// nothing with the arguments.
+// Reconcile returns the Node to send when an agent registers and its Node exists already, and whether it differs from existing,
+// as tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go.
+//
+// The attach-detach annotation, the labels that every node has and huge page resources are taken from initial. Taints, other
+// labels and the spec are kept. The result shares no memory with the arguments.
 func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	node := existing.DeepCopy()
 	changed := reconcileAttachDetach(node, initial)
@@ -24,7 +25,7 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	return node, changed
 }
 
-// reconcileAttachDetach takes an annotation that is empty for one that is missing.
+// reconcileAttachDetach sets the attach-detach annotation from initial. An empty annotation counts as missing.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	want, wanted := initial.Annotations[annotationAttachDetach]
 	if node.Annotations[annotationAttachDetach] == want {
@@ -41,9 +42,9 @@ func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	return true
 }
 
-// reconcileLabels leaves no label empty.
+// reconcileLabels sets the default labels from initial and removes labels whose value is empty.
 func reconcileLabels(node, initial *corev1.Node) (changed bool) {
-	for _, label := range defaultLabels() {
+	for _, label := range reconciledLabels() {
 		want, wanted := initial.Labels[label]
 		if !wanted {
 			continue
@@ -64,7 +65,7 @@ func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileResources gives a Node object that has none its resources.
+// reconcileResources sets capacity and allocatable from initial if the Node has none.
 func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	for _, list := range []struct{ is, want *corev1.ResourceList }{
 		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
@@ -80,7 +81,7 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages makes sizes of huge pages those that the machine has.
+// reconcileHugePages sets the huge page resources to those of the machine.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {
@@ -106,9 +107,8 @@ func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// ZeroExtendedResources returns a Node object whose extended resources are zero, in capacity and allocatable, and whether it has any. That is
-// for a machine whose device plugins are not known any more, so that nothing is scheduled for devices before plugins have come back. The
-// answer shares nothing with the argument.
+// ZeroExtendedResources returns a copy of node whose extended resources are zero in capacity and allocatable, and whether it has
+// any. Until device plugins register again, the scheduler then places no pod that requests a device.
 func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
 	out, found := node.DeepCopy(), false
 	for name := range out.Status.Capacity {

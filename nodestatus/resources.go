@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// capacityOf returns what of each resource a machine has, as CapacityFromMachineInfo in pkg/kubelet/cadvisor says it. What is not known
-// of the machine is left out.
-func capacityOf(m *machine.Info) corev1.ResourceList {
+// machineCapacity returns the capacity of a machine, as CapacityFromMachineInfo in pkg/kubelet/cadvisor. It omits resources whose
+// amount is unknown.
+func machineCapacity(m *machine.Info) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if m.CPUs > 0 {
 		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI)
@@ -34,34 +34,34 @@ func capacityOf(m *machine.Info) corev1.ResourceList {
 	return list
 }
 
-// pods returns how many pods the node takes, with so many CPUs.
-func (c *Config) pods(cpus int) int64 {
+// podCapacity returns the largest number of pods on a node with the given number of CPUs.
+func (c *Config) podCapacity(cpus int) int64 {
 	if c.PodsPerCore <= 0 {
 		return int64(c.maxPods())
 	}
 	return min(int64(cpus)*int64(c.PodsPerCore), int64(c.maxPods()))
 }
 
-// setCapacity sets capacity. Resources of others, which the cluster has put there, stay.
+// setCapacity sets the capacity of the machine and its devices. It keeps extended resources that other clients have set.
 func (b *builder) setCapacity() {
 	list, m := b.node.Status.Capacity, &b.in.Machine
-	has := capacityOf(m)
+	has := machineCapacity(m)
 	if b.in.Config.NoLocalStorageCapacity {
 		delete(has, corev1.ResourceEphemeralStorage)
 	}
 	maps.Copy(list, has)
 	if m.CPUs > 0 || b.in.Config.PodsPerCore <= 0 {
-		list[corev1.ResourcePods] = *resource.NewQuantity(b.in.Config.pods(m.CPUs), resource.DecimalSI)
+		list[corev1.ResourcePods] = *resource.NewQuantity(b.in.Config.podCapacity(m.CPUs), resource.DecimalSI)
 	}
 	for name, q := range b.in.Devices.Capacity {
 		list[name] = q.DeepCopy()
 	}
 	for _, name := range b.in.Devices.Removed {
-		list[name] = *resource.NewQuantity(0, resource.DecimalSI) // and not left out: a plugin had it, not the cluster
+		list[name] = *resource.NewQuantity(0, resource.DecimalSI) // a zero marks a resource of a plugin; a missing one may be set by other clients
 	}
 }
 
-// setAllocatable sets allocatable: capacity without what is reserved, and of devices those that are healthy.
+// setAllocatable sets allocatable: capacity minus reserved resources, and the healthy devices.
 func (b *builder) setAllocatable() {
 	s := &b.node.Status
 	if s.Allocatable == nil {
@@ -78,8 +78,7 @@ func (b *builder) setAllocatable() {
 	}
 }
 
-// isExtended reports whether a resource is one that Kubernetes has no meaning for, as IsExtendedResourceName in
-// pkg/apis/core/v1/helper.
+// isExtended reports whether name is an extended resource, as IsExtendedResourceName in pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	s := string(name)
 	if !strings.Contains(s, "/") || strings.Contains(s, corev1.ResourceDefaultNamespacePrefix) ||

@@ -15,35 +15,35 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// RuntimeTimeout is how old the last good status of a runtime may become before the runtime counts as down, and RuntimePeriod how
-// often it is asked, as in the kubelet.
+// Constants of the kubelet: a runtime counts as down when its last ready status is RuntimeTimeout old, and its status is read
+// every RuntimePeriod.
 const (
 	RuntimeTimeout = 30 * time.Second
 	RuntimePeriod  = 5 * time.Second
 )
 
-// RuntimeState is what is known of the container runtime. The zero value is one that was never asked. A status that could not be read
-// changes nothing: what is known becomes older.
+// RuntimeState is the last observed state of the container runtime. The zero value means that no status was read. It does not
+// change when reading a status fails, except that it gets older.
 type RuntimeState struct {
-	// Synced is when the runtime last said that it is ready. Zero: it never did.
+	// LastReady is the time of the last status with condition RuntimeReady. Zero: never.
 	LastReady time.Time
-	// Asked: a status was read, so what follows is known.
+	// Observed is true once a status was read: the fields below are valid.
 	Observed bool
-	// NotReady and NetworkNotReady are why the runtime and its network are not ready, or nil.
+	// NotReady and NetworkNotReady are the reasons why the runtime and the pod network are not ready; nil if they are ready.
 	NotReady, NetworkNotReady error
-	// Handlers by name, and Features, are those of the last status of a runtime that is ready.
+	// Handlers, sorted by name, and Features are those of the last status in which the runtime was ready.
 	Handlers []cri.RuntimeHandler
 	Features cri.RuntimeFeatures
 
-	// Name and Version, such as "containerd" and "2.4.0". An empty Version is not known.
+	// Name and Version of the runtime, such as "containerd" and "2.4.0". An empty Version is unknown.
 	Name, Version string
 }
 
-// After returns what is known after a status that was read at a time. s stays as it is.
+// WithStatus returns s updated with a status that was read at now. It does not modify s.
 func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState {
 	s.Observed = true
-	s.NetworkNotReady = unmet(status, cri.ConditionNetworkReady, "container runtime network not ready")
-	if s.NotReady = unmet(status, cri.ConditionRuntimeReady, "container runtime not ready"); s.NotReady != nil {
+	s.NetworkNotReady = conditionError(status, cri.ConditionNetworkReady, "container runtime network not ready")
+	if s.NotReady = conditionError(status, cri.ConditionRuntimeReady, "container runtime not ready"); s.NotReady != nil {
 		return s
 	}
 	s.LastReady, s.Features = now, status.Features
@@ -52,7 +52,8 @@ func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState 
 	return s
 }
 
-// WithVersion returns what is known after the runtime has said who it is. A version that is none is "Unknown" on the Node object.
+// WithVersion returns s updated with the name and version of the runtime. An unparsable version becomes empty, which the Node
+// object shows as "Unknown".
 func (s RuntimeState) WithVersion(v cri.Version) RuntimeState {
 	s.Name, s.Version = v.RuntimeName, ""
 	if parsed, err := utilversion.ParseSemantic(v.RuntimeVersion); err == nil {
@@ -63,8 +64,8 @@ func (s RuntimeState) WithVersion(v cri.Version) RuntimeState {
 	return s
 }
 
-// unmet returns an error unless a condition is true.
-func unmet(status cri.Status, condition, text string) error {
+// conditionError returns an error unless the runtime condition is true.
+func conditionError(status cri.Status, condition, text string) error {
 	c, found := status.Condition(condition)
 	switch {
 	case !found:
@@ -75,9 +76,9 @@ func unmet(status cri.Status, condition, text string) error {
 	return nil
 }
 
-// errors returns why the runtime, one of the agent's own checks, and the network keep a node from being ready, in the kubelet's order
-// (runtimeErrors and networkErrors in pkg/kubelet/runtime.go).
-func (s *RuntimeState) errors(now time.Time, unhealthy []error) (errs []error) {
+// notReadyReasons returns the reasons why runtime, agent health checks and pod network make the node not ready, in the order of
+// runtimeErrors and networkErrors in pkg/kubelet/runtime.go. It may contain nil errors.
+func (s *RuntimeState) notReadyReasons(now time.Time, unhealthy []error) (errs []error) {
 	switch {
 	case s.LastReady.IsZero():
 		errs = append(errs, errors.New("container runtime status check may not have completed yet"))
@@ -91,5 +92,7 @@ func (s *RuntimeState) errors(now time.Time, unhealthy []error) (errs []error) {
 	return append(errs, s.NetworkNotReady)
 }
 
-// version is what a Node object has of it.
-func (s *RuntimeState) version() string { return s.Name + "://" + either(s.Version, "Unknown") }
+// nodeVersion returns status.nodeInfo.containerRuntimeVersion.
+func (s *RuntimeState) nodeVersion() string {
+	return s.Name + "://" + firstNonEmpty(s.Version, "Unknown")
+}

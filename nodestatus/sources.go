@@ -15,37 +15,38 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// Conditions reports pressure and what keeps the node from being ready. It answers from memory.
+// Conditions returns the health of the node: pressure, and reasons why it is not ready. Health must not block.
 type Conditions interface{ Health() Health }
 
-// ConditionsFunc makes a func one.
+// ConditionsFunc makes a function a [Conditions].
 type ConditionsFunc func() Health
 
 // Health calls f.
 func (f ConditionsFunc) Health() Health { return f() }
 
-// Capacity reads the machine. What it cannot read is not known in the answer, and part of the error; the rest is worth having.
+// Capacity reads the hardware of the machine. Values that cannot be read are zero in the result and named by the error; the
+// remaining values are valid.
 type Capacity interface {
 	Machine(ctx context.Context) (machine.Info, error)
 }
 
-// CapacityFunc makes a func one.
+// CapacityFunc makes a function a [Capacity].
 type CapacityFunc func(ctx context.Context) (machine.Info, error)
 
 // Machine calls f.
 func (f CapacityFunc) Machine(ctx context.Context) (machine.Info, error) { return f(ctx) }
 
-// Root is a [Capacity] that reads the files of a machine.
+// Root is a [Capacity] that reads the files below the root directory of a machine.
 type Root struct {
 	FS fs.FS // the root directory of the machine: os.DirFS("/") on a host
-	// RootFS returns how many bytes the file system has that emptyDirs, logs and writable layers are on: package stats measures it.
-	// Nil: it is not known, see Config.NoLocalStorageCapacity.
+	// RootFS returns the size in bytes of the file system with emptyDirs, logs and writable layers; package stats measures it.
+	// Nil: the size is unknown, see Config.NoLocalStorageCapacity.
 	RootFS func(ctx context.Context) (int64, error)
 }
 
 var _ Capacity = Root{}
 
-// Machine returns what the files say.
+// Machine reads the machine, and its root file system size if RootFS is set.
 func (r Root) Machine(ctx context.Context) (machine.Info, error) {
 	m, err := machine.Read(r.FS)
 	if r.RootFS != nil {
@@ -58,36 +59,36 @@ func (r Root) Machine(ctx context.Context) (machine.Info, error) {
 	return m, err
 }
 
-// Images lists images. Every [cri.Images] is one.
+// Images lists the images of the container runtime. cri.Images implements it.
 type Images interface {
 	ListImages(ctx context.Context) ([]cri.Image, error)
 }
 
-// DeviceCapacity reports what device plugins have. It answers from memory.
+// DeviceCapacity returns the extended resources of device plugins. Devices must not block.
 type DeviceCapacity interface{ Devices() Devices }
 
-// DeviceCapacityFunc makes a func one.
+// DeviceCapacityFunc makes a function a [DeviceCapacity].
 type DeviceCapacityFunc func() Devices
 
 // Devices calls f.
 func (f DeviceCapacityFunc) Devices() Devices { return f() }
 
-// Volumes reports the attachable volumes that are in use, and false as long as those of an earlier process are being found out. It
-// answers from memory.
+// Volumes returns the attachable volumes of pods for status.volumesInUse, and false until the volumes of a previous process are
+// restored. VolumesInUse must not block.
 type Volumes interface {
 	VolumesInUse() ([]corev1.UniqueVolumeName, bool)
 }
 
-// VolumesFunc makes a func one.
+// VolumesFunc makes a function a [Volumes].
 type VolumesFunc func() ([]corev1.UniqueVolumeName, bool)
 
 // VolumesInUse calls f.
 func (f VolumesFunc) VolumesInUse() ([]corev1.UniqueVolumeName, bool) { return f() }
 
-// Runtime says which runtime there is and how it is. Every [cri.StatusReporter] is one.
+// Runtime reads version and status of the container runtime. [cri.StatusReporter] implements it.
 type Runtime interface {
-	// Version returns who the runtime is.
+	// Version returns name and version of the runtime.
 	Version(ctx context.Context) (cri.Version, error)
-	// Status returns its conditions and features.
+	// Status returns the conditions and features of the runtime.
 	Status(ctx context.Context) (cri.Status, error)
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// maxImageNames is how many names of an image are published, digests before tags.
+// maxImageNames is the number of names published per image, digests before tags.
 const maxImageNames = 5
 
-// DeclaredFeatures returns the features of package lifecycle that a pod can ask a node for, or an update of a pod: the API server
-// refuses a pod, or an update, that asks for a feature which its Node does not declare. They are those that a kubelet 1.37.1
-// declares with its default feature gates, except ExtendWebSocketsToKubelet, which an agent with an API of its own adds.
-// Source: k8s.io/component-helpers/nodedeclaredfeatures.
+// DeclaredFeatures returns the default of Config.DeclaredFeatures: features of package lifecycle that a pod or pod update may
+// require of its node. The API server rejects pods that need an undeclared feature.
+//
+// A kubelet 1.37.1 declares them with its default feature gates. It also declares ExtendWebSocketsToKubelet, which an agent adds
+// if it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
 func DeclaredFeatures() []string {
 	return []string{
 		"InPlacePodLevelResourcesVerticalScaling",
@@ -29,8 +30,8 @@ func DeclaredFeatures() []string {
 	}
 }
 
-// declared returns the features to publish, by name, each once.
-func (c *Config) declared() []string {
+// declaredFeatures returns the features to publish, sorted and without duplicates.
+func (c *Config) declaredFeatures() []string {
 	names := c.DeclaredFeatures
 	if names == nil {
 		names = DeclaredFeatures()
@@ -40,18 +41,18 @@ func (c *Config) declared() []string {
 	return slices.Compact(names)
 }
 
-// setVersions sets what is said of the software.
+// setVersions sets the software versions of status.nodeInfo.
 func (b *builder) setVersions() {
 	info := &b.node.Status.NodeInfo
-	if b.in.Runtime.Name != "" { // it has said who it is
-		info.ContainerRuntimeVersion = b.in.Runtime.version()
+	if b.in.Runtime.Name != "" { // the version was read
+		info.ContainerRuntimeVersion = b.in.Runtime.nodeVersion()
 	}
 	info.KubeletVersion = Version
-	info.KubeProxyVersion = "" //nolint:staticcheck // an older agent may have left one
-	info.OperatingSystem, info.Architecture = b.in.Config.os(), b.in.Config.arch()
+	info.KubeProxyVersion = "" // a previous agent may have set one
+	info.OperatingSystem, info.Architecture = b.in.Config.operatingSystem(), b.in.Config.architecture()
 }
 
-// setImages sets the largest images.
+// setImages sets the largest images, unless the images were not read yet.
 func (b *builder) setImages() {
 	if !b.in.ImagesKnown {
 		return
@@ -70,7 +71,7 @@ func (b *builder) setImages() {
 	b.node.Status.Images = images
 }
 
-// setRuntime sets what the runtime can do, once it has said so.
+// setRuntime sets runtime handlers and features, once the runtime was ready.
 func (b *builder) setRuntime() {
 	r := &b.in.Runtime
 	if r.LastReady.IsZero() {
@@ -86,7 +87,7 @@ func (b *builder) setRuntime() {
 	b.node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(r.Features.SupplementalGroupsPolicy)}
 }
 
-// setMachine sets what is known of the machine, and capacity.
+// setMachine sets the known facts of the machine, and the capacity.
 func (b *builder) setMachine() {
 	if b.node.Status.Capacity == nil {
 		b.node.Status.Capacity = corev1.ResourceList{}
@@ -101,7 +102,7 @@ func (b *builder) setMachine() {
 		{&info.KernelVersion, m.KernelVersion},
 		{&info.OSImage, m.OSImage},
 	} {
-		*field.into = either(field.value, *field.into)
+		*field.into = firstNonEmpty(field.value, *field.into)
 	}
 	b.setBootID()
 	if m.Swap > 0 {
@@ -113,7 +114,7 @@ func (b *builder) setMachine() {
 	b.setCapacity()
 }
 
-// setBootID sees a machine that was started again.
+// setBootID sets the boot ID, and adds an event if it has changed: the machine was rebooted.
 func (b *builder) setBootID() {
 	info, id := &b.node.Status.NodeInfo, b.in.Machine.BootID
 	if id == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// NodeName makes the name of a node out of a host name, as the kubelet does: without white space around it, in lower case.
+// NodeName derives the node name from a host name, as the kubelet does: trimmed and in lower case.
 func NodeName(hostname string) (string, error) {
 	name := strings.ToLower(strings.TrimSpace(hostname))
 	if name == "" {
@@ -25,7 +25,8 @@ func NodeName(hostname string) (string, error) {
 	return name, nil
 }
 
-// ParseNodeIPs reads node IPs as the kubelet's --node-ip has them: one, or one of each family with a comma in between. Empty: none.
+// ParseNodeIPs parses and validates node IPs in the format of the kubelet's --node-ip: one address, or an IPv4 and an IPv6
+// address with a comma in between. It returns nil for an empty string.
 func ParseNodeIPs(s string) (ips []netip.Addr, err error) {
 	if s == "" {
 		return nil, nil
@@ -51,26 +52,26 @@ func validateNodeIPs(ips []netip.Addr) error {
 		if !ip.IsValid() || ip.Zone() != "" {
 			return fmt.Errorf("node IP %q: is not an IP address", ip)
 		}
-		if err := unusable(ip.Unmap()); err != nil && !ip.IsUnspecified() {
+		if err := checkUnusableIP(ip.Unmap()); err != nil && !ip.IsUnspecified() {
 			return err
 		}
 	}
 	return nil
 }
 
-// featureName is what the API server takes for one.
+// featureName is the format of feature names that the API server accepts.
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// Validate returns everything that is wrong with a configuration, a line each that names the setting and its value, or nil. What the API
-// server would refuse for ever is among it: a kubelet tries to register with it and does not tell.
+// Validate returns one error per invalid field, naming field and value, or nil. It includes values that the API server would
+// reject at each registration, which a kubelet retries forever without an error.
 func (c *Config) Validate() error {
 	var errs []error
 	if why := validation.IsDNS1123Subdomain(c.Name); len(why) > 0 {
 		errs = append(errs, fmt.Errorf("node name %.300q: %s", c.Name, strings.Join(why, "; ")))
 	}
 	if _, overridden := c.Labels[corev1.LabelHostname]; !overridden {
-		if why := validation.IsValidLabelValue(c.hostname()); len(why) > 0 {
-			errs = append(errs, fmt.Errorf("host name %.300q, which is the label %s: %s", c.hostname(), corev1.LabelHostname, strings.Join(why, "; ")))
+		if why := validation.IsValidLabelValue(c.hostnameOrName()); len(why) > 0 {
+			errs = append(errs, fmt.Errorf("host name %.300q, which is the label %s: %s", c.hostnameOrName(), corev1.LabelHostname, strings.Join(why, "; ")))
 		}
 	}
 	for _, limit := range []struct {
@@ -92,6 +93,8 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, validateLabels(c.Labels), validateTaints(c.Taints), validateNodeIPs(c.NodeIPs))...)
 }
 
-// ValidateReserved returns what of a machine is reserved although it does not have so much, a line for each resource, or nil. What is not
-// known of the machine is not looked at.
-func (c *Config) ValidateReserved(m machine.Info) error { return c.Reserved.Validate(capacityOf(&m)) }
+// ValidateReserved returns one error per resource of which more is reserved than m has, or nil. Resources of unknown amount are
+// not checked.
+func (c *Config) ValidateReserved(m machine.Info) error {
+	return c.Reserved.Validate(machineCapacity(&m))
+}

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 )
 
-// errNoAppArmor has the kubelet's words.
+// errNoAppArmor has the text of the kubelet's error.
 var errNoAppArmor = errors.New("AppArmor is not enabled on the host")
 
-// AppArmor returns nil if the kernel of a machine enforces AppArmor profiles, and else why it does not, in the kubelet's words. Source:
-// pkg/security/apparmor/validate.go.
+// AppArmor returns nil if the kernel enforces AppArmor profiles, else an error with the kubelet's text. root is the root
+// directory of the machine. Source: pkg/security/apparmor/validate.go.
 func AppArmor(root fs.FS) error {
 	if root == nil {
 		return errors.New("read AppArmor: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
@@ -20,7 +20,7 @@ func AppArmor(root fs.FS) error {
 	if _, err := fs.Stat(root, "sys/kernel/security/apparmor"); err != nil {
 		return errNoAppArmor
 	}
-	enabled, err := files{root}.read("sys/module/apparmor/parameters/enabled")
+	enabled, err := files{root}.readFile("sys/module/apparmor/parameters/enabled")
 	if err != nil || len(enabled) == 0 || enabled[0] != 'Y' {
 		return errNoAppArmor
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// BootTime returns the time at which the machine was started, or zero if the kernel does not report it. root is the file system of the machine,
-// such as os.DirFS("/").
+// BootTime returns the time at which the machine booted, or zero if the kernel does not report it. root is the root directory of
+// the machine, such as os.DirFS("/").
 func BootTime(root fs.FS) time.Time {
 	text, _ := fs.ReadFile(root, "proc/stat")
 	for line := range strings.Lines(string(text)) {

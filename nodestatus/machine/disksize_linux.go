@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// diskSize returns how many bytes the file system of a path has.
+// diskSize returns the size in bytes of the file system that contains path.
 func diskSize(path string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(path, &fs); err != nil {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// diskSize is for Linux alone, as pods are.
+// diskSize is implemented on Linux only.
 func diskSize(path string) (int64, error) {
 	return 0, fmt.Errorf("size of the file system of %s: %w", path, errors.ErrUnsupported)
 }

@@ -1,33 +1,32 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads what a machine is: its IDs, operating system, CPUs, memory and huge pages. It does not measure what is in use,
-// which is package stats's, and does not know how large a disk is.
-//
-// # Model
-//
-// [Read] takes the root directory of the machine as a file system, so that a test and an agent in a container read another one:
+// Package machine reads facts about a machine: its IDs, operating system, CPUs, memory and huge pages. It does not measure usage, which
+// package stats does.
 //
 //	info, err := machine.Read(os.DirFS("/"))
+//	if err != nil {
+//		log.Warn("machine is partly unknown", "error", err)
+//	}
+//	fmt.Println(info.CPUs, info.Memory, info.BootID)
+//
+// [Read] takes the root directory of the machine as an fs.FS, so that an agent in a container can pass the root directory of its host.
+// [Host] reads the machine of this program, with the size of its disk.
 //
 // # Concurrency
 //
-// Nothing is kept.
+// The package has no state. All functions may be called from any goroutine.
 //
 // # Errors
 //
-// What cannot be read is not known in the answer, and an error names its file; the rest is there. Files and directories are read up to
-// a limit, and what is not a regular file is not opened.
+// A value that cannot be read is zero, and the error names its file; all other values are valid. Files and directories are read up to a
+// limit, and only regular files are opened.
 //
 // # Differs from the kubelet
 //
 // The model is lib/machine of cAdvisor 0.60. DIFFERENCES.md has the whole list.
 //
-//   - A file that cannot be read costs what is in it; cAdvisor then knows nothing of the machine.
+//   - A file that cannot be read affects its own values only; cAdvisor then returns no machine info.
 //
-// # When not to use it
-//
-// For the size of pods' CPUs and memory: package podtree has what a node may give them.
-//
-// Test kit: none is needed, as a file system can be a testing/fstest.MapFS.
+// Test kit: none is needed; a file system can be a testing/fstest.MapFS.
 package machine

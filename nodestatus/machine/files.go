@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// How much of a file or directory is read. Files of the kernel are far smaller.
+// Limits for reading files and directories. The kernel's files are far smaller.
 const (
 	maxFile  = 64 << 10
 	maxCPUs  = 1 << 16
-	maxSizes = 64  // sizes of huge pages; machines have up to four
-	maxID    = 253 // bytes of an ID, which is published
+	maxSizes = 64  // huge page sizes; machines have up to four
+	maxID    = 253 // bytes of an ID, because IDs are published
 )
 
-// files are those of a machine.
+// files is the root directory of a machine.
 type files struct{ fs.FS }
 
-// read returns a file, if it is one: nothing is waited for that a pipe may have.
-func (f files) read(name string) ([]byte, error) {
-	info, err := fs.Stat(f.FS, name) // that of f would open it
+// readFile reads a regular file of at most maxFile bytes. It opens no other file, such as a pipe, which could block.
+func (f files) readFile(name string) ([]byte, error) {
+	info, err := fs.Stat(f.FS, name) // the method fs.FS.Stat of f could open the file
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,9 @@ func (f files) read(name string) ([]byte, error) {
 	return text, err
 }
 
-// id returns a file that is one word.
-func (f files) id(name string) (string, error) {
-	text, err := f.read(name)
+// readID reads a file that contains a single printable ASCII word.
+func (f files) readID(name string) (string, error) {
+	text, err := f.readFile(name)
 	if err != nil {
 		return "", err
 	}
@@ -56,18 +56,18 @@ func (f files) id(name string) (string, error) {
 	return id, nil
 }
 
-// first returns the first ID that there is, or nothing.
-func (f files) first(names ...string) string {
+// firstID returns the first ID that can be read, or an empty string.
+func (f files) firstID(names ...string) string {
 	for _, name := range names {
-		if id, err := f.id(name); err == nil {
+		if id, err := f.readID(name); err == nil {
 			return id
 		}
 	}
 	return ""
 }
 
-// list returns the first entries of a directory.
-func (f files) list(name string) ([]fs.DirEntry, error) {
+// listDir returns the first maxSizes entries of a directory.
+func (f files) listDir(name string) ([]fs.DirEntry, error) {
 	dir, err := f.Open(name)
 	if err != nil {
 		return nil, err

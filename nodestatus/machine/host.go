@@ -10,13 +10,13 @@ import (
 	"os"
 )
 
-// Host reads the machine that this program runs on. It is a nodestatus.Capacity.
+// Host reads the machine that this program runs on. It implements nodestatus.Capacity.
 type Host struct {
-	// Root is a path on the file system whose size is [Info.RootFS]: the directory of the agent. Empty: "/".
+	// Root is the directory of the agent: the size of its file system becomes [Info.RootFS]. Empty: "/".
 	Root string
 }
 
-// Machine reads the machine. The error names the values that cannot be read; the other values are valid.
+// Machine reads the machine. The error names the values that cannot be read; the remaining values are valid.
 func (h Host) Machine(context.Context) (Info, error) {
 	info, err := Read(os.DirFS("/"))
 	size, failed := diskSize(cmp.Or(h.Root, "/"))

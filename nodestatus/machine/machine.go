@@ -14,36 +14,36 @@ import (
 	"strings"
 )
 
-// Info is what is known of a machine. What is empty or zero is not known.
+// Info describes the hardware and operating system of a machine. Empty and zero fields are unknown.
 type Info struct {
 	MachineID, SystemUUID, BootID string
 	KernelVersion, OSImage        string
 
-	CPUs      int             // logical ones that are online
-	Cores     int             // that have one of them
-	Sockets   int             // that have one of them
-	Books     int             // the same on s390x; zero elsewhere
-	Drawers   int             // the same on s390x; zero elsewhere
+	CPUs      int             // online logical CPUs
+	Cores     int             // cores with an online CPU
+	Sockets   int             // sockets with an online CPU
+	Books     int             // books with an online CPU, on s390x; zero elsewhere
+	Drawers   int             // drawers with an online CPU, on s390x; zero elsewhere
 	Memory    int64           // bytes
 	Swap      int64           // bytes
-	HugePages map[int64]int64 // preallocated bytes by the size of a page in bytes
-	UserNS    *bool           // whether this process is in a user namespace; nil: not known
+	HugePages map[int64]int64 // preallocated bytes, by page size in bytes
+	UserNS    *bool           // this process runs in a user namespace; nil: unknown
 
-	// RootFS is how many bytes the file system has that emptyDirs, logs and writable layers are on. [Read] does not know it.
+	// RootFS is the size in bytes of the file system with emptyDirs, logs and writable layers. [Read] does not set it.
 	RootFS int64
 }
 
-// Read reads below the root directory of a machine what cAdvisor reads for the kubelet (lib/machine/info.go). What cannot be read is
-// not known in the answer; CPUs, memory, boot ID and kernel are part of the error, because every machine has them.
+// Read reads the facts that cAdvisor reads for the kubelet (lib/machine/info.go), from files below root. Fields that cannot be
+// read are zero. The error names them if they exist on every machine: boot ID, kernel version, CPUs, memory, huge pages.
 func Read(root fs.FS) (m Info, err error) {
 	if root == nil {
 		return Info{}, errors.New("read machine: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
 	}
 	f := files{root}
-	m.MachineID = f.first("etc/machine-id", "var/lib/dbus/machine-id")
-	m.SystemUUID = f.first("sys/class/dmi/id/product_uuid", "proc/device-tree/system-id", "proc/device-tree/vm,uuid", "etc/machine-id")
-	m.OSImage = f.osImage()
-	m.UserNS = f.userNS()
+	m.MachineID = f.firstID("etc/machine-id", "var/lib/dbus/machine-id")
+	m.SystemUUID = f.firstID("sys/class/dmi/id/product_uuid", "proc/device-tree/system-id", "proc/device-tree/vm,uuid", "etc/machine-id")
+	m.OSImage = f.readOSImage()
+	m.UserNS = f.inUserNamespace()
 
 	var errs []error
 	add := func(err error) {
@@ -51,25 +51,25 @@ func Read(root fs.FS) (m Info, err error) {
 			errs = append(errs, fmt.Errorf("read machine: %w", err))
 		}
 	}
-	m.BootID, err = f.id("proc/sys/kernel/random/boot_id")
+	m.BootID, err = f.readID("proc/sys/kernel/random/boot_id")
 	add(err)
-	m.KernelVersion, err = f.id("proc/sys/kernel/osrelease")
+	m.KernelVersion, err = f.readID("proc/sys/kernel/osrelease")
 	add(err)
-	m.CPUs, err = f.cpus()
+	m.CPUs, err = f.countCPUs()
 	add(err)
-	f.topology(&m)
-	m.Memory, m.Swap, err = f.memory()
+	f.readTopology(&m)
+	m.Memory, m.Swap, err = f.readMemory()
 	add(err)
-	m.HugePages, err = f.hugePages()
+	m.HugePages, err = f.readHugePages()
 	add(err)
 	return m, errors.Join(errs...)
 }
 
-// osImage returns the name that the operating system has for people.
-func (f files) osImage() string {
-	text, err := f.read("etc/os-release")
+// readOSImage returns PRETTY_NAME of os-release.
+func (f files) readOSImage() string {
+	text, err := f.readFile("etc/os-release")
 	if err != nil {
-		text, err = f.read("usr/lib/os-release")
+		text, err = f.readFile("usr/lib/os-release")
 	}
 	if err != nil {
 		return "Unknown"
@@ -83,36 +83,37 @@ func (f files) osImage() string {
 	return "Linux"
 }
 
-// userNS reports whether this process is in a user namespace: the first one maps all IDs to themselves (user_namespaces(7)).
-func (f files) userNS() *bool {
-	text, err := f.read("proc/self/uid_map")
+// inUserNamespace reports whether this process runs in a user namespace. The initial user namespace maps all IDs to themselves
+// (user_namespaces(7)).
+func (f files) inUserNamespace() *bool {
+	text, err := f.readFile("proc/self/uid_map")
 	if err != nil {
-		return new(false) // the kernel has none
+		return new(false) // the kernel has no user namespaces
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(first)
 	return new(len(fields) == 0 || len(fields) == 3 && strings.Join(fields, " ") != "0 0 4294967295")
 }
 
-// cpus returns how many CPUs are online.
-func (f files) cpus() (int, error) {
+// countCPUs returns the number of online CPUs.
+func (f files) countCPUs() (int, error) {
 	const name = "sys/devices/system/cpu/online"
-	text, err := f.read(name)
+	text, err := f.readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.processors()
+		return f.countProcessors()
 	}
 	if err != nil {
 		return 0, err
 	}
-	n, err := parseCPUs(strings.TrimSpace(string(text)))
+	n, err := countCPUList(strings.TrimSpace(string(text)))
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return n, err
 }
 
-// parseCPUs counts the CPUs of a list such as "0-3,8".
-func parseCPUs(list string) (n int, err error) {
+// countCPUList returns the number of CPUs in a list such as "0-3,8".
+func countCPUList(list string) (n int, err error) {
 	last := -1
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -129,8 +130,8 @@ func parseCPUs(list string) (n int, err error) {
 	return n, nil
 }
 
-// processors counts CPUs on a kernel that shows no topology.
-func (f files) processors() (n int, err error) {
+// countProcessors counts the CPUs in /proc/cpuinfo, for a kernel without /sys/devices/system/cpu.
+func (f files) countProcessors() (n int, err error) {
 	file, err := f.Open("proc/cpuinfo")
 	if err != nil {
 		return 0, err
@@ -148,9 +149,9 @@ func (f files) processors() (n int, err error) {
 	return n, err
 }
 
-// memory returns the bytes of memory and of swap.
-func (f files) memory() (memory, swap int64, err error) {
-	text, err := f.read("proc/meminfo")
+// readMemory returns the bytes of memory and of swap.
+func (f files) readMemory() (memory, swap int64, err error) {
+	text, err := f.readFile("proc/meminfo")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -173,10 +174,10 @@ func (f files) memory() (memory, swap int64, err error) {
 	return memory, swap, nil
 }
 
-// hugePages returns the preallocated bytes by the size of a page. A kernel without huge pages has none.
-func (f files) hugePages() (map[int64]int64, error) {
+// readHugePages returns the preallocated bytes by page size in bytes; nil if the kernel has no huge pages.
+func (f files) readHugePages() (map[int64]int64, error) {
 	const dir = "sys/kernel/mm/hugepages"
-	entries, err := f.list(dir)
+	entries, err := f.listDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -192,7 +193,7 @@ func (f files) hugePages() (map[int64]int64, error) {
 			return nil, fmt.Errorf("%s: is no size of huge pages: %.40q", dir, e.Name())
 		}
 		name := dir + "/" + e.Name() + "/nr_hugepages"
-		id, err := f.id(name)
+		id, err := f.readID(name)
 		if err != nil {
 			return nil, err
 		}

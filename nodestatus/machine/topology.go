@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// maxTopology is of how many CPUs the topology is read, each of which has files of its own.
-const maxTopology = 8192
+// maxTopologyCPUs limits the number of CPUs whose topology is read, because each CPU has files of its own.
+const maxTopologyCPUs = 8192
 
-// topology counts the cores, sockets, books and drawers that have a CPU that is online. Only s390x has books and drawers.
-func (f files) topology(m *Info) {
-	text, err := f.read("sys/devices/system/cpu/online")
+// readTopology counts the cores, sockets, books and drawers with an online CPU. Only s390x has books and drawers.
+func (f files) readTopology(m *Info) {
+	text, err := f.readFile("sys/devices/system/cpu/online")
 	if err != nil {
 		return
 	}
 	cores, sockets, books, drawers := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, cpu := range onlineCPUs(strings.TrimSpace(string(text))) {
+	for _, cpu := range listCPUs(strings.TrimSpace(string(text))) {
 		of := func(name string) string {
-			return f.first("sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/topology/" + name)
+			return f.firstID("sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/topology/" + name)
 		}
 		drawer, book, socket := of("drawer_id"), of("book_id"), of("physical_package_id")
 		if socket == "" {
-			continue // a kernel without topology, which knows of no core either
+			continue // the kernel reports no topology
 		}
 		if drawer != "" {
 			drawers[drawer] = true
@@ -41,9 +41,9 @@ func (f files) topology(m *Info) {
 	m.Cores, m.Sockets, m.Books, m.Drawers = len(cores), len(sockets), len(books), len(drawers)
 }
 
-// onlineCPUs returns the first numbers of a list such as "0-3,8"; none where it is not one.
-func onlineCPUs(list string) (cpus []int) {
-	if _, err := parseCPUs(list); err != nil {
+// listCPUs returns the CPU numbers of a list such as "0-3,8", at most maxTopologyCPUs; nil if the list is invalid.
+func listCPUs(list string) (cpus []int) {
+	if _, err := countCPUList(list); err != nil {
 		return nil
 	}
 	for part := range strings.SplitSeq(list, ",") {
@@ -53,7 +53,7 @@ func onlineCPUs(list string) (cpus []int) {
 		}
 		first, _ := strconv.Atoi(from) // both were parsed before
 		last, _ := strconv.Atoi(to)
-		for cpu := first; cpu <= last && len(cpus) < maxTopology; cpu++ {
+		for cpu := first; cpu <= last && len(cpus) < maxTopologyCPUs; cpu++ {
 			cpus = append(cpus, cpu)
 		}
 	}
