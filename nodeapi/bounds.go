@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// maxBody is how many bytes of a body a handler reads: no request of this API has more than a form.
+// maxBody is the largest request body in bytes that a handler reads. Requests of this API have at most a form.
 const maxBody = 1 << 20
 
-// deadlineStep is how much a deadline moves at least, so that one is not set for each line of a log.
+// deadlineStep is the least time between two changes of a write deadline, so that it is not set for each log line.
 const deadlineStep = time.Second
 
-// boundBody gives the client a time to send what its headers have announced, also where no handler reads it.
-func (s *Server) boundBody(w http.ResponseWriter, r *http.Request) {
+// limitBody sets the deadline and the maximum size of the request body, also for handlers that do not read it.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
 	}
@@ -30,7 +30,7 @@ func (s *Server) boundBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 }
 
-// timedBody takes the deadline back at the end of the body: what comes after it, such as that the client goes away, has none.
+// timedBody clears the read deadline at the end of the body, so that it does not break the connection later.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -44,108 +44,114 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stallWriter cuts off a client that takes nothing for a time. It is not safe for several goroutines.
+// stallWriter sets a write deadline before each write, so that a client that stops reading is disconnected. It is not safe for
+// concurrent use.
 type stallWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	stall   time.Duration
-	set     time.Time // when the deadline was set
+	control     *http.ResponseController
+	timeout     time.Duration // without progress; then the connection fails
+	deadlineSet time.Time     // when the deadline was last set
 }
 
-func (w *stallWriter) extend() {
+func (w *stallWriter) extendDeadline() {
 	now := time.Now()
-	if now.Sub(w.set) < min(deadlineStep, w.stall/8) {
+	if now.Sub(w.deadlineSet) < min(deadlineStep, w.timeout/8) {
 		return
 	}
-	w.set = now
-	_ = w.control.SetWriteDeadline(now.Add(w.stall))
+	w.deadlineSet = now
+	_ = w.control.SetWriteDeadline(now.Add(w.timeout))
 }
 
-// Write writes with a deadline.
+// Write extends the deadline and writes p.
 func (w *stallWriter) Write(p []byte) (int, error) {
-	w.extend()
+	w.extendDeadline()
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush sends what was written, with a deadline.
+// Flush extends the deadline and flushes the response.
 func (w *stallWriter) Flush() {
-	w.extend()
+	w.extendDeadline()
 	_ = w.control.Flush()
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap returns the wrapped writer, for [http.ResponseController].
 func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// unstalled bounds the time for which a client may read nothing. What net/http writes after the handler has the last deadline.
-func (s *Server) unstalled(h http.Handler) http.Handler {
+// withStallTimeout returns h with Options.StallTimeout for each write. The last deadline also applies to data that net/http
+// writes after the handler has returned.
+func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: s.o.StallTimeout}
+		p := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.o.StallTimeout}
 		h.ServeHTTP(p, r)
-		p.set = time.Time{}
-		p.extend()
+		p.deadlineSet = time.Time{}
+		p.extendDeadline()
 	})
 }
 
 type handlerFunc = func(http.ResponseWriter, *http.Request, params)
 
-// bounded is unstalled for a route.
-func (s *Server) bounded(h handlerFunc) handlerFunc {
+// routeWithStallTimeout is withStallTimeout for the handler of a route.
+func (s *Server) routeWithStallTimeout(h handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
-		s.unstalled(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r, p) })).ServeHTTP(w, r)
+		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h(w, r, p) })).ServeHTTP(w, r)
 	}
 }
 
-// lasting is bounded for a request that may last for ever, and so ends when Run does.
-func (s *Server) lasting(h handlerFunc) handlerFunc { return s.ending(s.bounded(h)) }
+// longRunning wraps the handler of requests that may last forever: it sets the stall timeout, and cancels their context when Run
+// ends.
+func (s *Server) longRunning(h handlerFunc) handlerFunc {
+	return s.cancelOnStop(s.routeWithStallTimeout(h))
+}
 
-// ending ends the context of a request when Run ends.
-func (s *Server) ending(h handlerFunc) handlerFunc {
+// cancelOnStop returns h with a request context that is canceled when Run ends.
+func (s *Server) cancelOnStop(h handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		defer s.long.add(cancel)()
+		defer s.longRequests.addRequest(cancel)()
 		h(w, r.WithContext(ctx), p)
 	}
 }
 
-// errStopping is why a request that may last for ever ends with the server.
+// errStopping is the cancellation cause of long-running requests when the server stops.
 var errStopping = errors.New("the server stops")
 
-// longRequests are the requests that have to be told that Run ends. The zero value is ready.
+// longRequests tracks the long-running requests, which are canceled when Run ends. The zero value is ready for use.
 type longRequests struct {
-	mu    sync.Mutex // guards what follows
-	next  int
-	all   map[int]context.CancelCauseFunc
-	ended bool
+	mu       sync.Mutex // guards the fields below
+	lastID   int
+	cancels  map[int]context.CancelCauseFunc
+	canceled bool
 }
 
-// add adds a request, and returns what removes it.
-func (l *longRequests) add(cancel context.CancelCauseFunc) (remove func()) {
+// addRequest tracks a request by its cancel function, and returns a function that removes it. After cancelAll it cancels the
+// request at once.
+func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	if l.canceled {
 		cancel(errStopping)
 		return func() {}
 	}
-	if l.all == nil {
-		l.all = make(map[int]context.CancelCauseFunc)
+	if l.cancels == nil {
+		l.cancels = make(map[int]context.CancelCauseFunc)
 	}
-	l.next++
-	id := l.next
-	l.all[id] = cancel
+	l.lastID++
+	id := l.lastID
+	l.cancels[id] = cancel
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.all, id)
+		delete(l.cancels, id)
 	}
 }
 
-// end ends those that there are and those that come.
-func (l *longRequests) end() {
+// cancelAll cancels all tracked requests and all later ones.
+func (l *longRequests) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = true
-	for _, cancel := range l.all {
+	l.canceled = true
+	for _, cancel := range l.cancels {
 		cancel(errStopping)
 	}
 }

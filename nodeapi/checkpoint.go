@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// serveCheckpoint has the runtime write a checkpoint of a running container, and answers with its path. Source: checkpoint in
+// serveCheckpoint writes a checkpoint of a running container by the runtime, and responds with its path. Source: checkpoint in
 // pkg/kubelet/server/server.go (KEP-2008).
 func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p params) {
-	pod := s.podOf(w, p)
+	pod := s.findPodOrReply(w, p)
 	if pod == nil {
 		return
 	}
 	name := p["container"]
 	if containerSpec(pod, name) == nil {
-		text(w, http.StatusNotFound, fmt.Sprintf("container %s does not exist", name))
+		writeText(w, http.StatusNotFound, fmt.Sprintf("container %s does not exist", name))
 		return
 	}
 	timeout, err := checkpointTimeout(r.URL.Query()["timeout"])
 	if err != nil {
-		text(w, http.StatusNotFound, err.Error())
+		writeText(w, http.StatusNotFound, err.Error())
 		return
 	}
 	id, err := s.runningContainer(r.Context(), pod, name)
@@ -36,7 +36,7 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p param
 		err = fmt.Errorf("container %s not found", name)
 	}
 	file := fmt.Sprintf("checkpoint-%s-%s-%s.tar", fullName(pod), name, time.Now().Format(time.RFC3339))
-	if strings.ContainsRune(file, filepath.Separator) { // no name of Kubernetes has one
+	if strings.ContainsRune(file, filepath.Separator) { // Kubernetes names contain no separator
 		err = fmt.Errorf("%q is no name of a file", file)
 	}
 	path := filepath.Join(s.o.CheckpointDir, file)
@@ -44,18 +44,18 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p param
 		err = s.o.Checkpointer.Checkpoint(r.Context(), id, path, timeout)
 	}
 	if err != nil {
-		text(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %s/%s/%s failed (%s)", p["namespace"], p["pod"], name, err))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %s/%s/%s failed (%s)", p["namespace"], p["pod"], name, err))
 		return
 	}
 	body, err := json.Marshal(map[string][]string{"items": {path}})
 	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	writeJSON(w, body)
 }
 
-// checkpointTimeout reads the last of the values, in seconds. Without one it is zero: the runtime's.
+// checkpointTimeout parses the last of values, in seconds. Zero, without a value, means the runtime's default.
 func checkpointTimeout(values []string) (time.Duration, error) {
 	if len(values) == 0 {
 		return 0, nil

@@ -11,46 +11,46 @@ import (
 	"sync"
 )
 
-// conns is a listener that has so many connections at most, and fewer of strangers: of clients that have not shown yet who they are. When
-// there are too many of these, the oldest goes: somebody who knows what to say says it sooner than those who only hold connections.
-type conns struct {
+// connLimiter is a listener with at most maxAll connections, including at most maxUnauthenticated without an authorized request
+// so far. Above the second limit it closes the oldest unauthenticated connection: a legitimate client sends its request soon.
+type connLimiter struct {
 	net.Listener
-	maxStrangers, maxAll int
-	closed               func(endpoint string, n int) // may be nil
+	maxUnauthenticated, maxAll int
+	onClosed                   func(endpoint string, n int) // called after connections were closed; may be nil
 
-	mu        sync.Mutex // guards what follows
-	all       int
-	strangers list.List // of *conn, the oldest in front
+	mu              sync.Mutex // guards the fields below
+	openConns       int
+	unauthenticated list.List // of *countedConn, the oldest first
 }
 
-func newConns(l net.Listener, maxStrangers, maxAll int, closed func(string, int)) *conns {
-	return &conns{Listener: l, maxStrangers: maxStrangers, maxAll: maxAll, closed: closed}
+func newConnLimiter(l net.Listener, maxUnauthenticated, maxAll int, onClosed func(string, int)) *connLimiter {
+	return &connLimiter{Listener: l, maxUnauthenticated: maxUnauthenticated, maxAll: maxAll, onClosed: onClosed}
 }
 
-// conn is a connection that is counted.
-type conn struct {
+// countedConn is a connection that a connLimiter counts.
+type countedConn struct {
 	net.Conn
-	of    *conns
-	place *list.Element // among the strangers; nil: it is none. Guarded by of.mu
-	once  sync.Once     // for what is done when it is closed
+	limiter    *connLimiter
+	queueEntry *list.Element // in limiter.unauthenticated; nil: authenticated. Guarded by limiter.mu
+	once       sync.Once     // for removing the connection from the counts
 }
 
-// Accept returns the next connection for which there is room.
-func (l *conns) Accept() (net.Conn, error) {
+// Accept returns the next connection within the limits. It closes connections above maxAll.
+func (l *connLimiter) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c, oldest := l.admit(accepted)
+		c, oldest := l.addConn(accepted)
 		if oldest != nil {
 			_ = oldest.Close()
 		}
 		if c == nil {
 			_ = accepted.Close()
 		}
-		if (c == nil || oldest != nil) && l.closed != nil {
-			l.closed(l.Addr().String(), 1)
+		if (c == nil || oldest != nil) && l.onClosed != nil {
+			l.onClosed(l.Addr().String(), 1)
 		}
 		if c != nil {
 			return c, nil
@@ -58,45 +58,46 @@ func (l *conns) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection, and returns the one that has to make room for it, if any. It returns no connection if there are too many.
-func (l *conns) admit(accepted net.Conn) (c, oldest *conn) {
+// addConn counts an accepted connection. oldest, if not nil, must be closed in its place. c is nil if the limit maxAll is
+// reached.
+func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= l.maxAll {
+	if l.openConns >= l.maxAll {
 		return nil, nil
 	}
-	if l.strangers.Len() >= l.maxStrangers {
-		oldest = l.strangers.Front().Value.(*conn)
-		l.introduce(oldest)
+	if l.unauthenticated.Len() >= l.maxUnauthenticated {
+		oldest = l.unauthenticated.Front().Value.(*countedConn)
+		l.markAuthenticated(oldest)
 	}
-	l.all++
-	c = &conn{Conn: accepted, of: l}
-	c.place = l.strangers.PushBack(c)
+	l.openConns++
+	c = &countedConn{Conn: accepted, limiter: l}
+	c.queueEntry = l.unauthenticated.PushBack(c)
 	return c, oldest
 }
 
-// introduce makes a connection one of those whose client is known. It is called with mu held.
-func (l *conns) introduce(c *conn) {
-	if c.place != nil {
-		l.strangers.Remove(c.place)
-		c.place = nil
+// markAuthenticated removes c from the unauthenticated connections. The caller holds mu.
+func (l *connLimiter) markAuthenticated(c *countedConn) {
+	if c.queueEntry != nil {
+		l.unauthenticated.Remove(c.queueEntry)
+		c.queueEntry = nil
 	}
 }
 
-// Close closes the connection, and counts it no more.
-func (c *conn) Close() error {
+// Close closes the connection and removes it from the counts.
+func (c *countedConn) Close() error {
 	c.once.Do(func() {
-		c.of.mu.Lock()
-		defer c.of.mu.Unlock()
-		c.of.all--
-		c.of.introduce(c)
+		c.limiter.mu.Lock()
+		defer c.limiter.mu.Unlock()
+		c.limiter.openConns--
+		c.limiter.markAuthenticated(c)
 	})
 	return c.Conn.Close()
 }
 
 type connKey struct{}
 
-// withConn gives the requests of a connection a way to say that its client is known.
+// withConn stores the connection in the context of its requests, for authenticatedHandler.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if inner, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = inner.NetConn()
@@ -104,13 +105,13 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// known is passed by requests that have been let through: their connection is no stranger's any more.
-func known(h http.Handler) http.Handler {
+// authenticatedHandler returns h, which only authorized requests reach: their connection is marked as authenticated first.
+func authenticatedHandler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-			c.of.mu.Lock()
-			c.of.introduce(c)
-			c.of.mu.Unlock()
+		if c, ok := r.Context().Value(connKey{}).(*countedConn); ok {
+			c.limiter.mu.Lock()
+			c.limiter.markAuthenticated(c)
+			c.limiter.mu.Unlock()
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// serveProfile serves the pages of [net/http/pprof], which is not told of by its own paths.
+// serveProfile serves the pages of [net/http/pprof] below /debug/pprof/.
 func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
 	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
 	case "profile":
@@ -29,7 +29,7 @@ func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
 	}
 }
 
-// serveLevel sets the level of the log from a verbosity of klog, as kubectl users know it. Source: StringFlagPutHandler in
+// serveLevel sets the log level from a klog verbosity in the request body. Source: StringFlagPutHandler in
 // k8s.io/apiserver/pkg/server/routes.
 func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer := func(code int, line string) {
@@ -47,7 +47,7 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusBadRequest, "error reading request body: "+err.Error())
 		return
 	}
-	level, err := levelOf(string(body))
+	level, err := parseVerbosity(string(body))
 	if err != nil {
 		answer(http.StatusBadRequest, err.Error())
 		return
@@ -56,9 +56,9 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// levelOf returns the level of slog for a verbosity of klog: what the kubelet logs up to 2 is information, and the rest is for debugging.
-// From 5 on it is lower by one for each, so that a handler may tell them apart.
-func levelOf(verbosity string) (slog.Level, error) {
+// parseVerbosity converts a klog verbosity to a slog level: 0 to 2 is Info, 3 and 4 are Debug, and each further step is one level
+// lower.
+func parseVerbosity(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {
 	case err != nil:
@@ -71,7 +71,7 @@ func levelOf(verbosity string) (slog.Level, error) {
 	return slog.LevelDebug - slog.Level(min(v-4, 100)), nil
 }
 
-// serveSettings answers with the configuration of the agent. Source: package configz of k8s.io/component-base.
+// serveSettings responds with the configuration of the agent. Source: package configz of k8s.io/component-base.
 func (s *Server) serveSettings(w http.ResponseWriter, _ *http.Request) {
 	body, err := json.Marshal(map[string]any{"kubeletconfig": s.o.Settings()})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // LogOptions returns the options in a query of /containerLogs, or the status of a refusal.
 func LogOptions(query url.Values) (o *corev1.PodLogOptions, status int, err error) {
-	return logOptions(query)
+	return parseLogOptions(query)
 }
 
 // LevelOf returns the level of slog for a verbosity of klog.
-func LevelOf(verbosity string) (slog.Level, error) { return levelOf(verbosity) }
+func LevelOf(verbosity string) (slog.Level, error) { return parseVerbosity(verbosity) }

@@ -14,24 +14,25 @@ import (
 	"strings"
 )
 
-func healthy(context.Context) error { return nil }
+func alwaysHealthy(context.Context) error { return nil }
 
-// allChecks returns the checks of the kubelet, and then those of the options. Source: InstallAuthNotRequiredHandlers in
+// allChecks returns the kubelet's health checks and Options.HealthChecks. Source: InstallAuthNotRequiredHandlers in
 // pkg/kubelet/server/server.go.
 func (s *Server) allChecks() []HealthCheck {
 	syncLoop := s.o.SyncLoop
 	if syncLoop == nil {
-		syncLoop = healthy
+		syncLoop = alwaysHealthy
 	}
-	return slices.Concat([]HealthCheck{{"log", healthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
+	return slices.Concat([]HealthCheck{{"log", alwaysHealthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
 }
 
-// checks adds /healthz with the check ping and others. Source: InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
-func (s *Server) checks(r *router, others []HealthCheck) {
-	all := slices.Concat([]HealthCheck{{"ping", healthy}}, others)
-	r.handle("/healthz", s.unstalled(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serveHealth(w, req, all) })))
+// addHealthChecks adds /healthz with the check ping and the extra ones, and a page for each check. Source: InstallPathHandler in
+// k8s.io/apiserver/pkg/server/healthz.
+func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
+	all := slices.Concat([]HealthCheck{{"ping", alwaysHealthy}}, extra)
+	r.addHandler("/healthz", s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serveHealth(w, req, all) })))
 	for _, c := range all {
-		r.handle("/healthz/"+c.Name, s.unstalled(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.addHandler("/healthz/"+c.Name, s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if err := c.Check(req.Context()); err != nil {
 				http.Error(w, "internal server error: "+err.Error(), http.StatusInternalServerError)
 				return
@@ -41,8 +42,8 @@ func (s *Server) checks(r *router, others []HealthCheck) {
 	}
 }
 
-// serveHealth makes all checks but those that the query excludes. What has failed is in the answer, but not why: that may be secret, and
-// has a page of its own.
+// serveHealth runs all checks except those excluded by the query. The response names failed checks without their errors, which
+// may be confidential and are on the page of the check.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []HealthCheck) {
 	query := r.URL.Query()
 	var lines strings.Builder
@@ -83,8 +84,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 	_, _ = io.WriteString(w, lines.String()+"healthz check passed\n")
 }
 
-// validChecks returns an error for a check that has no page of its own.
-func validChecks(all []HealthCheck) error {
+// validateChecks returns an error for a check that cannot have a page of its own.
+func validateChecks(all []HealthCheck) error {
 	taken := []string{"ping", "log", "syncloop"}
 	for i, c := range all {
 		switch {

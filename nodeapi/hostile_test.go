@@ -58,7 +58,7 @@ func TestSlowHeaders(t *testing.T) {
 	for _, config := range []*tls.Config{nil, {Certificates: []tls.Certificate{certificate}}} {
 		t.Run(fmt.Sprintf("TLS=%t", config != nil), func(t *testing.T) {
 			s := newServer(t, o)
-			address, _ := serve(t, s, s.Handler(), config)
+			address, _ := serveListener(t, s, s.Handler(), config)
 			scheme, begins := "http", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "
 			if config != nil {
 				scheme, begins = "https", ""
@@ -133,7 +133,7 @@ func TestSlowFollower(t *testing.T) {
 				options.StallTimeout = 6 * time.Second
 			}
 			s := newServer(t, options)
-			address, _ := serve(t, s, s.Handler(), nil)
+			address, _ := serveListener(t, s, s.Handler(), nil)
 			relay, err := streamtest.StartRelay(t.Context(), address)
 			require.NoError(t, err)
 			defer relay.Close()

@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// ListenAll listens on TCP addresses, for the endpoints of [Server.Run]. If it cannot listen on all of them, it closes the listeners and returns
-// an error.
+// ListenAll listens on TCP addresses, for the endpoints of [Server.Run]. If an address fails, it closes all listeners and returns
+// the error.
 func ListenAll(ctx context.Context, addresses ...string) (listeners []net.Listener, err error) {
 	for _, address := range addresses {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

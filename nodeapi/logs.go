@@ -19,29 +19,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/loginstance"
 )
 
-// serveLogs writes the log of a container, and follows it where that is asked for.
+// serveLogs writes the log of a container, and follows it if the query requests that.
 func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
 	for _, part := range []struct{ name, missing string }{
 		{"pod", "podID"}, {"container", "container name"}, {"namespace", "podNamespace"},
 	} {
 		if p[part.name] == "" {
-			text(w, http.StatusBadRequest, fmt.Sprintf(`{"message": "Missing %s."}`, part.missing))
+			writeText(w, http.StatusBadRequest, fmt.Sprintf(`{"message": "Missing %s."}`, part.missing))
 			return
 		}
 	}
-	o, status, err := logOptions(r.URL.Query())
+	o, status, err := parseLogOptions(r.URL.Query())
 	if err != nil {
-		text(w, status, err.Error())
+		writeText(w, status, err.Error())
 		return
 	}
 	pod := s.findPod(p)
 	switch {
 	case pod == nil:
-		text(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", p["pod"]))
+		writeText(w, http.StatusNotFound, fmt.Sprintf("pod %q does not exist", p["pod"]))
 	case containerSpec(pod, p["container"]) == nil:
-		text(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", p["container"], p["pod"]))
+		writeText(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", p["container"], p["pod"]))
 	case o.Stream != nil && *o.Stream != corev1.LogStreamAll && !s.o.SplitStreams:
-		text(w, http.StatusBadRequest, fmt.Sprintf(
+		writeText(w, http.StatusBadRequest, fmt.Sprintf(
 			"unable to return the given log stream: %q. Please enable PodLogsQuerySplitStreams feature gate in kubelet", *o.Stream))
 	default:
 		s.writeLogs(w, r, pod, p["container"], o)
@@ -51,16 +51,16 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
 func (s *Server) writeLogs(w http.ResponseWriter, r *http.Request, pod *corev1.Pod, container string, o *corev1.PodLogOptions) {
 	id, err := loginstance.Find(&pod.Status, pod.Name, container, o.Previous)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
+		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	out := newLogWriter(w)
 	defer out.close()
-	// The client sees that it is connected before there is a line.
+	// The client receives the headers before the first line.
 	w.WriteHeader(http.StatusOK)
-	out.flush()
+	out.flushBuffer()
 	if err := s.copyLogs(r.Context(), out, id, o); err != nil && r.Context().Err() == nil {
-		_, _ = io.WriteString(out, err.Error()) // at the end of what was written, as the kubelet does: there is no other place
+		_, _ = io.WriteString(out, err.Error()) // appended to the log, as in the kubelet: the status is already sent
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 	if !found {
 		bare = id
 	}
-	c, err := s.inspect(ctx, bare)
+	c, err := s.containerStatus(ctx, bare)
 	if err != nil {
 		s.o.Logger.Info("container of a log not found", "container", id, "error", err)
 		return fmt.Errorf("unable to retrieve container logs for %s", id)
@@ -84,10 +84,10 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 		}
 	}
 	return logs.Read(ctx, c.LogPath, stdout, stderr, logs.ReadOptions{
-		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: since(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow, Watcher: &s.logWatcher,
+		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: sinceTime(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow, Watcher: &s.logWatcher,
 		IncludeRotated: !s.o.CurrentLogsOnly,
 		Running: func(ctx context.Context) (bool, error) {
-			c, err := s.inspect(ctx, bare)
+			c, err := s.containerStatus(ctx, bare)
 			return c.State == cri.ContainerRunning, err
 		},
 	})
@@ -98,32 +98,33 @@ const (
 	logLatency = 5 * time.Millisecond
 )
 
-// logWriter gathers lines, and sends them when there are many or after logLatency: a flush for each line would cost more than reading it.
+// logWriter buffers lines and flushes them when the buffer is full or after logLatency. A flush per line would cost more than
+// reading the line.
 type logWriter struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	w     http.ResponseWriter
 	buf   []byte
-	timer *time.Timer // flushes; nil: nothing waits
-	err   error       // of the client, who gets no more
+	timer *time.Timer // flushes the buffer; nil: it is empty
+	err   error       // of writing to the client; later writes fail
 }
 
 func newLogWriter(w http.ResponseWriter) *logWriter {
 	return &logWriter{w: w, buf: make([]byte, 0, logBuffer)}
 }
 
-// Write takes a line.
+// Write buffers a line.
 func (l *logWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.buf)+len(p) > logBuffer {
-		l.send(false)
+		l.writeBuffer(false)
 	}
 	if l.err == nil && len(p) >= logBuffer {
 		_, l.err = l.w.Write(p)
-		l.schedule()
+		l.scheduleFlush()
 	} else if l.err == nil {
 		l.buf = append(l.buf, p...)
-		l.schedule()
+		l.scheduleFlush()
 	}
 	if l.err != nil {
 		return 0, l.err
@@ -131,23 +132,23 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// schedule makes a timer that flushes, unless there is one. It is called with mu held.
-func (l *logWriter) schedule() {
+// scheduleFlush starts the flush timer unless it runs. The caller holds mu.
+func (l *logWriter) scheduleFlush() {
 	if l.timer == nil {
-		l.timer = time.AfterFunc(logLatency, l.flush)
+		l.timer = time.AfterFunc(logLatency, l.flushBuffer)
 	}
 }
 
-// flush sends what waits to the client.
-func (l *logWriter) flush() {
+// flushBuffer sends the buffered lines to the client.
+func (l *logWriter) flushBuffer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
-	l.send(true)
+	l.writeBuffer(true)
 }
 
-// send writes what waits, and flushes it. It is called with mu held.
-func (l *logWriter) send(flush bool) {
+// writeBuffer writes the buffered lines, and flushes the response if flush is true. The caller holds mu.
+func (l *logWriter) writeBuffer(flush bool) {
 	if l.err == nil && len(l.buf) > 0 {
 		_, l.err = l.w.Write(l.buf)
 	}
@@ -157,7 +158,7 @@ func (l *logWriter) send(flush bool) {
 	}
 }
 
-// close sends the rest. Nothing touches the response afterwards.
+// close sends the buffered lines. Afterwards the response is not used any more.
 func (l *logWriter) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,6 +166,6 @@ func (l *logWriter) close() {
 		l.timer.Stop()
 		l.timer = nil
 	}
-	l.send(true)
+	l.writeBuffer(true)
 	l.err = http.ErrHandlerTimeout
 }

@@ -20,41 +20,41 @@ import (
 	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
-// nodeLogsPath is the path of a [NodeLogs].
+// nodeLogsPath is the URL path prefix of a [NodeLogs].
 const nodeLogsPath = "/logs/"
 
-// NodeLogsOptions tune a [NodeLogs]. The zero value serves the files of /var/log, as a kubelet does by default.
+// NodeLogsOptions configures a [NodeLogs]. The zero value serves the files of /var/log, as a kubelet does by default.
 type NodeLogsOptions struct {
-	Dir          string // directory of the log files; empty means /var/log. It need not exist yet
+	Dir          string // directory of the log files; empty means /var/log. It may be created later
 	AllowQueries bool   // accept queries (enableSystemLogQuery)
-	// FollowLinks is the kubelet's way: a path may lead out of Dir by links. Queries never do.
+	// FollowLinks allows paths that lead out of Dir by symbolic links, as in the kubelet. Queries never follow them.
 	FollowLinks bool
 
-	Journal    string        // program that reads the journal of services; empty means journalctl, of PATH
+	Journal    string        // program that reads the systemd journal; empty means journalctl, found in PATH
 	Timeout    time.Duration // of a query about services; zero means 30 s, as in the kubelet
-	MaxOutput  int64         // bytes of the response to such a query; zero means 1 GiB
-	MaxQueries int           // queries about services at a time; zero means 4
+	MaxOutput  int64         // bytes of the response to a query about services; zero means 1 GiB
+	MaxQueries int           // concurrent queries about services; zero means 4
 
 	Logger *slog.Logger // nil discards
 }
 
-// NodeLogs serves the log files of the machine, and queries of them and of its journal, under /logs/: [Options].NodeLogs. Make one with
-// [NewNodeLogs]. It may be called from many goroutines.
+// NodeLogs is the handler for Options.NodeLogs: it serves the log files of the machine, and queries of them and of the systemd
+// journal, under /logs/. Create it with [NewNodeLogs]. It is safe for concurrent use.
 //
-// No name leads out of the directory, even if a link on its path is swapped meanwhile: files are opened by an [os.Root]. Links within the
-// directory are followed, also absolute ones, such as those that a kubelet creates in /var/log/containers. Only regular files and directories
-// are opened, so that a pipe blocks no request.
+// A name cannot lead out of the directory, even if a symbolic link in its path is replaced during the request: files are opened
+// through an [os.Root]. Links within the directory are followed, also absolute ones, such as those of a kubelet in
+// /var/log/containers. Only regular files and directories are opened, because a pipe could block.
 //
-// An unreadable query gets 400, an invalid one 406, with the kubelet's words, and a link that leads out 403. A later error is a line of the
-// response.
+// An unreadable query is answered with 400, an invalid one with 406 and the kubelet's text, and a link that leads out with 403. A
+// later error is a line of the response.
 type NodeLogs struct {
-	o    NodeLogsOptions
-	free chan struct{} // holds a token for each query about services that may begin
+	o          NodeLogsOptions
+	querySlots chan struct{} // holds a token per additional query about services
 }
 
 var _ http.Handler = (*NodeLogs)(nil)
 
-// NewNodeLogs returns a handler, and opens no file. The error names the options that are invalid.
+// NewNodeLogs returns a handler and opens no file. The error names the invalid options.
 func NewNodeLogs(o NodeLogsOptions) (*NodeLogs, error) {
 	if o.Timeout < 0 || o.MaxOutput < 0 || o.MaxQueries < 0 {
 		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxQueries %d: must not be negative",
@@ -68,21 +68,21 @@ func NewNodeLogs(o NodeLogsOptions) (*NodeLogs, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &NodeLogs{o: o, free: make(chan struct{}, o.MaxQueries)}
+	h := &NodeLogs{o: o, querySlots: make(chan struct{}, o.MaxQueries)}
 	for range o.MaxQueries {
-		h.free <- struct{}{}
+		h.querySlots <- struct{}{}
 	}
 	return h, nil
 }
 
-// ServeHTTP serves a file, a directory, or the response to a query.
+// ServeHTTP serves a file, a directory listing, or the response to a query.
 func (h *NodeLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	http.StripPrefix(nodeLogsPath, http.HandlerFunc(h.serve)).ServeHTTP(w, r)
+	http.StripPrefix(nodeLogsPath, http.HandlerFunc(h.serveRequest)).ServeHTTP(w, r)
 }
 
-func (h *NodeLogs) serve(w http.ResponseWriter, r *http.Request) {
+func (h *NodeLogs) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if !h.o.AllowQueries {
-		h.files(w, r, h.o.FollowLinks)
+		h.serveFiles(w, r, h.o.FollowLinks)
 		return
 	}
 	q, failures := logquery.Parse(r.URL.Query())
@@ -91,26 +91,26 @@ func (h *NodeLogs) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, failures.ToAggregate().Error(), http.StatusBadRequest)
 		return
 	case q == nil:
-		h.files(w, r, h.o.FollowLinks)
+		h.serveFiles(w, r, h.o.FollowLinks)
 		return
 	case r.URL.Path != "" && r.URL.Path != "/":
 		http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
 		return
 	}
-	if failures := q.Validate(h.stat); len(failures) > 0 {
+	if failures := q.Validate(h.checkFile); len(failures) > 0 {
 		http.Error(w, failures.ToAggregate().Error(), http.StatusNotAcceptable)
 		return
 	}
 	if len(q.Services) > 0 {
-		h.services(w, r, q)
+		h.serveServiceLogs(w, r, q)
 		return
 	}
 	r.URL.Path = filepath.ToSlash(q.Files[0])
-	h.files(w, r, false)
+	h.serveFiles(w, r, false)
 }
 
-// files serves the directory.
-func (h *NodeLogs) files(w http.ResponseWriter, r *http.Request, followLinks bool) {
+// serveFiles serves files and directory listings of Options.Dir.
+func (h *NodeLogs) serveFiles(w http.ResponseWriter, r *http.Request, followLinks bool) {
 	if followLinks {
 		http.FileServer(http.Dir(h.o.Dir)).ServeHTTP(w, r)
 		return
@@ -129,17 +129,17 @@ func (h *NodeLogs) files(w http.ResponseWriter, r *http.Request, followLinks boo
 	http.FileServer(t).ServeHTTP(w, r)
 }
 
-func (h *NodeLogs) stat(name string) error {
+func (h *NodeLogs) checkFile(name string) error {
 	t, err := openLogTree(h.o.Dir)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	return t.stat(name)
+	return t.checkFile(name)
 }
 
-// services answers a query about services.
-func (h *NodeLogs) services(w http.ResponseWriter, r *http.Request, q *logquery.Query) {
+// serveServiceLogs responds to a query about services.
+func (h *NodeLogs) serveServiceLogs(w http.ResponseWriter, r *http.Request, q *logquery.Query) {
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	var out io.Writer = w
 	if r.Header.Get("Accept-Encoding") == "gzip" {
@@ -155,34 +155,34 @@ func (h *NodeLogs) services(w http.ResponseWriter, r *http.Request, q *logquery.
 	ctx, cancel := context.WithTimeout(r.Context(), h.o.Timeout)
 	defer cancel()
 	select {
-	case <-h.free:
-		defer func() { h.free <- struct{}{} }()
+	case <-h.querySlots:
+		defer func() { h.querySlots <- struct{}{} }()
 	case <-ctx.Done():
 		fmt.Fprintf(out, "\nerror: %d other queries are under way\n", h.o.MaxQueries)
 		return
 	}
-	h.answer(ctx, &limitedWriter{w: out, left: h.o.MaxOutput}, q)
+	h.writeServiceLogs(ctx, &limitedWriter{w: out, remaining: h.o.MaxOutput}, q)
 }
 
-// limitedWriter takes so many bytes, and then says that there were more.
+// limitedWriter passes on the first bytes up to a limit, followed by a line about the cut.
 type limitedWriter struct {
-	w    io.Writer
-	left int64
+	w         io.Writer
+	remaining int64
 }
 
 var errTooMuch = errors.New("the answer is too large")
 
-// Write writes what there is room for.
+// Write writes p up to the limit.
 func (l *limitedWriter) Write(p []byte) (int, error) {
-	if l.left < 0 {
+	if l.remaining < 0 {
 		return 0, errTooMuch
 	}
-	if int64(len(p)) <= l.left {
-		l.left -= int64(len(p))
+	if int64(len(p)) <= l.remaining {
+		l.remaining -= int64(len(p))
 		return l.w.Write(p)
 	}
-	n, err := l.w.Write(p[:l.left])
-	l.left = -1
+	n, err := l.w.Write(p[:l.remaining])
+	l.remaining = -1
 	if err == nil {
 		_, _ = io.WriteString(l.w, "\nerror: "+errTooMuch.Error()+"\n")
 		err = errTooMuch
@@ -190,7 +190,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// candidates returns where the log of a service may be.
-func candidates(service string) [3]string {
+// serviceLogPaths returns the possible paths of the log file of a service.
+func serviceLogPaths(service string) [3]string {
 	return [3]string{service, service + ".log", strings.Join([]string{service, service + ".log"}, "/")}
 }

@@ -18,42 +18,43 @@ import (
 )
 
 const (
-	killDelay = 2 * time.Second // for the output of journalctl, after it was killed
-	maxUnits  = 4 << 20         // bytes of the list of units
+	killDelay = 2 * time.Second // for reading the output of journalctl after it was killed
+	maxUnits  = 4 << 20         // bytes of the list of systemd units
 )
 
-// answer writes the logs of services: of those that the journal knows, and then the files of the others.
-func (h *NodeLogs) answer(ctx context.Context, out io.Writer, q *logquery.Query) {
-	var native, others []string
-	units := h.units(ctx)
+// writeServiceLogs writes the logs of services: first of those with a systemd unit in the journal, then the log files of the
+// remaining services.
+func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, q *logquery.Query) {
+	var inJournal, inFiles []string
+	unitList := h.listUnits(ctx)
 	for _, name := range q.Services {
-		if strings.Contains(units, name+".service") {
-			native = append(native, name)
+		if strings.Contains(unitList, name+".service") {
+			inJournal = append(inJournal, name)
 		} else {
-			others = append(others, name)
+			inFiles = append(inFiles, name)
 		}
 	}
-	if len(native) > 0 {
-		h.journal(ctx, out, q, native)
+	if len(inJournal) > 0 {
+		h.writeJournal(ctx, out, q, inJournal)
 	}
 	switch {
-	case len(others) == 0:
+	case len(inFiles) == 0:
 	case q.Limits != (logquery.Limits{}):
-		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", others)
+		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
 	case ctx.Err() != nil:
 		fmt.Fprintf(out, "\ncontext error: %v\n", ctx.Err())
 	default:
-		for _, name := range others {
-			h.fileOf(ctx, out, name)
+		for _, name := range inFiles {
+			h.writeServiceFile(ctx, out, name)
 		}
 	}
 }
 
-// units returns what the journal says about units, one a line; nothing where there is no journal.
-func (h *NodeLogs) units(ctx context.Context) string {
+// listUnits returns the systemd units in the journal, one per line; empty without a journal.
+func (h *NodeLogs) listUnits(ctx context.Context) string {
 	var out bytes.Buffer
-	cmd := h.command(ctx, "--field", "_SYSTEMD_UNIT")
-	cmd.Stdout = &limitedWriter{w: &out, left: maxUnits}
+	cmd := h.journalCommand(ctx, "--field", "_SYSTEMD_UNIT")
+	cmd.Stdout = &limitedWriter{w: &out, remaining: maxUnits}
 	if err := cmd.Run(); err != nil {
 		h.o.Logger.Info("journal does not list its units", "error", err)
 		if !errors.Is(err, errTooMuch) {
@@ -63,13 +64,13 @@ func (h *NodeLogs) units(ctx context.Context) string {
 	return out.String()
 }
 
-// journal writes what journalctl says about services. It ends with ctx.
-func (h *NodeLogs) journal(ctx context.Context, out io.Writer, q *logquery.Query, services []string) {
-	cmd := h.command(ctx, q.JournalArguments(services)...)
+// writeJournal writes the output of journalctl for services. It kills journalctl when ctx ends.
+func (h *NodeLogs) writeJournal(ctx context.Context, out io.Writer, q *logquery.Query, services []string) {
+	cmd := h.journalCommand(ctx, q.JournalArguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err == nil || exited || errors.Is(err, errTooMuch) {
-		return // it has said itself what is wrong
+		return // the output of journalctl has the error
 	}
 	h.o.Logger.Info("journal cannot be read", "error", err)
 	if q.Limits.Boot == nil || *q.Limits.Boot == 0 {
@@ -77,14 +78,14 @@ func (h *NodeLogs) journal(ctx context.Context, out io.Writer, q *logquery.Query
 	}
 }
 
-func (h *NodeLogs) command(ctx context.Context, args ...string) *exec.Cmd {
+func (h *NodeLogs) journalCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, h.o.Journal, args...)
 	cmd.WaitDelay = killDelay
 	return cmd
 }
 
-// fileOf writes the first file there is that may be the log of a service.
-func (h *NodeLogs) fileOf(ctx context.Context, out io.Writer, service string) {
+// writeServiceFile writes the first existing log file of a service.
+func (h *NodeLogs) writeServiceFile(ctx context.Context, out io.Writer, service string) {
 	err := h.copyFirst(ctx, out, service)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -100,17 +101,17 @@ func (h *NodeLogs) copyFirst(ctx context.Context, out io.Writer, service string)
 		return err
 	}
 	defer t.close()
-	for _, name := range candidates(service) {
-		if err = t.copy(ctx, out, name); !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range serviceLogPaths(service) {
+		if err = t.copyFile(ctx, out, name); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return err
 }
 
-// copy writes a regular file; a directory counts as not there.
-func (t *logTree) copy(ctx context.Context, out io.Writer, name string) error {
-	f, err := t.open(name)
+// copyFile writes a regular file to out. A directory counts as missing.
+func (t *logTree) copyFile(ctx context.Context, out io.Writer, name string) error {
+	f, err := t.openFile(name)
 	if err != nil {
 		return err
 	}
@@ -126,13 +127,13 @@ func (t *logTree) copy(ctx context.Context, out io.Writer, name string) error {
 	return err
 }
 
-// contextReader ends with a context.
+// contextReader fails once its context has ended.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // of one copy
 	r   io.Reader
 }
 
-// Read reads unless the context has ended.
+// Read reads from r unless the context has ended.
 func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	maxLinks   = 40     // that are followed for a name, as many as the kernel does
-	maxEntries = 65_536 // that are listed of a directory
+	maxLinks   = 40     // symbolic links followed per name; the kernel's limit
+	maxEntries = 65_536 // entries listed per directory
 )
 
-// Why a name is not opened. An error that is a permission one is a 403 of net/http.
+// Errors for names that are not opened. net/http answers a permission error with 403.
 var (
 	errLeadsOut  = fmt.Errorf("it leads out of the directory: %w", fs.ErrPermission)
 	errIrregular = fmt.Errorf("it is neither a regular file nor a directory: %w", fs.ErrPermission)
 )
 
-// logTree is a directory out of which nothing leads. It is opened for each request, so that it may be replaced, and made later.
+// logTree is the log directory, opened so that no name leads out of it. It is opened per request, because it may be replaced or
+// created later.
 type logTree struct {
 	root *os.Root
-	dirs []string // absolute paths of the directory, by which absolute links may name it
+	dirs []string // absolute paths of the directory, by which absolute links may refer to it
 }
 
 func openLogTree(dir string) (*logTree, error) {
@@ -49,34 +50,34 @@ func openLogTree(dir string) (*logTree, error) {
 
 func (t *logTree) close() { _ = t.root.Close() }
 
-// Open opens a file or a directory, for [http.FileServer].
+// Open opens a file or directory, for [http.FileServer].
 func (t *logTree) Open(name string) (http.File, error) {
-	f, err := t.open(strings.TrimPrefix(path.Clean("/"+name), "/"))
+	f, err := t.openFile(strings.TrimPrefix(path.Clean("/"+name), "/"))
 	if err != nil {
 		return nil, err
 	}
-	return &logFile{File: f}, nil
+	return &boundedFile{File: f}, nil
 }
 
-// stat returns why a name cannot be read.
-func (t *logTree) stat(name string) error {
-	f, err := t.open(strings.TrimLeft(filepath.ToSlash(name), "/"))
+// checkFile returns an error if the named file cannot be opened.
+func (t *logTree) checkFile(name string) error {
+	f, err := t.openFile(strings.TrimLeft(filepath.ToSlash(name), "/"))
 	if err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-// open opens a name of the directory. Each step that looks at links may be out of date in the next one: it is the root that keeps names
-// inside, and links that were swapped make an error.
-func (t *logTree) open(name string) (*os.File, error) {
+// openFile opens a regular file or directory by name. The checks of links may be outdated when the file is opened; then os.Root
+// returns an error rather than leave the directory.
+func (t *logTree) openFile(name string) (*os.File, error) {
 	if name == "" {
 		name = "."
 	}
 	if strings.ContainsRune(name, 0) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	inside, err := t.resolve(name)
+	inside, err := t.resolveLinks(name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +86,11 @@ func (t *logTree) open(name string) (*os.File, error) {
 		err = &fs.PathError{Op: "open", Path: name, Err: errIrregular}
 	}
 	if err != nil {
-		return nil, absent(err)
+		return nil, asNotExist(err)
 	}
 	f, err := t.root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, absent(err)
+		return nil, asNotExist(err)
 	}
 	opened, err := f.Stat()
 	if err == nil && !isRegularOrDir(opened.Mode()) {
@@ -103,16 +104,16 @@ func (t *logTree) open(name string) (*os.File, error) {
 
 func isRegularOrDir(mode fs.FileMode) bool { return mode.IsRegular() || mode.IsDir() }
 
-// absent makes an error about a file where a directory should be one about a file that is not there, as package http does.
-func absent(err error) error {
+// asNotExist adds fs.ErrNotExist to ENOTDIR errors, as package http does.
+func asNotExist(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return err
 }
 
-// resolve returns a name without links on the way, as far as there are some now.
-func (t *logTree) resolve(name string) (string, error) {
+// resolveLinks returns name with all its symbolic links resolved. Links that lead out of the directory are an error.
+func (t *logTree) resolveLinks(name string) (string, error) {
 	for range maxLinks {
 		link, target, err := t.firstLink(name)
 		if err != nil || link == "" {
@@ -120,12 +121,13 @@ func (t *logTree) resolve(name string) (string, error) {
 		}
 		rest := strings.TrimPrefix(name[len(link):], "/")
 		if path.IsAbs(target) {
-			if target = t.inside(target); target == "" {
+			if target = t.relativeToRoot(target); target == "" {
 				return "", &fs.PathError{Op: "open", Path: name, Err: errLeadsOut}
 			}
 			name = path.Join(target, rest)
 		} else {
-			// What is before the link has no links any more, so that its .. are lexical. Of a target they are taken as lexical.
+			// The part before link has no links, so its .. elements can be removed lexically. Those of target are removed
+			// lexically too.
 			name = path.Join(path.Dir(link), target, rest)
 		}
 		if name == ".." || strings.HasPrefix(name, "../") {
@@ -135,7 +137,7 @@ func (t *logTree) resolve(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// firstLink returns the first part of a name that is a link, and where that leads; an empty one if there is none.
+// firstLink returns the first prefix of name that is a symbolic link, and its target. link is empty if there is none.
 func (t *logTree) firstLink(name string) (link, target string, err error) {
 	for end := 0; end < len(name); end++ {
 		next := strings.IndexByte(name[end:], '/')
@@ -145,7 +147,7 @@ func (t *logTree) firstLink(name string) (link, target string, err error) {
 		end += next
 		info, err := t.root.Lstat(name[:end])
 		if err != nil {
-			return "", "", absent(err)
+			return "", "", asNotExist(err)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			continue
@@ -156,8 +158,8 @@ func (t *logTree) firstLink(name string) (link, target string, err error) {
 	return "", "", nil
 }
 
-// inside returns the name of an absolute path within the directory, or an empty one.
-func (t *logTree) inside(target string) string {
+// relativeToRoot returns the name of an absolute path within the directory, or an empty string.
+func (t *logTree) relativeToRoot(target string) string {
 	target = path.Clean(target)
 	for _, dir := range t.dirs {
 		if target == dir {
@@ -170,22 +172,22 @@ func (t *logTree) inside(target string) string {
 	return ""
 }
 
-// logFile is an open file whose directory entries are bounded.
-type logFile struct{ *os.File }
+// boundedFile is an open file whose directory listings are limited.
+type boundedFile struct{ *os.File }
 
-// Readdir is not used by package http where there is a ReadDir, and is bounded like it.
-func (f *logFile) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(boundEntries(n)) }
+// Readdir lists a directory up to maxEntries. Package http prefers ReadDir.
+func (f *boundedFile) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(limitEntries(n)) }
 
-// ReadDir lists a directory, of which entries beyond a number are left out.
-func (f *logFile) ReadDir(n int) ([]fs.DirEntry, error) {
-	all, err := f.File.ReadDir(boundEntries(n))
+// ReadDir lists a directory up to maxEntries.
+func (f *boundedFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	all, err := f.File.ReadDir(limitEntries(n))
 	if n <= 0 && err != nil && len(all) == 0 && !errors.Is(err, fs.ErrPermission) {
-		return all, nil // the end, which is no error for whoever asks for all
+		return all, nil // the end of the directory, which is no error if n <= 0
 	}
 	return all, err
 }
 
-func boundEntries(n int) int {
+func limitEntries(n int) int {
 	if n <= 0 {
 		return maxEntries
 	}

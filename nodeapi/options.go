@@ -30,38 +30,38 @@ const (
 	defaultMaxConnections     = 4096
 )
 
-// Pods has the pods of the node, with the status that the agent has found, static pods included. It is called by several goroutines,
-// and nobody changes what it returns: what is the same pointer as before is the same pod.
+// Pods returns all pods of the node, including static pods, with the status found by the agent. It must be safe for concurrent
+// use. The returned pods must not be modified later: a pod that changes gets a new pointer.
 type Pods interface {
 	Pods() []*corev1.Pod
 }
 
-// PodsFunc is a function as [Pods].
+// PodsFunc makes a function a [Pods].
 type PodsFunc func() []*corev1.Pod
 
 // Pods calls f.
 func (f PodsFunc) Pods() []*corev1.Pod { return f() }
 
-// Streams serves interactive sessions, and whatever may go wrong once it is called. The Server of package streaming is one.
+// Streams serves interactive sessions, including the error responses. *streaming.Server implements it.
 type Streams interface {
 	// ServeExec runs a command in a container.
 	ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions)
 	// ServeAttach connects the client to the process of a container.
 	ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, o cri.StreamOptions)
-	// ServePortForward connects the client to ports of a sandbox; ports may be empty, because the protocol says them later.
+	// ServePortForward connects the client to ports of a sandbox. ports is empty if the protocol names the ports later.
 	ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32)
 }
 
-// Summary measures the node and its pods. A summary beside an error is served, and the error goes to the log. The Collector of package
-// summary is one.
+// Summary measures the node and its pods for /stats/summary. A summary returned with an error is served, and the error is logged.
+// *stats.Collector implements it.
 type Summary interface {
-	// Summary measures all that there is.
+	// Summary measures all values.
 	Summary(ctx context.Context) (*statsapi.Summary, error)
-	// CPUAndMemory measures CPU and memory alone.
+	// CPUAndMemory measures CPU, memory and swap only.
 	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
-// Metrics are the pages below /metrics. What is nil answers 404.
+// Metrics has the handlers below /metrics. A nil handler means 404.
 type Metrics struct {
 	All      http.Handler // /metrics
 	CAdvisor http.Handler // /metrics/cadvisor
@@ -70,76 +70,78 @@ type Metrics struct {
 	SLIs     http.Handler // /metrics/slis
 }
 
-// HealthCheck is a check of /healthz, with a page of its own below it.
+// HealthCheck is an additional check of /healthz, with a page of its own at /healthz/NAME.
 type HealthCheck struct {
-	Name  string // a path element; ping, log and syncloop are taken
+	Name  string // a path element; ping, log and syncloop are reserved
 	Check func(ctx context.Context) error
 }
 
-// Options say what a [Server] serves. What is nil answers 404 unless its comment says otherwise.
+// Options configures a [Server]. A path whose option is nil is answered with 404, unless stated otherwise.
 type Options struct {
-	// Access decides who may send what to Handler. It is required unless Insecure is set.
+	// Access authenticates and authorizes the requests to Handler. Required unless Insecure is set.
 	Access   *auth.Access
-	Insecure bool // Handler lets everybody do everything: behind something that has decided already
+	Insecure bool // Handler authorizes every request, for use behind another authorization
 
-	Pods    Pods       // /pods, and with Runtime all that is about one pod
-	Runtime cri.Lister // /runningpods; cri.PodLister and cri.Inspector are used where it has them
+	Pods    Pods       // /pods; with Runtime also the paths of a single pod
+	Runtime cri.Lister // /runningpods; its methods of cri.PodLister and cri.Inspector are used if it has them
 	Streams Streams    // /exec, /attach and /portForward
 	Summary Summary    // /stats/summary
 	Metrics Metrics
-	// Execer runs what /run asks for. Nil means Runtime, where that is a [cri.Execer].
+	// Execer runs the commands of /run. Nil means Runtime if it implements cri.Execer.
 	Execer cri.Execer
-	// Checkpointer writes what /checkpoint asks for, to files below CheckpointDir, which is required with it.
+	// Checkpointer writes the checkpoints of /checkpoint to files in CheckpointDir. It requires CheckpointDir.
 	Checkpointer  cri.Checkpointer
 	CheckpointDir string
 
-	SyncLoop     func(ctx context.Context) error // the check syncloop of /healthz; nil is healthy
-	HealthChecks []HealthCheck                   // of /healthz
+	SyncLoop     func(ctx context.Context) error // the check syncloop of /healthz; nil means healthy
+	HealthChecks []HealthCheck                   // additional checks of /healthz
 
-	Settings func() any        // /configz: main's settings in the shape of KubeletConfiguration, as encoding/json takes them
-	Flags    map[string]string // /flagz: what the program was started with; without secrets
-	Version  string            // of /statusz; empty: that of the main module
-	Name     string            // of the program, in /statusz and /flagz; empty means kubelet
+	Settings func() any        // /configz: returns the configuration as a KubeletConfiguration, or as a value with its JSON form
+	Flags    map[string]string // /flagz: the flags of the program, without secrets
+	Version  string            // of the program, for /statusz; empty means that of the main module
+	Name     string            // of the program, for /statusz and /flagz; empty means kubelet
 
-	LogLevel  *slog.LevelVar // /debug/flags/v sets it; nil answers 405
-	Profiling bool           // /debug/pprof; without it the answer is 405
-	NodeLogs  http.Handler   // /logs/, with that prefix; such as a [NodeLogs]. Nil answers 405
-	// NoDebugging leaves out what is not on the read-only port: such paths answer 405 (enableDebuggingHandlers: false).
+	LogLevel  *slog.LevelVar // set by /debug/flags/v; nil means 405
+	Profiling bool           // serve /debug/pprof; if false it is answered with 405
+	NodeLogs  http.Handler   // serves paths below /logs/, for example a [NodeLogs]; nil means 405
+	// NoDebugging answers all paths that the read-only port lacks with 405 (enableDebuggingHandlers: false).
 	NoDebugging bool
 
-	// CurrentLogsOnly is the kubelet's way: /containerLogs does not reach into files that were rotated.
+	// CurrentLogsOnly makes /containerLogs omit rotated files, as the kubelet does.
 	CurrentLogsOnly bool
-	// SplitStreams lets /containerLogs return one stream alone (gate PodLogsQuerySplitStreams, off in the kubelet).
+	// SplitStreams allows the query parameter stream of /containerLogs (gate PodLogsQuerySplitStreams, off by default in the
+	// kubelet).
 	SplitStreams bool
 
-	HeaderTimeout  time.Duration // for the TLS handshake, and then for the headers of each request; zero means 10 s
-	BodyTimeout    time.Duration // for the body of a request; zero means 30 s
-	StallTimeout   time.Duration // a client that reads nothing for so long is cut off; zero means 5 min
-	IdleTimeout    time.Duration // of connections between requests; zero means 90 s
-	DrainTimeout   time.Duration // for requests that are under way when Run ends; zero means 5 s
+	HeaderTimeout  time.Duration // of the TLS handshake, and of the headers of each request; zero means 10 s
+	BodyTimeout    time.Duration // of a request body; zero means 30 s
+	StallTimeout   time.Duration // after this time without progress of writing a response, the connection is closed; zero means 5 min
+	IdleTimeout    time.Duration // of a connection between requests; zero means 90 s
+	DrainTimeout   time.Duration // for requests in progress when Run ends; zero means 5 s
 	MaxHeaderBytes int           // zero means 16 KiB
-	// MaxUnauthenticated is how many connections an endpoint has whose client was not authenticated yet. Beyond, the oldest is closed. Zero means
-	// 512.
+	// MaxUnauthenticated is the largest number of connections per endpoint without an authorized request so far. Above it the
+	// oldest of them is closed. Zero means 512.
 	MaxUnauthenticated int
-	MaxConnections     int // of an endpoint; beyond, new ones are closed at once; zero means 4096
+	MaxConnections     int // per endpoint; new connections above it are closed at once; zero means 4096
 
 	Logger *slog.Logger // nil discards
 	Hooks  Hooks
 }
 
-// Request is what metrics tell requests apart by.
+// Request has the labels of a request for metrics.
 type Request struct {
-	Method      string // of HTTP, or other
-	Path        string // the first element of the path, with the second for metrics; or other
+	Method      string // HTTP method, or other
+	Path        string // first path element, two below metrics, or other
 	ServerType  string // readwrite or readonly
 	LongRunning bool
 }
 
-// Hooks hear of what a [Server] does. Each may be nil, is called by the goroutine of the request with no lock held, and must not block.
+// Hooks are called by a [Server]. Each hook may be nil, is called from the goroutine of the request with no lock held, and must
+// not block.
 type Hooks struct {
-	RequestReceived   func(Request)                     // a request has come, before it is authenticated
-	RequestCompleted  func(Request, time.Duration)      // it was answered, or its stream has ended
-	ConnectionsClosed func(endpoint string, closed int) // so many connections were closed because there were too many, at this address
+	RequestReceived   func(Request)                     // called before authentication
+	RequestCompleted  func(Request, time.Duration)      // the response or the stream has ended; with its duration
+	ConnectionsClosed func(endpoint string, closed int) // connections of the endpoint at this address were closed because of a limit
 }
 
 func (o *Options) validate() error {
@@ -156,22 +158,22 @@ func (o *Options) validate() error {
 		return fmt.Errorf("none of MaxHeaderBytes %d, MaxUnauthenticated %d and MaxConnections %d may be negative",
 			o.MaxHeaderBytes, o.MaxUnauthenticated, o.MaxConnections)
 	}
-	for _, d := range o.durations() {
+	for _, d := range o.durationDefaults() {
 		if *d.field < 0 {
 			return fmt.Errorf("%s must not be negative: %s", d.name, *d.field)
 		}
 	}
-	return validChecks(o.HealthChecks)
+	return validateChecks(o.HealthChecks)
 }
 
-type duration struct {
+type durationDefault struct {
 	name  string
 	field *time.Duration
 	value time.Duration
 }
 
-func (o *Options) durations() []duration {
-	return []duration{
+func (o *Options) durationDefaults() []durationDefault {
+	return []durationDefault{
 		{"HeaderTimeout", &o.HeaderTimeout, defaultHeaderTimeout},
 		{"BodyTimeout", &o.BodyTimeout, defaultBodyTimeout},
 		{"StallTimeout", &o.StallTimeout, defaultStallTimeout},
@@ -180,8 +182,8 @@ func (o *Options) durations() []duration {
 	}
 }
 
-func (o *Options) complete() {
-	for _, d := range o.durations() {
+func (o *Options) setDefaults() {
+	for _, d := range o.durationDefaults() {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

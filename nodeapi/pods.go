@@ -19,9 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// PodsWithStatus returns the pods that list has with their statuses, for who has the two apart, such as a lifecycle.Reconciler. A status of nil is
-// that in the pod, and a pod of nil is none. A pod is the same pointer as before while neither of its two is another one. list is called by
-// one goroutine at a time.
+// PodsWithStatus returns a Pods that merges each pod of list with its status. A nil status keeps pod.Status; a nil pod is
+// skipped. As long as list yields the same two pointers, the merged pod has the same pointer, so that its JSON stays cached. list
+// is never called concurrently.
 func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
@@ -55,15 +55,16 @@ func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 
 // servePods lists the pods of the node.
 func (s *Server) servePods(w http.ResponseWriter, _ *http.Request, _ params) {
-	body, err := s.encoded.list(s.o.Pods.Pods())
+	body, err := s.encoder.encodeList(s.o.Pods.Pods())
 	writePods(w, body, err)
 }
 
-// serveRunningPods lists what the runtime runs, which is more than the node wants while a pod is terminating.
+// serveRunningPods lists the pods with a running container or ready sandbox, including terminating pods that no source lists any
+// more.
 func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ params) {
 	snapshot, err := s.o.Runtime.List(r.Context())
 	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	body, _, err := encodePods(runningPods(snapshot), nil)
@@ -72,46 +73,46 @@ func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ para
 
 func writePods(w http.ResponseWriter, body []byte, err error) {
 	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	writeJSON(w, body)
 }
 
-// encodedMaxAge is for how long a pod is kept as JSON when nobody asks.
+// encodedMaxAge is the time after the last request when the cached JSON of pods is dropped.
 const encodedMaxAge = time.Minute
 
-// encodedPods makes lists of pods. It keeps what it has made of a pod, which nobody changes, for as long as that is listed: monitoring
-// asks for the same pods again and again. The zero value is ready.
-type encodedPods struct {
-	mu    sync.Mutex
-	known map[*corev1.Pod][]byte
-	stale *time.Timer // forgets them; nil: nobody has asked
+// podEncoder encodes pod lists. It caches the JSON of each pod while it is listed, because monitoring requests the list often.
+// The zero value is ready for use.
+type podEncoder struct {
+	mu     sync.Mutex
+	cached map[*corev1.Pod][]byte
+	expiry *time.Timer // drops the cache; nil: no request yet
 }
 
-// list returns a PodList.
-func (e *encodedPods) list(pods []*corev1.Pod) (body []byte, err error) {
+// encodeList returns the JSON of a PodList.
+func (e *podEncoder) encodeList(pods []*corev1.Pod) (body []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if body, e.known, err = encodePods(pods, e.known); err != nil {
+	if body, e.cached, err = encodePods(pods, e.cached); err != nil {
 		return nil, err
 	}
-	if e.stale == nil {
-		e.stale = time.AfterFunc(encodedMaxAge, e.forget)
+	if e.expiry == nil {
+		e.expiry = time.AfterFunc(encodedMaxAge, e.dropCache)
 	}
-	e.stale.Reset(encodedMaxAge)
+	e.expiry.Reset(encodedMaxAge)
 	return body, nil
 }
 
-func (e *encodedPods) forget() {
+func (e *podEncoder) dropCache() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known = nil
+	e.cached = nil
 }
 
-// encodePods returns a PodList, and each of its pods as JSON. Those that are known are not encoded. Without pods the items are null, as the
-// kubelet's are.
-func encodePods(pods []*corev1.Pod, known map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
+// encodePods returns the JSON of a PodList, and the JSON of each pod for the next call. Pods in cached are not encoded again.
+// Without pods the items are null, as in the kubelet.
+func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
 	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
 	if len(pods) == 0 {
 		return []byte(head + "null}\n"), nil, nil
@@ -119,16 +120,16 @@ func encodePods(pods []*corev1.Pod, known map[*corev1.Pod][]byte) (body []byte, 
 	encoded = make(map[*corev1.Pod][]byte, len(pods))
 	size := len(head) + len(tail)
 	for _, pod := range pods {
-		one, ok := known[pod]
+		encodedPod, ok := cached[pod]
 		if !ok {
 			bare := *pod
-			bare.TypeMeta = metav1.TypeMeta{} // the list says what they are
-			if one, err = json.Marshal(&bare); err != nil {
+			bare.TypeMeta = metav1.TypeMeta{} // items of a list have no kind of their own
+			if encodedPod, err = json.Marshal(&bare); err != nil {
 				return nil, nil, err
 			}
 		}
-		encoded[pod] = one
-		size += 1 + len(one)
+		encoded[pod] = encodedPod
+		size += 1 + len(encodedPod)
 	}
 	body = append(make([]byte, 0, size), head...)
 	before := byte('[')
@@ -139,16 +140,16 @@ func encodePods(pods []*corev1.Pod, known map[*corev1.Pod][]byte) (body []byte, 
 	return append(body, tail...), encoded, nil
 }
 
-// runningPods returns the pods that have a ready sandbox or a running container, the newest first, with names, UIDs, and the names and
+// runningPods returns the pods with a ready sandbox or a running container, newest first. They have name, UID, and the names and
 // images of their running containers. Source: GetRunningPods in pkg/kubelet/kubelet_getters.go.
 func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	var all []cri.Pod
 	for pod := range snapshot.Pods() {
-		if pod = running(pod); len(pod.Sandboxes)+len(pod.Containers) > 0 {
+		if pod = runningParts(pod); len(pod.Sandboxes)+len(pod.Containers) > 0 {
 			all = append(all, pod)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b cri.Pod) int { return created(b).Compare(created(a)) })
+	slices.SortStableFunc(all, func(a, b cri.Pod) int { return sandboxCreation(b).Compare(sandboxCreation(a)) })
 	var pods []*corev1.Pod
 	for _, p := range all {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID)}}
@@ -160,8 +161,8 @@ func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	return pods
 }
 
-// running returns the part of a pod that runs, the newest sandboxes and containers first.
-func running(p cri.Pod) cri.Pod {
+// runningParts returns p with only its ready sandboxes and running containers, newest first.
+func runningParts(p cri.Pod) cri.Pod {
 	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(sb cri.Sandbox) bool { return sb.State != cri.SandboxReady })
 	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.State != cri.ContainerRunning })
 	slices.SortFunc(p.Sandboxes, func(a, b cri.Sandbox) int {

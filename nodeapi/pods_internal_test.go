@@ -28,7 +28,7 @@ func pods(n int) (all []*corev1.Pod) {
 // The list is what encoding a PodList gives, however much of it is known from before.
 func TestEncodedPods(t *testing.T) {
 	all := pods(4)
-	var e encodedPods
+	var e podEncoder
 	for _, listed := range [][]*corev1.Pod{nil, all[:1], all[:3], all[1:], {all[3], all[0], all[3]}, all[:3], {}} {
 		list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
 		for _, p := range listed {
@@ -37,7 +37,7 @@ func TestEncodedPods(t *testing.T) {
 		}
 		want, err := json.Marshal(&list)
 		require.NoError(t, err)
-		got, err := e.list(listed)
+		got, err := e.encodeList(listed)
 		require.NoError(t, err)
 		assert.Equal(t, string(want)+"\n", string(got))
 	}
@@ -47,33 +47,33 @@ func TestEncodedPods(t *testing.T) {
 // Pods are encoded once, those that are not listed any more are forgotten, and all of them are when nobody asks.
 func TestEncodedPodsAreKept(t *testing.T) {
 	all := pods(2)
-	var e encodedPods
+	var e podEncoder
 	list := func(pods []*corev1.Pod) {
-		_, err := e.list(pods)
+		_, err := e.encodeList(pods)
 		require.NoError(t, err)
 	}
 	list(all)
-	first := &e.known[all[1]][0]
+	first := &e.cached[all[1]][0]
 	list(all[1:])
-	assert.Same(t, first, &e.known[all[1]][0])
-	assert.Len(t, e.known, 1)
-	require.True(t, e.stale.Stop(), "a timer forgets them")
-	e.forget()
+	assert.Same(t, first, &e.cached[all[1]][0])
+	assert.Len(t, e.cached, 1)
+	require.True(t, e.expiry.Stop(), "a timer forgets them")
+	e.dropCache()
 	list(all)
-	assert.NotSame(t, first, &e.known[all[1]][0])
-	assert.True(t, e.stale.Stop(), "it is set again")
+	assert.NotSame(t, first, &e.cached[all[1]][0])
+	assert.True(t, e.expiry.Stop(), "it is set again")
 }
 
 func BenchmarkPods(b *testing.B) {
 	all := pods(100)
 	for _, kept := range []bool{false, true} {
 		b.Run(fmt.Sprintf("kept=%v", kept), func(b *testing.B) {
-			var e encodedPods
+			var e podEncoder
 			for b.Loop() {
 				if !kept {
-					e.known = nil
+					e.cached = nil
 				}
-				if _, err := e.list(all); err != nil {
+				if _, err := e.encodeList(all); err != nil {
 					b.Fatal(err)
 				}
 			}

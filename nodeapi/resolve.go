@@ -14,10 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// mirrorAnnotation marks the copy of a static pod that the API server has.
+// mirrorAnnotation marks the mirror pod of a static pod.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// findPod returns the pod of a path. Where there is a static pod and its mirror, it is the static one, which is what runs.
+// findPod returns the pod named by the path, or nil. If a static pod and its mirror pod match, it returns the static pod, which
+// is the one that runs.
 func (s *Server) findPod(p params) *corev1.Pod {
 	var found *corev1.Pod
 	for _, pod := range s.o.Pods.Pods() {
@@ -32,30 +33,30 @@ func (s *Server) findPod(p params) *corev1.Pod {
 	return found
 }
 
-// podOf finds the pod of a path, or answers that there is none.
-func (s *Server) podOf(w http.ResponseWriter, p params) *corev1.Pod {
+// findPodOrReply returns the pod named by the path. If it does not exist it writes a 404 response and returns nil.
+func (s *Server) findPodOrReply(w http.ResponseWriter, p params) *corev1.Pod {
 	pod := s.findPod(p)
 	if pod == nil {
-		text(w, http.StatusNotFound, "pod does not exist")
+		writeText(w, http.StatusNotFound, "pod does not exist")
 	}
 	return pod
 }
 
-// fullName is what the kubelet calls a pod in its errors and in the names of checkpoints.
+// fullName returns the pod name as it appears in the kubelet's errors and checkpoint names.
 func fullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
-// runningPart returns what the runtime runs of a pod. It does not wait for a list of everything where the runtime has one of a pod.
+// runningPart returns the running sandboxes and containers of a pod. It lists this pod only, if the runtime can.
 func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, error) {
 	uid := string(pod.UID)
 	if s.podLister != nil {
 		found, err := s.podLister.ListPod(ctx, uid)
-		return running(found), err
+		return runningParts(found), err
 	}
 	snapshot, err := s.o.Runtime.List(ctx)
-	return running(snapshot.Pod(uid)), err
+	return runningParts(snapshot.Pod(uid)), err
 }
 
-// runningContainer returns the ID of the newest running container of a name, or an empty one.
+// runningContainer returns the ID of the newest running container with a name, or an empty string.
 func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name string) (id string, err error) {
 	part, err := s.runningPart(ctx, pod)
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name str
 	return "", nil
 }
 
-// containerSpec returns the container of a pod with a name, of any kind, or nil.
+// containerSpec returns the regular, init or ephemeral container with a name, or nil.
 func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -86,8 +87,8 @@ func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// inspect returns a container with all of its fields.
-func (s *Server) inspect(ctx context.Context, id string) (cri.Container, error) {
+// containerStatus returns the status of a container by its ID.
+func (s *Server) containerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)
 	}
@@ -103,17 +104,17 @@ func (s *Server) inspect(ctx context.Context, id string) (cri.Container, error) 
 	return cri.Container{}, &cri.Error{Op: "ContainerStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// runtimeError answers with an error of the runtime, before a session has begun.
-func runtimeError(w http.ResponseWriter, err error) {
+// replyRuntimeError writes a response for an error of the runtime, before a session has started.
+func replyRuntimeError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	if errors.Is(err, cri.ErrNotFound) {
 		code = http.StatusNotFound
 	}
-	text(w, code, err.Error())
+	writeText(w, code, err.Error())
 }
 
-// created returns when the newest part of a pod was made.
-func created(p cri.Pod) (at time.Time) {
+// sandboxCreation returns the creation time of the newest sandbox of a pod.
+func sandboxCreation(p cri.Pod) (at time.Time) {
 	for _, sb := range p.Sandboxes {
 		if sb.CreatedAt.After(at) {
 			at = sb.CreatedAt

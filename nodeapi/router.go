@@ -10,87 +10,87 @@ import (
 	"strings"
 )
 
-// router finds the handler of a request in two steps, as the kubelet's does: a [http.ServeMux] knows first elements of paths, redirects
-// what is not clean and answers what nobody serves; the routes below are chosen by the rest of the path, the method and the header Accept.
-// What the mux answers needs no credentials, all else does.
+// router routes requests in two steps, as the kubelet does. A [http.ServeMux] matches the first path elements, redirects unclean
+// paths, and answers 404. The routes then match the whole path, the method and the Accept header. Only responses of the mux
+// itself need no authorization.
 type router struct {
-	mux    *http.ServeMux
-	guard  func(http.Handler) http.Handler
-	routes []route
-	paths  []string // that were given to handle, for /statusz
-	bucket map[string]bool
+	mux         *http.ServeMux
+	guard       func(http.Handler) http.Handler // authorizes the requests of a handler
+	routes      []route
+	paths       []string // paths of addHandler, for /statusz
+	metricPaths map[string]bool
 }
 
-// route is one path with its methods.
+// route is a path pattern with its methods.
 type route struct {
-	elements []string // {x} takes any element, {x:*} the rest, which is not empty
+	elements []string // {x} matches one element, {x:*} the remaining ones, at least one
 	methods  []string
-	produces string // of the header Accept; empty: nothing but */*
+	produces string // media type of the response; empty: only */* is acceptable
 	handler  func(http.ResponseWriter, *http.Request, params)
 }
 
-// params are the elements of a path that a route names.
+// params are the path elements that match the variables of a route.
 type params map[string]string
 
 func newRouter(guard func(http.Handler) http.Handler) *router {
-	return &router{mux: http.NewServeMux(), guard: guard, bucket: make(map[string]bool)}
+	return &router{mux: http.NewServeMux(), guard: guard, metricPaths: make(map[string]bool)}
 }
 
-// handle serves a path, or all below it where it ends with a slash, with any method.
-func (r *router) handle(path string, h http.Handler) {
+// addHandler serves a path with any method; a path that ends in a slash includes all paths below.
+func (r *router) addHandler(path string, h http.Handler) {
 	r.mux.Handle(path, r.guard(h))
 	r.paths = append(r.paths, path)
 }
 
-// service takes a first part of paths for routes that are added.
-func (r *router) service(root string) {
-	h := r.guard(http.HandlerFunc(r.dispatch))
+// addRoot forwards paths below root to the routes.
+func (r *router) addRoot(root string) {
+	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
 	if !strings.HasSuffix(root, "/") {
 		r.mux.Handle(root+"/", h)
 	}
 }
 
-// add adds a route. Its root was given to service.
-func (r *router) add(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
-	r.routes = append(r.routes, route{elements: elements(path), methods: methods, produces: produces, handler: handler})
+// addRoute adds a route. Its first path element must be added with addRoot.
+func (r *router) addRoute(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
+	r.routes = append(r.routes, route{elements: splitPath(path), methods: methods, produces: produces, handler: handler})
 }
 
-// buckets names paths that metrics tell apart.
-func (r *router) buckets(names ...string) {
+// addMetricPaths adds path names that metrics distinguish.
+func (r *router) addMetricPaths(names ...string) {
 	for _, name := range names {
-		r.bucket[name] = true
+		r.metricPaths[name] = true
 	}
 }
 
-// elements returns the parts of a path between slashes. Empty ones count within it.
-func elements(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
+// splitPath returns the elements of a path. Empty elements within it count.
+func splitPath(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// dispatch serves a request by one of the routes.
-func (r *router) dispatch(w http.ResponseWriter, req *http.Request) {
-	got := elements(req.URL.Path)
+// serveRoute serves a request by the first matching route.
+func (r *router) serveRoute(w http.ResponseWriter, req *http.Request) {
+	got := splitPath(req.URL.Path)
 	var found *route
 	var values params
 	for i := range r.routes {
-		if v, ok := r.routes[i].match(got); ok {
+		if v, ok := r.routes[i].matchPath(got); ok {
 			found, values = &r.routes[i], v
 			break
 		}
 	}
 	switch {
 	case found == nil:
-		text(w, http.StatusNotFound, "404: Page Not Found")
+		writeText(w, http.StatusNotFound, "404: Page Not Found")
 	case !slices.Contains(found.methods, req.Method):
 		w.Header().Set("Allow", strings.Join(found.methods, ", "))
-		text(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
-	case !accepts(req.Header.Get("Accept"), found.produces):
-		text(w, http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+found.produces)
+		writeText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
+	case !acceptsMedia(req.Header.Get("Accept"), found.produces):
+		writeText(w, http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+found.produces)
 	default:
 		found.handler(w, req, values)
 	}
 }
 
-func (r *route) match(got []string) (params, bool) {
+func (r *route) matchPath(got []string) (params, bool) {
 	values := make(params)
 	for i, want := range r.elements {
 		if i == len(got) {
@@ -112,8 +112,8 @@ func (r *route) match(got []string) (params, bool) {
 	return values, len(got) == len(r.elements)
 }
 
-// accepts reports whether a header Accept takes a media type. Parameters do not count.
-func accepts(header, produces string) bool {
+// acceptsMedia reports whether an Accept header accepts a media type. It ignores parameters.
+func acceptsMedia(header, produces string) bool {
 	if header == "" {
 		return true
 	}
@@ -127,15 +127,15 @@ func accepts(header, produces string) bool {
 	return false
 }
 
-// text answers with a text whose type net/http finds out, as the kubelet's errors do.
-func text(w http.ResponseWriter, code int, text string) {
+// writeText writes a text response. net/http detects its content type, as for the kubelet's errors.
+func writeText(w http.ResponseWriter, code int, text string) {
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text)
 }
 
 const jsonType = "application/json"
 
-// writeJSON answers with a body of JSON.
+// writeJSON writes a JSON response.
 func writeJSON(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusOK)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Parts of the paths of one container.
+// Patterns of pods and containers in paths.
 const (
 	podPath          = "{namespace}/{pod}"
 	podUIDPath       = podPath + "/{uid}"
@@ -15,10 +15,10 @@ const (
 	containerUIDPath = podUIDPath + "/{container}"
 )
 
-// common adds what the kubelet serves on both of its ports.
-func (s *Server) common(r *router) {
-	r.buckets("healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource")
-	s.checks(r, s.allChecks())
+// addCommonRoutes adds the paths that the kubelet serves on its main and its read-only port.
+func (s *Server) addCommonRoutes(r *router) {
+	r.addMetricPaths("healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource")
+	s.addHealthChecks(r, s.allChecks())
 	for _, page := range []struct {
 		path    string
 		handler http.Handler
@@ -30,107 +30,107 @@ func (s *Server) common(r *router) {
 		{"/metrics/probes", s.o.Metrics.Probes},
 	} {
 		if page.handler != nil {
-			r.handle(page.path, s.unstalled(page.handler))
+			r.addHandler(page.path, s.withStallTimeout(page.handler))
 		}
 	}
 	if s.o.Pods != nil {
-		r.service("/pods")
-		r.add("/pods", jsonType, s.bounded(s.servePods), http.MethodGet)
+		r.addRoot("/pods")
+		r.addRoute("/pods", jsonType, s.routeWithStallTimeout(s.servePods), http.MethodGet)
 	}
 	if s.o.Summary != nil {
-		r.service("/stats/")
-		r.add("/stats/summary", jsonType, s.bounded(s.serveSummary), http.MethodGet, http.MethodPost)
+		r.addRoot("/stats/")
+		r.addRoute("/stats/summary", jsonType, s.routeWithStallTimeout(s.serveSummary), http.MethodGet, http.MethodPost)
 	}
 }
 
-// debugging adds the rest: what the kubelet serves to those who may, unless enableDebuggingHandlers is false.
-func (s *Server) debugging(r *router) {
-	s.machine(r)
+// addDebugRoutes adds the remaining paths, which the kubelet serves on its main port unless enableDebuggingHandlers is false.
+func (s *Server) addDebugRoutes(r *router) {
+	s.addMachineRoutes(r)
 	ofPods := s.o.Pods != nil && s.o.Runtime != nil
 	if s.o.Execer != nil && ofPods {
-		r.buckets("run")
-		r.service("/run")
-		r.add("/run/"+containerPath, "", s.lasting(s.serveRun), http.MethodPost)
-		r.add("/run/"+containerUIDPath, "", s.lasting(s.serveRun), http.MethodPost)
+		r.addMetricPaths("run")
+		r.addRoot("/run")
+		r.addRoute("/run/"+containerPath, "", s.longRunning(s.serveRun), http.MethodPost)
+		r.addRoute("/run/"+containerUIDPath, "", s.longRunning(s.serveRun), http.MethodPost)
 	}
 	if s.o.Streams != nil {
-		s.sessions(r)
+		s.addSessionRoutes(r)
 	}
 	if ofPods {
-		r.buckets("containerLogs")
-		r.service("/containerLogs")
-		r.add("/containerLogs/"+containerPath, "", s.lasting(s.serveLogs), http.MethodGet)
+		r.addMetricPaths("containerLogs")
+		r.addRoot("/containerLogs")
+		r.addRoute("/containerLogs/"+containerPath, "", s.longRunning(s.serveLogs), http.MethodGet)
 	}
 	if s.o.Settings != nil {
-		r.buckets("configz")
-		r.handle("/configz", s.unstalled(http.HandlerFunc(s.serveSettings)))
+		r.addMetricPaths("configz")
+		r.addHandler("/configz", s.withStallTimeout(http.HandlerFunc(s.serveSettings)))
 	}
 	if s.o.Runtime != nil {
-		r.buckets("runningpods")
-		r.service("/runningpods/")
-		r.add("/runningpods/", jsonType, s.bounded(s.serveRunningPods), http.MethodGet)
+		r.addMetricPaths("runningpods")
+		r.addRoot("/runningpods/")
+		r.addRoute("/runningpods/", jsonType, s.routeWithStallTimeout(s.serveRunningPods), http.MethodGet)
 	}
 	if s.o.Checkpointer != nil {
-		r.buckets("checkpoint")
-		r.service("/checkpoint/")
-		r.add("/checkpoint/"+containerPath, jsonType, s.lasting(s.serveCheckpoint), http.MethodPost)
+		r.addMetricPaths("checkpoint")
+		r.addRoot("/checkpoint/")
+		r.addRoute("/checkpoint/"+containerPath, jsonType, s.longRunning(s.serveCheckpoint), http.MethodPost)
 	}
 	if s.o.Flags != nil {
-		r.buckets("flagz")
-		r.handle("/flagz", s.unstalled(http.HandlerFunc(s.serveFlags)))
+		r.addMetricPaths("flagz")
+		r.addHandler("/flagz", s.withStallTimeout(http.HandlerFunc(s.serveFlags)))
 	}
-	r.buckets("statusz")
-	paths := firstElements(r.paths)
-	r.handle("/statusz", s.unstalled(s.serveStatus(paths)))
+	r.addMetricPaths("statusz")
+	paths := uniqueRoots(r.paths)
+	r.addHandler("/statusz", s.withStallTimeout(s.serveStatus(paths)))
 }
 
-// machine adds what is about the machine and the process, which answers 405 where it is switched off.
-func (s *Server) machine(r *router) {
-	r.buckets("logs", "debug")
+// addMachineRoutes adds the paths about machine and process: logs, profiles and log level. Disabled ones answer 405.
+func (s *Server) addMachineRoutes(r *router) {
+	r.addMetricPaths("logs", "debug")
 	if s.o.NodeLogs != nil {
-		r.service("/logs/")
-		serve := s.lasting(func(w http.ResponseWriter, req *http.Request, _ params) { s.o.NodeLogs.ServeHTTP(w, req) })
-		r.add("/logs/", "", serve, http.MethodGet)
-		r.add("/logs/{path:*}", "", serve, http.MethodGet)
+		r.addRoot("/logs/")
+		serve := s.longRunning(func(w http.ResponseWriter, req *http.Request, _ params) { s.o.NodeLogs.ServeHTTP(w, req) })
+		r.addRoute("/logs/", "", serve, http.MethodGet)
+		r.addRoute("/logs/{path:*}", "", serve, http.MethodGet)
 	} else {
-		r.handle("/logs/", switchedOff("logs endpoint is disabled."))
+		r.addHandler("/logs/", disabledHandler("logs endpoint is disabled."))
 	}
 	if s.o.Profiling {
-		r.service("/debug/pprof/")
-		r.add("/debug/pprof/{name:*}", "", s.lasting(serveProfile), http.MethodGet)
+		r.addRoot("/debug/pprof/")
+		r.addRoute("/debug/pprof/{name:*}", "", s.longRunning(serveProfile), http.MethodGet)
 	} else {
-		r.handle("/debug/pprof/", switchedOff("profiling endpoint is disabled."))
+		r.addHandler("/debug/pprof/", disabledHandler("profiling endpoint is disabled."))
 	}
 	if s.o.LogLevel != nil {
-		r.handle("/debug/flags/v", s.unstalled(http.HandlerFunc(s.serveLevel)))
+		r.addHandler("/debug/flags/v", s.withStallTimeout(http.HandlerFunc(s.serveLevel)))
 	} else {
-		r.handle("/debug/flags/v", switchedOff("flags endpoint is disabled."))
+		r.addHandler("/debug/flags/v", disabledHandler("flags endpoint is disabled."))
 	}
 }
 
-// sessions adds what the client and a container talk by. Its writers are not wrapped: the connection is taken over.
-func (s *Server) sessions(r *router) {
-	r.buckets("exec", "attach", "portForward")
+// addSessionRoutes adds exec, attach and portForward. Their response writers are not wrapped, because the connection is hijacked.
+func (s *Server) addSessionRoutes(r *router) {
+	r.addMetricPaths("exec", "attach", "portForward")
 	both := []string{http.MethodGet, http.MethodPost}
-	r.service("/exec")
-	r.add("/exec/"+containerPath, "", s.ending(s.serveExec), both...)
-	r.add("/exec/"+containerUIDPath, "", s.ending(s.serveExec), both...)
-	r.service("/attach")
-	r.add("/attach/"+containerPath, "", s.ending(s.serveAttach), both...)
-	r.add("/attach/"+containerUIDPath, "", s.ending(s.serveAttach), both...)
-	r.service("/portForward")
-	r.add("/portForward/"+podPath, "", s.ending(s.servePortForward), both...)
-	r.add("/portForward/"+podUIDPath, "", s.ending(s.servePortForward), both...)
+	r.addRoot("/exec")
+	r.addRoute("/exec/"+containerPath, "", s.cancelOnStop(s.serveExec), both...)
+	r.addRoute("/exec/"+containerUIDPath, "", s.cancelOnStop(s.serveExec), both...)
+	r.addRoot("/attach")
+	r.addRoute("/attach/"+containerPath, "", s.cancelOnStop(s.serveAttach), both...)
+	r.addRoute("/attach/"+containerUIDPath, "", s.cancelOnStop(s.serveAttach), both...)
+	r.addRoot("/portForward")
+	r.addRoute("/portForward/"+podPath, "", s.cancelOnStop(s.servePortForward), both...)
+	r.addRoute("/portForward/"+podUIDPath, "", s.cancelOnStop(s.servePortForward), both...)
 }
 
-// withoutDebugging adds answers for those who ask for the rest where it is not served.
-func (s *Server) withoutDebugging(r *router) {
-	r.buckets("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "pprof", "logs")
+// addDisabledRoutes answers the paths of addDebugRoutes with 405.
+func (s *Server) addDisabledRoutes(r *router) {
+	r.addMetricPaths("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "pprof", "logs")
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
-		r.handle(path, switchedOff("Debug endpoints are disabled."))
+		r.addHandler(path, disabledHandler("Debug endpoints are disabled."))
 	}
 }
 
-func switchedOff(why string) http.Handler {
+func disabledHandler(why string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, why, http.StatusMethodNotAllowed) })
 }

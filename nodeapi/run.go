@@ -14,28 +14,28 @@ import (
 	"sync"
 )
 
-// maxStreams is how many requests a connection of HTTP/2 has at a time. A client opens another connection for more.
+// maxStreams is the largest number of concurrent requests per HTTP/2 connection. Clients open another connection for more.
 const maxStreams = 64
 
-// Endpoint is a listener, and what is served there. The listener keeps connections alive that it accepts, as those of package net do, so
-// that a peer that vanishes is noticed.
+// Endpoint is a listener and the handler served on it. The listener must enable TCP keep-alive, as package net does by default,
+// so that dead peers are detected.
 type Endpoint struct {
-	Listener net.Listener
-	Handler  http.Handler // of a Server
+	Listener net.Listener // one of the handlers of a Server
+	Handler  http.Handler // nil serves without encryption; see [TLSConfig]
 	TLS      *tls.Config  // nil serves without encryption; see [ServingFiles]
 }
 
-// Run serves at all endpoints until ctx ends, or one of them fails, which is the error. It owns the listeners, and closes them. At the end
-// streams and logs that are followed end at once, other requests have Options.DrainTimeout, and Run returns when the last handler has. It
-// is called once.
+// Run serves all endpoints until ctx ends or an endpoint fails, whose error it returns. It closes the listeners. At the end it
+// cancels streams and followed logs, waits Options.DrainTimeout for other requests, and returns after the last handler. A second
+// call returns an error.
 func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	if err := s.guard.Begin(); err != nil {
-		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeAll(endpoints))
+		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeListeners(endpoints))
 	}
 	defer s.guard.End()
 	for i, e := range endpoints {
 		if e.Listener == nil || e.Handler == nil {
-			return errors.Join(fmt.Errorf("nodeapi: Run: endpoint %d: Listener and Handler are required", i), closeAll(endpoints))
+			return errors.Join(fmt.Errorf("nodeapi: Run: endpoint %d: Listener and Handler are required", i), closeListeners(endpoints))
 		}
 	}
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -44,51 +44,51 @@ func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	defer stop()
 
 	var serving sync.WaitGroup
-	handling := newInFlight()
+	handling := newHandlerCounter()
 	servers := make([]*http.Server, len(endpoints))
 	failures := make([]error, len(endpoints))
 	for i, e := range endpoints {
-		l := newConns(e.Listener, s.o.MaxUnauthenticated, s.o.MaxConnections, s.o.Hooks.ConnectionsClosed)
-		servers[i] = s.httpServer(base, e, handling)
+		l := newConnLimiter(e.Listener, s.o.MaxUnauthenticated, s.o.MaxConnections, s.o.Hooks.ConnectionsClosed)
+		servers[i] = s.newHTTPServer(base, e, handling)
 		serving.Go(func() {
-			defer stop() // the others end with it
-			if err := serve(servers[i], l, e.TLS); !errors.Is(err, http.ErrServerClosed) {
+			defer stop() // stops the other endpoints too
+			if err := serveListener(servers[i], l, e.TLS); !errors.Is(err, http.ErrServerClosed) {
 				failures[i] = fmt.Errorf("nodeapi: serve at %s: %w", e.Listener.Addr(), err)
 			}
 		})
 	}
 	<-ctx.Done()
-	s.long.end()
-	s.drain(base, servers)
+	s.longRequests.cancelAll()
+	s.shutdownServers(base, servers)
 	cancel()
 	serving.Wait()
-	handling.end()
+	handling.stopAndWait()
 	return errors.Join(failures...)
 }
 
-func serve(server *http.Server, l net.Listener, config *tls.Config) error {
+func serveListener(server *http.Server, l net.Listener, config *tls.Config) error {
 	if config == nil {
 		return server.Serve(l)
 	}
 	return server.ServeTLS(l, "", "")
 }
 
-// httpServer returns a server without an absolute end of reading and writing: handlers have deadlines that move.
-func (s *Server) httpServer(base context.Context, e Endpoint, handling *inFlight) *http.Server {
+// newHTTPServer returns a server without absolute read and write timeouts, because handlers extend their own deadlines.
+func (s *Server) newHTTPServer(base context.Context, e Endpoint, handling *handlerCounter) *http.Server {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !handling.begin() {
+		if !handling.startHandler() {
 			http.Error(w, errStopping.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		defer handling.done()
+		defer handling.endHandler()
 		e.Handler.ServeHTTP(w, r)
 	})
 	server := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: s.o.HeaderTimeout, // and of the TLS handshake
+		ReadHeaderTimeout: s.o.HeaderTimeout, // also of the TLS handshake
 		IdleTimeout:       s.o.IdleTimeout,
 		MaxHeaderBytes:    s.o.MaxHeaderBytes,
-		HTTP2:             s.http2(),
+		HTTP2:             s.http2Config(),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       withConn,
 		ErrorLog:          slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
@@ -99,8 +99,8 @@ func (s *Server) httpServer(base context.Context, e Endpoint, handling *inFlight
 	return server
 }
 
-// http2 returns what bounds a connection of HTTP/2: net/http reads frames, and bodies that no handler reads, of 1 MiB.
-func (s *Server) http2() *http.HTTP2Config {
+// http2Config returns the limits of HTTP/2 connections.
+func (s *Server) http2Config() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          maxStreams,
 		MaxReadFrameSize:              16 << 10,
@@ -110,8 +110,8 @@ func (s *Server) http2() *http.HTTP2Config {
 	}
 }
 
-// drain ends the servers: those that have not answered after DrainTimeout lose their connections.
-func (s *Server) drain(base context.Context, servers []*http.Server) {
+// shutdownServers shuts down the servers, and closes their connections after Options.DrainTimeout.
+func (s *Server) shutdownServers(base context.Context, servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(base, s.o.DrainTimeout)
 	defer cancel()
 	var all sync.WaitGroup
@@ -125,7 +125,7 @@ func (s *Server) drain(base context.Context, servers []*http.Server) {
 	all.Wait()
 }
 
-func closeAll(endpoints []Endpoint) error {
+func closeListeners(endpoints []Endpoint) error {
 	var failures []error
 	for _, e := range endpoints {
 		if e.Listener != nil {
@@ -135,42 +135,42 @@ func closeAll(endpoints []Endpoint) error {
 	return errors.Join(failures...)
 }
 
-// inFlight counts handlers, also those whose connections net/http has handed over and does not wait for.
-type inFlight struct {
-	mu    sync.Mutex // guards what follows
-	count int
-	ended bool
-	idle  chan struct{} // closed when none is left after the end
+// handlerCounter counts running handlers, including those with a hijacked connection, for which net/http does not wait.
+type handlerCounter struct {
+	mu          sync.Mutex // guards the fields below
+	count       int
+	stopped     bool
+	allReturned chan struct{} // closed when the last handler has returned after stopAndWait
 }
 
-func newInFlight() *inFlight { return &inFlight{idle: make(chan struct{})} }
+func newHandlerCounter() *handlerCounter { return &handlerCounter{allReturned: make(chan struct{})} }
 
-// begin counts a handler, unless it is too late for one.
-func (f *inFlight) begin() bool {
+// startHandler counts a handler and returns true, or returns false after stopAndWait.
+func (f *handlerCounter) startHandler() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.ended {
+	if !f.stopped {
 		f.count++
 	}
-	return !f.ended
+	return !f.stopped
 }
 
-func (f *inFlight) done() {
+func (f *handlerCounter) endHandler() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count--
-	if f.ended && f.count == 0 {
-		close(f.idle)
+	if f.stopped && f.count == 0 {
+		close(f.allReturned)
 	}
 }
 
-// end waits until there is no handler, and lets none begin.
-func (f *inFlight) end() {
+// stopAndWait prevents further handlers and waits for the running ones.
+func (f *handlerCounter) stopAndWait() {
 	f.mu.Lock()
-	f.ended = true
+	f.stopped = true
 	if f.count == 0 {
-		close(f.idle)
+		close(f.allReturned)
 	}
 	f.mu.Unlock()
-	<-f.idle
+	<-f.allReturned
 }

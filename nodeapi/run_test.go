@@ -77,7 +77,7 @@ func (o *one) write(t *testing.T, line string) {
 }
 
 // serve runs a server at a loopback address until the test ends, and returns its address and what ends it.
-func serve(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.Config) (address string, stop func() error) {
+func serveListener(t *testing.T, s *nodeapi.Server, h http.Handler, config *tls.Config) (address string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestFollow(t *testing.T) {
 	for _, ending := range []string{"container", "server"} {
 		o := newOne(t, oldLine)
 		s := newServer(t, nodeapi.Options{Pods: o, Runtime: o})
-		address, stop := serve(t, s, s.Handler(), nil)
+		address, stop := serveListener(t, s, s.Handler(), nil)
 		r, err := http.Get("http://" + address + "/containerLogs/ns/p/c?follow=true&tailLines=1")
 		require.NoError(t, err)
 		defer r.Body.Close()
@@ -163,7 +163,7 @@ func TestStalledReader(t *testing.T) {
 		Pods: o, Runtime: o, StallTimeout: 300 * time.Millisecond,
 		Hooks: nodeapi.Hooks{RequestCompleted: func(nodeapi.Request, time.Duration) { ended <- struct{}{} }},
 	})
-	address, _ := serve(t, s, s.Handler(), nil)
+	address, _ := serveListener(t, s, s.Handler(), nil)
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer c.Close()
@@ -187,7 +187,7 @@ func TestStrangers(t *testing.T) {
 		Access: access, Pods: o, Runtime: o, HeaderTimeout: 5 * time.Second, BodyTimeout: 500 * time.Millisecond, MaxUnauthenticated: 20,
 		Hooks: nodeapi.Hooks{ConnectionsClosed: func(_ string, n int) { closed.Add(int64(n)) }},
 	})
-	address, _ := serve(t, s, s.Handler(), nil)
+	address, _ := serveListener(t, s, s.Handler(), nil)
 	var slow []net.Conn
 	for range 200 {
 		c, err := net.Dial("tcp", address)
@@ -268,7 +268,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		s := newServer(t, nodeapi.Options{Access: access})
 		config, err := nodeapi.TLSConfig(nodeapi.TLSOptions{GetCertificate: pair.GetCertificate, ClientCAs: ca.Pool})
 		require.NoError(t, err)
-		address, _ := serve(t, s, s.Handler(), config)
+		address, _ := serveListener(t, s, s.Handler(), config)
 
 		alice := x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}
 		ask := func(by *authtest.Authority) string {
@@ -292,7 +292,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 
 func TestRunTwice(t *testing.T) {
 	s := newServer(t, nodeapi.Options{})
-	_, stop := serve(t, s, s.Healthz(), nil)
+	_, stop := serveListener(t, s, s.Healthz(), nil)
 	require.NoError(t, stop())
 	assert.ErrorContains(t, s.Run(t.Context()), "make another Server")
 	assert.ErrorContains(t, newServer(t, nodeapi.Options{}).Run(t.Context(), nodeapi.Endpoint{}), "endpoint 0: Listener and Handler are required")

@@ -14,65 +14,65 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Server has the handlers of the API of a node. Make one with [New]. Its methods may be called from any goroutine.
+// Server has the HTTP handlers of the kubelet API. Create it with [New]. Its methods may be called from any goroutine.
 type Server struct {
-	o         Options
-	inspector cri.Inspector // nil: a snapshot has to do
-	podLister cri.PodLister // nil: a snapshot has to do
-	long      longRequests
-	guard     runonce.Guard
-	started   time.Time
-	encoded   encodedPods
+	o            Options
+	inspector    cri.Inspector // nil: a full list is used
+	podLister    cri.PodLister // nil: a full list is used
+	longRequests longRequests
+	guard        runonce.Guard
+	started      time.Time
+	encoder      podEncoder
 
-	logWatcher logs.Watcher // of all who follow a log
+	logWatcher logs.Watcher // shared by all requests that follow a log
 
 	all, readOnly, healthz http.Handler
 }
 
-// New returns a server, and listens nowhere. The error says which option is missing or invalid.
+// New returns a server and does not listen. The error names the missing or invalid option.
 func New(o Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("nodeapi: New: Options: %w", err)
 	}
-	o.complete()
+	o.setDefaults()
 	s := &Server{o: o, started: time.Now()}
 	s.inspector, _ = o.Runtime.(cri.Inspector)
 	s.podLister, _ = o.Runtime.(cri.PodLister)
 
-	protect := func(h http.Handler) http.Handler { return known(h) }
+	protect := func(h http.Handler) http.Handler { return authenticatedHandler(h) }
 	if o.Access != nil {
-		protect = func(h http.Handler) http.Handler { return o.Access.Handler(known(h)) }
+		protect = func(h http.Handler) http.Handler { return o.Access.Handler(authenticatedHandler(h)) }
 	}
-	all, readOnly, healthz := newRouter(protect), newRouter(known), newRouter(known)
-	s.common(all)
+	all, readOnly, healthz := newRouter(protect), newRouter(authenticatedHandler), newRouter(authenticatedHandler)
+	s.addCommonRoutes(all)
 	if o.NoDebugging {
-		s.withoutDebugging(all)
+		s.addDisabledRoutes(all)
 	} else {
-		s.debugging(all)
+		s.addDebugRoutes(all)
 	}
-	s.common(readOnly)
-	s.withoutDebugging(readOnly)
-	s.checks(healthz, nil)
-	s.all, s.readOnly = s.observed(all, "readwrite"), s.observed(readOnly, "readonly")
-	s.healthz = s.observed(healthz, "")
+	s.addCommonRoutes(readOnly)
+	s.addDisabledRoutes(readOnly)
+	s.addHealthChecks(healthz, nil)
+	s.all, s.readOnly = s.withHooks(all, "readwrite"), s.withHooks(readOnly, "readonly")
+	s.healthz = s.withHooks(healthz, "")
 	return s, nil
 }
 
-// Handler returns the handler of all paths, which are protected by Options.Access: the kubelet's port 10250.
+// Handler returns the handler of all paths, authorized by Options.Access: the kubelet's port 10250.
 func (s *Server) Handler() http.Handler { return s.all }
 
-// ReadOnly returns the handler of what the kubelet serves to everybody on its read-only port, 10255 once: health, metrics, pods and
-// summaries. It authenticates nobody.
+// ReadOnly returns the handler of the kubelet's former read-only port 10255: health, metrics, pods and summaries. It does not
+// authenticate.
 func (s *Server) ReadOnly() http.Handler { return s.readOnly }
 
-// Healthz returns the handler of /healthz and /healthz/ping alone, which answers as long as the process does: the kubelet's port 10248.
+// Healthz returns the handler of /healthz and /healthz/ping: the kubelet's port 10248. It responds as long as the process runs.
 func (s *Server) Healthz() http.Handler { return s.healthz }
 
-// observed reports requests to the hooks, and bounds the time for their bodies.
-func (s *Server) observed(r *router, serverType string) http.Handler {
+// withHooks returns the handler of r that calls Options.Hooks and limits request bodies.
+func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {
-			labels := r.labels(req, serverType)
+			labels := r.metricLabels(req, serverType)
 			if call := s.o.Hooks.RequestReceived; call != nil {
 				call(labels)
 			}
@@ -81,13 +81,13 @@ func (s *Server) observed(r *router, serverType string) http.Handler {
 				defer func() { call(labels, time.Since(start)) }()
 			}
 		}
-		s.boundBody(w, req)
+		s.limitBody(w, req)
 		r.mux.ServeHTTP(w, req)
 	})
 }
 
-// labels returns what metrics tell a request apart by. Source: getMetricBucket in pkg/kubelet/server/server.go.
-func (r *router) labels(req *http.Request, serverType string) Request {
+// metricLabels returns the metric labels of a request. Source: getMetricBucket in pkg/kubelet/server/server.go.
+func (r *router) metricLabels(req *http.Request, serverType string) Request {
 	l := Request{Method: "other", Path: "other", ServerType: serverType}
 	switch req.Method {
 	case http.MethodOptions, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodTrace,
@@ -99,11 +99,11 @@ func (r *router) labels(req *http.Request, serverType string) Request {
 	if name == "metrics" && len(parts) > 1 {
 		name += "/" + parts[1]
 	}
-	if r.bucket[name] {
+	if r.metricPaths[name] {
 		l.Path = name
 	}
 	switch l.Path {
-	case "exec", "attach", "portforward", "debug": // as they are in the kubelet, where portForward is none of them
+	case "exec", "attach", "portforward", "debug": // as in the kubelet, whose list lacks portForward
 		l.LongRunning = true
 	}
 	return l

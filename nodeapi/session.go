@@ -13,43 +13,43 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// How the WebSocket subprotocols begin and end by which a SPDY connection is tunnelled, such as SPDY/3.1+portforward.k8s.io.
+// Prefix and suffix of WebSocket subprotocols that tunnel a SPDY connection, such as SPDY/3.1+portforward.k8s.io.
 const (
 	tunnelPrefix = "SPDY/3.1+"
 	tunnelSuffix = ".k8s.io"
 )
 
-// serveExec resolves the container of a path. The UID of the path is not looked at, as the kubelet does not.
+// serveExec finds the container of the path and starts an exec session. It ignores the pod UID in the path, as the kubelet does.
 func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, p params) {
-	o, err := streamOptions(r)
+	o, err := parseStreamOptions(r)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
+		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.podOf(w, p)
+	pod := s.findPodOrReply(w, p)
 	if pod == nil {
 		return
 	}
 	id, err := s.runningContainer(r.Context(), pod, p["container"])
 	switch {
 	case err != nil:
-		runtimeError(w, err)
+		replyRuntimeError(w, err)
 	case id == "":
-		text(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", p["container"]))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", p["container"]))
 	default:
 		s.o.Streams.ServeExec(w, r, id, r.URL.Query()["command"], o)
 	}
 }
 
-// serveAttach resolves the container of a path. Whether there is a terminal is what the spec says, because that was settled when the
-// container was started.
+// serveAttach finds the container of the path and starts an attach session. The container spec decides whether it has a terminal,
+// because the terminal was created at its start.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, p params) {
-	o, err := streamOptions(r)
+	o, err := parseStreamOptions(r)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
+		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.podOf(w, p)
+	pod := s.findPodOrReply(w, p)
 	if pod == nil {
 		return
 	}
@@ -57,13 +57,13 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, p params) {
 	spec := containerSpec(pod, p["container"])
 	switch {
 	case err != nil:
-		runtimeError(w, err)
+		replyRuntimeError(w, err)
 	case id == "":
-		text(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
 	case p["uid"] != "" && p["uid"] != string(pod.UID):
-		text(w, http.StatusInternalServerError, fmt.Sprintf("pod %s not found", fullName(pod)))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("pod %s not found", fullName(pod)))
 	case spec == nil:
-		text(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", p["container"], fullName(pod)))
 	default:
 		o.TTY = spec.TTY
 		o.Stderr = o.Stderr && !o.TTY
@@ -71,35 +71,35 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, p params) {
 	}
 }
 
-// servePortForward resolves the sandbox of a path.
+// servePortForward finds the sandbox of the path and starts port forwarding.
 func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, p params) {
-	ports, err := forwardPorts(r)
+	ports, err := parseForwardPorts(r)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
+		writeText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	pod := s.podOf(w, p)
+	pod := s.findPodOrReply(w, p)
 	if pod == nil {
 		return
 	}
 	if p["uid"] != "" && p["uid"] != string(pod.UID) {
-		text(w, http.StatusNotFound, "pod not found")
+		writeText(w, http.StatusNotFound, "pod not found")
 		return
 	}
 	part, err := s.runningPart(r.Context(), pod)
 	switch {
 	case err != nil:
-		runtimeError(w, err)
+		replyRuntimeError(w, err)
 	case len(part.Sandboxes) == 0:
-		text(w, http.StatusInternalServerError, fmt.Sprintf("pod not found (%q)", fullName(pod)))
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("pod not found (%q)", fullName(pod)))
 	default:
 		s.o.Streams.ServePortForward(w, r, part.Sandboxes[0].ID, ports)
 	}
 }
 
-// serveRun runs a command to its end, whose words are separated by single spaces, and answers with all of its output.
+// serveRun runs a command, whose words are separated by single spaces, and responds with its output after it has exited.
 func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, p params) {
-	pod := s.podOf(w, p)
+	pod := s.findPodOrReply(w, p)
 	if pod == nil {
 		return
 	}
@@ -108,7 +108,7 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, p params) {
 		err = fmt.Errorf("container not found (%q)", p["container"])
 	}
 	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	cmd := r.FormValue("cmd")
@@ -117,7 +117,7 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, p params) {
 		err = fmt.Errorf("command '%s' exited with %d: %s", cmd, result.ExitCode, result.Stderr)
 	}
 	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
+		writeText(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	output := append(result.Stdout, result.Stderr...)
@@ -128,9 +128,9 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, p params) {
 	writeJSON(w, output)
 }
 
-// streamOptions reads which streams a client wants. A terminal has no stderr of its own. Source: NewOptions in
+// parseStreamOptions parses which streams a client requests. With a terminal there is no stderr. Source: NewOptions in
 // k8s.io/cri-streaming/pkg/streaming/remotecommand.
-func streamOptions(r *http.Request) (cri.StreamOptions, error) {
+func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	wants := func(name string) bool { return r.FormValue(name) == "1" }
 	o := cri.StreamOptions{Stdin: wants("input"), Stdout: wants("output"), Stderr: wants("error"), TTY: wants("tty")}
 	o.Stderr = o.Stderr && !o.TTY
@@ -140,9 +140,9 @@ func streamOptions(r *http.Request) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// forwardPorts reads the ports that a WebSocket client wants; other protocols say them later. Source: NewV4Options in
+// parseForwardPorts parses the ports that a WebSocket client requests; other protocols name them later. Source: NewV4Options in
 // k8s.io/cri-streaming/pkg/streaming/portforward.
-func forwardPorts(r *http.Request) (ports []int32, err error) {
+func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	if !isWebSocket(r) || isTunnel(r) {
 		return nil, nil
 	}
@@ -168,7 +168,7 @@ func forwardPorts(r *http.Request) (ports []int32, err error) {
 	return ports, nil
 }
 
-// isWebSocket reports whether a request asks for a WebSocket.
+// isWebSocket reports whether a request is a WebSocket upgrade.
 func isWebSocket(r *http.Request) bool {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return false
@@ -181,7 +181,8 @@ func isWebSocket(r *http.Request) bool {
 	return false
 }
 
-// isTunnel reports whether a WebSocket is to tunnel a SPDY connection. As in the kubelet, a second line of the header does not count.
+// isTunnel reports whether a WebSocket request tunnels a SPDY connection. Like the kubelet, it reads only the first line of the
+// header.
 func isTunnel(r *http.Request) bool {
 	for name := range strings.SplitSeq(r.Header.Get("Sec-Websocket-Protocol"), ",") {
 		if name = strings.TrimSpace(name); strings.HasPrefix(name, tunnelPrefix) && strings.HasSuffix(name, tunnelSuffix) {

@@ -96,7 +96,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 			pair := ca.Sign(t, x509.Certificate{Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 			config, err := nodeapi.TLSConfig(nodeapi.TLSOptions{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }})
 			require.NoError(t, err)
-			address, _ := serve(t, s, s.Handler(), config)
+			address, _ := serveListener(t, s, s.Handler(), config)
 			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 			defer client.CloseIdleConnections()
 			get := func() {
@@ -137,7 +137,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 // What does not fit in the headers of a request is refused over both versions of HTTP.
 func TestLargeHeaders(t *testing.T) {
 	s := newServer(t, nodeapi.Options{})
-	address, _ := serve(t, s, s.Handler(), nil)
+	address, _ := serveListener(t, s, s.Handler(), nil)
 	for size, code := range map[int]int{15 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		r, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
 		require.NoError(t, err)

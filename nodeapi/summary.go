@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// serveSummary answers with the numbers of the node and its pods, in the short form where the parameter only_cpu_and_memory is true and
-// there once. Source: handleSummary in pkg/kubelet/server/stats/handler.go.
+// serveSummary responds with the summary of node and pods. If only_cpu_and_memory=true occurs once, it has CPU and memory only.
+// Source: handleSummary in pkg/kubelet/server/stats/handler.go.
 func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request, _ params) {
 	if err := r.ParseForm(); err != nil {
-		text(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())
+		writeText(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())
 		return
 	}
 	measure := s.o.Summary.Summary
@@ -26,14 +26,14 @@ func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request, _ params) 
 		return
 	case summary == nil:
 		s.o.Logger.Warn("summary failed", "error", err)
-		text(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
+		writeText(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
 		return
 	case err != nil:
 		s.o.Logger.Info("summary is incomplete", "error", err)
 	}
 	body, err := json.MarshalIndent(summary, "", " ")
 	if err != nil {
-		text(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
+		writeText(w, http.StatusInternalServerError, "Internal Error: "+err.Error())
 		return
 	}
 	writeJSON(w, body)

@@ -11,20 +11,21 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// TLSOptions say how an endpoint encrypts.
+// TLSOptions configures the TLS of an endpoint.
 type TLSOptions struct {
-	// GetCertificate returns the serving certificate of a handshake: that of [ServingFiles], or of package cert. It is required.
+	// GetCertificate returns the serving certificate of a handshake: the method of [ServingFiles], or of package cert. Required.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs returns whose certificates clients are asked for; nil asks for any. It is a hint: package auth decides.
+	// ClientCAs returns the CAs that the server names when it requests a client certificate; nil names none. It is a hint to
+	// clients: package auth verifies certificates.
 	ClientCAs func() *x509.CertPool
 
 	MinVersion       uint16        // zero means TLS 1.2
-	CipherSuites     []uint16      // of TLS 1.2; nil means those of package tls
+	CipherSuites     []uint16      // for TLS 1.2; nil means those of package tls
 	CurvePreferences []tls.CurveID // nil means those of package tls
 }
 
-// TLSConfig returns a configuration for an [Endpoint]. A client may have a certificate, which is not verified in the handshake, so that a
-// bad one is answered with 401 instead of a broken connection. HTTP/2 is offered.
+// TLSConfig returns the TLS configuration of an [Endpoint], with HTTP/2. The handshake requests a client certificate and does not
+// verify it: an invalid one gets a 401 response, not a broken connection.
 func TLSConfig(o TLSOptions) (*tls.Config, error) {
 	if o.GetCertificate == nil {
 		return nil, fmt.Errorf("nodeapi: TLSConfig: TLSOptions.GetCertificate: required: see ServingFiles")
@@ -48,14 +49,14 @@ func TLSConfig(o TLSOptions) (*tls.Config, error) {
 	return outer, nil
 }
 
-// ServingFiles has the serving certificate of two files, and reads them again when their content has changed: replaced by a rename, by a
-// swapped link, or in place. Files that cannot be read, or do not belong together, leave what was there before.
+// ServingFiles holds the serving certificate of a certificate and a key file, and reloads it when a file has changed: by rename,
+// by a replaced symbolic link, or in place. While the files are invalid it keeps the previous certificate.
 type ServingFiles struct {
 	value *freshfile.Value[*tls.Certificate]
 }
 
-// NewServingFiles reads a certificate with its chain, and its key, both in PEM, from files that are there. fail is told why later ones are
-// not used, once each; it must not block, and may be nil.
+// NewServingFiles reads a certificate chain and its key, both in PEM. Both files must exist. fail is called once per error of a
+// later reload; it must not block and may be nil.
 func NewServingFiles(certFile, keyFile string, fail func(error)) (*ServingFiles, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(contents[0], contents[1])
@@ -70,7 +71,7 @@ func NewServingFiles(certFile, keyFile string, fail func(error)) (*ServingFiles,
 	return &ServingFiles{value: value}, nil
 }
 
-// GetCertificate returns the certificate of the files, as of a second ago at most.
+// GetCertificate returns the current certificate, which is read from the files at most a second after a change.
 func (f *ServingFiles) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.value.Get(), nil
 }

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// zVersion is the API version of the structured forms of /statusz and /flagz.
+// zVersion is the API version of the JSON forms of /statusz and /flagz.
 const zVersion = "config.k8s.io/v1beta1"
 
 const zWarning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
@@ -48,11 +48,11 @@ type zMeta struct {
 	Name string `json:"name"`
 }
 
-// serveStatus says what process this is.
+// serveStatus returns the handler of /statusz.
 func (s *Server) serveStatus(paths []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		up := time.Since(s.started)
-		version := s.version()
+		version := s.programVersion()
 		s.serveZ(w, r, "Statusz", func(out io.Writer) {
 			fmt.Fprintf(out, "\n%s statusz\n%s\n\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\n\nPaths: %s\n",
 				html.EscapeString(s.o.Name), zWarning, s.started.Format(time.UnixDate),
@@ -67,7 +67,7 @@ func (s *Server) serveStatus(paths []string) http.Handler {
 	})
 }
 
-// serveFlags says what the program was started with.
+// serveFlags responds with the flags of the program.
 func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	s.serveZ(w, r, "Flagz", func(out io.Writer) {
 		fmt.Fprintf(out, "\n%s flagz\n%s\n", s.o.Name, zWarning)
@@ -79,29 +79,29 @@ func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveZ answers as text, or with an object where the client asks for this kind of it.
+// serveZ responds with the text of plain or the JSON of object, by the Accept header.
 func (s *Server) serveZ(
 	w http.ResponseWriter, r *http.Request, kind string, plain func(io.Writer), object func(metav1.TypeMeta, zMeta) any,
 ) {
-	switch zForm(r.Header.Get("Accept"), kind) {
+	switch acceptedForm(r.Header.Get("Accept"), kind) {
 	case "text":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		plain(w)
 	case "json":
 		body, err := json.Marshal(object(metav1.TypeMeta{Kind: kind, APIVersion: zVersion}, zMeta{s.o.Name}))
 		if err != nil {
-			text(w, http.StatusInternalServerError, err.Error())
+			writeText(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 		writeJSON(w, append(body, '\n'))
 	default:
-		text(w, http.StatusNotAcceptable, "only the following media types are accepted: application/json, text/plain")
+		writeText(w, http.StatusNotAcceptable, "only the following media types are accepted: application/json, text/plain")
 	}
 }
 
-// zForm returns the first form that a header Accept takes, text or json, or nothing. JSON has to be asked for with its version, group
-// and kind.
-func zForm(accept, kind string) string {
+// acceptedForm returns the first form that an Accept header accepts, text or json, or an empty string. A request for JSON must
+// name version, group and kind.
+func acceptedForm(accept, kind string) string {
 	if strings.TrimSpace(accept) == "" {
 		return "text"
 	}
@@ -122,8 +122,8 @@ func zForm(accept, kind string) string {
 	return ""
 }
 
-// version returns the version of the program.
-func (s *Server) version() string {
+// programVersion returns Options.Version or the version of the main module.
+func (s *Server) programVersion() string {
 	if s.o.Version != "" {
 		return s.o.Version
 	}
@@ -133,11 +133,11 @@ func (s *Server) version() string {
 	return ""
 }
 
-// firstElements returns the first elements of paths, each once, in order.
-func firstElements(paths []string) []string {
+// uniqueRoots returns the sorted first elements of paths without duplicates.
+func uniqueRoots(paths []string) []string {
 	var all []string
 	for _, path := range paths {
-		all = append(all, "/"+elements(path)[0])
+		all = append(all, "/"+splitPath(path)[0])
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
