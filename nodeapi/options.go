@@ -76,7 +76,7 @@ type HealthCheck struct {
 	Check func(ctx context.Context) error
 }
 
-// Options configures a [Server]. A path whose option is nil is answered with 404, unless stated otherwise.
+// Options configures a [Server]. The paths of an option that is nil are answered with 404, unless its comment states another status.
 type Options struct {
 	// Access authenticates and authorizes the requests to Handler. Required unless Insecure is set.
 	Access   *auth.Access

@@ -55,7 +55,7 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 		"nobody could be authenticated": {AlwaysAllow: true},
 		"nothing could be authorized":   {Anonymous: true},
 		"exclude each other":            {Anonymous: true, AlwaysAllow: true, AccessReviewer: reviewer.Access()},
-		"there must be a NodeName":      {Anonymous: true, AccessReviewer: reviewer.Access()},
+		"NodeName: required":      {Anonymous: true, AccessReviewer: reviewer.Access()},
 		"may be negative":               {Anonymous: true, AlwaysAllow: true, CacheSize: -1},
 	} {
 		_, err := auth.New(o)

@@ -38,7 +38,7 @@ func TestDeletedNode(t *testing.T) {
 		assert.Equal(t, []string{"reported", "registered", "deleted"}, get(a, &a.told))
 		server.ForgetRequests()
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
+		assert.Len(t, a.logs.with("node object was deleted"), 1)
 		assert.Empty(t, a.logs.with("WARN"))
 		for _, verb := range []string{"create", "patch", "update", "get"} {
 			assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: verb}), verb)
@@ -179,6 +179,6 @@ func TestMissedDeletion(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{Verb: "get"}), 17)
 		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}))
-		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
+		assert.Len(t, a.logs.with("node object was deleted"), 1)
 	})
 }

@@ -34,9 +34,8 @@ type Hosts interface {
 	Host(ctx context.Context, c *nodestatus.Config) nodestatus.Host
 }
 
-// ReporterOptions configures a [Reporter]. Config.Name is required. Conditions, Capacity, Hosts, Images, Devices, Volumes and
-// Runtime are the sources of the node status; if one is nil, its fields of the status are left out. Sources are called from
-// several goroutines.
+// ReporterOptions configures a [Reporter]. Config.Name is required. Conditions, Capacity, Hosts, Images, Devices, Volumes and Runtime are the
+// sources of the node status: the status omits the facts of a source that is nil. Sources are called from several goroutines.
 type ReporterOptions struct {
 	Config nodestatus.Config
 

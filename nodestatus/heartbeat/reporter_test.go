@@ -226,7 +226,7 @@ func TestReport(t *testing.T) {
 		defer cancel()
 		assert.ErrorIs(t, a.Report(ctx), context.DeadlineExceeded)
 		stop()
-		assert.ErrorContains(t, a.Report(t.Context()), "Run has ended")
+		assert.ErrorContains(t, a.Report(t.Context()), "Run has returned")
 	})
 }
 
