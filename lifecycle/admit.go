@@ -55,12 +55,12 @@ func (w *worker) restoreAdmission() {
 	if w.admissionTicket == nil {
 		return
 	}
-	known := w.record.Get()
+	record := w.record.Get()
 	switch {
-	case known.Rejection != nil || known.Eviction.IsTemporary(pod):
+	case record.Rejection != nil || record.Eviction.IsTemporary(pod):
 		w.shared.setAdmission(admissionPending) // other pods may use its resources
 		w.admissionTicket.Withdraw()
-	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.IsTerminal(pod.Status.Phase):
+	case record.Version != 0 && !record.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.IsTerminal(pod.Status.Phase):
 		w.shared.setAdmission(admitted)
 		w.admissionTicket.Withdraw()
 	default:

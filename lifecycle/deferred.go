@@ -37,25 +37,26 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns the epoch that a caller reads before it decides about a resize.
+// currentEpoch returns the number of the last observation of all pods by the retry queue. A worker reads it before it decides
+// about a resize, so that the queue can find out whether resources were released after the decision.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.epoch
 }
 
-// addResize records that the resize of a pod is deferred.
-func (d *deferredResizes) addResize(uid string, r deferredResize) {
+// addResize records that the resize of the pod is deferred, and wakes the retry loop if it has changed.
+func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	d.mu.Lock()
-	changed := d.byUID[uid] != r
-	d.byUID[uid] = r
+	changed := d.byUID[uid] != deferred
+	d.byUID[uid] = deferred
 	d.mu.Unlock()
 	if changed {
 		d.signalRetry()
 	}
 }
 
-// removeResize records that the resize of a pod is not deferred any more.
+// removeResize records that the resize of the pod is not deferred any more, and wakes the retry loop.
 func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
 	_, found := d.byUID[uid]
@@ -100,8 +101,7 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers whose deferred resizes must be decided now. It returns the time of the next call; zero: only
-// after a signal.
+// wakeDeferred wakes the workers whose deferred resizes must be decided now. It returns the time of the next call, or the zero time if the next call comes after a signal.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -124,7 +124,7 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	return at
 }
 
-// listDeferred returns the deferred resizes for the retry queue.
+// listDeferred returns the deferred resizes with the pods' allocated resources, as input of the retry queue.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,9 +158,9 @@ func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 
 // storeAllocation stores the resources allocated to the pod. If they have changed, it wakes the worker, because the decision may
 // have been made outside of a sync.
-func (w *worker) storeAllocation(a *resize.Allocation) {
+func (w *worker) storeAllocation(allocation *resize.Allocation) {
 	resized := w.shared.currentAllocation() != nil
-	if w.shared.setAllocation(a); resized {
+	if w.shared.setAllocation(allocation); resized {
 		w.mailbox.Wake()
 	}
 }

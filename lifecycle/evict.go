@@ -19,20 +19,19 @@ import (
 )
 
 // Evict terminates a pod that a source still lists, and returns nil once no container of it runs and its volumes and cgroup are
-// released. The containers are stopped with the grace period of e. The pod then fails with the reason, message and conditions of
-// e, or is started again later if e is temporary.
+// released. The containers are stopped with the grace period of the eviction. The pod then fails with the reason, message and conditions of the eviction, or is started again later if it is temporary.
 //
 // The eviction is recorded on disk before the first kill: a restarted agent continues it. A terminated pod is unchanged. Of two
 // evictions of a pod, the first sets the reason, and the shorter grace period applies.
 //
 // The error wraps [cri.ErrNotFound] if there is no such pod. If ctx ends first, the error names the pod's last error, and the
 // eviction continues.
-func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
+func (r *Reconciler) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	switch {
-	case e.Reason == "":
+	case eviction.Reason == "":
 		return fmt.Errorf("evict pod %s: Eviction.Reason: required", uid)
-	case e.Grace < 0:
-		return fmt.Errorf("evict pod %s: Eviction.Grace: %s must not be negative", uid, e.Grace)
+	case eviction.Grace < 0:
+		return fmt.Errorf("evict pod %s: Eviction.Grace: %s must not be negative", uid, eviction.Grace)
 	}
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("evict pod %s: %w", uid, err)
@@ -47,7 +46,7 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction
 		return fmt.Errorf("evict pod %s: %w: no source lists it, and it is not being torn down", uid, cri.ErrNotFound)
 	}
 	select {
-	case <-w.mailbox.Evict(e):
+	case <-w.mailbox.Evict(eviction):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.lastErrorOf(w)))

@@ -111,7 +111,8 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether the error is reported now: once it has persisted for delay, and then every listReportPeriod.
+// allowReport reports whether a persistent error is to be reported now: once it has persisted for delay, and then every
+// listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

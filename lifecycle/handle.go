@@ -20,7 +20,7 @@ import (
 type Handle struct{ reconciler atomic.Pointer[Reconciler] }
 
 // Set sets the Reconciler that all other methods use.
-func (h *Handle) Set(r *Reconciler) { h.reconciler.Store(r) }
+func (h *Handle) Set(reconciler *Reconciler) { h.reconciler.Store(reconciler) }
 
 // Reconciler returns the Reconciler, or nil before Set.
 func (h *Handle) Reconciler() *Reconciler { return h.reconciler.Load() }
@@ -78,9 +78,9 @@ func (h *Handle) IsManaged(uid string) bool {
 }
 
 // Evict calls [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
-func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
+func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {
 	if r := h.Reconciler(); r != nil {
-		return r.Evict(ctx, uid, e)
+		return r.Evict(ctx, uid, eviction)
 	}
 	return fmt.Errorf("pod %s: no Reconciler is set: %w", uid, cri.ErrNotFound)
 }

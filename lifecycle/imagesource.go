@@ -21,9 +21,9 @@ import (
 
 // ImageSource makes the image of a container present on the node.
 type ImageSource interface {
-	// Ensure returns the image of c once it is present. It may take as long as a pull, and returns when ctx ends. A *podstatus.StartError
+	// Ensure returns the image of the container once it is present. It may take as long as a pull, and returns when ctx ends. A *podstatus.StartError
 	// names the waiting reason that the status of the container shows. The sandbox is that of the pod; it must not be written to.
-	Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
+	Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
 }
 
 // ImageHolder is an optional interface of an [ImageSource]: it prevents the removal of an image that is about to be used. [Images] implements it.
@@ -49,13 +49,13 @@ func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image
 
 // Ensure returns the image of a container, and pulls it as the container's pull policy requires. As in the kubelet, a secret that cannot be read
 // is skipped, because the image may be present or public. If the pull fails, the error names that secret.
-func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
+func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
 	secrets, secretErr := i.readPullSecrets(ctx, pod)
 	image, err := i.Puller.Ensure(ctx, images.Request{
 		Pod: credential.Pod{
 			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
 		},
-		Container: c.Name, Image: c.Image, Policy: images.Policy(c.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
+		Container: container.Name, Image: container.Image, Policy: images.Policy(container.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
 		Annotations: pod.Annotations, Secrets: secrets, Sandbox: sandbox,
 	})
 	if e, ok := errors.AsType[*images.Error](err); ok {
@@ -110,9 +110,9 @@ func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []c
 
 // newDefaultImages returns the ImageSource for a Reconciler without Options.Images, or nil if the runtime does not implement
 // [cri.Images] and [cri.Puller].
-func newDefaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
-	store, ok := rt.(cri.Images)
-	puller, pulls := rt.(cri.Puller)
+func newDefaultImages(runtime cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
+	store, ok := runtime.(cri.Images)
+	puller, pulls := runtime.(cri.Puller)
 	if !ok || !pulls {
 		return nil
 	}

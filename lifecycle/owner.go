@@ -15,7 +15,8 @@ import (
 // with its own value only, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
-// claimOwner determines the owner value of this agent, and locks Dirs.Pods, if set, until release is called.
+// claimOwner determines the value of [LabelOwner] for the containers of this agent, and locks Dirs.Pods, if set, until release is
+// called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {

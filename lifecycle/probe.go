@@ -19,12 +19,12 @@ type Probes interface {
 	// Remove stops the probes of a pod and discards their results.
 	Remove(uid string)
 	// Result returns the current result of a probe. ok is false if there is none.
-	Result(k probe.Key) (probe.Value, bool)
+	Result(key probe.Key) (value probe.Value, ok bool)
 }
 
 // syncProbes passes the pod and its published status to Options.Probes. A pod that no source lists is passed as terminating, so
 // that only its readiness probes run.
-func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, deleted bool) {
+func (w *worker) syncProbes(pod *corev1.Pod, status *corev1.PodStatus, deleted bool) {
 	if w.r.opts.Probes == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, deleted bool)
 		copied.DeletionTimestamp = &now
 		pod = &copied
 	}
-	if err := w.r.opts.Probes.Sync(pod, st); err != nil {
+	if err := w.r.opts.Probes.Sync(pod, status); err != nil {
 		w.reporter.Warn("probes", "error", err)
 	}
 }

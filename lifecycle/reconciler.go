@@ -82,42 +82,42 @@ type Reconciler struct {
 // New returns a Reconciler for the runtime rt and its observer. It starts no goroutine; see [Reconciler.Run]. It subscribes to
 // the observer, the probes and the volumes if they implement [Notifier]. It returns the error of [Options.Validate], or an error
 // that names a nil argument or a missing option.
-func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
+func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
 	}
-	if err := o.Validate(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	if err := o.completeSpec(); err != nil {
+	if err := opts.completeSpec(); err != nil {
 		return nil, err
 	}
-	if o.Pacing.StartSlotTimeout <= 0 {
-		o.Pacing.StartSlotTimeout = 10 * time.Second
+	if opts.Pacing.StartSlotTimeout <= 0 {
+		opts.Pacing.StartSlotTimeout = 10 * time.Second
 	}
-	if o.Pacing.MaxRestartPeriod <= 0 || o.Pacing.MaxRestartPeriod > plan.MaxBackOff {
-		o.Pacing.MaxRestartPeriod = plan.MaxBackOff
+	if opts.Pacing.MaxRestartPeriod <= 0 || opts.Pacing.MaxRestartPeriod > plan.MaxBackOff {
+		opts.Pacing.MaxRestartPeriod = plan.MaxBackOff
 	}
-	if o.Pacing.Resync <= 0 {
-		o.Pacing.Resync = time.Minute
+	if opts.Pacing.Resync <= 0 {
+		opts.Pacing.Resync = time.Minute
 	}
-	if o.Pacing.Rand == nil {
-		o.Pacing.Rand = rand.Float64
+	if opts.Pacing.Rand == nil {
+		opts.Pacing.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Images == nil {
-		o.Images = newDefaultImages(rt, o.Objects, o.Logger)
+	if opts.Images == nil {
+		opts.Images = newDefaultImages(rt, opts.Objects, opts.Logger)
 	}
 	r := &Reconciler{
-		runtime: rt, observer: observer, opts: o,
+		runtime: rt, observer: observer, opts: opts,
 		admissions:    turns.New(podset.IsOlder),
-		slots:         startslots.New(o.Pacing.Parallel),
+		slots:         startslots.New(opts.Pacing.Parallel),
 		workersSignal: make(chan struct{}, 1),
 		deferred:      newDeferredResizes(),
 		workers:       map[string]*worker{},
-		merged:        podset.NewMerge(o.Sources...),
+		merged:        podset.NewMerge(opts.Sources...),
 		sources:       map[string]*sourceState{},
 		drained:       make(chan struct{}),
 		runCalled:     make(chan struct{}),
@@ -125,17 +125,17 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	}
 	r.runtimeState = runtimestate.New(rt, r.wakeWorkers)
 	r.node = executor.Node{
-		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
-		Volumes: o.Volumes, CheckNetwork: r.runtimeState.CheckNetwork,
-		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowStartAfter: o.Pacing.StartSlotTimeout,
-		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: o.Logger,
-		Event: o.Hooks.Event, Error: o.Hooks.Error, StartAttempted: o.Hooks.StartAttempted, SandboxStarted: o.Hooks.Work.SandboxStartAttempted, Synced: o.Hooks.Work.PodSynced,
-		ImageVolume: o.Hooks.Work.ImageVolumeRequested, SleepTerminated: o.Hooks.Work.SleepTerminated,
+		Runtime: rt, Spec: opts.Spec, Images: opts.Images, Cgroups: opts.Cgroups, Objects: opts.Objects, AdmitResize: opts.AdmitResize,
+		Volumes: opts.Volumes, CheckNetwork: r.runtimeState.CheckNetwork,
+		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, SlowStartAfter: opts.Pacing.StartSlotTimeout,
+		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: opts.Logger,
+		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStarted: opts.Hooks.Work.SandboxStartAttempted, Synced: opts.Hooks.Work.PodSynced,
+		ImageVolume: opts.Hooks.Work.ImageVolumeRequested, SleepTerminated: opts.Hooks.Work.SleepTerminated,
 	}.DetectFeatures()
 	r.podCheck = r.checkPod
 	r.connectNotifiers()
-	if o.Spec.Node == nil {
-		o.Logger.Warn("containers get no OOM score: lifecycle.Options.Spec.Node is nil", "hint", "podtree.HostOptions reads it")
+	if opts.Spec.Node == nil {
+		opts.Logger.Warn("containers get no OOM score: lifecycle.Options.Spec.Node is nil", "hint", "podtree.HostOptions reads it")
 	}
 	return r, nil
 }

@@ -60,8 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the rejection of a pod with the given field errors. It has the kubelet's reason and message where the
-// kubelet rejects the pod too, in the order of the kubelet's admission handlers.
+// newRejection returns the rejection of a pod with the field errors errs; invalid says that it failed validation. The reason and
+// message are those of the kubelet if it rejects the pod, too, in the order of its admission handlers. The result is nil for a
+// pod without a valid name or UID.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -102,8 +103,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods replaces the refused pods of the set next with the equal pods of before, or with copies unless they are
-// shared.
+// retainRefusedPods replaces each refused pod of next by the equal refused pod of before or, if there is none, by a copy unless
+// shared is true.
 func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -119,7 +120,7 @@ func retainRefusedPods(before, next *podset.Accepted, shared bool) {
 
 // reportRefusals returns the errors of refused pods and calls Hooks.PodRefused. It omits a pod and cause that the previous call
 // has reported. The caller is the only Set call of the source, and Reconciler.mu is not held.
-func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []podset.Refusal) (errs []error) {
+func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
 		id := cri.PodIdentity{}
@@ -130,7 +131,7 @@ func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []po
 			}
 		}
 		key := sha256.Sum256([]byte(id.UID + "/" + id.Namespace + "/" + id.Name + " " + refusal.Err.Error()))
-		if known := src.reported[key] || reported[key]; known {
+		if known := state.reported[key] || reported[key]; known {
 			reported[key] = true
 			continue
 		}
@@ -145,7 +146,7 @@ func (r *Reconciler) reportRefusals(name string, src *sourceState, refusals []po
 		}
 		errs = append(errs, err)
 	}
-	src.reported = reported
+	state.reported = reported
 	return errs
 }
 

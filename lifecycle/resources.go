@@ -22,9 +22,9 @@ type PodResources interface {
 	// Prepare sets up the resources of a pod and returns when they are ready. It is called before the sandbox is created and
 	// before each start of containers, and must return fast if they are ready already. Release undoes a failed Prepare.
 	Prepare(ctx context.Context, pod *corev1.Pod) error
-	// Container adds the mounts and devices of a container to l, from which the config of the container is built. It is called before each
+	// Container adds the mounts and devices of a container to launch, from which the config of the container is built. It is called before each
 	// start and after Prepare.
-	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
+	Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error
 	// Update is called for a pod that a source lists when its object has changed, for example its labels, and once after the agent has started.
 	// The resources of the pod are then refreshed. Update does not block.
 	Update(pod *corev1.Pod)

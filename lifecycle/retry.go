@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// publishAfterError publishes the status after a failed sync and returns the delay before the next one. The delay is zero if the
-// pod has changed, and ends at due at the latest unless due is zero.
+// publishAfterError publishes the status of the pod after a sync failed with err, and returns the delay before the next sync. The
+// delay is zero if the pod has changed, and ends no later than due, unless due is zero.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
@@ -49,8 +49,8 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	return newest, err
 }
 
-// recordFailure reports the error of a sync and returns the delay before the next one. The delay ends at due at the latest,
-// unless due is zero.
+// recordFailure reports the error of a sync, and returns the delay before the next sync. The delay ends no later than due, unless
+// due is zero.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -111,8 +111,7 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	return d
 }
 
-// earliestRetry returns the earliest time at which a retry can succeed, according to the [podstatus.StartError] values in err;
-// zero: at any time.
+// earliestRetry returns the earliest time at which a retry can succeed, according to the [podstatus.StartError] values in err, or the zero time if it can succeed at any time.
 func earliestRetry(err error) time.Time {
 	switch x := err.(type) { // each wrapped error is examined
 	case *podstatus.StartError:

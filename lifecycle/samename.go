@@ -94,11 +94,11 @@ func (p *predecessors) removeWorker(removed *worker) {
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == removed })
 }
 
-// reportBlocked publishes that the pod waits for the pod of worker b. If withError is set and that pod has failed, it also
+// reportBlocked publishes that the pod waits for the pod of blocker. If withError is set and that pod has failed, it also
 // records an event and reports the error.
-func (w *worker) reportBlocked(ctx context.Context, b *worker, withError bool) {
-	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", b.id.Namespace, b.id.Name, b.id.UID)
-	lastErr := w.r.lastErrorOf(b)
+func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError bool) {
+	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", blocker.id.Namespace, blocker.id.Name, blocker.id.UID)
+	lastErr := w.r.lastErrorOf(blocker)
 	if lastErr != nil {
 		err = fmt.Errorf("%w: %w", err, lastErr)
 	}
@@ -112,7 +112,7 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, withError bool) {
 
 // publishBlockedStatus publishes a status in which all containers wait, with message why. It does nothing if the pod cannot be
 // read within a second.
-func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
+func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	observed, err := w.readPod(ctx, time.Time{})
@@ -120,31 +120,31 @@ func (w *worker) publishBlockedStatus(ctx context.Context, why error) {
 		return
 	}
 	pod, _ := w.mailbox.Desired()
-	w.setWaitingReasons(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, why)
+	w.setWaitingReasons(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, cause)
 	reason := podstatus.ReasonContainerCreating
 	if len(pod.Spec.InitContainers) > 0 {
 		reason = podstatus.ReasonPodInitializing
 	}
-	w.setWaitingReasons(pod.Spec.Containers, observed, reason, why)
+	w.setWaitingReasons(pod.Spec.Containers, observed, reason, cause)
 	w.publishObserved(ctx, pod, observed, false)
 }
 
 // setWaitingReasons sets the waiting reason of those containers of the list that have no instance in the runtime.
-func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, why error) {
+func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, cause error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
-			w.exec.WaitingReasons.SetReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
+			w.exec.WaitingReasons.SetReason(name, podstatus.Waiting{Reason: reason, Message: cause.Error()})
 		}
 	}
 }
 
-// lastErrorOf returns the reason why the pod of w makes no progress: the error of its observation, or else its last error. It
+// lastErrorOf returns the reason why the pod of podWorker makes no progress: the error of its observation, or else its last error. It
 // returns nil if neither is known.
-func (r *Reconciler) lastErrorOf(w *worker) error {
+func (r *Reconciler) lastErrorOf(podWorker *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
-		if err := observer.PodHealthy(w.id.UID); err != nil {
+		if err := observer.PodHealthy(podWorker.id.UID); err != nil {
 			return err
 		}
 	}
-	return w.shared.lastError()
+	return podWorker.shared.lastError()
 }

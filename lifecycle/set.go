@@ -109,7 +109,7 @@ func (r *Reconciler) beginSet(name string) (*sourceState, uint64, error) {
 	return src, r.setCalls, nil
 }
 
-// isSameSet reports whether a set equals the accepted set before, which has no refused pods.
+// isSameSet reports whether set equals before, the accepted set of its source, and before has no refused pods.
 func isSameSet(before *podset.Accepted, set *PodSet) bool {
 	if before.Incomplete != set.Incomplete || len(before.Refused) > 0 || len(before.Pods) != len(set.Pods) {
 		return false

@@ -30,7 +30,7 @@ func (s *sharedState) publishedStatus() *corev1.PodStatus {
 	return s.published
 }
 
-// setStatus stores the published status of the pod.
+// setStatus stores the status of the pod that is about to be published, for readers in other goroutines.
 func (s *sharedState) setStatus(shown *corev1.PodStatus) {
 	s.mu.Lock()
 	s.published = shown
@@ -52,9 +52,9 @@ func (s *sharedState) admissionState() admission {
 }
 
 // setAdmission stores the admission state of the pod.
-func (s *sharedState) setAdmission(a admission) {
+func (s *sharedState) setAdmission(state admission) {
 	s.mu.Lock()
-	s.admitted = a
+	s.admitted = state
 	s.mu.Unlock()
 	s.activeChanged()
 }
@@ -65,28 +65,28 @@ func (s *sharedState) reservesResources() bool {
 }
 
 // setAllocation stores the resources allocated to the pod.
-func (s *sharedState) setAllocation(a *resize.Allocation) {
+func (s *sharedState) setAllocation(allocation *resize.Allocation) {
 	s.mu.Lock()
-	s.allocated = a
+	s.allocated = allocation
 	s.mu.Unlock()
 	s.activeChanged()
 }
 
-// currentAllocation returns the resources allocated to the pod; nil: the resources of its spec.
+// currentAllocation returns the resources allocated to the pod, or nil if they are those of its spec.
 func (s *sharedState) currentAllocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allocated
 }
 
-// setLastError stores the error of the last sync; nil: it succeeded.
+// setLastError stores the error of the last sync, or nil if it succeeded.
 func (s *sharedState) setLastError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastErr = err
 }
 
-// lastError returns the error of the last sync; nil: it succeeded.
+// lastError returns the error of the last sync, or nil if it succeeded.
 func (s *sharedState) lastError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

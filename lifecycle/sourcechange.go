@@ -5,7 +5,8 @@ package lifecycle
 
 import "slices"
 
-// setSource sets the source of the worker's pod. It is called before the worker runs.
+// setSource records the name of the source that lists the worker's pod, also in the record on disk. It is called before the
+// worker runs.
 func (w *worker) setSource(source string) {
 	w.source = source
 	w.record.SetSource(source)

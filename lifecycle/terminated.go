@@ -40,13 +40,13 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 }
 
 // awaitRemoval waits until done is closed: the runtime has nothing of the pod. It prefers done over the end of ctx.
-func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan struct{}) error {
+func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <-chan struct{}) error {
 	var why error
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		why = errors.Join(ctx.Err(), r.lastErrorOf(w))
+		why = errors.Join(ctx.Err(), r.lastErrorOf(podWorker))
 	case <-r.runReturned:
 		why = errors.New("Reconciler.Run has returned")
 	}
@@ -54,13 +54,13 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, w *worker, done <-chan st
 	case <-done:
 		return nil
 	default:
-		return fmt.Errorf("remove terminated containers of pod %s/%s: %w", w.id.Namespace, w.id.Name, why)
+		return fmt.Errorf("remove terminated containers of pod %s/%s: %w", podWorker.id.Namespace, podWorker.id.Name, why)
 	}
 }
 
-// IsManaged reports whether the Reconciler removes the containers and files of the pod itself: a source lists it, it is being
-// torn down, or it will be. It is true for every UID while Run has not started, a source has not reported all of its pods, or the
-// runtime cannot be listed. Package gc calls it before each removal.
+// IsManaged reports whether the Reconciler itself removes the containers and files of the pod with this UID, so that garbage
+// collection must not: a source lists the pod, or it is or will be torn down. It is true for every UID while Run has not started,
+// a source has not reported all of its pods, or the runtime cannot be listed.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

@@ -121,7 +121,7 @@ type wiringChecks struct {
 	lastReports     map[string]time.Time // time of the last report, by name of the part
 }
 
-// watchWiring checks the parts every wiringPeriod until ctx ends.
+// watchWiring checks every wiringPeriod whether the program runs and connects all parts of the agent, until ctx ends.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
@@ -158,7 +158,8 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// reportPart reports a missing part, at most once per wiringReportPeriod.
+// reportPart logs that the program does not run or connect the named part, and calls Hooks.Error, at most once per
+// wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

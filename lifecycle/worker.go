@@ -52,14 +52,14 @@ type progress struct {
 	hungAdmit     <-chan error // receives the result of a call of Options.Admit that timed out; nil: none
 }
 
-func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
-	record := poddir.NewRecorder(poddir.DirOf(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
-	reporter := executor.NewReporter(r.node, id)
+func newWorker(reconciler *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
+	record := poddir.NewRecorder(poddir.DirOf(reconciler.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
+	reporter := executor.NewReporter(reconciler.node, id)
 	w := &worker{
-		r: r, id: id, mailbox: mailbox.New(pod), record: record, reporter: reporter, exec: executor.New(reporter, record),
+		r: reconciler, id: id, mailbox: mailbox.New(pod), record: record, reporter: reporter, exec: executor.New(reporter, record),
 		removed: make(chan struct{}),
 	}
-	w.exec.Resizer.ResourcesAllocated, w.shared.activeChanged = w.storeAllocation, r.deferred.podsChanged
+	w.exec.Resizer.ResourcesAllocated, w.shared.activeChanged = w.storeAllocation, reconciler.deferred.podsChanged
 	return w
 }
 
@@ -163,7 +163,8 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
-// delayAfterError returns the delay after an error: zero if the work was canceled by a change of the pod, else the retry delay.
+// delayAfterError returns the delay before the next sync after err: zero if work, the context of the actions, was canceled by a
+// change of the pod, else the retry delay.
 func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
@@ -184,15 +185,15 @@ func (w *worker) clearRecord() {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
-// applyActions executes the actions a, requests a new observation, and returns the delay before the next sync.
-func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.Actions, pod *corev1.Pod) (next time.Duration) {
-	if a.Sandbox != nil {
-		a.Sandbox.PodStarted = w.published.status.StartTime.Time
+// applyActions executes the actions, requests a new observation, and returns the delay before the next sync.
+func (w *worker) applyActions(ctx, work context.Context, state plan.State, actions *plan.Actions, pod *corev1.Pod) (next time.Duration) {
+	if actions.Sandbox != nil {
+		actions.Sandbox.PodStarted = w.published.status.StartTime.Time
 	}
-	w.mailbox.SetStopping(a.PodTerminal)
-	changed, err := w.executeActions(work, s.Pod, s.Observed, a)
+	w.mailbox.SetStopping(actions.PodTerminal)
+	changed, err := w.executeActions(work, state.Pod, state.Observed, actions)
 	w.progress.lastSync = time.Now()
-	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
+	if err == nil && (actions.Sandbox != nil || len(actions.Start)+len(actions.Kill) > 0) {
 		w.r.podsChanged.Store(true)
 	}
 	w.r.observer.Relist(w.id.UID)
@@ -200,30 +201,30 @@ func (w *worker) applyActions(ctx, work context.Context, s plan.State, a *plan.A
 	case err != nil && work.Err() != nil:
 		return 0 // canceled by a change of the pod
 	case err != nil:
-		due := a.WakeAt
+		due := actions.WakeAt
 		if changed { // a change has arrived that is not applied yet
 			due = sleep.Earlier(due, time.Now().Add(retryMax))
 		}
-		return w.publishAfterError(ctx, pod, s.Observed, s.Deleted, due, err)
+		return w.publishAfterError(ctx, pod, state.Observed, state.Deleted, due, err)
 	}
 	w.recordSuccess()
-	if s.Deleted {
+	if state.Deleted {
 		w.progress.teardowns++
 		return w.teardownDelay() // observe again whether the pod is removed
 	}
-	if changed || len(a.Resize) > 0 || a.ResizePod {
+	if changed || len(actions.Resize) > 0 || actions.ResizePod {
 		return 0 // observe the changes made meanwhile
 	}
-	return w.nextSyncDelay(a.WakeAt, s.Now)
+	return w.nextSyncDelay(actions.WakeAt, state.Now)
 }
 
-// executeActions executes the actions a, which may take as long as an image pull or a grace period. Meanwhile it publishes
+// executeActions executes the actions, which may take as long as an image pull or a grace period. Meanwhile it publishes
 // changed statuses. changed is true if the pod has changed meanwhile: the next sync must apply it.
-func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (changed bool, err error) {
-	w.published.starting, w.published.replaced = len(a.Start) > 0, a.ReplacedContainers(observed)
+func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (changed bool, err error) {
+	w.published.starting, w.published.replaced = len(actions.Start) > 0, actions.ReplacedContainers(observed)
 	w.exec.StartSync(w.published.podIPs())
 	done := make(chan error, 1)
-	go func() { done <- w.exec.Execute(ctx, pod, observed, a) }()
+	go func() { done <- w.exec.Execute(ctx, pod, observed, actions) }()
 	var due <-chan time.Time // when the CPU quota of the pod is enforced during the start; nil: no quota is lifted
 	for {
 		select {
@@ -291,8 +292,8 @@ func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns an observation of the pod that started after t.
-func (w *worker) readPod(ctx context.Context, t time.Time) (cri.Pod, error) {
-	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, t)
+// readPod returns an observation of the pod that started after the given time.
+func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
+	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err
 }

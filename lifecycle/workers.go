@@ -16,20 +16,20 @@ import (
 
 // removeWorker removes the worker of a removed pod, and wakes the workers of later pods with its name. These drop their reference
 // to it, which would otherwise keep all earlier pods of the name in memory.
-func (r *Reconciler) removeWorker(w *worker) {
+func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.mu.Lock()
-	delete(r.workers, w.id.UID)
+	delete(r.workers, podWorker.id.UID)
 	r.mu.Unlock()
-	if w.admissionTicket != nil {
-		w.admissionTicket.Withdraw()
+	if podWorker.admissionTicket != nil {
+		podWorker.admissionTicket.Withdraw()
 	}
-	close(w.removed)
-	r.deferred.removeResize(w.id.UID)
-	w.earlierPods.removeWorker(nil)
+	close(podWorker.removed)
+	r.deferred.removeResize(podWorker.id.UID)
+	podWorker.earlierPods.removeWorker(nil)
 	r.mu.Lock()
 	for _, successor := range r.workers {
-		if successor.id.Name == w.id.Name && successor.id.Namespace == w.id.Namespace {
-			successor.earlierPods.removeWorker(w)
+		if successor.id.Name == podWorker.id.Name && successor.id.Namespace == podWorker.id.Namespace {
+			successor.earlierPods.removeWorker(podWorker)
 		}
 	}
 	r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Reconciler) selectOrphans(observed []cri.Pod, wanted *podset.Merge, lis
 	return orphans
 }
 
-// areSourcesComplete reports whether every source has reported all of its pods.
+// areSourcesComplete reports whether every source in Options.Sources has reported all of its pods.
 func (r *Reconciler) areSourcesComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -83,7 +83,7 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns the reasons why the pod cannot run on the node in addition to the pods in others; nil: it can. The order is the
+// Check returns the reasons why the pod cannot run on the node in addition to the pods in others, or nil if it can. The order is the
 // kubelet's: pods, cpu, memory, ephemeral-storage, other resources by name, node affinity, node name, host ports, taints. A
 // mismatch of the operating system or the supplemental groups policy is returned alone, because no eviction of pods can solve it.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
@@ -109,7 +109,7 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	return failures
 }
 
-// checkUnchangeable returns a failure that no eviction of other pods can solve, or nil.
+// checkUnchangeable returns a failure that no eviction of other pods can solve, such as another operating system, or nil.
 func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}

@@ -75,10 +75,10 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 
 // sortedNames returns the names of resources in the order of failures: cpu, memory and ephemeral-storage, then the remaining ones
 // by name.
-func sortedNames(a quantities) []corev1.ResourceName {
+func sortedNames(amounts quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
-	for _, name := range slices.Sorted(maps.Keys(a)) {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if !slices.Contains(first, name) {
 			names = append(names, name)
 		}
@@ -86,11 +86,11 @@ func sortedNames(a quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without requests of extended resources that the node does not have: they are resources of the
-// cluster, which another component has allocated. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
-func withoutUnknown(pod *corev1.Pod, room quantities) *corev1.Pod {
+// withoutUnknown returns the pod without requests of extended resources that allocatable lacks: another component of the cluster
+// has allocated them. Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
+func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
-		_, known := room[name]
+		_, known := allocatable[name]
 		return !known && isExtended(name)
 	}
 	filter := func(list []corev1.Container) []corev1.Container {

@@ -45,50 +45,52 @@ func (p *planner) planContainers() {
 	p.killStrays()
 }
 
-// planContainer plans one regular container. kept is true if its running instance continues unchanged.
-func (p *planner) planContainer(c *corev1.Container) (kept bool) {
-	last := p.view.Newest(c.Name)
+// planContainer plans a regular container: it is started, replaced or left running. kept is true if its running instance
+// continues.
+func (p *planner) planContainer(container *corev1.Container) (kept bool) {
+	last := p.view.Newest(container.Name)
 	switch {
 	case last == nil || last.State != cri.ContainerRunning:
-		if !shouldStart(p.state.Pod, c, last) {
+		if !shouldStart(p.state.Pod, container, last) {
 			return false
 		}
 		if last != nil && last.State == cri.ContainerUnknown {
 			// The container may still run, and two instances must not run at once.
 			p.addKill(last, "the runtime lost track of it", `Container is in "unknown" state, try killing it before restart`)
 		}
-		p.planStart(c)
-	case isChanged(c, last):
-		p.addKill(last, "its definition changed", "Container "+c.Name+" definition changed, will be restarted")
-		p.planStart(c)
+		p.planStart(container)
+	case isChanged(container, last):
+		p.addKill(last, "its definition changed", "Container "+container.Name+" definition changed, will be restarted")
+		p.planStart(container)
 	default:
-		return p.planRunning(c, last)
+		return p.planRunning(container, last)
 	}
 	return false
 }
 
-// planRunning plans a running container whose definition is unchanged. kept is true if it continues.
-func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bool) {
-	if failed, must := p.failedProbe(c, live); must {
+// planRunning plans the running instance live of a container, whose definition is unchanged: it is killed for a failed probe,
+// resized, or gets its postStart hook. kept is true if it continues.
+func (p *planner) planRunning(container *corev1.Container, live *cri.Container) (kept bool) {
+	if failed, must := p.failedProbe(container, live); must {
 		p.addProbeKill(live, failed)
 		if failed.Restart {
-			p.planStart(c)
+			p.planStart(container)
 		}
 		return false
 	}
 	if !p.planResize(live) {
-		p.planStart(c)
+		p.planStart(container)
 		return false
 	}
 	if slices.Contains(p.state.PostStartPending, live.ID) {
-		p.planPostStart(c, live)
+		p.planPostStart(container, live)
 	}
 	return true
 }
 
 // planPostStart plans the pending postStart hook of the running container live.
-func (p *planner) planPostStart(c *corev1.Container, live *cri.Container) {
-	p.out.Start = append(p.out.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
+func (p *planner) planPostStart(container *corev1.Container, live *cri.Container) {
+	p.out.Start = append(p.out.Start, Start{Container: container, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
 // planEphemeral starts ephemeral containers that have never run. An ephemeral container runs once, in any phase of the pod, but
@@ -123,20 +125,20 @@ func (p *planner) hasTerminatedBefore(name string) bool {
 }
 
 // isChanged reports whether the definition of a container in the spec differs from that of its running instance.
-func isChanged(want *corev1.Container, have *cri.Container) bool {
-	hash, ok := have.Annotations[podspec.AnnotationHash]
-	return ok && !podspec.HasHash(want, hash)
+func isChanged(container *corev1.Container, instance *cri.Container) bool {
+	hash, ok := instance.Annotations[podspec.AnnotationHash]
+	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe returns the failed liveness or startup probe for which the running container must be killed. The bool is false if
+// failedProbe returns the failed liveness or startup probe for which the running instance live must be killed. must is false if
 // there is none.
-func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprobe.Kill, bool) {
-	if !p.hasProbeResult(c.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Failure) {
+func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
+	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
 	}
-	st := corev1.ContainerStatus{Name: c.Name, ContainerID: live.ID}
+	st := corev1.ContainerStatus{Name: container.Name, ContainerID: live.ID}
 	st.State.Running = &corev1.ContainerStateRunning{}
-	return podprobe.MustKill(p.state.Pod, c, &st, p.state.Probes)
+	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
 }
 
 // hasProbeResult reports whether the container has the probe spec of this kind and its latest result is outcome. It does not
@@ -166,65 +168,65 @@ func (p *planner) killStrays() {
 	}
 }
 
-// isKilled reports whether the container with this ID is stopped by the plan.
+// isKilled reports whether the plan, as far as it is made, stops the container with this ID.
 func (p *planner) isKilled(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
-// addKill plans the stop of container c, with a reason for logs and the message of the event.
-func (p *planner) addKill(c *cri.Container, reason, message string) {
+// addKill plans the stop of a container, with a reason for logs and the message of the event.
+func (p *planner) addKill(container *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
-		ID: c.ID, Name: c.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, c),
+		ID: container.ID, Name: container.Name, Grace: GracePeriod(p.state.Pod), Reason: reason, Message: message, PreStop: PreStopHook(p.state.Pod, container),
 	})
 }
 
 // addStrayKill plans the stop of a container that the kubelet would leave running.
-func (p *planner) addStrayKill(c *cri.Container, reason string) {
-	p.addKill(c, reason, "Stopping container "+c.Name+": "+reason)
+func (p *planner) addStrayKill(container *cri.Container, reason string) {
+	p.addKill(container, reason, "Stopping container "+container.Name+": "+reason)
 }
 
-func (p *planner) addProbeKill(c *cri.Container, failed podprobe.Kill) {
-	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.GracePeriod, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, c)}
-	if spec := containers.Named(&p.state.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
+func (p *planner) addProbeKill(container *cri.Container, failed podprobe.Kill) {
+	k := Kill{ID: container.ID, Name: container.Name, Grace: failed.GracePeriod, Reason: failed.Message, Message: failed.Message, PreStop: PreStopHook(p.state.Pod, container)}
+	if spec := containers.Named(&p.state.Pod.Spec, container.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
 		k.PreStop = spec.Lifecycle.PreStop // even if the pod's grace period is zero
 	}
 	p.out.Kill = append(p.out.Kill, k)
 }
 
 // hasOwnGrace reports whether the liveness or startup probe of the container sets terminationGracePeriodSeconds.
-func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
-	p := c.LivenessProbe
+func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
+	p := container.LivenessProbe
 	if kind == probe.Startup {
-		p = c.StartupProbe
+		p = container.StartupProbe
 	}
 	return p.TerminationGracePeriodSeconds != nil
 }
 
 // planStart plans the next instance of a container, or a wait if its back-off has not expired.
-func (p *planner) planStart(c *corev1.Container) {
-	start := Start{Container: c, Generation: p.view.Generation}
-	if last := p.state.Observed.NewestContainer(c.Name); last != nil {
-		start.Attempt = p.chooseAttempt(c.Name)
+func (p *planner) planStart(container *corev1.Container) {
+	start := Start{Container: container, Generation: p.view.Generation}
+	if last := p.state.Observed.NewestContainer(container.Name); last != nil {
+		start.Attempt = p.chooseAttempt(container.Name)
 		if last.State == cri.ContainerCreated {
 			// The created instance never ran: the next start is not a restart, whether it uses this instance or replaces it.
 			start.Attempt = last.Attempt
 			if p.out.Sandbox == nil && last.SandboxID == p.out.SandboxID && podview.GenerationOf(last) == p.view.Generation &&
-				!isChanged(c, last) && p.pendingResize(last) == nil {
+				!isChanged(container, last) && p.pendingResize(last) == nil {
 				start.CreatedID = last.ID
 				p.out.Start = append(p.out.Start, start)
 				return
 			}
 		}
 	}
-	dead := p.state.Observed.NewestContainerWhere(c.Name, hasExited)
+	dead := p.state.Observed.NewestContainerWhere(container.Name, hasExited)
 	switch {
-	case dead == nil || p.isExemptFromBackOff(c, dead):
-	case p.wasStoppedForRestart(c, dead):
+	case dead == nil || p.isExemptFromBackOff(container, dead):
+	case p.wasStoppedForRestart(container, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
-		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).nextRestart(crashLoopKey(p.state.Pod, c), dead, p.state.Now, p.state.MaxRestartPeriod)
+		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).nextRestart(crashLoopKey(p.state.Pod, container), dead, p.state.Now, p.state.MaxRestartPeriod)
 		if !until.IsZero() {
-			p.addBackOff(p.state.Pod, c, loop.delay, until)
+			p.addBackOff(p.state.Pod, container, loop.delay, until)
 			return
 		}
 		start.CrashLoop = loop.String()
@@ -245,15 +247,16 @@ func (p *planner) chooseAttempt(name string) (next uint32) {
 
 // isExemptFromBackOff reports whether the exited instance dead does not count for the back-off: an init container runs once in
 // each sandbox.
-func (p *planner) isExemptFromBackOff(c *corev1.Container, dead *cri.Container) bool {
-	return containers.IsInit(&p.state.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
+func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
+	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-// addBackOff plans a CrashLoopBackOff of container c until the given time.
-func (p *planner) addBackOff(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {
+// addBackOff plans that the container stays in CrashLoopBackOff until the given time. delay is its current back-off, for the
+// message.
+func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
-		Name: c.Name, Until: until, Delay: delay,
-		Message: "back-off " + delay.String() + " restarting failed container=" + c.Name +
+		Name: container.Name, Until: until, Delay: delay,
+		Message: "back-off " + delay.String() + " restarting failed container=" + container.Name +
 			" pod=" + pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")",
 	})
 	if p.out.WakeAt.IsZero() || until.Before(p.out.WakeAt) {
@@ -261,8 +264,8 @@ func (p *planner) addBackOff(pod *corev1.Pod, c *corev1.Container, delay time.Du
 	}
 }
 
-// shouldStart reports whether a container that is not running must be started. last is its newest instance; nil: it has none.
-func shouldStart(pod *corev1.Pod, c *corev1.Container, last *cri.Container) bool {
+// shouldStart reports whether a container that is not running must be started. last is its newest instance, or nil.
+func shouldStart(pod *corev1.Pod, container *corev1.Container, last *cri.Container) bool {
 	if pod.DeletionTimestamp != nil {
 		return false
 	}
@@ -273,7 +276,7 @@ func shouldStart(pod *corev1.Pod, c *corev1.Container, last *cri.Container) bool
 	case cri.ContainerRunning:
 		return false
 	case cri.ContainerExited:
-		return podview.ShouldRestart(&pod.Spec, c, last.ExitCode)
+		return podview.ShouldRestart(&pod.Spec, container, last.ExitCode)
 	}
 	return true
 }

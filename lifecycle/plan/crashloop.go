@@ -39,10 +39,10 @@ type crashLoop struct {
 
 // crashLoopKey returns the key of a back-off. A change of the container's image or resources changes the key and starts a new
 // back-off.
-func crashLoopKey(pod *corev1.Pod, c *corev1.Container) string {
+func crashLoopKey(pod *corev1.Pod, container *corev1.Container) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, strings.Join([]string{
-		pod.Name, pod.Namespace, string(pod.UID), c.Name, c.Image, c.Resources.String(),
+		pod.Name, pod.Namespace, string(pod.UID), container.Name, container.Image, container.Resources.String(),
 	}, "/"))
 	return strconv.FormatUint(h.Sum64(), 16)
 }
@@ -54,8 +54,8 @@ func (l crashLoop) String() string {
 
 // parseCrashLoop parses the value of AnnotationCrashLoop. An invalid value is treated as a first start, so that a damaged
 // annotation causes a restart without delay rather than none.
-func parseCrashLoop(s string) crashLoop {
-	f := strings.Fields(s)
+func parseCrashLoop(value string) crashLoop {
+	f := strings.Fields(value)
 	if len(f) != 3 {
 		return crashLoop{}
 	}

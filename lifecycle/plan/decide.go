@@ -20,40 +20,40 @@ import (
 // status.
 //
 // The phase may be terminal while containers still run: callers publish it with [podstatus.DeferTerminalPhase].
-func Decide(s State) (Actions, corev1.PodStatus) {
-	if s.Pod == nil {
-		return Plan(s), corev1.PodStatus{}
+func Decide(state State) (actions Actions, status corev1.PodStatus) {
+	if state.Pod == nil {
+		return Plan(state), corev1.PodStatus{}
 	}
-	terminal := s.mustNotStart()
-	a := planActions(&s, terminal)
-	waiting := a.WaitingReasons(s.Waiting)
-	st := Status(s, waiting, false)
+	terminal := state.mustNotStart()
+	a := planActions(&state, terminal)
+	waiting := a.WaitingReasons(state.Waiting)
+	st := Status(state, waiting, false)
 	if !terminal && podstatus.IsTerminal(st.Phase) { // for example, its active deadline has just passed
-		a = planActions(&s, true)
-		st = Status(s, a.WaitingReasons(s.Waiting), false)
+		a = planActions(&state, true)
+		st = Status(state, a.WaitingReasons(state.Waiting), false)
 	}
 	if !podstatus.IsTerminal(st.Phase) {
-		a.WakeAt = sleep.Earlier(a.WakeAt, podstatus.Deadline(s.Pod, st.StartTime))
+		a.WakeAt = sleep.Earlier(a.WakeAt, podstatus.Deadline(state.Pod, st.StartTime))
 	}
-	if s.Eviction.IsTemporary(s.Pod) && s.ReadmitAt.After(s.Now) {
-		a.WakeAt = sleep.Earlier(a.WakeAt, s.ReadmitAt)
+	if state.Eviction.IsTemporary(state.Pod) && state.ReadmitAt.After(state.Now) {
+		a.WakeAt = sleep.Earlier(a.WakeAt, state.ReadmitAt)
 	}
 	return a, st
 }
 
 // Status returns the status of a pod with the given waiting reasons, by container name. starting says that containers are being
 // started: an exited container then does not make the phase terminal.
-func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
-	if s.Rejection != nil {
-		return s.Rejection.Status(s.Pod)
+func Status(state State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
+	if state.Rejection != nil {
+		return state.Rejection.Status(state.Pod)
 	}
-	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
-		Now: s.Now, Previous: s.Previous, RuntimeName: s.RuntimeName, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
-		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
-		Eviction: s.Eviction, LastEvictionReason: s.LastEvictionReason,
+	st := podstatus.Of(state.Pod, state.Observed, podstatus.Input{
+		Now: state.Now, Previous: state.Previous, RuntimeName: state.RuntimeName, Waiting: waiting, Messages: state.Messages, HostIPs: state.HostIPs,
+		Deleted: state.Deleted || state.Pod.DeletionTimestamp != nil, Starting: starting, Probes: state.Probes, Resize: state.Resize,
+		Eviction: state.Eviction, LastEvictionReason: state.LastEvictionReason,
 	})
-	ends := podstatus.IsTerminal(st.Phase) || s.Deleted && !s.Relisted // a deleted static pod may terminate with phase Running
-	if ends && !starting && podview.IsTerminated(s.Observed) {
+	ends := podstatus.IsTerminal(st.Phase) || state.Deleted && !state.Relisted // a deleted static pod may terminate with phase Running
+	if ends && !starting && podview.IsTerminated(state.Observed) {
 		podstatus.TerminateContainers(&st)
 	}
 	return st

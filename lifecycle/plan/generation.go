@@ -32,6 +32,6 @@ func (p *planner) killEarlierGenerations() {
 
 // wasStoppedForRestart reports whether the exited instance dead was stopped by a restart of all containers, which causes no
 // back-off.
-func (p *planner) wasStoppedForRestart(c *corev1.Container, dead *cri.Container) bool {
-	return podview.GenerationOf(dead) < p.view.Generation && !podview.RequestsRestartAll(c, dead)
+func (p *planner) wasStoppedForRestart(container *corev1.Container, dead *cri.Container) bool {
+	return podview.GenerationOf(dead) < p.view.Generation && !podview.RequestsRestartAll(container, dead)
 }

@@ -79,29 +79,30 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer returns the decision about init container c, whose newest instance is last.
-func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) initStep {
+// planInitContainer decides by the state of last, the newest instance of an init container, whether it is restarted and whether
+// the next container may start.
+func (p *planner) planInitContainer(container *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
 		return initStep{restart: true}
 	case cri.ContainerRunning:
-		if !containers.IsSidecar(c) {
+		if !containers.IsSidecar(container) {
 			p.planResize(last)
 			return initStep{}
 		}
-		return p.planSidecar(c, last)
+		return p.planSidecar(container, last)
 	case cri.ContainerExited:
 		switch {
-		case containers.IsSidecar(c):
+		case containers.IsSidecar(container):
 			return initStep{restart: true}
 		case last.ExitCode == 0 && last.Reason != reasonOOMKilled:
 			return initStep{complete: true}
 		}
-		restart := podview.ShouldRestart(&p.state.Pod.Spec, c, last.ExitCode)
+		restart := podview.ShouldRestart(&p.state.Pod.Spec, container, last.ExitCode)
 		return initStep{restart: restart, failed: !restart}
 	}
 	// The container may still run. Its exit code is unknown, so restart rules cannot be evaluated.
-	if !containers.IsSidecar(c) && !shouldRestartAfterUnknownExit(&p.state.Pod.Spec, c) {
+	if !containers.IsSidecar(container) && !shouldRestartAfterUnknownExit(&p.state.Pod.Spec, container) {
 		return initStep{failed: true}
 	}
 	p.addKill(last, "the runtime lost track of it", `Init container is in "unknown" state, try killing it before restart`)
@@ -114,17 +115,17 @@ const reasonOOMKilled = "OOMKilled"
 
 // planSidecar decides about a running sidecar (restartable init container). The next init container waits for its startup probe,
 // but not for its liveness probe.
-func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep {
-	started := c.StartupProbe == nil || p.hasProbeResult(c.StartupProbe, live, probe.Startup, probe.Success)
-	failed, must := p.failedProbe(c, live)
+func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
+	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)
+	failed, must := p.failedProbe(container, live)
 	switch {
 	case must && failed.Kind == probe.Startup:
 		p.addProbeKill(live, failed)
 		return initStep{restart: true}
 	case !started:
 		return initStep{}
-	case isChanged(c, live):
-		p.addKill(live, "its definition changed", "Init container "+c.Name+" definition changed")
+	case isChanged(container, live):
+		p.addKill(live, "its definition changed", "Init container "+container.Name+" definition changed")
 		return initStep{restart: true, complete: true}
 	case must:
 		p.addProbeKill(live, failed)
@@ -134,16 +135,16 @@ func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep
 		return initStep{restart: true, complete: true}
 	}
 	if slices.Contains(p.state.PostStartPending, live.ID) {
-		p.planPostStart(c, live)
+		p.planPostStart(container, live)
 		return initStep{}
 	}
 	return initStep{complete: true}
 }
 
 // shouldRestartAfterUnknownExit reports whether a container is restarted if its exit code is unknown.
-func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, c *corev1.Container) bool {
-	if c.RestartPolicy != nil {
-		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, container *corev1.Container) bool {
+	if container.RestartPolicy != nil {
+		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
 	return pod.RestartPolicy != corev1.RestartPolicyNever
 }

@@ -159,8 +159,8 @@ type planner struct {
 
 // Plan returns the next actions for a pod. A terminal phase in State.Previous is final; whether the phase becomes terminal now is
 // decided by [Decide]. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
-func Plan(s State) Actions {
-	return planActions(&s, s.mustNotStart())
+func Plan(state State) Actions {
+	return planActions(&state, state.mustNotStart())
 }
 
 // mustNotStart reports whether no container of the pod may be started any more: its phase is terminal, or it is evicted or
@@ -169,12 +169,12 @@ func (s *State) mustNotStart() bool {
 	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
-// planActions returns the actions for a state. terminal says that nothing is started any more.
-func planActions(s *State, terminal bool) Actions {
-	if s.Pod == nil || s.Deleted || s.Pod.DeletionTimestamp != nil {
-		return Teardown(*s, teardownGrace(s))
+// planActions returns the next actions for a pod in state s. terminal says that no container is started any more.
+func planActions(state *State, terminal bool) Actions {
+	if state.Pod == nil || state.Deleted || state.Pod.DeletionTimestamp != nil {
+		return Teardown(*state, teardownGrace(state))
 	}
-	p := planner{state: *s, terminal: terminal, view: podview.New(s.Pod, s.Observed)}
+	p := planner{state: *state, terminal: terminal, view: podview.New(state.Pod, state.Observed)}
 	change := p.view.SandboxChange()
 	if p.state.CgroupMissing && !change.Create && podview.IsRunning(p.state.Observed) {
 		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Reason: "the cgroup of the pod is missing"}
@@ -236,16 +236,16 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 }
 
 // isComplete reports whether a container has succeeded and has restart policy OnFailure: a new sandbox must not run it again.
-func (p *planner) isComplete(c *corev1.Container) bool {
+func (p *planner) isComplete(container *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
-	if c.RestartPolicy != nil {
-		once = *c.RestartPolicy == corev1.ContainerRestartPolicyOnFailure
+	if container.RestartPolicy != nil {
+		once = *container.RestartPolicy == corev1.ContainerRestartPolicyOnFailure
 	}
-	last := p.view.Newest(c.Name)
+	last := p.view.Newest(container.Name)
 	return once && last != nil && last.State == cri.ContainerExited && last.ExitCode == 0
 }
 
-// planTermination stops all containers and sandboxes, and marks the pod as terminal.
+// planTermination replaces the plan by the stop of all containers and sandboxes, and marks the pod as terminal.
 func (p *planner) planTermination() {
 	p.out = Actions{PodTerminal: true}
 	reason := "its work is done"

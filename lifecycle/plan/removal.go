@@ -36,16 +36,16 @@ func (p *planner) shouldRemoveAll() bool {
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// showsTemporaryEviction reports whether st is the status of a temporarily evicted pod after its containers have exited.
-func (p *planner) showsTemporaryEviction(st *corev1.PodStatus) bool {
+// showsTemporaryEviction reports whether status is that of a temporarily evicted pod after its containers have exited.
+func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	e := p.state.Eviction
-	return e.IsTemporary(p.state.Pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
+	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason
 }
 
-// isNeeded reports whether the sandbox has a container that is kept.
-func (p *planner) isNeeded(sb *cri.Sandbox) bool {
+// isNeeded reports whether the sandbox must be kept, because it has a container that is kept.
+func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
-		if c := &p.state.Observed.Containers[i]; c.SandboxID == sb.ID && !p.isObsolete(c) {
+		if c := &p.state.Observed.Containers[i]; c.SandboxID == sandbox.ID && !p.isObsolete(c) {
 			return true
 		}
 	}
@@ -54,12 +54,12 @@ func (p *planner) isNeeded(sb *cri.Sandbox) bool {
 
 // isObsolete reports whether a container can be removed: it was created and never started, or has exited and is not the newest
 // exited instance of its name in the spec.
-func (p *planner) isObsolete(c *cri.Container) bool {
-	switch c.State {
+func (p *planner) isObsolete(container *cri.Container) bool {
+	switch container.State {
 	case cri.ContainerCreated:
-		return !p.startsCreated(c.ID)
+		return !p.startsCreated(container.ID)
 	case cri.ContainerExited:
-		return p.shouldRemoveAll() || containers.Named(&p.state.Pod.Spec, c.Name) == nil || p.state.Observed.NewestContainerWhere(c.Name, hasExited) != c
+		return p.shouldRemoveAll() || containers.Named(&p.state.Pod.Spec, container.Name) == nil || p.state.Observed.NewestContainerWhere(container.Name, hasExited) != container
 	}
 	return false
 }
@@ -74,15 +74,15 @@ func (p *planner) startsCreated(id string) bool {
 	return false
 }
 
-// sandboxOf returns the sandbox of container c, or nil.
-func sandboxOf(sandboxes []cri.Sandbox, c *cri.Container) *cri.Sandbox {
+// sandboxOf returns the sandbox of the container, or nil.
+func sandboxOf(sandboxes []cri.Sandbox, container *cri.Container) *cri.Sandbox {
 	for i := range sandboxes {
-		if sandboxes[i].ID == c.SandboxID {
+		if sandboxes[i].ID == container.SandboxID {
 			return &sandboxes[i]
 		}
 	}
 	return nil
 }
 
-// hasExited reports whether c is in state Exited.
-func hasExited(c *cri.Container) bool { return c.State == cri.ContainerExited }
+// hasExited reports whether the container is in state Exited.
+func hasExited(container *cri.Container) bool { return container.State == cri.ContainerExited }

@@ -22,10 +22,10 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 	return true
 }
 
-// pendingResize returns the pending resize of a container, or nil.
-func (p *planner) pendingResize(c *cri.Container) *resize.Container {
+// pendingResize returns the resize that is to be applied to the container, or nil.
+func (p *planner) pendingResize(container *cri.Container) *resize.Container {
 	for i := range p.state.Resize.Containers {
-		if p.state.Resize.Containers[i].ID == c.ID {
+		if p.state.Resize.Containers[i].ID == container.ID {
 			return &p.state.Resize.Containers[i]
 		}
 	}

@@ -31,25 +31,25 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period of a pod with the eviction e: that of the eviction, if set, but not more than the
-// deletion grace period. A nil e means no eviction. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
-func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
+// evictionGrace returns the grace period of a pod with the given eviction: that of the eviction, if set, but not more than the
+// deletion grace period. A nil eviction means none. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
+func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
-	if e == nil || e.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= e.Grace {
+	if eviction == nil || eviction.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= eviction.Grace {
 		return own
 	}
-	return max(e.Grace, hook.MinimumGrace)
+	return max(eviction.Grace, hook.MinimumGrace)
 }
 
 // teardownGrace returns the grace period of a pod to tear down. For an orphaned pod it is the longest that the annotations of its
 // containers have.
-func teardownGrace(s *State) time.Duration {
-	if s.Pod != nil {
-		return evictionGrace(s.Pod, s.Eviction)
+func teardownGrace(state *State) time.Duration {
+	if state.Pod != nil {
+		return evictionGrace(state.Pod, state.Eviction)
 	}
 	grace := hook.MinimumGrace
-	for i := range s.Observed.Containers {
-		noted := s.Observed.Containers[i].Annotations[podspec.AnnotationTerminationGracePeriod]
+	for i := range state.Observed.Containers {
+		noted := state.Observed.Containers[i].Annotations[podspec.AnnotationTerminationGracePeriod]
 		if seconds, err := strconv.ParseInt(noted, 10, 32); err == nil {
 			grace = max(grace, time.Duration(seconds)*time.Second)
 		}
@@ -60,21 +60,21 @@ func teardownGrace(s *State) time.Duration {
 // Teardown plans the removal of a whole pod: it stops the containers and sandboxes, and removes them in a later step, so that the
 // exit codes can be observed in between. s.Pod is nil for an orphaned pod: its containers are stopped all at once, with the
 // preStop hooks in their annotations. If s.Relisted is set, nothing is removed.
-func Teardown(s State, grace time.Duration) Actions {
-	p := planner{state: s, out: Actions{PodTerminal: true}}
+func Teardown(state State, grace time.Duration) Actions {
+	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
-	ready := slices.ContainsFunc(s.Observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady })
-	if len(p.out.Kill) > 0 || ready || s.Relisted {
+	ready := slices.ContainsFunc(state.Observed.Sandboxes, func(state cri.Sandbox) bool { return state.State == cri.SandboxReady })
+	if len(p.out.Kill) > 0 || ready || state.Relisted {
 		return p.out
 	}
-	p.out.RemoveLogs = len(s.Observed.Containers)+len(s.Observed.Sandboxes) > 0
-	for i := range s.Observed.Containers {
-		if c := &s.Observed.Containers[i]; sandboxOf(s.Observed.Sandboxes, c) == nil {
+	p.out.RemoveLogs = len(state.Observed.Containers)+len(state.Observed.Sandboxes) > 0
+	for i := range state.Observed.Containers {
+		if c := &state.Observed.Containers[i]; sandboxOf(state.Observed.Sandboxes, c) == nil {
 			p.out.RemoveContainers = append(p.out.RemoveContainers, c.ID)
 		}
 	}
-	for i := range s.Observed.Sandboxes {
-		p.out.RemoveSandboxes = append(p.out.RemoveSandboxes, s.Observed.Sandboxes[i].ID)
+	for i := range state.Observed.Sandboxes {
+		p.out.RemoveSandboxes = append(p.out.RemoveSandboxes, state.Observed.Sandboxes[i].ID)
 	}
 	return p.out
 }
@@ -97,13 +97,13 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 	}
 }
 
-// waitForBefore returns the names of the running containers that must exit before the sidecar c: the regular containers, and the
+// waitForBefore returns the names of the running containers that must exit before container, a sidecar: the regular containers, and the
 // sidecars that started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
-func (p *planner) waitForBefore(c *cri.Container) (names []string) {
+func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
 	}
-	at := slices.IndexFunc(p.state.Pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == c.Name })
+	at := slices.IndexFunc(p.state.Pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == container.Name })
 	if at < 0 || !containers.IsSidecar(&p.state.Pod.Spec.InitContainers[at]) {
 		return nil
 	}
@@ -126,14 +126,14 @@ func (p *planner) waitForBefore(c *cri.Container) (names []string) {
 
 // PreStopHook returns the preStop hook to run before a container is stopped, or nil. There is none if the grace period of the pod
 // is zero. If pod is nil, the hook is read from the annotations of the container.
-func PreStopHook(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
-	if c.State != cri.ContainerRunning {
+func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHandler {
+	if container.State != cri.ContainerRunning {
 		return nil
 	}
 	if pod == nil {
-		return preStopFromAnnotations(c)
+		return preStopFromAnnotations(container)
 	}
-	spec := containers.Named(&pod.Spec, c.Name)
+	spec := containers.Named(&pod.Spec, container.Name)
 	if spec == nil || spec.Lifecycle == nil {
 		return nil
 	}
@@ -143,9 +143,9 @@ func PreStopHook(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 	return spec.Lifecycle.PreStop
 }
 
-// preStopFromAnnotations returns the preStop hook in the annotations of container have, or nil.
-func preStopFromAnnotations(have *cri.Container) *corev1.LifecycleHandler {
-	restored, _ := hook.Restore(have) // a container with a damaged annotation is stopped, too
+// preStopFromAnnotations returns the preStop hook in the annotations of instance, or nil.
+func preStopFromAnnotations(instance *cri.Container) *corev1.LifecycleHandler {
+	restored, _ := hook.Restore(instance) // a container with a damaged annotation is stopped, too
 	if restored.Container.Lifecycle == nil {
 		return nil
 	}

@@ -16,59 +16,59 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// Container returns the CRI config of a container of the pod. c must point into pod, and pod must have passed podapi.Default,
+// Container returns the CRI config of a container of the pod. container must point into pod, and pod must have passed podapi.Default,
 // podapi.Validate and podapi.Unsupported.
-func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.ContainerConfig, error) {
-	env, err := podenv.New(pod, c, l.envSources(o))
+func Container(pod *corev1.Pod, container *corev1.Container, launch Launch, opts Options) (cri.ContainerConfig, error) {
+	env, err := podenv.New(pod, container, launch.envSources(opts))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	config, err := containerConfig(pod, c, podfield.PathOf(&pod.Spec, c.Name), env, l, o)
+	config, err := containerConfig(pod, container, podfield.PathOf(&pod.Spec, container.Name), env, launch, opts)
 	return config, fielderr.ShortOne(err)
 }
 
-// containerConfig builds the config of container c with its environment env. path is the field path of c in the pod, for errors.
+// containerConfig builds the config of a container with its environment env. path is the field path of the container in the pod, for errors.
 func containerConfig(
-	pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options,
+	pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options,
 ) (cri.ContainerConfig, error) {
-	command, err := env.Expand(c.Command, path.Child("command"))
+	command, err := env.Expand(container.Command, path.Child("command"))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	args, err := env.Expand(c.Args, path.Child("args"))
+	args, err := env.Expand(container.Args, path.Child("args"))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
 	config := cri.ContainerConfig{
-		Name:        c.Name,
-		Attempt:     l.Attempt,
-		Image:       cri.ImageSpec{Image: cmp.Or(l.ImageRef, c.Image), UserSpecifiedImage: c.Image},
+		Name:        container.Name,
+		Attempt:     launch.Attempt,
+		Image:       cri.ImageSpec{Image: cmp.Or(launch.ImageRef, container.Image), UserSpecifiedImage: container.Image},
 		Command:     command,
 		Args:        args,
-		WorkingDir:  c.WorkingDir,
+		WorkingDir:  container.WorkingDir,
 		Env:         env.List(),
-		CDIDevices:  l.CDIDevices,
-		Labels:      containerLabels(pod, c),
-		Annotations: containerAnnotations(pod, c, l),
-		LogPath:     o.logPath(c.Name, l.Attempt),
-		Stdin:       c.Stdin,
-		StdinOnce:   c.StdinOnce,
-		TTY:         c.TTY,
-		StopSignal:  cri.Signal(*optional.OrZero(optional.OrZero(c.Lifecycle).StopSignal)),
+		CDIDevices:  launch.CDIDevices,
+		Labels:      containerLabels(pod, container),
+		Annotations: containerAnnotations(pod, container, launch),
+		LogPath:     opts.logPath(container.Name, launch.Attempt),
+		Stdin:       container.Stdin,
+		StdinOnce:   container.StdinOnce,
+		TTY:         container.TTY,
+		StopSignal:  cri.Signal(*optional.OrZero(optional.OrZero(container.Lifecycle).StopSignal)),
 	}
 	if err = checkMetadataSize(path, config.Labels, config.Annotations, podfield.MaxListed); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Mounts, err = containerMounts(pod, c, path, env, l, o); err != nil {
+	if config.Mounts, err = containerMounts(pod, container, path, env, launch, opts); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Devices, err = containerDevices(c, path, l); err != nil {
+	if config.Devices, err = containerDevices(container, path, launch); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Security, err = containerSecurity(pod, c, path.Child("securityContext"), l, o); err != nil {
+	if config.Security, err = containerSecurity(pod, container, path.Child("securityContext"), launch, opts); err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	if config.Resources, err = Resources(pod, c, o); err != nil {
+	if config.Resources, err = Resources(pod, container, opts); err != nil {
 		return cri.ContainerConfig{}, err
 	}
 	setIDMappings(config.Mounts, config.Security.Namespaces.User)

@@ -79,8 +79,8 @@ func (o *resolverOptions) setOption(option string) {
 }
 
 // podDNS returns the resolv.conf of a pod, or nil if the runtime chooses it.
-func podDNS(pod *corev1.Pod, o Options) (*cri.DNSConfig, error) {
-	dns := baseDNS(pod, o)
+func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
+	dns := baseDNS(pod, opts)
 	if extra := pod.Spec.DNSConfig; extra != nil {
 		if dns == nil {
 			return nil, field.Forbidden(field.NewPath("spec", "dnsConfig"),
@@ -91,58 +91,58 @@ func podDNS(pod *corev1.Pod, o Options) (*cri.DNSConfig, error) {
 		dns.Options = mergeOptions(dns.Options, extra.Options)
 	}
 	if dns != nil {
-		limitDNS(pod, dns, o)
+		limitDNS(pod, dns, opts)
 	}
 	return dns, nil
 }
 
-// baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig; nil: the runtime chooses it. The caller
+// baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig, or nil if the runtime chooses it. The caller
 // may change the result.
-func baseDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
+func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
 		return &cri.DNSConfig{}
 	}
 	if policy == corev1.DNSClusterFirstWithHostNet || policy == corev1.DNSClusterFirst && !pod.Spec.HostNetwork {
-		if len(o.ClusterDNS) > 0 {
-			return clusterDNS(pod, o)
+		if len(opts.ClusterDNS) > 0 {
+			return clusterDNS(pod, opts)
 		}
-		o.recordWarning(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
+		opts.recordWarning(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
 	}
-	if o.NoResolvConf {
-		return &cri.DNSConfig{Servers: loopbackServers(o.NodeIPs()), Searches: []string{"."}}
+	if opts.NoResolvConf {
+		return &cri.DNSConfig{Servers: loopbackServers(opts.NodeIPs()), Searches: []string{"."}}
 	}
-	if o.ResolvConf == nil {
+	if opts.ResolvConf == nil {
 		return nil
 	}
 	return &cri.DNSConfig{
-		Servers:  slices.Clone(o.ResolvConf.Servers),
-		Searches: slices.Clone(o.ResolvConf.Searches),
-		Options:  slices.Clone(o.ResolvConf.Options),
+		Servers:  slices.Clone(opts.ResolvConf.Servers),
+		Searches: slices.Clone(opts.ResolvConf.Searches),
+		Options:  slices.Clone(opts.ResolvConf.Options),
 	}
 }
 
 // clusterDNS returns the resolv.conf with the cluster's DNS servers and search domains.
-func clusterDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
+func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	dns := &cri.DNSConfig{Options: []string{"ndots:5"}}
-	for _, ip := range o.ClusterDNS {
+	for _, ip := range opts.ClusterDNS {
 		dns.Servers = append(dns.Servers, ip.String())
 	}
 	var host []string
-	if o.ResolvConf != nil && !o.NoResolvConf {
-		host = slices.Clone(o.ResolvConf.Searches)
+	if opts.ResolvConf != nil && !opts.NoResolvConf {
+		host = slices.Clone(opts.ResolvConf.Searches)
 	}
 	dns.Searches = host
-	if d := o.ClusterDomain; d != "" {
+	if d := opts.ClusterDomain; d != "" {
 		dns.Searches = removeDuplicates(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, host...))
 	}
 	return dns
 }
 
 // loopbackServers returns the loopback address of each IP family of the node.
-func loopbackServers(ips []netip.Addr) []string {
+func loopbackServers(nodeIPs []netip.Addr) []string {
 	var servers []string
-	for _, ip := range ips {
+	for _, ip := range nodeIPs {
 		if ip.Unmap().Is6() {
 			servers = append(servers, "::1")
 		} else {
@@ -172,10 +172,10 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 }
 
 // limitDNS removes the name servers and search domains above the limits of resolvers, and calls Options.Warn if it does.
-func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
+func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, opts Options) {
 	if len(dns.Servers) > podfield.MaxNameservers {
 		dns.Servers = dns.Servers[:podfield.MaxNameservers]
-		o.recordWarning(pod, "DNSConfigForming", "too many name servers, used are "+strings.Join(dns.Servers, " "))
+		opts.recordWarning(pod, "DNSConfigForming", "too many name servers, used are "+strings.Join(dns.Servers, " "))
 	}
 	all := len(dns.Searches)
 	dns.Searches = dns.Searches[:min(all, podfield.MaxSearches)]
@@ -187,11 +187,11 @@ func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
 		dns.Searches = dns.Searches[:len(dns.Searches)-1]
 	}
 	if len(dns.Searches) < all {
-		o.recordWarning(pod, "DNSConfigForming", "search domains exceed the limits, used are "+strings.Join(dns.Searches, " "))
+		opts.recordWarning(pod, "DNSConfigForming", "search domains exceed the limits, used are "+strings.Join(dns.Searches, " "))
 	}
 }
 
-// removeDuplicates removes duplicate strings; the first of each is kept.
+// removeDuplicates returns the list without repeated strings; the first of each is kept. It writes to the list.
 func removeDuplicates(list []string) []string {
 	seen := make(map[string]struct{}, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {

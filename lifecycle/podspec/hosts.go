@@ -21,13 +21,13 @@ const hostsPath = "/etc/hosts"
 // sandbox, the primary one first; invalid ones are skipped. A pod on the host network gets the content of node, the hosts file of
 // the node; other pods get their own host name. Host aliases of the pod are appended. The kubelet writes the file for each
 // container, with mode 0644 (kubelet_pods.go, ensureHostsFile).
-func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, error) {
+func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
 		b.Write(node)
 	} else {
-		host, domain, err := hostAndDomain(pod, o)
+		host, domain, err := hostAndDomain(pod, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -59,12 +59,12 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, e
 
 // hostsMount returns the mount of the pod's hosts file. ok is false if the container mounts a volume at its path, or if the pod
 // has no IP address.
-func hostsMount(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.Mount, bool) {
-	for _, m := range c.VolumeMounts {
+func hostsMount(pod *corev1.Pod, container *corev1.Container, launch Launch, opts Options) (mount cri.Mount, ok bool) {
+	for _, m := range container.VolumeMounts {
 		if m.MountPath == hostsPath {
 			return cri.Mount{}, false
 		}
 	}
-	m := cri.Mount{ContainerPath: hostsPath, HostPath: l.HostsPath, SELinuxRelabel: o.SELinux}
-	return m, len(l.PodIPs) > 0 || pod.Spec.HostNetwork
+	m := cri.Mount{ContainerPath: hostsPath, HostPath: launch.HostsPath, SELinuxRelabel: opts.SELinux}
+	return m, len(launch.PodIPs) > 0 || pod.Spec.HostNetwork
 }

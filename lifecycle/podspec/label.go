@@ -29,21 +29,23 @@ const (
 
 // Hash returns the hash of the container's definition, which detects changes of a running container. It covers the name and the
 // image only, and equals the kubelet's hash.
-func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(hashContainer(c)), 16) }
+func Hash(container *corev1.Container) string {
+	return strconv.FormatUint(uint64(hashContainer(container)), 16)
+}
 
 // HasHash reports whether Hash(c) equals hash. It does not allocate.
-func HasHash(c *corev1.Container, hash string) bool {
+func HasHash(container *corev1.Container, hash string) bool {
 	var buf [8]byte
-	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(c)), 16)) == hash
+	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(container)), 16)) == hash
 }
 
 // hashContainer returns the FNV-1a hash of the container's name and image in JSON. As in the kubelet, the input is the printed
 // list of the byte values.
-func hashContainer(c *corev1.Container) uint32 {
+func hashContainer(container *corev1.Container) uint32 {
 	d := hashDump{sum: fnvOffset}
 	d.addText("([]uint8)[")
-	d.addJSON(`{"image":"`, c.Image)
-	d.addJSON(`","name":"`, c.Name)
+	d.addJSON(`{"image":"`, container.Image)
+	d.addJSON(`","name":"`, container.Name)
 	d.addJSON(`"}`, "")
 	d.addText("]")
 	return d.sum
@@ -61,14 +63,14 @@ type hashDump struct {
 	begun bool // a byte was added, so the next one is preceded by a space
 }
 
-// addText hashes s itself.
-func (d *hashDump) addText(s string) {
-	for i := range len(s) {
-		d.sum = (d.sum ^ uint32(s[i])) * fnvPrime
+// addText adds to the hash the bytes of value.
+func (d *hashDump) addText(value string) {
+	for i := range len(value) {
+		d.sum = (d.sum ^ uint32(value[i])) * fnvPrime
 	}
 }
 
-// addJSON adds the byte values of plain, and of quoted as the content of a JSON string.
+// addJSON adds to the hash the byte values of plain, and of quoted as the content of a JSON string.
 func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(plain)
 	for i := range len(quoted) {
@@ -81,16 +83,16 @@ func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(quoted)
 }
 
-// addBytes adds the decimal values of the bytes of s, separated by spaces. It is optimized, because each observation of a running
-// container calls it.
-func (d *hashDump) addBytes(s string) {
+// addBytes adds to the hash the decimal values of the bytes of value, separated by spaces. It is optimized, because each observation
+// of a running container calls it.
+func (d *hashDump) addBytes(value string) {
 	sum := d.sum
-	for i := range len(s) {
+	for i := range len(value) {
 		if d.begun {
 			sum = (sum ^ ' ') * fnvPrime
 		}
 		d.begun = true
-		b := uint32(s[i])
+		b := uint32(value[i])
 		if b >= 100 {
 			sum = (sum ^ ('0' + b/100)) * fnvPrime
 		}
@@ -146,38 +148,38 @@ func sandboxLabels(pod *corev1.Pod) map[string]string {
 }
 
 // containerLabels returns the CRI labels of a container.
-func containerLabels(pod *corev1.Pod, c *corev1.Container) map[string]string {
+func containerLabels(pod *corev1.Pod, container *corev1.Container) map[string]string {
 	return map[string]string{
 		cri.LabelPodName:       pod.Name,
 		cri.LabelPodNamespace:  pod.Namespace,
 		cri.LabelPodUID:        string(pod.UID),
-		cri.LabelContainerName: c.Name,
+		cri.LabelContainerName: container.Name,
 	}
 }
 
-// containerAnnotations returns the annotations of a container: those in l.Annotations, and the kubelet's, such as AnnotationHash.
-func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[string]string {
-	a := maps.Clone(l.Annotations)
+// containerAnnotations returns the annotations of a container: those in launch.Annotations, and the kubelet's, such as AnnotationHash.
+func containerAnnotations(pod *corev1.Pod, container *corev1.Container, launch Launch) map[string]string {
+	a := maps.Clone(launch.Annotations)
 	if a == nil {
 		a = make(map[string]string, 7)
 	}
-	a[AnnotationHash] = Hash(c)
-	a[AnnotationRestartCount] = strconv.FormatUint(uint64(l.Attempt), 10)
-	a[annotationTerminationMessagePath] = c.TerminationMessagePath
-	a[AnnotationTerminationMessagePolicy] = string(c.TerminationMessagePolicy)
+	a[AnnotationHash] = Hash(container)
+	a[AnnotationRestartCount] = strconv.FormatUint(uint64(launch.Attempt), 10)
+	a[annotationTerminationMessagePath] = container.TerminationMessagePath
+	a[AnnotationTerminationMessagePolicy] = string(container.TerminationMessagePolicy)
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
 		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*g, 10)
 	}
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		a[AnnotationTerminationGracePeriod] = strconv.FormatInt(*g, 10)
 	}
-	if len(c.Ports) > 0 {
+	if len(container.Ports) > 0 {
 		// Ports are plain strings and numbers, so marshalling cannot fail.
-		ports, _ := json.Marshal(c.Ports)
+		ports, _ := json.Marshal(container.Ports)
 		a[AnnotationPorts] = string(ports)
 	}
-	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-		hook, _ := json.Marshal(c.Lifecycle.PreStop) // the fields of a hook cannot fail either
+	if container.Lifecycle != nil && container.Lifecycle.PreStop != nil {
+		hook, _ := json.Marshal(container.Lifecycle.PreStop) // the fields of a hook cannot fail either
 		a[AnnotationPreStopHandler] = string(hook)
 	}
 	return a

@@ -38,10 +38,11 @@ type Launch struct {
 	CDIDevices []string     // names of CDI devices of the container
 }
 
-// envSources returns the sources of the container's environment.
-func (l Launch) envSources(o Options) podenv.Sources {
+// envSources returns the sources from which the environment of the container is resolved: references, volumes, node variables and
+// addresses.
+func (l Launch) envSources(opts Options) podenv.Sources {
 	return podenv.Sources{
 		References: l.References.envReferences(), Volumes: hostPaths(l.Volumes), Node: l.Env,
-		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.allocatableResources(),
+		PodIPs: l.PodIPs, HostIPs: opts.NodeIPs(), Allocatable: opts.allocatableResources(),
 	}
 }

@@ -39,28 +39,28 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 
 // containerMounts returns the mounts of a container in this order: those of devices, its volumes, the hosts file, and the
 // termination message file (kubelet_pods.go and kuberuntime_container.go, makeMounts).
-func containerMounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options) ([]cri.Mount, error) {
-	all := slices.Clone(l.Mounts)
-	for i := range c.VolumeMounts {
-		m, err := volumeMount(pod, c, i, path.Child("volumeMounts").Index(i), env, l, o)
+func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options) ([]cri.Mount, error) {
+	all := slices.Clone(launch.Mounts)
+	for i := range container.VolumeMounts {
+		m, err := volumeMount(pod, container, i, path.Child("volumeMounts").Index(i), env, launch, opts)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, m)
 	}
-	if hosts, ok := hostsMount(pod, c, l, o); ok {
+	if hosts, ok := hostsMount(pod, container, launch, opts); ok {
 		switch {
-		case l.HostsPath != "":
+		case launch.HostsPath != "":
 			all = append(all, hosts)
 		case len(pod.Spec.HostAliases) > 0:
 			return nil, field.Forbidden(field.NewPath("spec", "hostAliases"), "there is no hosts file to add them to")
 		}
 	}
-	if l.TerminationLogPath != "" && c.TerminationMessagePath != "" {
+	if launch.TerminationLogPath != "" && container.TerminationMessagePath != "" {
 		all = append(all, cri.Mount{
-			ContainerPath:  toAbsolute(c.TerminationMessagePath),
-			HostPath:       l.TerminationLogPath,
-			SELinuxRelabel: o.SELinux,
+			ContainerPath:  toAbsolute(container.TerminationMessagePath),
+			HostPath:       launch.TerminationLogPath,
+			SELinuxRelabel: opts.SELinux,
 		})
 	}
 	return all, nil
@@ -75,9 +75,9 @@ func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 }
 
 // volumeMount returns the CRI mount of the volume mount with index i.
-func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, env *podenv.Environment, l Launch, o Options) (cri.Mount, error) {
-	m := &c.VolumeMounts[i]
-	v, ok := l.Volumes[m.Name]
+func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *field.Path, env *podenv.Environment, launch Launch, opts Options) (cri.Mount, error) {
+	m := &container.VolumeMounts[index]
+	v, ok := launch.Volumes[m.Name]
 	if !ok || v.HostPath == "" && v.Image == nil {
 		return cri.Mount{}, field.NotFound(path.Child("name"), m.Name)
 	}
@@ -89,35 +89,35 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, 
 		ContainerPath:  toAbsolute(m.MountPath),
 		HostPath:       v.HostPath,
 		ReadOnly:       m.ReadOnly || v.ReadOnly,
-		SELinuxRelabel: v.SELinuxRelabel && o.SELinux,
+		SELinuxRelabel: v.SELinuxRelabel && opts.SELinux,
 		Options:        m.BindMountOptions,
 	}
 	switch {
 	case v.Image != nil:
 		mount.HostPath, mount.Image, mount.ImageSubPath, mount.ReadOnly = "", v.Image, sub, true
-	case sub != "" && l.SubPath == nil:
+	case sub != "" && launch.SubPath == nil:
 		return cri.Mount{}, field.Forbidden(path.Child("subPath"), "paths within volumes are not supported on this node")
 	case sub != "":
-		if mount.HostPath, err = l.SubPath(i, v, sub); err != nil {
+		if mount.HostPath, err = launch.SubPath(index, v, sub); err != nil {
 			return cri.Mount{}, field.Invalid(path.Child("subPath"), sub, err.Error())
 		}
 	}
 	if mount.Propagation, err = convertPropagation(m, path.Child("mountPropagation")); err != nil {
 		return cri.Mount{}, err
 	}
-	mount.RecursiveReadOnly, err = resolveRecursiveReadOnly(pod, m, path.Child("recursiveReadOnly"), o)
+	mount.RecursiveReadOnly, err = resolveRecursiveReadOnly(pod, m, path.Child("recursiveReadOnly"), opts)
 	return mount, err
 }
 
 // resolveSubPath returns the path in the volume at which a mount starts. A missing or empty variable in subPathExpr is an error,
 // because the mount would start at another path.
-func resolveSubPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
-	if m.SubPathExpr == "" {
-		return m.SubPath, checkValue(path.Child("subPath"), m.SubPath, podfield.Descending)
+func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
+	if mount.SubPathExpr == "" {
+		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.Descending)
 	}
 	path = path.Child("subPathExpr")
 	var missing []string
-	sub, fits := expand.String(m.SubPathExpr, podfield.MaxPath-1, func(name string) (string, bool) {
+	sub, fits := expand.String(mount.SubPathExpr, podfield.MaxPath-1, func(name string) (string, bool) {
 		value, _ := env.Lookup(name)
 		if value == "" {
 			missing = append(missing, name)
@@ -129,14 +129,14 @@ func resolveSubPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environ
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return "", field.Invalid(path, m.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
+		return "", field.Invalid(path, mount.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
 	}
 	return sub, checkValue(path, sub, podfield.Descending)
 }
 
-// convertPropagation converts the mount propagation of m; none means private.
-func convertPropagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
-	switch mode := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
+// convertPropagation converts the mount propagation of a mount; none means private.
+func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
+	switch mode := *optional.First(mount.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
 		return cri.PropagationPrivate, nil
 	case corev1.MountPropagationHostToContainer:
@@ -148,16 +148,16 @@ func convertPropagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagatio
 	}
 }
 
-// resolveRecursiveReadOnly reports whether the mounts below the read-only mount m are read-only too (KEP-3857).
-func resolveRecursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
-	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
+// resolveRecursiveReadOnly reports whether the mounts below the read-only mount are read-only too (KEP-3857).
+func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *field.Path, opts Options) (bool, error) {
+	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {
 		return false, nil
 	}
-	if p := m.MountPropagation; !m.ReadOnly || p != nil && *p != corev1.MountPropagationNone {
+	if p := mount.MountPropagation; !mount.ReadOnly || p != nil && *p != corev1.MountPropagationNone {
 		return false, field.Invalid(path, mode, "needs readOnly and mountPropagation None")
 	}
-	h, err := o.runtimeHandlerOf(pod)
+	h, err := opts.runtimeHandlerOf(pod)
 	able := err == nil && h.RecursiveReadOnlyMounts
 	switch mode {
 	case corev1.RecursiveReadOnlyIfPossible:
@@ -172,12 +172,12 @@ func resolveRecursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *fiel
 	}
 }
 
-// containerDevices returns the devices of a container: those of l, then its block volumes.
-func containerDevices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, error) {
-	all := slices.Clone(l.Devices)
-	for i, d := range c.VolumeDevices {
+// containerDevices returns the devices of a container: those of launch, then its block volumes.
+func containerDevices(container *corev1.Container, path *field.Path, launch Launch) ([]cri.Device, error) {
+	all := slices.Clone(launch.Devices)
+	for i, d := range container.VolumeDevices {
 		path := path.Child("volumeDevices").Index(i)
-		v := l.Volumes[d.Name]
+		v := launch.Volumes[d.Name]
 		switch {
 		case v.Device == "":
 			return nil, field.NotFound(path.Child("name"), d.Name)
@@ -194,9 +194,9 @@ func containerDevices(c *corev1.Container, path *field.Path, l Launch) ([]cri.De
 }
 
 // toAbsolute returns p as an absolute path in the container.
-func toAbsolute(p string) string {
-	if path.IsAbs(p) {
-		return p
+func toAbsolute(mountPath string) string {
+	if path.IsAbs(mountPath) {
+		return mountPath
 	}
-	return "/" + p
+	return "/" + mountPath
 }

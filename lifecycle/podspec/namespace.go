@@ -17,7 +17,7 @@ import (
 const userIDs = 1 << 16
 
 // podNamespaces returns the namespace options of the pod's sandbox and containers (kuberuntime/util, NamespacesForPod).
-func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
+func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) {
 	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
 	switch {
 	case pod.Spec.HostPID:
@@ -32,27 +32,27 @@ func podNamespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 		n.IPC = cri.NamespaceNode
 	}
 	var err error
-	n.User, err = userNamespace(pod, o)
+	n.User, err = userNamespace(pod, opts)
 	return n, err
 }
 
 // userNamespace returns the user namespace of the pod: that of the node, or with hostUsers false its own with a mapping to host
 // IDs.
-func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
+func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
 	}
 	path := field.NewPath("spec", "hostUsers")
-	h, err := o.runtimeHandlerOf(pod)
+	h, err := opts.runtimeHandlerOf(pod)
 	switch {
 	case err != nil:
 		return nil, err
-	case o.UserNamespace == nil:
+	case opts.UserNamespace == nil:
 		return nil, field.Invalid(path, false, "this node has no user namespaces")
 	case !h.UserNamespaces:
 		return nil, field.Invalid(path, false, fmt.Sprintf("the runtime has no user namespaces with handler %q", h.Name))
 	}
-	m, err := o.UserNamespace(pod)
+	m, err := opts.UserNamespace(pod)
 	if err != nil {
 		return nil, field.Invalid(path, false, err.Error())
 	}
@@ -64,18 +64,19 @@ func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// setTarget sets the PID namespace of an ephemeral container to that of its target container.
-func setTarget(pod *corev1.Pod, c *corev1.Container, l Launch, n *cri.NamespaceOptions) error {
+// setTarget sets the PID namespace in namespaces to that of the target container, if container is an ephemeral container with a
+// target. launch.TargetID is the target.
+func setTarget(pod *corev1.Pod, container *corev1.Container, launch Launch, namespaces *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]
-		if e.Name != c.Name || e.TargetContainerName == "" {
+		if e.Name != container.Name || e.TargetContainerName == "" {
 			continue
 		}
-		if l.TargetID == "" {
+		if launch.TargetID == "" {
 			return field.NotFound(field.NewPath("spec", "ephemeralContainers").Index(i).Child("targetContainerName"), e.TargetContainerName)
 		}
-		if n.PID == cri.NamespaceContainer {
-			n.PID, n.TargetID = cri.NamespaceTarget, l.TargetID
+		if namespaces.PID == cri.NamespaceContainer {
+			namespaces.PID, namespaces.TargetID = cri.NamespaceTarget, launch.TargetID
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func (o Options) allocatableResources() corev1.ResourceList {
 	return o.Allocatable()
 }
 
-// runtimeHandlerOf returns the runtime handler of the pod with its features.
+// runtimeHandlerOf returns the runtime handler of the pod's runtime class, with its features from Options.RuntimeHandlers.
 func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // nodeResources returns Options.Node. If it is nil, known is false, and the result yields only settings that do not depend on the
 // node: none that cgroup v1 lacks, and no OOM score adjustment, which depends on the memory capacity.
-func (o Options) nodeResources() (n qos.Node, known bool) {
+func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
 	}
@@ -23,9 +23,9 @@ func (o Options) nodeResources() (n qos.Node, known bool) {
 
 // Resources returns the CPU, memory and huge page settings of a container. [Container] includes them; a resize of a running
 // container needs them alone.
-func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
-	n, known := o.nodeResources()
-	r, err := qos.ContainerResources(pod, c, n)
+func Resources(pod *corev1.Pod, container *corev1.Container, opts Options) (*cri.Resources, error) {
+	n, known := opts.nodeResources()
+	r, err := qos.ContainerResources(pod, container, n)
 	if err != nil {
 		return nil, err
 	}

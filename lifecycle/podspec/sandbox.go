@@ -24,33 +24,33 @@ const maxHostname = 63 // of a DNS label; the kernel allows 64 bytes with the te
 
 // Sandbox returns the CRI config of a pod's sandbox. attempt is the number of its previous sandboxes. pod must have passed
 // podapi.Default, podapi.Validate and podapi.Unsupported.
-func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, error) {
-	handler, err := runtimeHandler(pod, o)
+func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, error) {
+	handler, err := runtimeHandler(pod, opts)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	host, err := kernelHostname(pod, o)
+	host, err := kernelHostname(pod, opts)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	dns, err := podDNS(pod, o)
+	dns, err := podDNS(pod, opts)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	security, err := sandboxSecurity(pod, o)
+	security, err := sandboxSecurity(pod, opts)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	node, _ := o.nodeResources()
+	node, _ := opts.nodeResources()
 	resources, overhead := qos.SandboxResources(pod, node)
 	c := cri.SandboxConfig{
 		Pod:            podIdentity(pod),
 		Attempt:        attempt,
 		RuntimeHandler: handler,
 		Hostname:       host,
-		LogDirectory:   o.logDirectory(pod),
+		LogDirectory:   opts.logDirectory(pod),
 		DNS:            dns,
-		Ports:          portMappings(pod, o),
+		Ports:          portMappings(pod, opts),
 		Labels:         sandboxLabels(pod),
 		Annotations:    pod.Annotations,
 		Sysctls:        convertSysctls(pod),
@@ -61,20 +61,20 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	if err := checkMetadataSize(field.NewPath("metadata"), c.Labels, c.Annotations, podfield.MaxAnnotations+podfield.MaxSandboxLabels); err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	if o.CgroupParent != nil {
-		c.CgroupParent = o.CgroupParent(pod)
+	if opts.CgroupParent != nil {
+		c.CgroupParent = opts.CgroupParent(pod)
 	}
 	return c, nil
 }
 
 // runtimeHandler returns the runtime handler of the pod's runtime class; "" is the default handler.
-func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
+func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	class := pod.Spec.RuntimeClassName
 	if class == nil {
 		return "", nil
 	}
-	if o.RuntimeClasses != nil {
-		if handler, ok := o.RuntimeClasses(*class); ok {
+	if opts.RuntimeClasses != nil {
+		if handler, ok := opts.RuntimeClasses(*class); ok {
 			return handler, nil
 		}
 	}
@@ -83,11 +83,11 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 
 // kernelHostname returns the hostname of the pod's UTS namespace (kuberuntime_sandbox.go). The error for a long FQDN has the
 // kubelet's text (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
-func kernelHostname(pod *corev1.Pod, o Options) (string, error) {
+func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
 	}
-	name, domain, err := hostAndDomain(pod, o)
+	name, domain, err := hostAndDomain(pod, opts)
 	if err != nil || domain == "" || !optional.IsTrue(pod.Spec.SetHostnameAsFQDN) {
 		return name, err
 	}
@@ -101,40 +101,40 @@ func kernelHostname(pod *corev1.Pod, o Options) (string, error) {
 
 // hostAndDomain returns the hostname of a pod, and its domain, or "" without a subdomain (kubelet_pods.go,
 // GeneratePodHostNameAndDomain).
-func hostAndDomain(pod *corev1.Pod, o Options) (host, domain string, err error) {
+func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err error) {
 	spec, path := &pod.Spec, field.NewPath("spec")
 	if spec.HostnameOverride != nil {
 		name := *spec.HostnameOverride
-		return truncateHostname(pod, name, o), "", checkValue(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain)
+		return truncateHostname(pod, name, opts), "", checkValue(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain)
 	}
 	if spec.Hostname != "" {
 		if err := checkValue(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
 			return "", "", err
 		}
 	}
-	host = truncateHostname(pod, cmp.Or(spec.Hostname, pod.Name), o)
+	host = truncateHostname(pod, cmp.Or(spec.Hostname, pod.Name), opts)
 	if spec.Subdomain == "" {
 		return host, "", nil
 	}
 	if err := checkValue(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
 		return "", "", err
 	}
-	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain, nil
+	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + opts.ClusterDomain, nil
 }
 
 // truncateHostname cuts a hostname to maxHostname bytes. The result is never empty, because the first character is alphanumeric.
-func truncateHostname(pod *corev1.Pod, name string, o Options) string {
+func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	if len(name) <= maxHostname {
 		return name
 	}
 	short := strings.TrimRight(name[:maxHostname], "-.")
-	o.recordWarning(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
+	opts.recordWarning(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
 	return short
 }
 
 // portMappings returns the ports of the regular containers. It omits duplicates in a container: ports with equal names, or
 // unnamed ones with equal IP family, protocol, address and numbers (container/helpers.go, MakePortMappings).
-func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
+func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {
 		seen := make(map[string]bool)
@@ -144,7 +144,7 @@ func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
 				key = fmt.Sprintf("%s-%s-%s:%d:%d", ipFamily(p.HostIP), p.Protocol, p.HostIP, p.ContainerPort, p.HostPort)
 			}
 			if seen[key] {
-				o.recordWarning(pod, "DuplicatePort", fmt.Sprintf("container %q has port %q more than once", pod.Spec.Containers[i].Name, key))
+				opts.recordWarning(pod, "DuplicatePort", fmt.Sprintf("container %q has port %q more than once", pod.Spec.Containers[i].Name, key))
 				continue
 			}
 			seen[key] = true
@@ -171,8 +171,8 @@ func ipFamily(ip string) string {
 }
 
 // convertProtocol converts a port protocol; TCP is the default.
-func convertProtocol(p corev1.Protocol) cri.Protocol {
-	switch p {
+func convertProtocol(proto corev1.Protocol) cri.Protocol {
+	switch proto {
 	case corev1.ProtocolUDP:
 		return cri.UDP
 	case corev1.ProtocolSCTP:
@@ -183,7 +183,7 @@ func convertProtocol(p corev1.Protocol) cri.Protocol {
 }
 
 // sandboxSecurity returns the security settings of the pod's sandbox: namespaces, user, groups and SELinux options.
-func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
+func sandboxSecurity(pod *corev1.Pod, opts Options) (cri.SandboxSecurity, error) {
 	s := cri.SandboxSecurity{
 		// The pause process needs no other profile, even if containers have one.
 		Seccomp: &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
@@ -192,18 +192,18 @@ func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 		s.Privileged = s.Privileged || c.Privileged()
 	}
 	var err error
-	if s.Namespaces, err = podNamespaces(pod, o); err != nil {
+	if s.Namespaces, err = podNamespaces(pod, opts); err != nil {
 		return s, err
 	}
 	sc := optional.OrZero(pod.Spec.SecurityContext)
 	s.RunAsUser, s.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
 	s.SELinux = convertSELinux(sc.SELinuxOptions)
-	s.SupplementalGroups = slices.Concat(fsGroup(sc), o.volumeGroups(pod), sc.SupplementalGroups)
+	s.SupplementalGroups = slices.Concat(fsGroup(sc), opts.volumeGroups(pod), sc.SupplementalGroups)
 	s.SupplementalGroupsPolicy, err = groupsPolicy(sc)
 	return s, err
 }
 
-// checkValue returns an error for the field at path if valid rejects value.
+// checkValue returns an error for the field at path if the validation function valid returns messages for value.
 func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))

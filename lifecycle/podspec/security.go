@@ -20,72 +20,72 @@ import (
 
 // containerSecurity returns the effective security context of a container: its own, with defaults from that of the pod
 // (pkg/securitycontext, DetermineEffectiveSecurityContext).
-func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerSecurity, error) {
-	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(c.SecurityContext)
+func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field.Path, launch Launch, opts Options) (cri.ContainerSecurity, error) {
+	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(container.SecurityContext)
 	var s cri.ContainerSecurity
 	var err error
-	if err = setUser(&s, podSC, sc, path, l); err != nil {
+	if err = setUser(&s, podSC, sc, path, launch); err != nil {
 		return s, err
 	}
-	if s.Namespaces, err = podNamespaces(pod, o); err != nil {
+	if s.Namespaces, err = podNamespaces(pod, opts); err != nil {
 		return s, err
 	}
-	if err = setTarget(pod, c, l, &s.Namespaces); err != nil {
+	if err = setTarget(pod, container, launch, &s.Namespaces); err != nil {
 		return s, err
 	}
 	if s.SupplementalGroupsPolicy, err = groupsPolicy(podSC); err != nil {
 		return s, err
 	}
-	if s.Seccomp, err = seccompProfile(podSC, sc, path, o); err != nil {
+	if s.Seccomp, err = seccompProfile(podSC, sc, path, opts); err != nil {
 		return s, err
 	}
-	if s.AppArmor, err = appArmorProfile(pod, c, podSC, sc, path); err != nil {
+	if s.AppArmor, err = appArmorProfile(pod, container, podSC, sc, path); err != nil {
 		return s, err
 	}
-	s.SupplementalGroups = slices.Concat(fsGroup(podSC), podSC.SupplementalGroups, o.volumeGroups(pod))
+	s.SupplementalGroups = slices.Concat(fsGroup(podSC), podSC.SupplementalGroups, opts.volumeGroups(pod))
 	s.SELinux = convertSELinux(optional.First(sc.SELinuxOptions, podSC.SELinuxOptions))
 	s.Capabilities = convertCapabilities(sc.Capabilities)
 	s.Privileged = optional.IsTrue(sc.Privileged)
 	s.ReadonlyRootfs = optional.IsTrue(sc.ReadOnlyRootFilesystem)
 	s.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
 	if sc.ProcMount == nil || *sc.ProcMount != corev1.UnmaskedProcMount {
-		s.MaskedPaths = maskedPaths(o)
+		s.MaskedPaths = maskedPaths(opts)
 		s.ReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 	}
 	return s, nil
 }
 
-// setUser sets the user of the container in s, and returns an error for root if the pod has runAsNonRoot. An image without a user
+// setUser sets the user of the container in security, and returns an error for root if the pod has runAsNonRoot. An image without a user
 // runs as root.
-func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, l Launch) error {
-	s.RunAsUser = optional.First(sc.RunAsUser, podSC.RunAsUser)
-	s.RunAsGroup = optional.First(sc.RunAsGroup, podSC.RunAsGroup)
-	stated := s.RunAsUser != nil
-	if !stated && l.Image != nil {
+func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
+	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
+	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)
+	stated := security.RunAsUser != nil
+	if !stated && launch.Image != nil {
 		switch {
-		case l.Image.UID != nil:
-			s.RunAsUser = l.Image.UID
-		case l.Image.Username != "":
-			s.RunAsUsername = l.Image.Username
+		case launch.Image.UID != nil:
+			security.RunAsUser = launch.Image.UID
+		case launch.Image.Username != "":
+			security.RunAsUsername = launch.Image.Username
 		default:
-			s.RunAsUser = new(int64)
+			security.RunAsUser = new(int64)
 		}
 	}
-	if !optional.IsTrue(optional.First(sc.RunAsNonRoot, podSC.RunAsNonRoot)) {
+	if !optional.IsTrue(optional.First(securityContext.RunAsNonRoot, podContext.RunAsNonRoot)) {
 		return nil
 	}
 	path = path.Child("runAsNonRoot")
 	switch {
-	case s.RunAsUsername != "":
-		return field.Invalid(path, true, "the image runs as user "+s.RunAsUsername+", who is not known to be other than root; set runAsUser")
-	case s.RunAsUser == nil:
+	case security.RunAsUsername != "":
+		return field.Invalid(path, true, "the image runs as user "+security.RunAsUsername+", who is not known to be other than root; set runAsUser")
+	case security.RunAsUser == nil:
 		return field.Invalid(path, true, "the user of the image is not known; set runAsUser")
-	case *s.RunAsUser == 0 && stated:
+	case *security.RunAsUser == 0 && stated:
 		return field.Invalid(path, true, "runAsUser is 0")
-	case *s.RunAsUser == 0:
+	case *security.RunAsUser == 0:
 		return field.Invalid(path, true, "the image runs as root; set runAsUser")
 	case !stated:
-		if msgs := validation.IsValidUserID(*s.RunAsUser); len(msgs) > 0 {
+		if msgs := validation.IsValidUserID(*security.RunAsUser); len(msgs) > 0 {
 			return field.Invalid(path, true, "the user of the image is not valid: "+strings.Join(msgs, "; "))
 		}
 	}
@@ -94,10 +94,10 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 
 // seccompProfile returns the seccomp profile of a container: its own, else that of its pod, else the default by
 // Options.SeccompDefault.
-func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
-	profile := optional.First(sc.SeccompProfile, podSC.SeccompProfile)
+func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, opts Options) (*cri.SecurityProfile, error) {
+	profile := optional.First(securityContext.SeccompProfile, podContext.SeccompProfile)
 	switch {
-	case profile == nil && o.SeccompDefault, profile != nil && profile.Type == corev1.SeccompProfileTypeRuntimeDefault:
+	case profile == nil && opts.SeccompDefault, profile != nil && profile.Type == corev1.SeccompProfileTypeRuntimeDefault:
 		return &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}, nil
 	case profile == nil || profile.Type != corev1.SeccompProfileTypeLocalhost:
 		return &cri.SecurityProfile{Type: cri.ProfileUnconfined}, nil
@@ -106,16 +106,16 @@ func seccompProfile(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext
 	}
 	return &cri.SecurityProfile{
 		Type:         cri.ProfileLocalhost,
-		LocalhostRef: filepath.Join(cmp.Or(o.SeccompRoot, defaultSeccompRoot), *profile.LocalhostProfile),
+		LocalhostRef: filepath.Join(cmp.Or(opts.SeccompRoot, defaultSeccompRoot), *profile.LocalhostProfile),
 	}, nil
 }
 
 // appArmorProfile returns the effective AppArmor profile: that of the container, else that of the deprecated annotation, else
-// that of the pod. Nil: none is set.
-func appArmorProfile(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
-	profile := sc.AppArmorProfile
+// that of the pod. It returns nil if none is set.
+func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
+	profile := securityContext.AppArmorProfile
 	if profile == nil {
-		profile = optional.First(podfield.AnnotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]), podSC.AppArmorProfile)
+		profile = optional.First(podfield.AnnotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container.Name]), podContext.AppArmorProfile)
 	}
 	if profile == nil {
 		return nil, nil
@@ -137,48 +137,48 @@ func appArmorProfile(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecu
 }
 
 // maskedPaths returns the paths that are hidden in a container: the defaults of runc and Docker, and Options.MaskedPaths.
-func maskedPaths(o Options) []string {
+func maskedPaths(opts Options) []string {
 	return slices.Concat([]string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
 		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 		"/sys/devices/virtual/powercap",
-	}, o.MaskedPaths)
+	}, opts.MaskedPaths)
 }
 
 // fsGroup returns the fsGroup of the pod as a list, which may be empty.
-func fsGroup(sc *corev1.PodSecurityContext) []int64 {
-	if sc.FSGroup == nil {
+func fsGroup(securityContext *corev1.PodSecurityContext) []int64 {
+	if securityContext.FSGroup == nil {
 		return nil
 	}
-	return []int64{*sc.FSGroup}
+	return []int64{*securityContext.FSGroup}
 }
 
 // groupsPolicy converts the supplementalGroupsPolicy of the pod; Merge is the default.
-func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
-	if sc.SupplementalGroupsPolicy == nil {
+func groupsPolicy(securityContext *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
+	if securityContext.SupplementalGroupsPolicy == nil {
 		return cri.GroupsMerge, nil
 	}
-	switch *sc.SupplementalGroupsPolicy {
+	switch *securityContext.SupplementalGroupsPolicy {
 	case corev1.SupplementalGroupsPolicyMerge:
 		return cri.GroupsMerge, nil
 	case corev1.SupplementalGroupsPolicyStrict:
 		return cri.GroupsStrict, nil
 	}
 	return 0, field.NotSupported(field.NewPath("spec", "securityContext", "supplementalGroupsPolicy"),
-		*sc.SupplementalGroupsPolicy, podfield.GroupsPolicies())
+		*securityContext.SupplementalGroupsPolicy, podfield.GroupsPolicies())
 }
 
 // convertSELinux converts SELinux options.
-func convertSELinux(o *corev1.SELinuxOptions) *cri.SELinux {
-	if o == nil {
+func convertSELinux(options *corev1.SELinuxOptions) *cri.SELinux {
+	if options == nil {
 		return nil
 	}
-	return &cri.SELinux{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
+	return &cri.SELinux{User: options.User, Role: options.Role, Type: options.Type, Level: options.Level}
 }
 
 // convertCapabilities converts the added and dropped capabilities.
-func convertCapabilities(c *corev1.Capabilities) *cri.Capabilities {
-	if c == nil {
+func convertCapabilities(capabilities *corev1.Capabilities) *cri.Capabilities {
+	if capabilities == nil {
 		return nil
 	}
 	names := func(list []corev1.Capability) []string {
@@ -188,5 +188,5 @@ func convertCapabilities(c *corev1.Capabilities) *cri.Capabilities {
 		}
 		return s
 	}
-	return &cri.Capabilities{Add: names(c.Add), Drop: names(c.Drop)}
+	return &cri.Capabilities{Add: names(capabilities.Add), Drop: names(capabilities.Drop)}
 }

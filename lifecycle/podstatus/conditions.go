@@ -23,10 +23,10 @@ const (
 	reasonSandboxNotReady    = "PodSandboxNotReady"
 )
 
-// IsOwnedCondition reports whether the node agent sets pod conditions of type t. Conditions of other types belong to controllers
+// IsOwnedCondition reports whether the node agent sets pod conditions of this type. Conditions of other types belong to controllers
 // and are kept unchanged. A new condition of this package must be added here.
-func IsOwnedCondition(t corev1.PodConditionType) bool {
-	switch t {
+func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
+	switch conditionType {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
@@ -36,27 +36,27 @@ func IsOwnedCondition(t corev1.PodConditionType) bool {
 
 // podConditions returns the conditions of the pod: those of controllers first, then those of the node agent, in the kubelet's
 // order.
-func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
-	pod := v.Pod
+func podConditions(view *podview.View, status *corev1.PodStatus, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
+	pod := view.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
-	if change := v.SandboxChange(); change.Create {
+	if change := view.SandboxChange(); change.Create {
 		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Reason
 	}
-	ready := readyCondition(pod, st)
-	out := evictionConditions(v, st, foreignConditions(pod, previous), previous, in)
+	ready := readyCondition(pod, status)
+	out := evictionConditions(view, status, foreignConditions(pod, previous), previous, input)
 	allReady := ready
 	allReady.Type = corev1.ContainersReady
 	own := []corev1.PodCondition{
-		sandbox, initializedCondition(pod, st, previous), applyReadinessGates(pod, ready, out), allReady,
+		sandbox, initializedCondition(pod, status, previous), applyReadinessGates(pod, ready, out), allReady,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
 	if MayRestartAll(&pod.Spec) {
-		own = append(own, allRestartingCondition(v, st))
+		own = append(own, allRestartingCondition(view, status))
 	}
-	out = append(out, resizeConditions(pod, previous, in)...)
+	out = append(out, resizeConditions(pod, previous, input)...)
 	for _, c := range own {
 		c.ObservedGeneration = pod.Generation
-		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		c.LastTransitionTime = metav1.NewTime(input.Now).Rfc3339Copy()
 		if p := FindCondition(previous, c.Type); p != nil && p.Status == c.Status {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
@@ -66,22 +66,22 @@ func podConditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodC
 }
 
 // initializedCondition returns the condition Initialized. Once it is True, it stays True when containers restart.
-func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
+func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
-	if st.Phase == corev1.PodSucceeded {
+	if status.Phase == corev1.PodSucceeded {
 		c.Reason = reasonPodCompleted
 		return c
 	}
 	var incomplete []string
 	for i := range pod.Spec.InitContainers {
 		spec := &pod.Spec.InitContainers[i]
-		s := FindContainer(st.InitContainerStatuses, spec.Name)
+		s := FindContainer(status.InitContainerStatuses, spec.Name)
 		if s == nil || containers.IsSidecar(spec) && (s.Started == nil || !*s.Started) || !containers.IsSidecar(spec) && !s.Ready {
 			incomplete = append(incomplete, spec.Name)
 		}
 	}
-	for i := range st.ContainerStatuses {
-		if s := &st.ContainerStatuses[i]; s.State.Running != nil || s.State.Terminated != nil {
+	for i := range status.ContainerStatuses {
+		if s := &status.ContainerStatuses[i]; s.State.Running != nil || s.State.Terminated != nil {
 			return c
 		}
 	}
@@ -122,14 +122,14 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 
 // allRestartingCondition returns the condition AllContainersRestarting: True while a restart of all containers, requested by a
 // container's exit code, is in progress.
-func allRestartingCondition(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
+func allRestartingCondition(view *podview.View, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {
-	case st.Phase == corev1.PodSucceeded:
+	case status.Phase == corev1.PodSucceeded:
 		c.Reason = reasonPodCompleted
-	case st.Phase == corev1.PodFailed:
+	case status.Phase == corev1.PodFailed:
 		c.Reason = reasonPodFailed
-	case v.RestartsAll:
+	case view.RestartsAll:
 		c.Status, c.Reason = corev1.ConditionTrue, "RestartAllContainersStarted"
 		c.Message = "container exited with restart policy rule"
 	}
@@ -150,22 +150,22 @@ func TerminalReason(phase corev1.PodPhase) string {
 
 // readyCondition returns the condition Ready of the pod without its readiness gates. The condition ContainersReady has the same
 // status.
-func readyCondition(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
+func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
-	if IsTerminal(st.Phase) {
-		c.Reason = TerminalReason(st.Phase)
+	if IsTerminal(status.Phase) {
+		c.Reason = TerminalReason(status.Phase)
 		return c
 	}
 	var unready []string
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; containers.IsSidecar(c) {
-			if s := FindContainer(st.InitContainerStatuses, c.Name); s == nil || !s.Ready {
+			if s := FindContainer(status.InitContainerStatuses, c.Name); s == nil || !s.Ready {
 				unready = append(unready, c.Name)
 			}
 		}
 	}
 	for i := range pod.Spec.Containers {
-		if s := FindContainer(st.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+		if s := FindContainer(status.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
 			unready = append(unready, pod.Spec.Containers[i].Name)
 		}
 	}
@@ -197,10 +197,10 @@ func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions 
 	return ready
 }
 
-// FindCondition returns a pointer to the condition of type t in the list, or nil.
-func FindCondition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+// FindCondition returns a pointer to the condition of the given type in the list, or nil.
+func FindCondition(conditions []corev1.PodCondition, conditionType corev1.PodConditionType) *corev1.PodCondition {
 	for i := range conditions {
-		if conditions[i].Type == t {
+		if conditions[i].Type == conditionType {
 			return &conditions[i]
 		}
 	}

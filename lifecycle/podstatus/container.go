@@ -34,21 +34,21 @@ type statusBuilder struct {
 	regularCreated bool // a regular container of this generation was created, in any sandbox
 }
 
-// setContainerStatuses sets the container statuses in st: regular and ephemeral containers sorted by name, init containers in the
+// setContainerStatuses sets the container statuses of the pod status: regular and ephemeral containers sorted by name, init containers in the
 // order of the spec.
-func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
-	d := statusBuilder{view: v, in: in, generation: v.Generation}
-	pod := v.Pod
+func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous *corev1.PodStatus, input *Input) {
+	d := statusBuilder{view: view, in: input, generation: view.Generation}
+	pod := view.Pod
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		cs := d.containerStatus(c, FindContainer(previous.ContainerStatuses, c.Name))
-		last := v.Observed.NewestContainer(c.Name)
+		last := view.Observed.NewestContainer(c.Name)
 		d.regularCreated = d.regularCreated || last != nil && podview.GenerationOf(last) == d.generation
-		st.ContainerStatuses = append(st.ContainerStatuses, cs)
+		status.ContainerStatuses = append(status.ContainerStatuses, cs)
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		st.InitContainerStatuses = append(st.InitContainerStatuses, d.initContainerStatus(c, FindContainer(previous.InitContainerStatuses, c.Name)))
+		status.InitContainerStatuses = append(status.InitContainerStatuses, d.initContainerStatus(c, FindContainer(previous.InitContainerStatuses, c.Name)))
 	}
 	d.generation = 0 // a restart of all containers excludes ephemeral containers
 	for i := range pod.Spec.EphemeralContainers {
@@ -58,28 +58,28 @@ func setContainerStatuses(st *corev1.PodStatus, v *podview.View, previous *corev
 		if before != nil && before.State.Terminated != nil && cs.State.Waiting != nil {
 			cs.State = before.State // an ephemeral container runs once; API servers reject the change to Waiting
 		}
-		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, cs)
 	}
 	byName := func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortStableFunc(st.ContainerStatuses, byName)
-	slices.SortStableFunc(st.EphemeralContainerStatuses, byName)
+	slices.SortStableFunc(status.ContainerStatuses, byName)
+	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
 // containerStatus returns the status of a container, with started and ready from its probe results.
-func (d *statusBuilder) containerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.instanceStatus(c, before)
-	started := podprobe.Started(d.view.Pod, c, &st, before, d.in.Probes)
-	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, c, &st, before, d.in.Probes)
+func (d *statusBuilder) containerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.instanceStatus(container, before)
+	started := podprobe.Started(d.view.Pod, container, &st, before, d.in.Probes)
+	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, container, &st, before, d.in.Probes)
 	return st
 }
 
 // initContainerStatus returns the status of an init container. If the runtime has lost it and a regular container was created, it
 // is reported as completed, unless it must run again.
-func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	st := d.containerStatus(c, before)
-	_, waits := d.in.Waiting[c.Name]
+func (d *statusBuilder) initContainerStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.containerStatus(container, before)
+	_, waits := d.in.Waiting[container.Name]
 	again := waits && !d.in.Deleted
-	if st.State.Waiting != nil && d.regularCreated && !containers.IsSidecar(c) && !again && d.view.Observed.NewestContainer(c.Name) == nil {
+	if st.State.Waiting != nil && d.regularCreated && !containers.IsSidecar(container) && !again && d.view.Observed.NewestContainer(container.Name) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: messageInitForgotten,
 		}}
@@ -90,73 +90,73 @@ func (d *statusBuilder) initContainerStatus(c *corev1.Container, before *corev1.
 
 // instanceStatus returns the status of the newest instance of a container, with the exit of the previous instance as its last
 // state.
-func (d *statusBuilder) instanceStatus(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	last := d.view.Observed.NewestContainer(c.Name)
+func (d *statusBuilder) instanceStatus(container *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
 		last = nil // the reported instance was removed before this older one, or the created one never starts
 	}
-	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
+	st := corev1.ContainerStatus{Name: container.Name, Image: container.Image}
 	if last == nil {
 		d.setFromPrevious(&st, before)
 	} else {
-		d.setFromInstance(c, last, &st, before)
+		d.setFromInstance(container, last, &st, before)
 	}
-	st.VolumeMounts = mountStatuses(c, last, before)
+	st.VolumeMounts = mountStatuses(container, last, before)
 	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
-		d.setWaiting(c, &st, last)
+		d.setWaiting(container, &st, last)
 	}
 	return st
 }
 
-// setFromInstance fills in st from last, the newest instance of the container in the runtime. before is the previous status, or
+// setFromInstance fills in status from last, the newest instance of the container in the runtime. before is the previous status, or
 // nil.
-func (d *statusBuilder) setFromInstance(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
+func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, before *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
-		st.ContainerID = d.containerID(last)
+		status.ContainerID = d.containerID(last)
 	}
-	st.RestartCount = d.restartCount(last, before)
-	st.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, c.Image)
-	st.ImageID = last.ImageRef
-	st.Resources, st.AllocatedResources = d.actualResources(c, last), c.Resources.Requests
-	st.State = d.containerState(last, before)
-	older := d.view.Observed.NewestContainerWhere(c.Name, func(o *cri.Container) bool {
+	status.RestartCount = d.restartCount(last, before)
+	status.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, container.Image)
+	status.ImageID = last.ImageRef
+	status.Resources, status.AllocatedResources = d.actualResources(container, last), container.Resources.Requests
+	status.State = d.containerState(last, before)
+	older := d.view.Observed.NewestContainerWhere(container.Name, func(o *cri.Container) bool {
 		return o.ID != last.ID && o.State == cri.ContainerExited
 	})
 	switch {
 	case older != nil:
-		st.LastTerminationState = d.containerState(older, nil)
+		status.LastTerminationState = d.containerState(older, nil)
 	case before != nil && before.State.Terminated != nil && !isStatusOf(before, last):
-		st.LastTerminationState = before.State
+		status.LastTerminationState = before.State
 	case before != nil:
-		st.LastTerminationState = before.LastTerminationState
+		status.LastTerminationState = before.LastTerminationState
 	}
 	if last.User != nil {
-		st.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+		status.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
 			UID: last.User.UID, GID: last.User.GID, SupplementalGroups: last.User.SupplementalGroups,
 		}}
 	}
 }
 
-// containerID returns the container ID of an API status: RUNTIME://ID.
-func (d *statusBuilder) containerID(c *cri.Container) string {
+// containerID returns the ID of the container as in API statuses, such as containerd://0123abcd.
+func (d *statusBuilder) containerID(container *cri.Container) string {
 	if d.in.RuntimeName == "" {
-		return c.ID
+		return container.ID
 	}
-	return d.in.RuntimeName + "://" + c.ID
+	return d.in.RuntimeName + "://" + container.ID
 }
 
-// isStatusOf reports whether st is the status of the container instance c.
-func isStatusOf(st *corev1.ContainerStatus, c *cri.Container) bool {
-	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
+// isStatusOf reports whether status is that of the instance container.
+func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
+	id, ok := strings.CutSuffix(status.ContainerID, container.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether st is the status of a terminated instance, and c is the instance before it.
-func isPredecessor(st *corev1.ContainerStatus, c *cri.Container) bool {
-	if st == nil || st.State.Terminated == nil || st.LastTerminationState.Terminated == nil || isStatusOf(st, c) {
+// isPredecessor reports whether status is that of a terminated instance, and container is the instance before it.
+func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
+	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
 	}
-	return isStatusOf(&corev1.ContainerStatus{ContainerID: st.LastTerminationState.Terminated.ContainerID}, c)
+	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
 // restartCount returns the restart count of a container, which never decreases. A created instance that has not started does not
@@ -177,13 +177,13 @@ func (d *statusBuilder) restartCount(last *cri.Container, before *corev1.Contain
 
 // mountStatuses returns the statuses of the volume mounts. RecursiveReadOnly is the actual state in the container; before the
 // container exists, it is derived from the spec.
-func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
-	if last == nil && before != nil && len(before.VolumeMounts) == len(c.VolumeMounts) {
+func mountStatuses(container *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
+	if last == nil && before != nil && len(before.VolumeMounts) == len(container.VolumeMounts) {
 		return before.VolumeMounts // they have the actual state of the removed container's mounts
 	}
 	var list []corev1.VolumeMountStatus
-	for i := range c.VolumeMounts {
-		m := &c.VolumeMounts[i]
+	for i := range container.VolumeMounts {
+		m := &container.VolumeMounts[i]
 		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
@@ -197,23 +197,23 @@ func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.Cont
 	return list
 }
 
-// isRecursiveReadOnly reports whether the mounts below the read-only mount m are read-only, too.
-func isRecursiveReadOnly(m *corev1.VolumeMount, c *cri.Container) bool {
-	if c == nil {
-		return *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
+// isRecursiveReadOnly reports whether the mounts below the read-only mount are read-only, too.
+func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bool {
+	if container == nil {
+		return *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
 	}
-	return slices.ContainsFunc(c.Mounts, func(o cri.Mount) bool {
-		return o.RecursiveReadOnly && strings.TrimPrefix(o.ContainerPath, "/") == strings.TrimPrefix(m.MountPath, "/")
+	return slices.ContainsFunc(container.Mounts, func(o cri.Mount) bool {
+		return o.RecursiveReadOnly && strings.TrimPrefix(o.ContainerPath, "/") == strings.TrimPrefix(mount.MountPath, "/")
 	})
 }
 
 // setWaiting sets state Waiting for a container that is about to be started, and moves a terminated state to the last state. A
 // container that its restart policy leaves terminated does not wait, for example one that was stopped for a new image which
 // cannot be pulled.
-func (d *statusBuilder) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
-	why, ok := d.in.Waiting[st.Name]
+func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.ContainerStatus, last *cri.Container) {
+	why, ok := d.in.Waiting[status.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
-		containers.IsInit(&d.view.Pod.Spec, c) || podview.ShouldRestart(&d.view.Pod.Spec, c, last.ExitCode)
+		containers.IsInit(&d.view.Pod.Spec, container) || podview.ShouldRestart(&d.view.Pod.Spec, container, last.ExitCode)
 	ok = ok && restarted
 	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
 		why.Reason, why.Message, ok = ReasonRestartingAllContainers, messageRestartsAll, true
@@ -221,13 +221,14 @@ func (d *statusBuilder) setWaiting(c *corev1.Container, st *corev1.ContainerStat
 	if !ok {
 		return
 	}
-	if st.State.Terminated != nil {
-		st.LastTerminationState = st.State
+	if status.State.Terminated != nil {
+		status.LastTerminationState = status.State
 	}
-	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
+	status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
 }
 
-// waitingState returns the state of a container that has not run yet.
+// waitingState returns the state of a container that has not run yet: Waiting with reason PodInitializing if the pod has init
+// containers, else ContainerCreating.
 func (d *statusBuilder) waitingState() corev1.ContainerState {
 	reason := ReasonContainerCreating
 	if len(d.view.Pod.Spec.InitContainers) > 0 {
@@ -236,18 +237,18 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// setFromPrevious fills in st for a container that does not exist in the runtime: it is not created yet, or was removed. before
+// setFromPrevious fills in status for a container that does not exist in the runtime: it is not created yet, or was removed. before
 // is the previous status, or nil.
-func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
-	st.State = d.waitingState()
+func (d *statusBuilder) setFromPrevious(status, before *corev1.ContainerStatus) {
+	status.State = d.waitingState()
 	if before == nil {
 		return
 	}
-	st.RestartCount = before.RestartCount
-	st.LastTerminationState = before.LastTerminationState
+	status.RestartCount = before.RestartCount
+	status.LastTerminationState = before.LastTerminationState
 	switch {
 	case before.State.Terminated != nil:
-		*st = *before
+		*status = *before
 	case before.State.Running != nil:
 		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
@@ -255,29 +256,29 @@ func (d *statusBuilder) setFromPrevious(st, before *corev1.ContainerStatus) {
 		}}
 		if d.in.Deleted {
 			lost.Terminated.Message = messageNotLocated
-			*st = *before
-			st.State = lost
+			*status = *before
+			status.State = lost
 			return
 		}
-		st.LastTerminationState = lost
-		st.RestartCount++
+		status.LastTerminationState = lost
+		status.RestartCount++
 	}
 }
 
 // containerState returns the state of one container instance. before is the previous status of the container, or nil.
-func (d *statusBuilder) containerState(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
-	switch c.State {
+func (d *statusBuilder) containerState(container *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
+	switch container.State {
 	case cri.ContainerRunning:
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}}
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(container.StartedAt)}}
 	case cri.ContainerExited:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.terminatedMessage(c), ContainerID: d.containerID(c),
-			StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
+			ExitCode: container.ExitCode, Reason: container.Reason, Message: d.terminatedMessage(container), ContainerID: d.containerID(container),
+			StartedAt: metav1.NewTime(container.StartedAt), FinishedAt: metav1.NewTime(container.FinishedAt),
 		}}
 	case cri.ContainerUnknown:
 		if before != nil && before.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.containerID(c),
+				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.containerID(container),
 				Message: messageNotLocated,
 			}}
 		}
@@ -286,12 +287,12 @@ func (d *statusBuilder) containerState(c *cri.Container, before *corev1.Containe
 }
 
 // terminatedMessage returns the message of a terminated container: that of the runtime and its termination message.
-func (d *statusBuilder) terminatedMessage(c *cri.Container) string {
-	own := d.in.Messages[c.ID]
-	if c.Message == "" || own == "" {
-		return c.Message + own
+func (d *statusBuilder) terminatedMessage(container *cri.Container) string {
+	own := d.in.Messages[container.ID]
+	if container.Message == "" || own == "" {
+		return container.Message + own
 	}
-	return c.Message + ": " + own
+	return container.Message + ": " + own
 }
 
 // FindContainer returns a pointer to the status of the named container in the list, or nil.

@@ -55,9 +55,9 @@ func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpe
 // rejectedPrefix starts the status message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
 const rejectedPrefix = "Pod was rejected: "
 
-// IsRejected reports whether st is the status of a pod that failed by a [Rejection].
-func IsRejected(st *corev1.PodStatus) bool {
-	return st.Phase == corev1.PodFailed && strings.HasPrefix(st.Message, rejectedPrefix)
+// IsRejected reports whether status is that of a pod that failed by a [Rejection].
+func IsRejected(status *corev1.PodStatus) bool {
+	return status.Phase == corev1.PodFailed && strings.HasPrefix(status.Message, rejectedPrefix)
 }
 
 // Status returns the status of the rejected pod, without conditions, addresses and containers. Source: rejectPod in
@@ -69,35 +69,35 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	}
 }
 
-// applyEviction sets the phase, reason and message of an evicted pod. A temporarily evicted pod is Pending once its containers
-// have exited. A failed one is published by [DeferTerminalPhase].
-func (in *Input) applyEviction(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
+// applyEviction sets the phase, reason and message in status of an evicted pod: Failed at once, or Pending once the containers of a
+// temporarily evicted pod have exited. [DeferTerminalPhase] delays the publication of phase Failed.
+func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
 	case !e.IsTemporary(pod):
-		st.Phase, st.Reason, st.Message = corev1.PodFailed, e.Reason, e.Message
+		status.Phase, status.Reason, status.Message = corev1.PodFailed, e.Reason, e.Message
 	case podview.IsTerminated(observed):
-		st.Phase, st.Reason, st.Message = corev1.PodPending, e.Reason, e.Message
+		status.Phase, status.Reason, status.Message = corev1.PodPending, e.Reason, e.Message
 	}
 }
 
-// evictionConditions adds the conditions of the eviction to those of controllers, once no container of the pod runs. A condition
-// of the eviction replaces one of the same type.
-func evictionConditions(v *podview.View, st *corev1.PodStatus, others, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
-	if in.Eviction == nil || st.Phase != corev1.PodFailed || st.Reason != in.Eviction.Reason || !podview.IsTerminated(v.Observed) {
-		return others
+// evictionConditions returns foreign, the conditions of controllers, with the conditions of the eviction once no container of the
+// pod runs. A condition of the eviction replaces one of its type.
+func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
+	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
+		return foreign
 	}
-	for _, c := range in.Eviction.Conditions {
-		c.ObservedGeneration = v.Pod.Generation
-		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+	for _, c := range input.Eviction.Conditions {
+		c.ObservedGeneration = view.Pod.Generation
+		c.LastTransitionTime = metav1.NewTime(input.Now).Rfc3339Copy()
 		if p := FindCondition(previous, c.Type); p != nil && p.Status == c.Status {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
-		if had := FindCondition(others, c.Type); had != nil {
+		if had := FindCondition(foreign, c.Type); had != nil {
 			*had = c
 		} else {
-			others = append(others, c)
+			foreign = append(foreign, c)
 		}
 	}
-	return others
+	return foreign
 }

@@ -20,7 +20,7 @@ type PhaseInput struct {
 // Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase Running
 // if its restart policy would restart a container, because its manifest may be written again. Source: getPhase in
 // pkg/kubelet/kubelet_pods.go.
-func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) corev1.PodPhase {
+func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, input PhaseInput) corev1.PodPhase {
 	var n phaseCounts
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -37,7 +37,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) co
 	switch {
 	case n.initFailed > 0:
 		return corev1.PodFailed
-	case n.initPending > 0, n.sidecarPending > 0 && !in.Initialized, n.waiting > 0:
+	case n.initPending > 0, n.sidecarPending > 0 && !input.Initialized, n.waiting > 0:
 		return corev1.PodPending
 	case n.unknown > 0:
 		return corev1.PodPending
@@ -45,7 +45,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) co
 		return corev1.PodRunning
 	case n.stopped == 0:
 		return corev1.PodPending
-	case (!in.Deleted || qos.IsStatic(pod)) && n.stopped != n.notRestarted:
+	case (!input.Deleted || qos.IsStatic(pod)) && n.stopped != n.notRestarted:
 		return corev1.PodRunning // something will be started again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded
@@ -60,43 +60,44 @@ type phaseCounts struct {
 }
 
 // lastExit returns the last exit of a container that does not run, or nil if it never ran.
-func lastExit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	if st.State.Terminated != nil {
-		return st.State.Terminated
+func lastExit(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if status.State.Terminated != nil {
+		return status.State.Terminated
 	}
-	return st.LastTerminationState.Terminated
+	return status.LastTerminationState.Terminated
 }
 
-// staysTerminated reports whether a container that has exited is not restarted.
-func staysTerminated(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
-	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
+// staysTerminated reports whether an exited container is not restarted, by its restart policy and rules.
+func staysTerminated(pod *corev1.PodSpec, container *corev1.Container, status *corev1.ContainerStatus) bool {
+	if w := status.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
 		return false
 	}
-	return !podview.ShouldRestart(pod, c, lastExit(st).ExitCode)
+	return !podview.ShouldRestart(pod, container, lastExit(status).ExitCode)
 }
 
-// addInitContainer counts an init container that is no sidecar. st is nil if it has no status.
-func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+// addInitContainer counts an init container that is no sidecar as pending or failed; status is nil if it has none.
+func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, container *corev1.Container, status *corev1.ContainerStatus) {
 	switch {
-	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || lastExit(st) == nil:
+	case status == nil || status.State.Running != nil || status.State == corev1.ContainerState{} || lastExit(status) == nil:
 		n.initPending++
-	case lastExit(st).ExitCode != 0 && staysTerminated(pod, c, st):
+	case lastExit(status).ExitCode != 0 && staysTerminated(pod, container, status):
 		n.initFailed++
 	}
 }
 
-// addSidecar counts a sidecar. Once it has run it does not affect the phase.
-func (n *phaseCounts) addSidecar(st *corev1.ContainerStatus) {
+// addSidecar counts a sidecar (restartable init container) by its state. A terminated sidecar does not affect the phase of the
+// pod.
+func (n *phaseCounts) addSidecar(status *corev1.ContainerStatus) {
 	switch {
-	case st == nil:
+	case status == nil:
 		n.unknown++
-	case st.State.Running != nil:
+	case status.State.Running != nil:
 		n.running++
-		if st.Started == nil || !*st.Started {
+		if status.Started == nil || !*status.Started {
 			n.sidecarPending++
 		}
-	case st.State.Terminated != nil || st.State.Waiting != nil && lastExit(st) != nil:
-	case st.State.Waiting != nil:
+	case status.State.Terminated != nil || status.State.Waiting != nil && lastExit(status) != nil:
+	case status.State.Waiting != nil:
 		n.sidecarPending++
 		n.waiting++
 	default:
@@ -105,22 +106,22 @@ func (n *phaseCounts) addSidecar(st *corev1.ContainerStatus) {
 	}
 }
 
-// addRegular counts a regular container.
-func (n *phaseCounts) addRegular(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+// addRegular counts a regular container by its state; status is nil if it has none.
+func (n *phaseCounts) addRegular(pod *corev1.PodSpec, container *corev1.Container, status *corev1.ContainerStatus) {
 	switch {
-	case st == nil:
+	case status == nil:
 		n.unknown++
-	case st.State.Running != nil:
+	case status.State.Running != nil:
 		n.running++
-	case st.State.Terminated != nil || st.State.Waiting != nil && lastExit(st) != nil:
+	case status.State.Terminated != nil || status.State.Waiting != nil && lastExit(status) != nil:
 		n.stopped++
-		if t := st.State.Terminated; t != nil && t.ExitCode == 0 {
+		if t := status.State.Terminated; t != nil && t.ExitCode == 0 {
 			n.succeeded++
 		}
-		if staysTerminated(pod, c, st) {
+		if staysTerminated(pod, container, status) {
 			n.notRestarted++
 		}
-	case st.State.Waiting != nil:
+	case status.State.Waiting != nil:
 		n.waiting++
 	default:
 		n.unknown++

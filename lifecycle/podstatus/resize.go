@@ -19,8 +19,8 @@ import (
 
 // resizeConditions returns the conditions PodResizePending and PodResizeInProgress. Each has status True or is absent. Source:
 // pkg/kubelet/status/status_manager.go.
-func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
-	z := &in.Resize
+func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
+	z := &input.Resize
 	var own []corev1.PodCondition
 	if z.Reason != "" {
 		own = append(own, corev1.PodCondition{
@@ -37,7 +37,7 @@ func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input
 	for i := range own {
 		c := &own[i]
 		c.Status = corev1.ConditionTrue
-		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		c.LastTransitionTime = metav1.NewTime(input.Now).Rfc3339Copy()
 		if p := FindCondition(previous, c.Type); p != nil && p.Reason == c.Reason {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
@@ -55,14 +55,14 @@ const (
 // actualResources returns the actual resources of a container, or the allocated ones if it does not run. Only resources that the
 // spec lists are set, including limits that the container inherits from its pod. Source: convertToAPIContainerStatuses in
 // pkg/kubelet/kubelet_pods.go.
-func (d *statusBuilder) actualResources(c *corev1.Container, have *cri.Container) *corev1.ResourceRequirements {
-	r := c.Resources.DeepCopy()
-	if have.State != cri.ContainerRunning {
+func (d *statusBuilder) actualResources(container *corev1.Container, instance *cri.Container) *corev1.ResourceRequirements {
+	r := container.Resources.DeepCopy()
+	if instance.State != cri.ContainerRunning {
 		return r
 	}
-	has := d.in.Resize.SizeOf(d.view.Pod, c)
+	has := d.in.Resize.SizeOf(d.view.Pod, container)
 	resizes := d.in.Resize.Containers
-	if i := slices.IndexFunc(resizes, func(r resize.Container) bool { return r.ID == have.ID }); i >= 0 {
+	if i := slices.IndexFunc(resizes, func(r resize.Container) bool { return r.ID == instance.ID }); i >= 0 {
 		has = resizes[i].From
 	}
 	if r.Limits != nil {
@@ -95,12 +95,12 @@ func setMemory(list corev1.ResourceList, bytes int64) {
 
 // podResources returns the pod-level resources: the allocated ones before the pod runs, then those of its cgroup. Source:
 // convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
-func podResources(pod *corev1.Pod, phase corev1.PodPhase, in *Input) *corev1.ResourceRequirements {
+func podResources(pod *corev1.Pod, phase corev1.PodPhase, input *Input) *corev1.ResourceRequirements {
 	requests := qos.Requests(pod, qos.Options{})
 	if phase != corev1.PodRunning {
 		return &corev1.ResourceRequirements{Requests: requests, Limits: qos.Limits(pod, qos.Options{})}
 	}
-	r, has := pod.Spec.Resources.DeepCopy(), cmp.Or(in.Resize.Actual, pod)
+	r, has := pod.Spec.Resources.DeepCopy(), cmp.Or(input.Resize.Actual, pod)
 	if r == nil {
 		r = &corev1.ResourceRequirements{}
 	}

@@ -61,37 +61,37 @@ type Input struct {
 // Of returns the status of a pod for the API server. A terminal phase in the previous status or the pod object is final.
 // Conditions of controllers are copied from the pod object. Source: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and
 // pkg/kubelet/status/generate.go.
-func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
+func Of(pod *corev1.Pod, observed cri.Pod, input Input) corev1.PodStatus {
 	view := podview.New(pod, observed)
 	previous := pod.Status // possibly reported by a previous agent process
-	if in.Previous != nil {
-		previous = *in.Previous
+	if input.Previous != nil {
+		previous = *input.Previous
 	}
 	st := corev1.PodStatus{
 		ObservedGeneration: pod.Generation,
 		QOSClass:           qos.StatusClass(pod),
-		StartTime:          startTime(&previous, observed, in.Now),
+		StartTime:          startTime(&previous, observed, input.Now),
 		AllocatedResources: qos.Requests(pod, qos.Options{}),
 	}
-	for _, ip := range in.HostIPs {
+	for _, ip := range input.HostIPs {
 		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip.String()})
 	}
 	if len(st.HostIPs) > 0 {
 		st.HostIP = st.HostIPs[0].IP
 	}
-	st.PodIPs = podIPs(pod, observed, &previous, &in)
+	st.PodIPs = podIPs(pod, observed, &previous, &input)
 	if len(st.PodIPs) > 0 {
 		st.PodIP = st.PodIPs[0].IP
 	}
-	setContainerStatuses(&st, &view, &previous, &in)
+	setContainerStatuses(&st, &view, &previous, &input)
 	truncateMessages(&st)
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
-	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: isInitialized(&view)})
-	unfinished := in.Deleted && failedBeforeCompletion(&previous)
+	st.Phase = Phase(pod, all, PhaseInput{Deleted: input.Deleted, Initialized: isInitialized(&view)})
+	unfinished := input.Deleted && failedBeforeCompletion(&previous)
 	switch {
-	case in.Deleted && !in.Starting && !IsTerminal(st.Phase) && podview.IsTerminated(observed) && !qos.IsStatic(pod): // it was deleted before all containers had run
-		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !IsTerminal(previous.Phase)
-	case !in.Deleted && IsTerminal(st.Phase) && (in.Starting || hasCreatedContainer(pod, observed)):
+	case input.Deleted && !input.Starting && !IsTerminal(st.Phase) && podview.IsTerminated(observed) && !qos.IsStatic(pod): // it was deleted before all containers had run
+		st.Phase, unfinished = corev1.PodFailed, unfinished || input.Eviction == nil && !IsTerminal(previous.Phase)
+	case !input.Deleted && IsTerminal(st.Phase) && (input.Starting || hasCreatedContainer(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
 	switch deadline := Deadline(pod, st.StartTime); {
@@ -99,42 +99,44 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		st.Phase = pod.Status.Phase
 	case IsTerminal(previous.Phase):
 		st.Phase = previous.Phase
-	case in.Eviction != nil:
-		in.applyEviction(&st, pod, observed)
-	case !deadline.IsZero() && !in.Now.Before(deadline) && !completedBefore(&st, deadline):
+	case input.Eviction != nil:
+		input.applyEviction(&st, pod, observed)
+	case !deadline.IsZero() && !input.Now.Before(deadline) && !completedBefore(&st, deadline):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, ReasonDeadlineExceeded, messageDeadlineExceeded
 	}
 	if st.Reason == "" && st.Phase == previous.Phase {
 		st.Reason, st.Message = cmp.Or(previous.Reason, pod.Status.Reason), cmp.Or(previous.Message, pod.Status.Message)
 	}
-	if in.Eviction == nil && !IsTerminal(st.Phase) && in.LastEvictionReason != "" && st.Reason == in.LastEvictionReason {
+	if input.Eviction == nil && !IsTerminal(st.Phase) && input.LastEvictionReason != "" && st.Reason == input.LastEvictionReason {
 		st.Reason, st.Message = "", "" // the temporary eviction is over
 	}
-	st.Resources = podResources(pod, st.Phase, &in)
+	st.Resources = podResources(pod, st.Phase, &input)
 	described := st
 	if unfinished {
 		described.Phase = corev1.PodPending
 	}
-	st.Conditions = podConditions(&view, &described, previous.Conditions, &in)
+	st.Conditions = podConditions(&view, &described, previous.Conditions, &input)
 	return st
 }
 
-// failedBeforeCompletion reports whether st is the status of a pod that was deleted before all its containers had run. Such a pod
+// failedBeforeCompletion reports whether status is that of a pod that was deleted before all its containers had run. Such a pod
 // fails, and its conditions remain those of a pod that waits for containers. Source: TerminatePod in
 // pkg/kubelet/status/status_manager.go.
-func failedBeforeCompletion(st *corev1.PodStatus) bool {
-	c := FindCondition(st.Conditions, corev1.ContainersReady)
-	return st.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
+func failedBeforeCompletion(status *corev1.PodStatus) bool {
+	c := FindCondition(status.Conditions, corev1.ContainersReady)
+	return status.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
 }
 
-// IsTerminal reports whether p is a terminal phase: Succeeded or Failed.
-func IsTerminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+// IsTerminal reports whether phase is terminal: Succeeded or Failed.
+func IsTerminal(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
 
-// isInitialized reports whether a regular container was created in the current sandbox, which implies that the init containers
-// have completed.
-func isInitialized(v *podview.View) bool {
-	newest := v.Observed.NewestSandbox()
-	return newest != nil && v.HasInitialized(newest.ID)
+// isInitialized reports whether a regular container was created in the current sandbox of the pod, which implies that its init
+// containers have completed.
+func isInitialized(view *podview.View) bool {
+	newest := view.Observed.NewestSandbox()
+	return newest != nil && view.HasInitialized(newest.ID)
 }
 
 // hasCreatedContainer reports whether a regular container was created and not started yet.
@@ -146,13 +148,13 @@ func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 }
 
 // completedBefore reports whether all containers of a completed pod had exited before its active deadline.
-func completedBefore(st *corev1.PodStatus, deadline time.Time) bool {
-	return IsTerminal(st.Phase) && !slices.ContainsFunc(st.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+func completedBefore(status *corev1.PodStatus, deadline time.Time) bool {
+	return IsTerminal(status.Phase) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)
 	})
 }
 
-// Deadline returns the end of activeDeadlineSeconds of a pod that was started at the given time; zero: there is no deadline.
+// Deadline returns the end of activeDeadlineSeconds of a pod that was started at the given time, or the zero time without a deadline.
 // Source: pkg/kubelet/active_deadline.go.
 func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 	if pod.Spec.ActiveDeadlineSeconds == nil || started.IsZero() {
@@ -187,7 +189,7 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 // podIPs returns the IP addresses of the pod: those of its sandbox or, on the host network, of the node (see [podip.Addresses]).
 // Node addresses in the previous status are kept as long as the sandbox is ready. A terminated pod keeps its addresses after its
 // sandbox is removed.
-func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *Input) (out []corev1.PodIP) {
+func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, input *Input) (out []corev1.PodIP) {
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs
 	s := observed.NewestSandbox()
@@ -197,10 +199,10 @@ func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *I
 	if s != nil {
 		ips, onHost = s.IPs, onHost || s.Namespaces.Network == cri.NamespaceNode
 	}
-	if up := s != nil && s.State == cri.SandboxReady; !up && !in.Deleted && !IsTerminal(previous.Phase) {
+	if up := s != nil && s.State == cri.SandboxReady; !up && !input.Deleted && !IsTerminal(previous.Phase) {
 		before = nil
 	}
-	for _, ip := range podip.Addresses(onHost, ips, before, in.HostIPs) {
+	for _, ip := range podip.Addresses(onHost, ips, before, input.HostIPs) {
 		out = append(out, corev1.PodIP{IP: ip.String()})
 	}
 	return out

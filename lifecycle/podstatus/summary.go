@@ -11,9 +11,9 @@ import (
 
 // Summary returns a line for logs with the columns of kubectl get pods: ready containers, restarts, and a reason. The reason is
 // that of the pod, or of the last container that waits or has terminated.
-func Summary(st *corev1.PodStatus) string {
-	ready, restarts, reason := 0, int32(0), st.Reason
-	for _, c := range st.ContainerStatuses {
+func Summary(status *corev1.PodStatus) string {
+	ready, restarts, reason := 0, int32(0), status.Reason
+	for _, c := range status.ContainerStatuses {
 		restarts += c.RestartCount
 		switch s := c.State; {
 		case c.Ready:
@@ -24,5 +24,5 @@ func Summary(st *corev1.PodStatus) string {
 			reason = s.Terminated.Reason + " " + s.Terminated.Message
 		}
 	}
-	return fmt.Sprintf("%d/%d restarts=%d %s", ready, len(st.ContainerStatuses), restarts, reason)
+	return fmt.Sprintf("%d/%d restarts=%d %s", ready, len(status.ContainerStatuses), restarts, reason)
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// DeferTerminalPhase returns st with phase before (Pending if empty) in place of a terminal phase while a container may still
+// DeferTerminalPhase returns status with phase before (Pending if empty) in place of a terminal phase while a container may still
 // run. Controllers and the scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.
-func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
-	if IsTerminal(st.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.IsTerminated(observed) {
-		st.Phase, st.Reason, st.Message = cmp.Or(before, corev1.PodPending), "", ""
+func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
+	if IsTerminal(status.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(before) && !podview.IsTerminated(observed) {
+		status.Phase, status.Reason, status.Message = cmp.Or(before, corev1.PodPending), "", ""
 	}
-	return st
+	return status
 }
 
 // TerminateContainers sets a terminated state for each container of a terminated pod, because no other state will be observed. A
 // container without an observed exit gets exit code 137 and reason ContainerStatusUnknown. Containers that waited for an init
 // container are unchanged. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
-func TerminateContainers(st *corev1.PodStatus) {
-	tried := st.InitContainerStatuses[:min(1, len(st.InitContainerStatuses))]
-	for i, s := range st.InitContainerStatuses {
+func TerminateContainers(status *corev1.PodStatus) {
+	tried := status.InitContainerStatuses[:min(1, len(status.InitContainerStatuses))]
+	for i, s := range status.InitContainerStatuses {
 		if s.State.Waiting == nil || s.LastTerminationState.Terminated != nil {
-			tried = st.InitContainerStatuses[:i+1]
+			tried = status.InitContainerStatuses[:i+1]
 		}
 	}
 	lists := [][]corev1.ContainerStatus{tried}
-	if c := FindCondition(st.Conditions, corev1.PodInitialized); c.Status == corev1.ConditionTrue {
-		lists = append(lists, st.ContainerStatuses)
+	if c := FindCondition(status.Conditions, corev1.PodInitialized); c.Status == corev1.ConditionTrue {
+		lists = append(lists, status.ContainerStatuses)
 	}
 	for _, list := range lists {
 		for i := range list {
@@ -52,8 +52,8 @@ const maxTerminationMessages = 12 * 1024
 
 // truncateMessages truncates termination messages to the limit of their container. Source: normalizeStatus in
 // pkg/kubelet/status/status_manager.go.
-func truncateMessages(st *corev1.PodStatus) {
-	lists := [...][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
+func truncateMessages(status *corev1.PodStatus) {
+	lists := [...][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 	n := 0
 	for _, list := range lists {
 		n += len(list)

@@ -28,7 +28,7 @@ const (
 	version = "1"
 )
 
-// buildHeader returns the first line of a file with the given time and the other lines.
+// buildHeader returns the first line of a pod file that was saved at the given time (RFC 3339), with the checksum of lines.
 func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)

@@ -64,7 +64,7 @@ func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	return slices.Clone(s.sets), nil
 }
 
-// readFile returns the content of the file, truncated to maxSize.
+// readFile returns the content of the pod file, truncated to maxSize bytes. It refuses a file that is not regular.
 func readFile(path string) ([]byte, error) {
 	// Opening a named pipe blocks until there is a writer.
 	if info, err := os.Lstat(path); err != nil {

@@ -66,17 +66,17 @@ type Store struct {
 
 // New returns a Store for the file at path. It does no I/O; the first write creates the directory. It panics if path is empty.
 // See [Store.Load] and [Store.Run].
-func New(path string, o Options) *Store {
+func New(path string, opts Options) *Store {
 	if path == "" {
 		panic("podstore.New: argument path is empty: required, such as /var/lib/nodeagent/pods.store")
 	}
-	if o.Interval <= 0 {
-		o.Interval = time.Second
+	if opts.Interval <= 0 {
+		opts.Interval = time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{path: path, opts: o, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
+	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
 // Update stores the newest set of a source, and returns the set to run. If set is incomplete, the result also has the loaded pods
@@ -103,7 +103,7 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	return set
 }
 
-// signalRun makes Run check for changes.
+// signalRun makes Run check whether the pods have changed. It also starts the timer that reports a missing Run.
 func (s *Store) signalRun() {
 	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)

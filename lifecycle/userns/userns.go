@@ -41,23 +41,23 @@ type Ranges struct {
 }
 
 // New returns Ranges for the pods' directories below root, in which it stores the range of each pod. It does no I/O.
-func New(root string, o Options) (*Ranges, error) {
-	if o.First == 0 {
-		o.First = Length
+func New(root string, opts Options) (*Ranges, error) {
+	if opts.First == 0 {
+		opts.First = Length
 	}
-	most := int((1<<32 - uint64(o.First)) / Length)
-	if o.Count == 0 {
-		o.Count = most
+	most := int((1<<32 - uint64(opts.First)) / Length)
+	if opts.Count == 0 {
+		opts.Count = most
 	}
 	switch {
 	case root == "":
 		return nil, errors.New("userns: root is empty")
-	case o.First%Length != 0:
-		return nil, fmt.Errorf("userns: field First: %d is not a multiple of %d", o.First, Length)
-	case o.Count < 0 || o.Count > most:
-		return nil, fmt.Errorf("userns: field Count: %d is not from 1 to %d, which is what fits", o.Count, most)
+	case opts.First%Length != 0:
+		return nil, fmt.Errorf("userns: field First: %d is not a multiple of %d", opts.First, Length)
+	case opts.Count < 0 || opts.Count > most:
+		return nil, fmt.Errorf("userns: field Count: %d is not from 1 to %d, which is what fits", opts.Count, most)
 	}
-	return &Ranges{root: root, first: o.First, count: o.Count}, nil
+	return &Ranges{root: root, first: opts.First, count: opts.Count}, nil
 }
 
 // Assign returns the ID mapping of the pod: the stored one, or a free range that it stores. The error names the pod, and the file
@@ -133,9 +133,9 @@ type idMapping struct {
 	Length      uint32 `json:"length"`
 }
 
-// writeRange stores the range m in a file, and creates its directory.
-func writeRange(path string, m cri.IDMapping) error {
-	one := []idMapping{{HostID: m.HostID, Length: m.Length}}
+// writeRange stores the range in a file, and creates its directory.
+func writeRange(path string, mapping cri.IDMapping) error {
+	one := []idMapping{{HostID: mapping.HostID, Length: mapping.Length}}
 	data, err := json.Marshal(rangesFile{UIDs: one, GIDs: one})
 	if err != nil {
 		return err
