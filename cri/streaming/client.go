@@ -36,19 +36,19 @@ type client struct {
 
 // openClient answers an exec or attach request with an upgrade. taken is true once the connection is hijacked: before that, the
 // caller must send err as an HTTP response.
-func (s *session) openClient(w http.ResponseWriter, r *http.Request, o cri.StreamOptions) (c *client, taken bool, err error) {
+func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.StreamOptions) (client *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
 		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
 		if refusal != nil {
 			return nil, false, refusal
 		}
-		return s.openWebSocket(w, r, o, protocol)
+		return s.openWebSocket(w, r, opts, protocol)
 	}
 	protocol, refusal := upgrade.NegotiateSPDY(r, []string{upgrade.ChannelV4, upgrade.ChannelV3, upgrade.ChannelV2, upgrade.ChannelV1})
 	if refusal != nil {
 		return nil, false, refusal
 	}
-	return s.openSPDY(w, o, protocol)
+	return s.openSPDY(w, opts, protocol)
 }
 
 // commandWebSockets returns the WebSocket protocols for exec and attach. If the client offers version 5, it is the only one, as
@@ -80,9 +80,9 @@ func (c *client) closeWithStatus(result *status) {
 // maxSize is the maximum number of bytes for one terminal size from a client.
 const maxSize = 4 << 10
 
-// decodeSizes decodes terminal sizes from r until its end. The channel to, of capacity 1, holds the newest size.
-func decodeSizes(r io.Reader, to chan cri.TerminalSize) {
-	defer close(to)
+// decodeSizes decodes terminal sizes from r until its end. The channel sizes, of capacity 1, holds the newest size.
+func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
+	defer close(sizes)
 	limited := &io.LimitedReader{R: r}
 	decoder := json.NewDecoder(limited)
 	for {
@@ -93,25 +93,25 @@ func decodeSizes(r io.Reader, to chan cri.TerminalSize) {
 			return
 		}
 		select {
-		case <-to: // an older size that was not received
+		case <-sizes: // an older size that was not received
 		default:
 		}
-		to <- size // this is the only sender
+		sizes <- size // this is the only sender
 	}
 }
 
 // awaitStreams waits until the client has opened its streams, for Options.CreationTimeout at most.
-func (c *client) awaitStreams(s *session, ready <-chan struct{}) error {
-	t := time.NewTimer(s.server.opts.CreationTimeout)
+func (c *client) awaitStreams(session *session, ready <-chan struct{}) error {
+	t := time.NewTimer(session.server.opts.CreationTimeout)
 	defer t.Stop()
 	select {
 	case <-ready:
 		return nil
 	case <-t.C:
-		return fmt.Errorf("timed out waiting %v for client to create streams", s.server.opts.CreationTimeout)
+		return fmt.Errorf("timed out waiting %v for client to create streams", session.server.opts.CreationTimeout)
 	case <-c.closed:
 		return errClientGone
-	case <-s.ctx.Done():
-		return s.endReason()
+	case <-session.ctx.Done():
+		return session.endReason()
 	}
 }

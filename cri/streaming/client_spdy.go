@@ -47,7 +47,7 @@ func (c *conn) writeSPDYUpgrade(protocol string) error {
 	return err
 }
 
-func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol string) (*client, bool, error) {
+func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protocol string) (*client, bool, error) {
 	conn, err := s.hijackConn(w)
 	if err != nil {
 		return nil, false, err
@@ -56,8 +56,8 @@ func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol 
 		return nil, true, err
 	}
 	c := &spdyClient{
-		client: &client{conn: conn, closed: make(chan struct{})}, protocol: protocol, tty: o.TTY, ready: make(chan struct{}),
-		wanted: wantedStreams(o, protocol), streams: map[string]*spdy.Stream{},
+		client: &client{conn: conn, closed: make(chan struct{})}, protocol: protocol, tty: opts.TTY, ready: make(chan struct{}),
+		wanted: wantedStreams(opts, protocol), streams: map[string]*spdy.Stream{},
 	}
 	mux, err := spdy.New(conn.newReader(), conn, spdy.Options{Accept: c.acceptStream, Buffer: streamBuffer, MaxStreams: 8})
 	if err != nil {
@@ -80,15 +80,15 @@ func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol 
 		c.client.closeWithStatus(&result)
 		return nil, true, err
 	}
-	c.attachStreams(o)
+	c.attachStreams(opts)
 	return c.client, true, nil
 }
 
 // wantedStreams returns, by type, whether the client must open a stream.
-func wantedStreams(o cri.StreamOptions, protocol string) map[string]bool {
+func wantedStreams(opts cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
-		typeError: true, typeStdin: o.Stdin, typeStdout: o.Stdout, typeStderr: o.Stderr,
-		typeSize: o.TTY && (protocol == upgrade.ChannelV4 || protocol == upgrade.ChannelV3),
+		typeError: true, typeStdin: opts.Stdin, typeStdout: opts.Stdout, typeStderr: opts.Stderr,
+		typeSize: opts.TTY && (protocol == upgrade.ChannelV4 || protocol == upgrade.ChannelV3),
 	}
 }
 
@@ -133,11 +133,11 @@ func (c *spdyClient) hasAllStreams() bool {
 	return true
 }
 
-// attachStreams assigns the client's streams to the session.
-func (c *spdyClient) attachStreams(o cri.StreamOptions) {
+// attachStreams assigns the SPDY streams that the client opened to Stdin, Stdout, Stderr and Resize of the session.
+func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.client.TTY = o.TTY
+	c.client.TTY = opts.TTY
 	if stream := c.streams[typeStdin]; stream != nil {
 		c.client.Stdin = stream
 		c.client.inputs = append(c.client.inputs, stream.Input())
@@ -159,10 +159,11 @@ func (c *spdyClient) attachStreams(o cri.StreamOptions) {
 	}
 }
 
-// startResize decodes the terminal sizes from r into the session's Resize channel. in is the buffer behind r.
-func (c *client) startResize(r io.Reader, in *pipe.Pipe) {
+// startResize decodes the terminal sizes from r into the session's Resize channel. input is the buffer behind r, which
+// abortInputs aborts.
+func (c *client) startResize(r io.Reader, input *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
-	c.Resize, c.inputs = to, append(c.inputs, in)
+	c.Resize, c.inputs = to, append(c.inputs, input)
 	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 

@@ -51,7 +51,7 @@ func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, proto
 }
 
 func (s *session) openWebSocket(
-	w http.ResponseWriter, r *http.Request, o cri.StreamOptions, protocol string,
+	w http.ResponseWriter, r *http.Request, opts cri.StreamOptions, protocol string,
 ) (*client, bool, error) {
 	conn, frames, err := s.upgradeWebSocket(w, r, protocol)
 	if conn == nil || err != nil {
@@ -62,15 +62,15 @@ func (s *session) openWebSocket(
 		inputs: map[byte]*pipe.Pipe{channelSize: pipe.New(streamBuffer)},
 	}
 	c := &client{conn: conn, closed: make(chan struct{})}
-	c.TTY = o.TTY
+	c.TTY = opts.TTY
 	first := byte(channelError) // an empty message on it starts the session
-	if o.Stderr {
+	if opts.Stderr {
 		c.Stderr, first = ws.newChannelWriter(channelStderr), channelStderr
 	}
-	if o.Stdout {
+	if opts.Stdout {
 		c.Stdout, first = ws.newChannelWriter(channelStdout), channelStdout
 	}
-	if o.Stdin {
+	if opts.Stdin {
 		in := pipe.New(streamBuffer)
 		ws.inputs[channelStdin], c.Stdin, c.inputs = in, in, append(c.inputs, in)
 	}
@@ -130,7 +130,7 @@ func (ws *webSocket) readMessages() {
 }
 
 // copyMessage copies the current message to the buffer of its channel. Invalid base64 ends the message.
-func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
+func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {
 		r = base64.NewDecoder(base64.StdEncoding, ws.frames)
@@ -138,8 +138,8 @@ func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 	for {
 		n, err := r.Read(buf)
 		if ws.writeInput != nil {
-			ws.writeInput(in, buf[:n])
-		} else if _, err := in.Write(buf[:n]); err != nil {
+			ws.writeInput(input, buf[:n])
+		} else if _, err := input.Write(buf[:n]); err != nil {
 			return // NextMessage drops the remaining message
 		}
 		if err != nil {
@@ -148,7 +148,7 @@ func (ws *webSocket) copyMessage(in *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel closes the channel whose number is in the current message.
+// closeChannel handles a close signal of protocol version 5: it closes the channel whose number is in the current message.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {

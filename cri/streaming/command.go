@@ -19,9 +19,9 @@ const runnerTimeout = 10 * time.Second
 
 // ServeExec runs a command in a container for an authorized exec request. The caller has checked that the container exists. It
 // sends all errors to the client, and returns when the session has ended.
-func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions) {
+func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
-		kind: Exec, target: s.newTarget(containerID), options: o,
+		kind: Exec, target: s.newTarget(containerID), options: opts,
 		url: func(ctx context.Context, o cri.StreamOptions) (string, error) {
 			return s.opts.Streamer.Exec(ctx, containerID, cmd, o)
 		},
@@ -35,11 +35,11 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach attaches to the main process of a container, like ServeExec otherwise. The caller sets o.TTY as the container was
+// ServeAttach attaches to the main process of a container, like ServeExec otherwise. The caller sets opts.TTY as the container was
 // created.
-func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, o cri.StreamOptions) {
+func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
-		kind: Attach, target: s.newTarget(containerID), options: o,
+		kind: Attach, target: s.newTarget(containerID), options: opts,
 		url: func(ctx context.Context, o cri.StreamOptions) (string, error) {
 			return s.opts.Streamer.Attach(ctx, containerID, o)
 		},
@@ -61,29 +61,29 @@ type command struct {
 	run     func(context.Context, cri.Session) status
 }
 
-func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, c command) {
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, cmd command) {
 	if refusal := upgrade.Check(r); refusal != nil {
 		writeRefusal(w, refusal)
 		return
 	}
-	c.options.Stderr = c.options.Stderr && !c.options.TTY
-	session, err := s.startSession(r.Context(), c.kind, c.target)
+	cmd.options.Stderr = cmd.options.Stderr && !cmd.options.TTY
+	session, err := s.startSession(r.Context(), cmd.kind, cmd.target)
 	if err != nil {
 		writeRefusal(w, err)
 		return
 	}
 	switch {
 	case s.opts.Streamer == nil:
-		session.runCommand(w, r, c.options, c.run)
+		session.runCommand(w, r, cmd.options, cmd.run)
 	case upgrade.IsClosable(r):
-		s.reportWebSocket(c.kind)
-		session.translateToSPDY(w, r, c)
+		s.reportWebSocket(cmd.kind)
+		session.translateToSPDY(w, r, cmd)
 	default:
-		session.proxyUpgrade(w, r, func(ctx context.Context) (string, error) { return c.url(ctx, c.options) })
+		session.proxyUpgrade(w, r, func(ctx context.Context) (string, error) { return cmd.url(ctx, cmd.options) })
 	}
 }
 
-// newTarget returns the session target for a container or sandbox ID.
+// newTarget returns the session target for a container or sandbox ID, with the pod UID of Options.PodOf.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {
@@ -92,18 +92,18 @@ func (s *Server) newTarget(id string) Target {
 	return t
 }
 
-// reportWebSocket calls Hooks.WebSocket.
-func (s *Server) reportWebSocket(k Kind) {
+// reportWebSocket calls Hooks.WebSocket if it is set.
+func (s *Server) reportWebSocket(kind Kind) {
 	if f := s.opts.Hooks.WebSocket; f != nil {
-		f(k)
+		f(kind)
 	}
 }
 
 // runCommand runs a command for a client whose protocol the Server implements, until command and client are finished.
 func (s *session) runCommand(
-	w http.ResponseWriter, r *http.Request, o cri.StreamOptions, run func(context.Context, cri.Session) status,
+	w http.ResponseWriter, r *http.Request, opts cri.StreamOptions, run func(context.Context, cri.Session) status,
 ) {
-	c, taken, err := s.openClient(w, r, o)
+	c, taken, err := s.openClient(w, r, opts)
 	if err != nil {
 		if !taken {
 			writeRefusal(w, err)
@@ -132,15 +132,15 @@ func (s *session) runCommand(
 
 // awaitCommand waits for the end of a command. If the session must end before, it waits for runnerTimeout at most; returned is
 // false if the command has not returned by then.
-func (s *session) awaitCommand(c *client, done <-chan status) (result status, returned bool) {
+func (s *session) awaitCommand(client *client, done <-chan status) (result status, returned bool) {
 	select {
 	case result = <-done:
 		return result, true
-	case <-c.closed:
+	case <-client.closed:
 		s.cancel(errClientGone)
 	case <-s.ctx.Done():
 	}
-	c.abortInputs()
+	client.abortInputs()
 	t := time.NewTimer(runnerTimeout)
 	defer t.Stop()
 	select {

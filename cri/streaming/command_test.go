@@ -26,7 +26,7 @@ func everywhere(t *testing.T, f func(t *testing.T, r *rig, protocol string)) {
 	}
 }
 
-func TestOutputs(t *testing.T) {
+func TestCommandOutputs(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		got := r.exec(t, protocol, streamtest.Command{}, "out=hello", "err=world")
 		require.NoError(t, got.err)
@@ -40,7 +40,7 @@ func TestOutputs(t *testing.T) {
 	})
 }
 
-func TestExitCode(t *testing.T) {
+func TestCommandExitCode(t *testing.T) {
 	const message = "command terminated with non-zero exit code: error executing command [out=x exit=42], exit code 42"
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		got := r.exec(t, protocol, streamtest.Command{}, "out=x", "exit=42")
@@ -58,7 +58,7 @@ func TestExitCode(t *testing.T) {
 	})
 }
 
-func TestErrorOfTheRuntime(t *testing.T) {
+func TestRuntimeErrorReachesTheClient(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		got := r.exec(t, protocol, streamtest.Command{}, "fail=no such file")
 		require.NoError(t, got.err)
@@ -78,8 +78,8 @@ func TestErrorOfTheRuntime(t *testing.T) {
 	})
 }
 
-// Stdin reaches the command; where the protocol can say so, its end does too.
-func TestStdin(t *testing.T) {
+// Stdin reaches the command, and its end too in protocols that can send it.
+func TestStdinAndItsEndReachTheCommand(t *testing.T) {
 	text := strings.Repeat("some text that is longer than a frame\n", 5000)
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		if strings.HasPrefix(protocol, "WebSocket") && !strings.Contains(protocol, "v5") {
@@ -95,7 +95,7 @@ func TestStdin(t *testing.T) {
 	})
 }
 
-func TestTerminal(t *testing.T) {
+func TestTerminalSizesReachTheCommand(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		c := streamtest.Command{TTY: true, Sizes: []cri.TerminalSize{{Width: 132, Height: 43}}}
 		steps := []string{"out=a", "err=b", "size"}
@@ -127,9 +127,9 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// A client without a terminal may attach to a container that has one, as kubectl does when its input is a file: it opens a stream for stderr
-// and none for sizes.
-func TestAttachWithoutTerminal(t *testing.T) {
+// A client without a terminal may attach to a container with one, as kubectl does when its input is a file: it opens a stderr
+// stream and no resize stream.
+func TestAttachWithoutTerminalToContainerWithOne(t *testing.T) {
 	for _, protocol := range streamtest.Protocols() {
 		t.Run(protocol, func(t *testing.T) {
 			r := newRig(t, "runner", streaming.Options{CreationTimeout: 20 * time.Second})
@@ -152,8 +152,8 @@ func TestAttachWithoutTerminal(t *testing.T) {
 	}
 }
 
-// Much output arrives whole, whatever it is cut into.
-func TestFlood(t *testing.T) {
+// Large output arrives complete, however it is split into frames.
+func TestLargeOutputArrivesWhole(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		got := r.exec(t, protocol, streamtest.Command{}, "flood=3000001", "err=end")
 		require.NoError(t, got.err)

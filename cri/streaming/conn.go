@@ -80,7 +80,7 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	return early, socket
 }
 
-// newReader returns a buffered reader of the connection.
+// newReader returns a reader of the connection with a buffer of 16 KiB.
 func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
 // hijackConn takes over the connection of an HTTP request from its server.

@@ -79,7 +79,7 @@ func (r *rig) run(t *testing.T, kind, container string, c streamtest.Command, cm
 	return &got
 }
 
-// Exec, attach and port-forward against containerd, by every protocol that it has or that is translated for it.
+// Exec, attach and port-forward with containerd, with every protocol that it supports or that is translated for it.
 func TestIntegrationContainerd(t *testing.T) {
 	r, sandbox, container := containerd(t)
 	for _, protocol := range streamtest.Protocols() {

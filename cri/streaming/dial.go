@@ -43,8 +43,8 @@ type endpoint struct {
 }
 
 // parseURL parses and checks a session URL of the runtime.
-func parseURL(s string, anyHost bool) (endpoint, error) {
-	u, err := url.Parse(s)
+func parseURL(location string, anyHost bool) (endpoint, error) {
+	u, err := url.Parse(location)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("runtime returned an invalid URL: %w", err)
 	}
@@ -55,13 +55,13 @@ func parseURL(s string, anyHost bool) (endpoint, error) {
 	case "https":
 		e.tls, port = true, "443"
 	default:
-		return endpoint{}, fmt.Errorf("runtime returned URL %q: scheme must be http or https", s)
+		return endpoint{}, fmt.Errorf("runtime returned URL %q: scheme must be http or https", location)
 	}
 	if u.Port() != "" {
 		port = u.Port()
 	}
 	if !anyHost && !isLoopback(e.host) {
-		return endpoint{}, fmt.Errorf("runtime returned URL %q: host must be a loopback address", s)
+		return endpoint{}, fmt.Errorf("runtime returned URL %q: host must be a loopback address", location)
 	}
 	e.address = net.JoinHostPort(e.host, port)
 	return e, nil
@@ -151,10 +151,10 @@ func tlsConfig(c *tls.Config, host string) *tls.Config {
 	return c
 }
 
-// readHead reads a response up to the end of its headers. Bytes read beyond them are returned by the next reads of c.
-func readHead(c *conn) (*http.Response, []byte, error) {
+// readHead reads a response up to the end of its headers. Bytes read beyond them are returned by the next reads of conn.
+func readHead(conn *conn) (*http.Response, []byte, error) {
 	var seen bytes.Buffer
-	br := bufio.NewReader(io.TeeReader(io.LimitReader(c, maxHead), &seen))
+	br := bufio.NewReader(io.TeeReader(io.LimitReader(conn, maxHead), &seen))
 	response, err := http.ReadResponse(br, nil)
 	if errors.Is(err, io.ErrUnexpectedEOF) && seen.Len() >= maxHead {
 		err = fmt.Errorf("headers have more than %d bytes", maxHead)
@@ -164,7 +164,7 @@ func readHead(c *conn) (*http.Response, []byte, error) {
 	}
 	all := seen.Bytes()
 	rest := all[len(all)-br.Buffered():]
-	c.early = append(append([]byte(nil), rest...), c.early...)
+	conn.early = append(append([]byte(nil), rest...), conn.early...)
 	return response, all[:len(all)-len(rest)], nil
 }
 

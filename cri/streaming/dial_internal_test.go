@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// Whatever a client asks for, the runtime reads one request without a body, to the path of its own URL.
-func FuzzRequest(f *testing.F) {
+// For any request of a client, the runtime reads a single request without a body, for the path of its own URL.
+func FuzzRuntimeRequest(f *testing.F) {
 	f.Add("POST /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4\r\n\r\n", "http://127.0.0.1:1/exec/t")
 	f.Add("GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: a, b\r\n"+
 		"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n", "http://127.0.0.1/exec?a=b")
@@ -52,7 +52,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // When a session has to be looked at, and why it ends.
-func TestCheck(t *testing.T) {
+func TestIdleLimitsCheck(t *testing.T) {
 	now := time.Unix(1000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	tests := []struct {

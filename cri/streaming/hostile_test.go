@@ -60,8 +60,8 @@ func inUse() uint64 {
 // more is how much memory there is beyond what there was.
 func more(before uint64) uint64 { return max(before, inUse()) - before }
 
-// A client that reads one byte in a second costs its own buffers, whatever its command writes, and the others go on.
-func TestSlowReader(t *testing.T) {
+// A client that reads a byte per second holds only its own buffers, and does not delay other sessions.
+func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range hostile {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
@@ -169,9 +169,9 @@ func vanishingForward(tunnel, flood bool) func(*testing.T, *rig, *streamtest.Rel
 	}
 }
 
-// A peer that vanishes without a word is noticed where it has to take something, and else when it is silent for too long. The command
-// ends, and nothing of the session is left.
-func TestPeerVanishes(t *testing.T) {
+// A peer that stops responding is detected when it must accept data, or else by the idle timeout. The command ends, and the
+// session is released.
+func TestSessionEndsWhenPeerVanishes(t *testing.T) {
 	for _, mode := range modes {
 		var all []vanishing
 		for _, protocol := range hostile {
@@ -210,8 +210,8 @@ func TestPeerVanishes(t *testing.T) {
 	}
 }
 
-// An upgrade after which the client says nothing, be it that it opens no stream or none that is missing, ends in the time for that.
-func TestHalfOpenClient(t *testing.T) {
+// A session whose client opens no or too few streams ends after Options.CreationTimeout.
+func TestClientWithoutStreamsTimesOut(t *testing.T) {
 	spdy := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"v4.channel.k8s.io"}}
 	forward := spdy.Clone()
 	forward.Set("X-Stream-Protocol-Version", "portforward.k8s.io")
@@ -253,9 +253,9 @@ func TestHalfOpenClient(t *testing.T) {
 	}
 }
 
-// A runtime that takes a request and says nothing, and one that agrees and then says nothing, end in the time for that; the client
-// of the first is told.
-func TestHalfOpenRuntime(t *testing.T) {
+// A session whose runtime sends no response, or nothing after its response, ends after Options.CreationTimeout. In the first case
+// the client gets the error.
+func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	agrees := func(w http.ResponseWriter, r *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
@@ -295,9 +295,9 @@ func TestHalfOpenRuntime(t *testing.T) {
 	}
 }
 
-// Two hundred sessions that have answered and now wait cost some kilobytes and goroutines each, with both ends of all of them in this
-// process, and nothing once they are over.
-func TestManyIdle(t *testing.T) {
+// Two hundred idle sessions need some kilobytes and goroutines each, counting both ends in this process, and nothing after their
+// end.
+func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 	const sessions = 200
 	for _, mode := range modes {
 		for _, protocol := range hostile {

@@ -31,11 +31,11 @@ func (s *Server) watchPods(pods Pods) {
 }
 
 // isRunning reports whether the container runs or the sandbox is ready, or its state is unknown.
-func isRunning(pods Pods, t Target) bool {
-	pod, err := pods.Get(t.PodUID)
+func isRunning(pods Pods, target Target) bool {
+	pod, err := pods.Get(target.PodUID)
 	return err != nil ||
-		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.ID == t.ID && c.State == cri.ContainerRunning }) ||
-		slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == t.ID && s.State == cri.SandboxReady })
+		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.ID == target.ID && c.State == cri.ContainerRunning }) ||
+		slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == target.ID && s.State == cri.SandboxReady })
 }
 
 // findPodUID returns the UID of the pod of a container or sandbox ID, or "".

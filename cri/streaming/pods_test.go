@@ -65,7 +65,7 @@ func podWith(uid string, state cri.ContainerState) cri.Pod {
 	}
 }
 
-func TestSessionWithPodsEndsWhenItsContainerStops(t *testing.T) {
+func TestSessionClosedWhenItsContainerStops(t *testing.T) {
 	running, other := podWith("u1", cri.ContainerRunning), podWith("u2", cri.ContainerRunning)
 	for _, test := range []struct {
 		name    string
@@ -104,7 +104,7 @@ func TestSessionWithPodsEndsWhenItsContainerStops(t *testing.T) {
 	}
 }
 
-func TestSessionWithPodsBelongsToPodOfItsSandboxOrContainer(t *testing.T) {
+func TestPodUIDOfSessionFoundByPods(t *testing.T) {
 	for _, test := range []struct {
 		name, id, pod string
 		podOf         func(id string) string

@@ -87,7 +87,7 @@ type forwarder struct {
 	pairs map[string]*streamPair
 }
 
-// streamPair is the data and error stream of a forwarded connection; one of them may not be open yet.
+// streamPair is the data and the error stream of one forwarded connection. One of them may not be open yet.
 type streamPair struct {
 	port         int32
 	data, errors *spdy.Stream
@@ -95,7 +95,7 @@ type streamPair struct {
 }
 
 // forwardSPDY serves a SPDY port-forward session until its client disconnects. finish is called before the connection is closed.
-func (s *session) forwardSPDY(c *conn, r *bufio.Reader, w io.Writer, finish func()) error {
+func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish func()) error {
 	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
 		Accept: f.acceptStream, Buffer: 4 * streamBuffer, UnreadTimeout: s.server.opts.BlockedForwardTimeout, MaxStreams: 2 * s.server.opts.MaxForwardedConns,
@@ -117,7 +117,7 @@ func (s *session) forwardSPDY(c *conn, r *bufio.Reader, w io.Writer, finish func
 	waitFor(&f.tasks, runnerTimeout)
 	_ = mux.GoAway()
 	finish()
-	c.closeGracefully(clientClosed)
+	conn.closeGracefully(clientClosed)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// acceptStream adds a new stream to its pair, and starts the connection when the pair is complete.
+// acceptStream adds a new data or error stream to its pair, and starts the forwarded connection when the pair is complete.
 func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
@@ -171,33 +171,33 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	return f.addStream(id, p, kind, stream)
 }
 
-// addStream stores a stream in its pair. The caller holds mu.
-func (f *forwarder) addStream(id string, p *streamPair, kind string, stream *spdy.Stream) error {
+// addStream stores a data or error stream in its pair. The caller holds mu.
+func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *spdy.Stream) error {
 	stream.RelatedStreams = 1
-	slot := &p.data
+	slot := &pair.data
 	if kind == typeError {
-		slot = &p.errors
+		slot = &pair.errors
 	}
 	if *slot != nil {
 		return fmt.Errorf("%s stream already assigned", kind)
 	}
 	*slot = stream
 	if kind == typeData {
-		p.port, _ = parsePort(stream.Header().Get(headerPort), "")
+		pair.port, _ = parsePort(stream.Header().Get(headerPort), "")
 	}
-	if p.data == nil || p.errors == nil {
+	if pair.data == nil || pair.errors == nil {
 		return nil
 	}
-	p.expiry.Stop()
+	pair.expiry.Stop()
 	delete(f.pairs, id)
-	f.tasks.Go(func() { f.runPair(p) })
+	f.tasks.Go(func() { f.runPair(pair) })
 	return nil
 }
 
-// expirePair gives up a pair whose second stream was not opened in time.
-func (f *forwarder) expirePair(id string, p *streamPair) {
+// expirePair gives up a forwarded connection whose second stream was not opened in time.
+func (f *forwarder) expirePair(id string, pair *streamPair) {
 	f.mu.Lock()
-	pending := f.pairs[id] == p
+	pending := f.pairs[id] == pair
 	if pending {
 		delete(f.pairs, id)
 	}
@@ -205,16 +205,16 @@ func (f *forwarder) expirePair(id string, p *streamPair) {
 	if !pending {
 		return
 	}
-	if p.errors != nil {
-		_, _ = fmt.Fprintf(p.errors, "request %s timed out waiting for streams", id)
-		_ = p.errors.Close()
+	if pair.errors != nil {
+		_, _ = fmt.Fprintf(pair.errors, "request %s timed out waiting for streams", id)
+		_ = pair.errors.Close()
 	}
-	if p.data != nil {
-		_ = p.data.Reset()
+	if pair.data != nil {
+		_ = pair.data.Reset()
 	}
 }
 
-// closePairs refuses further streams and gives up incomplete pairs.
+// closePairs refuses further streams and gives up forwarded connections with a single stream.
 func (f *forwarder) closePairs() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,15 +224,15 @@ func (f *forwarder) closePairs() {
 	f.pairs = nil
 }
 
-// runPair forwards the connection of a complete pair.
-func (f *forwarder) runPair(p *streamPair) {
-	err := f.session.runForward(p.port, p.data)
+// runPair forwards a connection with both streams to its port until it ends, and closes the streams.
+func (f *forwarder) runPair(pair *streamPair) {
+	err := f.session.runForward(pair.port, pair.data)
 	if err != nil {
-		_, _ = io.WriteString(p.errors, err.Error())
-		_ = p.data.Reset()
+		_, _ = io.WriteString(pair.errors, err.Error())
+		_ = pair.data.Reset()
 	}
-	_ = p.data.Close()
-	_ = p.errors.Close()
+	_ = pair.data.Close()
+	_ = pair.errors.Close()
 }
 
 // runForward forwards one connection with Options.Runner. It returns the error for the client.

@@ -73,7 +73,7 @@ func TestForward(t *testing.T) {
 }
 
 // A port that cannot be reached is an error of its own connection.
-func TestForwardError(t *testing.T) {
+func TestForwardErrorEndsOnlyItsConnection(t *testing.T) {
 	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
 			81: func(io.ReadWriteCloser) error { return io.ErrNoProgress },
@@ -93,8 +93,8 @@ func TestForwardError(t *testing.T) {
 	})
 }
 
-// A connection that its port does not read holds up the others for a moment, and is then reset.
-func TestForwardUnread(t *testing.T) {
+// A connection that its port does not read blocks other connections for BlockedForwardTimeout, and is then reset.
+func TestForwardResetsBlockedConnection(t *testing.T) {
 	tunnels(t, streaming.Options{BlockedForwardTimeout: 200 * time.Millisecond}, func(t *testing.T, r *rig, tunnel bool) {
 		stuck := make(chan struct{})
 		defer close(stuck)
@@ -126,8 +126,8 @@ func TestForwardUnread(t *testing.T) {
 	})
 }
 
-// What goes through is what comes out, and does not stay in memory. NODEAGENT_SOAK=1 sends 1 GiB.
-func TestForwardMuch(t *testing.T) {
+// Forwarded data arrives complete and does not stay in memory. NODEAGENT_SOAK=1 sends 1 GiB.
+func TestForwardLargeData(t *testing.T) {
 	size := int64(24 << 20)
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
 		size = 1 << 30
@@ -177,8 +177,8 @@ func highest(stop <-chan struct{}) (most uint64) {
 	}
 }
 
-// By WebSocket each port has a channel for its data and one for its errors, which begin with the number of the port.
-func TestForwardByChannels(t *testing.T) {
+// A WebSocket has a data and an error channel for each port, which start with the number of the port.
+func TestForwardByWebSocketChannels(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range []string{"", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {

@@ -45,20 +45,20 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardChannels(c, ws, channels)
 }
 
-// writeChannel copies b to the buffer of a channel and waits for space. If others is set, other channels are blocked meanwhile,
+// writeChannel copies data to the buffer of a channel and waits for space. If blocksOthers is set, other channels wait meanwhile,
 // so the channel is reset after BlockedForwardTimeout.
-func (s *session) writeChannel(in *pipe.Pipe, b []byte, others bool) {
+func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool) {
 	limit := s.server.opts.BlockedForwardTimeout
-	if !others {
+	if !blocksOthers {
 		limit = 0
 	}
-	if _, err := in.WriteWithTimeout(b, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
-		in.Abort(fmt.Errorf("channel was reset: %w, and other channels wait", err))
+	if _, err := input.WriteWithTimeout(data, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
+		input.Abort(fmt.Errorf("channel was reset: %w, and other channels wait", err))
 	}
 }
 
 // forwardChannels forwards the connections of all ports until they or the session end.
-func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChannel) error {
+func (s *session) forwardChannels(conn *conn, ws *webSocket, channels []*portChannel) error {
 	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {
 		defer close(clientClosed)
@@ -97,7 +97,7 @@ func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChanne
 		waitFor(&tasks, runnerTimeout)
 	}
 	_ = ws.frames.WriteClose(websocket.Normal, "")
-	c.closeGracefully(clientClosed)
+	conn.closeGracefully(clientClosed)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (s *session) openRuntime(
 
 // copyBoth copies bytes in both directions between client and runtime until the session ends. in and out are the readers and
 // writers of the client connection, possibly through a WebSocket.
-func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtimeConn) error {
+func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, runtime *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer s.closeConns() // this ends both copies
@@ -65,14 +65,14 @@ func (s *session) copyBoth(client *conn, in io.Reader, out io.Writer, b *runtime
 	var copyErr error
 	tasks.Go(func() {
 		defer close(clientClosed)
-		_ = flow.Copy(b.conn, in)
-		_ = b.conn.CloseWrite()
+		_ = flow.Copy(runtime.conn, in)
+		_ = runtime.conn.CloseWrite()
 		// Read the remaining input, so that closing the connection does not discard unread output.
 		_, _ = io.Copy(io.Discard, onlyReader{in})
 	})
 	tasks.Go(func() {
 		defer close(runtimeClosed)
-		copyErr = flow.Copy(out, b.conn)
+		copyErr = flow.Copy(out, runtime.conn)
 	})
 	select {
 	case <-runtimeClosed:

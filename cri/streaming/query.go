@@ -17,9 +17,9 @@ import (
 
 // ParseStreams returns the streams that an exec or attach request asks for, from the query parameters input, output, error and
 // tty. With a TTY there is no stderr. If no stream is requested, the error is the kubelet's text for status 400.
-func ParseStreams(q url.Values) (cri.StreamOptions, error) {
+func ParseStreams(query url.Values) (cri.StreamOptions, error) {
 	o := cri.StreamOptions{
-		Stdin: q.Get("input") == "1", Stdout: q.Get("output") == "1", Stderr: q.Get("error") == "1", TTY: q.Get("tty") == "1",
+		Stdin: query.Get("input") == "1", Stdout: query.Get("output") == "1", Stderr: query.Get("error") == "1", TTY: query.Get("tty") == "1",
 	}
 	o.Stderr = o.Stderr && !o.TTY
 	if !o.Stdin && !o.Stdout && !o.Stderr {

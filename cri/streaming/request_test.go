@@ -39,7 +39,7 @@ func (r *rig) send(t testing.TB, request string) (code int, header http.Header, 
 }
 
 // Requests that no session comes of, and what they are answered.
-func TestRefusals(t *testing.T) {
+func TestRefusedRequests(t *testing.T) {
 	const (
 		exec    = "/exec/uid/c?output=1&command=out%3Dx HTTP/1.1\nHost: node\n"
 		forward = "/portforward/uid HTTP/1.1\nHost: node\n"
@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // What the runtime answers instead of an upgrade.
-func TestAnswersOfTheRuntime(t *testing.T) {
+func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 	tests := map[string]struct {
 		answer http.HandlerFunc
 		code   int
@@ -159,8 +159,8 @@ func TestAnswersOfTheRuntime(t *testing.T) {
 	}
 }
 
-// A runtime that accepts the connection and says nothing is waited for as long as the options say.
-func TestSilentRuntime(t *testing.T) {
+// A runtime that accepts the connection and sends nothing has Options.CreationTimeout.
+func TestRuntimeWithoutResponseTimesOut(t *testing.T) {
 	r := newRig(t, "streamer", streaming.Options{CreationTimeout: 200 * time.Millisecond})
 	r.streamer.Override = func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
 	got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
@@ -169,8 +169,8 @@ func TestSilentRuntime(t *testing.T) {
 	assert.Equal(t, 500, no.Code)
 }
 
-// An URL that leads away from the node is not followed, unless it may be.
-func TestHostOfTheRuntime(t *testing.T) {
+// A runtime URL that is not on the loopback is rejected, unless AllowAnyHost is set.
+func TestRuntimeURLMustBeOnLoopback(t *testing.T) {
 	for _, url := range []string{
 		"http://192.0.2.1:80/x", "http://example.com/x", "http://0.0.0.0/x", "ftp://127.0.0.1/x", "http://127.0.0.1.example.com/",
 		"http://[::ffff:192.0.2.1]/", "//evil/x", "http://localhost@192.0.2.1/",
@@ -195,8 +195,8 @@ func TestHostOfTheRuntime(t *testing.T) {
 	})
 }
 
-// The runtime sees none of the client's credentials, and nothing that could be read as another request.
-func TestWhatTheRuntimeSees(t *testing.T) {
+// The runtime gets none of the client's credentials, and no data that it could read as another request.
+func TestRuntimeGetsOnlyUpgradeHeaders(t *testing.T) {
 	for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
 		t.Run(protocol, func(t *testing.T) {
 			r := newRig(t, "streamer", streaming.Options{})
@@ -226,8 +226,8 @@ func TestWhatTheRuntimeSees(t *testing.T) {
 	})
 }
 
-// An absent container is a 404, and costs no session.
-func TestAbsent(t *testing.T) {
+// An unknown container gets 404 and starts no session.
+func TestUnknownContainerIs404(t *testing.T) {
 	r := newRig(t, "streamer", streaming.Options{})
 	c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
 	c.URL = r.url("exec", "absent", c, "out=x")
@@ -240,8 +240,8 @@ func TestAbsent(t *testing.T) {
 	assert.Zero(t, r.streamer.UnusedURLs(), "a request without an upgrade uses up no URL")
 }
 
-// What a client sends right behind its request is not lost.
-func TestEarlyBytes(t *testing.T) {
+// Data that a client sends directly after its request is not lost.
+func TestBytesBehindTheRequestArrive(t *testing.T) {
 	r := newRig(t, "streamer", streaming.Options{})
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.http.URL, "http://"))
 	require.NoError(t, err)
@@ -260,8 +260,8 @@ func TestEarlyBytes(t *testing.T) {
 	}
 }
 
-// Half-open upgrades: a client that opens no streams is told and closed, and costs nothing until then.
-func TestNoStreams(t *testing.T) {
+// A client that opens no streams gets an error and is closed.
+func TestClientWithoutStreamsGetsAnError(t *testing.T) {
 	r := newRig(t, "runner", streaming.Options{CreationTimeout: 100 * time.Millisecond, Linger: time.Second})
 	goroutines, descriptors := settled(t, r)
 	for range 50 {

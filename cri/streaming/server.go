@@ -27,7 +27,7 @@ type Target struct {
 	PodUID string // UID returned by Options.PodOf; may be empty
 }
 
-// Session describes one streaming session.
+// Session describes an exec, attach or port-forward session to [Hooks].
 type Session struct {
 	Kind    Kind
 	Target  Target
@@ -55,17 +55,17 @@ type Server struct {
 }
 
 // New returns a server. An error names the invalid option.
-func New(o Options) (*Server, error) {
-	o, err := o.withDefaults()
+func New(opts Options) (*Server, error) {
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if o.Pods != nil && o.PodOf == nil {
-		o.PodOf = func(id string) string { return findPodUID(o.Pods, id) }
+	if opts.Pods != nil && opts.PodOf == nil {
+		opts.PodOf = func(id string) string { return findPodUID(opts.Pods, id) }
 	}
-	s := &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}
-	if o.Pods != nil {
-		s.watchPods(o.Pods)
+	s := &Server{opts: opts, sessions: map[*session]struct{}{}, pods: map[string]int{}}
+	if opts.Pods != nil {
+		s.watchPods(opts.Pods)
 	}
 	return s, nil
 }
@@ -127,7 +127,7 @@ func (s *Server) Close() {
 	<-none
 }
 
-// stopAdmission refuses new sessions, and returns a channel that is closed when no session is left.
+// stopAdmission refuses new sessions from now on. It returns a channel that is closed when no session is left.
 func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Server) stopAdmission() <-chan struct{} {
 	return s.drained
 }
 
-// startSession admits a session or returns the reason for refusing it.
+// startSession admits a session under the limits and starts its idle checks, or returns the reason for refusing it.
 func (s *Server) startSession(ctx context.Context, kind Kind, target Target) (*session, error) {
 	session := newSession(ctx, s, Session{Kind: kind, Target: target, Started: time.Now()})
 	if err := s.admitSession(session); err != nil {

@@ -46,17 +46,17 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// addConn registers a connection, which is closed at the latest when the session finishes.
-func (s *session) addConn(c *conn) {
+// addConn registers a network connection of the session, so that closeConns closes it at the end of the session.
+func (s *session) addConn(conn *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conns = append(s.conns, c)
+	s.conns = append(s.conns, conn)
 	if s.connsClosed {
-		_ = c.Close()
+		_ = conn.Close()
 	}
 }
 
-// endSoon ends the session with reason why after exitGrace, unless it ends before. The first reason counts.
+// endSoon ends the session for a reason after exitGrace, unless it ends before. The first reason counts.
 func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endWhenDrained ends the session once no write to a peer is blocked, or at time last.
+// endWhenDrained ends the session for a reason once no write to a peer is blocked, or at time last.
 func (s *session) endWhenDrained(reason error, last time.Time) {
 	s.mu.Lock()
 	now := time.Now()
@@ -81,7 +81,8 @@ func (s *session) endWhenDrained(reason error, last time.Time) {
 	}
 }
 
-// cancelSession ends the session now, and closes its connections after reasonTimeout, in which the client can receive the reason.
+// cancelSession ends the session now for a reason. It closes the connections after reasonTimeout, in which the client can receive
+// the reason.
 func (s *session) cancelSession(reason error) {
 	s.cancel(reason)
 	s.mu.Lock()
@@ -123,7 +124,7 @@ func (s *session) finishSession(err error) {
 	s.server.removeSession(s, err)
 }
 
-// checkLimits ends the session if it is idle or stalled for too long; otherwise it sets a timer for the next check.
+// checkLimits ends the session if it is idle or stalled for too long. Otherwise it sets a timer for the next check.
 func (s *session) checkLimits() {
 	if reason := s.checkLimitsAt(time.Now()); reason != nil {
 		s.cancelSession(reason)
@@ -155,11 +156,11 @@ func (s *session) oldestWrite() (since time.Time) {
 	return since
 }
 
-// idleLimits are the limits after which an idle or stalled session ends; zero or less disables a limit.
+// idleLimits are the times after which an idle or stalled session ends. Zero or less disables a limit.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check returns the reason why a session must end, or the time of the next check; zero means never. moved is the time of the last
-// transferred byte, waiting the start of the oldest blocked write or zero.
+// check returns the reason why a session must end, or the time of the next check, which is zero if there is none. moved is the
+// time of the last transferred byte, waiting the start of the oldest blocked write or zero.
 func (l idleLimits) check(now, moved, waiting time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := waiting

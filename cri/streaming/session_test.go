@@ -56,8 +56,8 @@ func (b *background) wait(t testing.TB) {
 	}
 }
 
-// Whoever goes takes the command along, and nothing is left.
-func TestClientGoes(t *testing.T) {
+// When the client disconnects, the command is killed and the session is released.
+func TestDisconnectedClientEndsTheCommand(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		b := r.start(t, protocol, "uid/c", "hang")
 		b.cancel()
@@ -68,8 +68,8 @@ func TestClientGoes(t *testing.T) {
 	})
 }
 
-// A session ends with its container or pod within a second, and says why where the node speaks the protocol.
-func TestEnd(t *testing.T) {
+// A closed session ends within a second. The client gets the reason if the Server implements the protocol.
+func TestCloseSessionsSendsTheReason(t *testing.T) {
 	var mu sync.Mutex
 	quickest := time.Hour // the others share a machine that may be busy
 	t.Cleanup(func() { assert.Less(t, quickest, time.Second) })
@@ -98,8 +98,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// Nothing can be said in a session that is proxied as it is, but it ends. One that is translated says why.
-func TestEndOfProxied(t *testing.T) {
+// A proxied session ends without a reason; a translated session sends it.
+func TestCloseSessionsOfProxiedSession(t *testing.T) {
 	for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
 		t.Run(protocol, func(t *testing.T) {
 			r := newRig(t, "streamer", streaming.Options{})
@@ -115,8 +115,8 @@ func TestEndOfProxied(t *testing.T) {
 	}
 }
 
-// A session that ends by itself is not ended: all of its output arrives, and its exit code.
-func TestEndOfWhatEnds(t *testing.T) {
+// A session that ends by itself is not interrupted: all its output and its exit code arrive.
+func TestCloseSessionsLetsEndingSessionFinish(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		var b *background
 		var last error
@@ -139,7 +139,7 @@ func TestEndOfWhatEnds(t *testing.T) {
 	})
 }
 
-func TestLimits(t *testing.T) {
+func TestSessionLimits(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, mode, streaming.Options{MaxSessions: 3, MaxPerPod: 2})
@@ -167,8 +167,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A few pods do not use up the sessions of the node: its last quarter is for pods with few.
-func TestLimitsHaveAShareForEachPod(t *testing.T) {
+// A few pods cannot use all sessions of the node: the last quarter is reserved for pods with few sessions.
+func TestLastQuarterReservedForPodsWithFewSessions(t *testing.T) {
 	r := newRig(t, modes[0], streaming.Options{MaxSessions: 8, MaxPerPod: 8})
 	const protocol = "SPDY v4.channel.k8s.io"
 	for i := range 6 {
@@ -184,7 +184,7 @@ func TestLimitsHaveAShareForEachPod(t *testing.T) {
 	r.start(t, protocol, "c/1", "hang")
 }
 
-func TestShutdown(t *testing.T) {
+func TestShutdownWaitsThenClosesSessions(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, mode, streaming.Options{})
@@ -216,8 +216,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Who says nothing for long, and who takes nothing for long, is closed; the hooks are told.
-func TestStandingStill(t *testing.T) {
+// A session is closed when no byte is transferred, or a peer accepts no byte, for too long. The hooks get the reason.
+func TestSessionClosedWhenIdleOrStalled(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode+"/idle", func(t *testing.T) {
 			r := newRig(t, mode, streaming.Options{IdleTimeout: 150 * time.Millisecond})
@@ -248,8 +248,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// A client that reads slowly, and one that goes on sending, get all that the command wrote before it ended.
-func TestOutputAfterTheEnd(t *testing.T) {
+// A client that reads slowly, or that continues to send, gets all output that the command wrote before it ended.
+func TestOutputArrivesAfterTheCommandEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rig, protocol string) {
 		t.Parallel()
 		var out bytes.Buffer
@@ -288,8 +288,8 @@ func pause(b []byte, over <-chan struct{}) (int, error) {
 	}
 }
 
-// A runtime that does not notice the end of a session keeps its own goroutine, not the client; the session counts on.
-func TestDeafRuntime(t *testing.T) {
+// A runtime call that ignores the end of its session holds its own goroutine, not the client; the session still counts.
+func TestHungRuntimeCallDoesNotHoldTheClient(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "runner", streaming.Options{})
 	b := r.start(t, "SPDY v4.channel.k8s.io", "uid/c", "deaf")
@@ -301,8 +301,8 @@ func TestDeafRuntime(t *testing.T) {
 	settled(t, r)
 }
 
-// Two hundred commands at once: every output is whole, every exit code right, and nothing is left.
-func TestMany(t *testing.T) {
+// Two hundred concurrent commands: every output is complete, every exit code correct, and all sessions are released.
+func TestConcurrentCommands(t *testing.T) {
 	const sessions = 200
 	for _, mode := range modes {
 		for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {

@@ -75,13 +75,13 @@ func (s status) encode(asJSON bool) []byte {
 }
 
 // parseStatus parses the status that a runtime sent on the error stream.
-func parseStatus(b []byte) (status, error) {
+func parseStatus(text []byte) (status, error) {
 	var s status
-	if err := json.Unmarshal(b, &s); err != nil {
-		return s, fmt.Errorf("status of the runtime %.100q: %w", b, err)
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("status of the runtime %.100q: %w", text, err)
 	}
 	if s.Status != success && s.Status != failure {
-		return s, fmt.Errorf("status of the runtime %.100q is neither Success nor Failure", b)
+		return s, fmt.Errorf("status of the runtime %.100q is neither Success nor Failure", text)
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ type pendingSession struct {
 	expires time.Time
 }
 
-// addSession stores a session, and reports whether the limit permits it.
+// addSession stores a session for a new URL path. It returns false if the limit of unused URLs is reached.
 func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
 	t.removeExpired(now)
 	if len(t.pending) >= t.limit {

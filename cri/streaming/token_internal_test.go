@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTokens(t *testing.T) {
+func TestTokensAreValidOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	served := ""
 	session := func(name string) http.HandlerFunc {
@@ -33,7 +33,7 @@ func TestTokens(t *testing.T) {
 	require.Empty(t, set.pending)
 }
 
-// A table holds no more than its limit, whatever is asked for, and gives back the room of what is taken or expires.
+// The table holds no more sessions than its limit, and used or expired sessions no longer count.
 func TestTokensLimit(t *testing.T) {
 	set := urlTokens{lifetime: time.Minute, limit: 10, pending: map[string]pendingSession{}}
 	for i := range 1000 {

@@ -27,16 +27,16 @@ const pingPeriod = time.Minute
 const maxStatus = 64 << 10
 
 // translateToSPDY serves a WebSocket client of version 5 with a runtime session over SPDY.
-func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, c command) {
+func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, cmd command) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.CreationTimeout)
-	location, err := c.url(ctx, c.options)
+	location, err := cmd.url(ctx, cmd.options)
 	cancel()
 	if err != nil {
 		writeRefusal(w, err)
 		s.finishSession(err)
 		return
 	}
-	s.runCommand(w, r, c.options, func(ctx context.Context, streams cri.Session) status {
+	s.runCommand(w, r, cmd.options, func(ctx context.Context, streams cri.Session) status {
 		result, err := s.runOnRuntime(ctx, location, streams)
 		if err != nil {
 			return errorStatus(err)
@@ -71,7 +71,7 @@ func (s *session) runOnRuntime(ctx context.Context, location string, streams cri
 	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
-// sendPings sends pings until over is closed.
+// sendPings sends SPDY pings to the runtime until over is closed.
 func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
@@ -85,7 +85,7 @@ func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	}
 }
 
-// openStreams opens a SPDY stream for each stream of the session, by type.
+// openStreams opens a SPDY stream to the runtime for each stream of the session. The result has them by stream type.
 func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
 	opened := map[string]*spdy.Stream{}
 	for _, one := range []struct {
@@ -110,9 +110,9 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 	return opened, nil
 }
 
-// awaitAccepted waits until the runtime has accepted all streams.
-func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("timed out waiting for the runtime to accept streams"))
+// awaitAccepted waits until the runtime has accepted all opened SPDY streams.
+func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()
 	for kind, stream := range opened {
 		if err := stream.AwaitReply(ctx); err != nil {
@@ -125,7 +125,7 @@ func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, within t
 // copyStreams copies between the streams of client and runtime until the runtime sends its status. The runtime may send output on
 // a stream before it accepts another one.
 func (s *session) copyStreams(
-	ctx context.Context, mux *spdy.Conn, b *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
+	ctx context.Context, mux *spdy.Conn, runtime *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {
 	if in := opened[typeStdin]; in != nil {
 		s.tasks.Go(func() { // ends with the client's stream, after the session
@@ -148,7 +148,7 @@ func (s *session) copyStreams(
 			outputs.Go(func() {
 				if err := flow.Copy(to, from); err != nil { // the client has disconnected
 					from.Input().Abort(err) // otherwise unread output blocks the reader of the connection
-					_ = b.conn.Close()
+					_ = runtime.conn.Close()
 				}
 			})
 		}

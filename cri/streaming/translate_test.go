@@ -53,9 +53,9 @@ func hasty(accept error) http.HandlerFunc {
 	}
 }
 
-// What a runtime sends before it has accepted all streams does not hold up that it does, and where it does not, nothing is left of the
-// session.
-func TestOutputBeforeTheLastStream(t *testing.T) {
+// Output that a runtime sends before it has accepted all streams does not block the acceptance. If the runtime does not accept a
+// stream, the session is released.
+func TestOutputBeforeAllStreamsAreAccepted(t *testing.T) {
 	for name, accept := range map[string]error{"accepted": nil, "refused": io.ErrNoProgress} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,18 +18,18 @@ import (
 var _ cri.Streamer = (*URLServer)(nil)
 
 // Exec returns the URL of a session that runs cmd. The command starts when a client connects to the URL.
-func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o cri.StreamOptions) (string, error) {
+func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, opts cri.StreamOptions) (string, error) {
 	cmd = slices.Clone(cmd)
 	url, err := s.addURL("/exec/", func(w http.ResponseWriter, r *http.Request) {
-		s.sessions.ServeExec(w, r, containerID, cmd, o)
+		s.sessions.ServeExec(w, r, containerID, cmd, opts)
 	})
 	return url, urlError("Exec", containerID, err)
 }
 
-// Attach returns the URL of a session with the main process of the container. o.TTY must be set as the container was created.
-func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOptions) (string, error) {
+// Attach returns the URL of a session with the main process of the container. opts.TTY must be set as the container was created.
+func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	url, err := s.addURL("/attach/", func(w http.ResponseWriter, r *http.Request) {
-		s.sessions.ServeAttach(w, r, containerID, o)
+		s.sessions.ServeAttach(w, r, containerID, opts)
 	})
 	return url, urlError("Attach", containerID, err)
 }
@@ -44,7 +44,7 @@ func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int
 	return url, urlError("PortForward", sandboxID, err)
 }
 
-// addURL creates a URL at which serve is called once.
+// addURL creates the URL of a session. serve is called for its first request; kind is the first part of the path, such as /exec/.
 func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()

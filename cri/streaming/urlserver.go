@@ -49,29 +49,29 @@ type URLServer struct {
 
 // NewURLServer returns a URLServer that runs its sessions on sessions, which it closes at the end of Serve. It panics if sessions
 // is nil.
-func NewURLServer(sessions *Server, o URLOptions) *URLServer {
+func NewURLServer(sessions *Server, opts URLOptions) *URLServer {
 	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
-	o.MaxConns = cmp.Or(max(o.MaxConns, 0), 1000)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	opts.MaxConns = cmp.Or(max(opts.MaxConns, 0), 1000)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &URLServer{sessions: sessions, opts: o, tokens: urlTokens{
-		lifetime: cmp.Or(max(o.Lifetime, 0), time.Minute), limit: cmp.Or(max(o.MaxUnusedURLs, 0), 1000), pending: map[string]pendingSession{},
+	return &URLServer{sessions: sessions, opts: opts, tokens: urlTokens{
+		lifetime: cmp.Or(max(opts.Lifetime, 0), time.Minute), limit: cmp.Or(max(opts.MaxUnusedURLs, 0), 1000), pending: map[string]pendingSession{},
 	}}
 }
 
-// Serve serves sessions on l, which must be on the loopback, until ctx ends. Then it closes all sessions, waits until their
-// resources are released, closes l and returns nil. It must be called only once.
-func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
+// Serve serves sessions on listener, which must be on the loopback, until ctx ends. Then it closes all sessions, waits until their
+// resources are released, closes listener and returns nil. It must be called only once.
+func (s *URLServer) Serve(ctx context.Context, listener net.Listener) error {
 	if err := s.guard.Begin(); err != nil {
-		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another URLServer", err), l.Close())
+		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another URLServer", err), listener.Close())
 	}
 	defer s.guard.End()
-	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return errors.Join(fmt.Errorf("streaming: Serve at %s: %w", l.Addr(), errNotLoopback), l.Close())
+	if a, ok := listener.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return errors.Join(fmt.Errorf("streaming: Serve at %s: %w", listener.Addr(), errNotLoopback), listener.Close())
 	}
 	s.mu.Lock()
-	s.base = "http://" + l.Addr().String()
+	s.base = "http://" + listener.Addr().String()
 	s.mu.Unlock()
 
 	server := &http.Server{
@@ -88,8 +88,8 @@ func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
 	var failure error
 	serving.Go(func() {
 		defer stop()
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			failure = fmt.Errorf("streaming: serve at %s: %w", l.Addr(), err)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failure = fmt.Errorf("streaming: serve at %s: %w", listener.Addr(), err)
 		}
 	})
 	s.expireURLs(ctx)
@@ -120,13 +120,13 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 }
 
 // countConn counts the connections without a session and closes a new one beyond MaxConns.
-func (s *URLServer) countConn(c net.Conn, state http.ConnState) {
+func (s *URLServer) countConn(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch state {
 	case http.StateNew:
 		if s.conns++; s.conns > s.opts.MaxConns {
-			_ = c.Close() // the server notices when it reads
+			_ = conn.Close() // the server notices when it reads
 		}
 	case http.StateHijacked, http.StateClosed:
 		s.conns--

@@ -66,7 +66,7 @@ func ask(t *testing.T, method, url string) *http.Response {
 	return resp
 }
 
-func TestSessions(t *testing.T) {
+func TestURLServerSessions(t *testing.T) {
 	runtime := &streamtest.Runtime{Main: []string{"out=attached"}}
 	urls, _ := serve(t, runtime, streaming.URLOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -119,8 +119,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A URL is good for one request of its own kind, by GET or POST, and for its time.
-func TestURLs(t *testing.T) {
+// A URL is valid for one request of its own kind, by GET or POST, for its lifetime.
+func TestURLValidForOneRequest(t *testing.T) {
 	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{})
 	ctx, o := t.Context(), cri.StreamOptions{Stdout: true}
 	url, err := urls.Exec(ctx, "c", []string{"out=x"}, o)
@@ -161,8 +161,8 @@ func TestTooManyURLs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Connections that ask for nothing are closed when they are too many, and cost no session.
-func TestConnections(t *testing.T) {
+// Connections without a request are limited, and start no session.
+func TestIdleConnectionsAreLimited(t *testing.T) {
 	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{MaxConns: 2})
 	url, err := urls.Exec(t.Context(), "c", []string{"out=x"}, cri.StreamOptions{Stdout: true})
 	require.NoError(t, err)
@@ -191,8 +191,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// The end of Serve ends sessions, and nothing is left of them.
-func TestURLServerEnd(t *testing.T) {
+// The end of Serve closes all sessions and releases them.
+func TestServeClosesSessionsAtItsEnd(t *testing.T) {
 	runtime := &streamtest.Runtime{}
 	urls, stop := serve(t, runtime, streaming.URLOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -218,7 +218,7 @@ func TestURLServerEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestMisuse(t *testing.T) {
+func TestURLServerMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "streaming.NewURLServer: argument sessions is nil: required, such as a *streaming.Server", func() { streaming.NewURLServer(nil, streaming.URLOptions{}) })
 	sessions, err := streaming.New(streaming.Options{Runner: &streamtest.Runtime{}})
 	require.NoError(t, err)

@@ -58,8 +58,8 @@ func (w *writes) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// All that has come goes on at once, behind what came with the headers.
-func TestCopyGathers(t *testing.T) {
+// All available bytes are written at once, after the bytes that were read with the headers.
+func TestCopyReadsAllAvailableBytes(t *testing.T) {
 	runtime, c := connected(t, []byte("early "))
 	var want bytes.Buffer
 	want.WriteString("early ")
@@ -79,8 +79,8 @@ func TestCopyGathers(t *testing.T) {
 	assert.Less(t, to.n, 500, "4,000 bytes that wait")
 }
 
-// A copy ends with what it reads from, with what it writes to, and when its connection is closed.
-func TestCopyEnds(t *testing.T) {
+// A copy ends with its reader, with an error of its writer, and when its connection is closed.
+func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	runtime, c := connected(t, nil)
 	done := make(chan error, 1)
 	go func() { done <- Copy(io.Discard, c) }()
@@ -121,7 +121,7 @@ type refuses struct{}
 
 func (refuses) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A reader without a socket, such as one of TLS or of a WebSocket, is copied with a small buffer until much comes.
+// A reader without a socket, such as TLS or a WebSocket, is copied with a small buffer until much data arrives.
 func TestCopyWithoutASocket(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	for _, sizes := range [][]int{{4, 4, 8 << 10}, {1 << 20}, {1}, {4, 4, 4, 4, 4, 4, 16 << 10}} {

@@ -37,23 +37,23 @@ func New(limit int) *Pipe {
 // Write writes all of b and waits for space.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteWithTimeout(b, 0) }
 
-// WriteWithTimeout writes all of b like Write. It returns [ErrFull] if the reader reads nothing for the time within while it
-// waits; zero waits without a limit.
-func (p *Pipe) WriteWithTimeout(b []byte, within time.Duration) (written int, err error) {
+// WriteWithTimeout writes all of data like Write. It returns [ErrFull] if it waits for space and the reader reads nothing for
+// timeout. Zero means no timeout.
+func (p *Pipe) WriteWithTimeout(data []byte, timeout time.Duration) (written int, err error) {
 	var timer *time.Timer
 	var expired <-chan time.Time
 	for {
-		n, err := p.writeAvailable(b)
-		b, written = b[n:], written+n
-		if err != nil || len(b) == 0 {
+		n, err := p.writeAvailable(data)
+		data, written = data[n:], written+n
+		if err != nil || len(data) == 0 {
 			return written, err
 		}
-		if within > 0 && timer == nil {
-			timer = time.NewTimer(within)
+		if timeout > 0 && timer == nil {
+			timer = time.NewTimer(timeout)
 			defer timer.Stop()
 			expired = timer.C
 		} else if timer != nil {
-			timer.Reset(within)
+			timer.Reset(timeout)
 		}
 		select {
 		case <-p.writable:
@@ -63,8 +63,8 @@ func (p *Pipe) WriteWithTimeout(b []byte, within time.Duration) (written int, er
 	}
 }
 
-// writeAvailable writes as much of b as there is space for.
-func (p *Pipe) writeAvailable(b []byte) (int, error) {
+// writeAvailable writes as much of data as there is space for.
+func (p *Pipe) writeAvailable(data []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -74,8 +74,8 @@ func (p *Pipe) writeAvailable(b []byte) (int, error) {
 	case p.closed:
 		return 0, io.ErrClosedPipe
 	}
-	n := min(len(b), p.limit-len(p.buf))
-	p.buf = append(p.buf, b[:n]...)
+	n := min(len(data), p.limit-len(p.buf))
+	p.buf = append(p.buf, data[:n]...)
 	wakeUp(p.readable)
 	return n, nil
 }

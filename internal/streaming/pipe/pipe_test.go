@@ -37,8 +37,8 @@ func TestPipe(t *testing.T) {
 	})
 }
 
-// A reader that takes a little now and then is waited for; one that takes nothing is not.
-func TestWriteWithin(t *testing.T) {
+// A write waits while its reader reads a little now and then, and times out if it reads nothing.
+func TestWriteWithTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipe.New(4)
 		go func() {

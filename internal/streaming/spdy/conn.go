@@ -70,14 +70,14 @@ type Conn struct {
 }
 
 // New returns one side of a connection that is read from r and written to w.
-func New(r *bufio.Reader, w io.Writer, o Options) (*Conn, error) {
-	o.MaxStreams, o.Buffer = cmp.Or(o.MaxStreams, 16), cmp.Or(o.Buffer, 64<<10)
+func New(r *bufio.Reader, w io.Writer, opts Options) (*Conn, error) {
+	opts.MaxStreams, opts.Buffer = cmp.Or(opts.MaxStreams, 16), cmp.Or(opts.Buffer, 64<<10)
 	framer, err := frames.NewFramerWithOptions(io.Discard, r, frames.WithMaxControlFramePayloadSize(maxControl),
 		frames.WithMaxHeaderCount(maxHeaders), frames.WithMaxHeaderFieldSize(maxField))
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{opts: o, r: r, w: w, framer: framer, streams: map[uint32]*Stream{}, next: 1}, nil
+	return &Conn{opts: opts, r: r, w: w, framer: framer, streams: map[uint32]*Stream{}, next: 1}, nil
 }
 
 // Serve reads the connection until its end, and then closes all streams. It returns nil if the peer sent GOAWAY before.
@@ -117,10 +117,10 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// readData copies a data frame with header h to the buffer of its stream, in parts.
-func (c *Conn) readData(h []byte) error {
-	id := binary.BigEndian.Uint32(h)
-	fin, left := h[4]&1 != 0, int64(binary.BigEndian.Uint32(h[4:])&0xffffff)
+// readData copies a data frame to the buffer of its stream, in parts. header is the frame header, not yet consumed.
+func (c *Conn) readData(header []byte) error {
+	id := binary.BigEndian.Uint32(header)
+	fin, left := header[4]&1 != 0, int64(binary.BigEndian.Uint32(header[4:])&0xffffff)
 	if _, err := c.r.Discard(8); err != nil {
 		return err
 	}
@@ -148,20 +148,20 @@ func (c *Conn) readData(h []byte) error {
 	return nil
 }
 
-// writeToStream copies b to the buffer of s and waits for space. It resets s if the buffer stays full for UnreadTimeout while
+// writeToStream copies data to the buffer of stream and waits for space. It resets stream if the buffer stays full for UnreadTimeout while
 // other streams are open.
-func (c *Conn) writeToStream(s *Stream, b []byte) {
+func (c *Conn) writeToStream(stream *Stream, data []byte) {
 	for {
-		n, err := s.in.WriteWithTimeout(b, c.opts.UnreadTimeout)
-		if b = b[n:]; len(b) == 0 || err == nil || s.in.IsClosed() {
+		n, err := stream.in.WriteWithTimeout(data, c.opts.UnreadTimeout)
+		if data = data[n:]; len(data) == 0 || err == nil || stream.in.IsClosed() {
 			return
 		}
 		c.mu.Lock()
-		alone := len(c.streams) <= s.RelatedStreams+1
+		alone := len(c.streams) <= stream.RelatedStreams+1
 		c.mu.Unlock()
 		if !alone {
-			s.in.Abort(ErrUnreadTimeout)
-			_ = s.Reset()
+			stream.in.Abort(ErrUnreadTimeout)
+			_ = stream.Reset()
 			return
 		}
 	}
@@ -169,9 +169,9 @@ func (c *Conn) writeToStream(s *Stream, b []byte) {
 
 var errGoAway = errors.New("the peer sent GOAWAY")
 
-// handleControl reads and handles a control frame with header h.
-func (c *Conn) handleControl(h []byte) error {
-	kind, size := binary.BigEndian.Uint16(h[2:]), binary.BigEndian.Uint32(h[4:])&0xffffff
+// handleControl reads and handles a control frame. header is the frame header, not yet consumed.
+func (c *Conn) handleControl(header []byte) error {
+	kind, size := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])&0xffffff
 	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
 		return fmt.Errorf("invalid SPDY frame: type %d with %d bytes", kind, size)
 	}
@@ -209,9 +209,9 @@ var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals
 }
 
 // handleSynStream adds or refuses a stream that the peer opens.
-func (c *Conn) handleSynStream(f *frames.SynStreamFrame) error {
-	id := uint32(f.StreamId)
-	s := newStream(c, id, f.Headers)
+func (c *Conn) handleSynStream(frame *frames.SynStreamFrame) error {
+	id := uint32(frame.StreamId)
+	s := newStream(c, id, frame.Headers)
 	c.mu.Lock()
 	valid := !c.opts.IsClient && id%2 == 1 && id > c.last
 	full := len(c.streams) >= c.opts.MaxStreams
@@ -228,7 +228,7 @@ func (c *Conn) handleSynStream(f *frames.SynStreamFrame) error {
 	if full {
 		return c.writeFrame(newControlFrame(frames.TypeRstStream, 0, id, uint32(frames.RefusedStream)), nil)
 	}
-	if f.CFHeader.Flags&frames.ControlFlagFin != 0 {
+	if frame.CFHeader.Flags&frames.ControlFlagFin != 0 {
 		s.in.CloseWrite()
 		s.remoteClosed = true
 	}
@@ -248,28 +248,28 @@ func (c *Conn) getStream(id uint32) *Stream {
 	return c.streams[id]
 }
 
-func (c *Conn) removeStream(s *Stream) {
+func (c *Conn) removeStream(stream *Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.streams, s.id)
+	delete(c.streams, stream.id)
 }
 
-// closeHalf records that one direction of s is closed, and removes s when both are.
-func (c *Conn) closeHalf(s *Stream, local bool) {
+// closeHalf records that one direction of a stream is closed, and removes the stream when both are.
+func (c *Conn) closeHalf(stream *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if local {
-		s.localClosed = true
+		stream.localClosed = true
 	} else {
-		s.remoteClosed = true
+		stream.remoteClosed = true
 	}
-	if s.localClosed && s.remoteClosed {
-		delete(c.streams, s.id)
+	if stream.localClosed && stream.remoteClosed {
+		delete(c.streams, stream.id)
 	}
 }
 
-// Open opens a stream with headers h. It does not wait for the reply of the peer: see [Stream.AwaitReply].
-func (c *Conn) Open(h http.Header) (*Stream, error) {
+// Open opens a stream with the given SYN_STREAM headers. It does not wait for the reply of the peer: see [Stream.AwaitReply].
+func (c *Conn) Open(headers http.Header) (*Stream, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	c.mu.Lock()
@@ -277,11 +277,11 @@ func (c *Conn) Open(h http.Header) (*Stream, error) {
 		c.mu.Unlock()
 		return nil, c.err
 	}
-	s := newStream(c, c.next, h)
+	s := newStream(c, c.next, headers)
 	c.next += 2
 	c.streams[s.id] = s
 	c.mu.Unlock()
-	block := c.buildHeaderBlock(h)
+	block := c.buildHeaderBlock(headers)
 	f := append(newControlFrame(frames.TypeSynStream, len(block), s.id, 0), 0, 0)
 	f[7] += 2 // priority and slot
 	return s, c.writeLocked(append(f, block...), nil)

@@ -80,8 +80,8 @@ func TestTooManyStreams(t *testing.T) {
 	require.ErrorIs(t, second.AwaitReply(t.Context()), spdy.ErrReset)
 }
 
-// The framer of others reads what is written here, and the other way round, over many frames.
-func TestOthersFramer(t *testing.T) {
+// The framer of spdystream reads frames that are written here, and the reverse, over many frames.
+func TestFramesOfSpdystream(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -182,7 +182,7 @@ func TestInvalidFrames(t *testing.T) {
 	require.Error(t, served(t, bomb, false), "a header that is small on the wire only")
 }
 
-// Whatever comes, reading ends.
+// Serve returns for any input.
 func FuzzServe(f *testing.F) {
 	var wire bytes.Buffer
 	framer, err := frames.NewFramer(&wire, &wire)

@@ -36,8 +36,8 @@ type Stream struct {
 	writeErr    error      // error of all further writes
 }
 
-func newStream(c *Conn, id uint32, h http.Header) *Stream {
-	return &Stream{conn: c, id: id, header: h, in: pipe.New(c.opts.Buffer), replied: make(chan struct{})}
+func newStream(c *Conn, id uint32, headers http.Header) *Stream {
+	return &Stream{conn: c, id: id, header: headers, in: pipe.New(c.opts.Buffer), replied: make(chan struct{})}
 }
 
 // ID returns the ID of the stream. Streams of a client have odd, increasing IDs.

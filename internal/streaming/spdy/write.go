@@ -21,7 +21,7 @@ func (c *Conn) writeFrame(frame, payload []byte) error {
 func (c *Conn) writeLocked(frame, payload []byte) error {
 	c.out = append(append(c.out[:0], frame...), payload...)
 	_, err := c.w.Write(c.out)
-	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 { // an idle connection holds no buffer
+	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 {
 		c.out = nil // an idle connection holds no buffer
 	}
 	return err
@@ -54,9 +54,9 @@ const zlibFlush = "\x00\x00\x00\xff\xff"
 
 // buildHeaderBlock returns the headers as the next part of the connection's zlib stream, in an uncompressed block: they are
 // short, and a compressor needs almost a megabyte. The caller holds wmu until the block is written.
-func (c *Conn) buildHeaderBlock(h http.Header) []byte {
-	text := binary.BigEndian.AppendUint32(nil, uint32(len(h)))
-	for name, values := range h {
+func (c *Conn) buildHeaderBlock(headers http.Header) []byte {
+	text := binary.BigEndian.AppendUint32(nil, uint32(len(headers)))
+	for name, values := range headers {
 		name, value := strings.ToLower(name), strings.Join(values, "\x00")
 		text = append(binary.BigEndian.AppendUint32(text, uint32(len(name))), name...)
 		text = append(binary.BigEndian.AppendUint32(text, uint32(len(value))), value...)

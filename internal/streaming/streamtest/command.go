@@ -129,18 +129,18 @@ func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
 const Key = "dGhlIHNhbXBsZSBub25jZQ=="
 
 // DialWebSocket opens a WebSocket. protocol is the Sec-WebSocket-Protocol header, which may be a list or empty.
-func DialWebSocket(ctx context.Context, url, protocol string, h http.Header) (*Upgraded, *websocket.Conn, error) {
-	if h == nil {
-		h = http.Header{}
+func DialWebSocket(ctx context.Context, url, protocol string, headers http.Header) (*Upgraded, *websocket.Conn, error) {
+	if headers == nil {
+		headers = http.Header{}
 	}
-	h.Set("Connection", "Upgrade")
-	h.Set("Upgrade", "websocket")
-	h.Set("Sec-Websocket-Key", Key)
-	h.Set("Sec-Websocket-Version", "13")
+	headers.Set("Connection", "Upgrade")
+	headers.Set("Upgrade", "websocket")
+	headers.Set("Sec-Websocket-Key", Key)
+	headers.Set("Sec-Websocket-Version", "13")
 	if protocol != "" {
-		h.Set("Sec-Websocket-Protocol", protocol)
+		headers.Set("Sec-Websocket-Protocol", protocol)
 	}
-	u, err := Upgrade(ctx, http.MethodGet, url, h)
+	u, err := Upgrade(ctx, http.MethodGet, url, headers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,7 +238,7 @@ type channel struct {
 	number byte
 }
 
-// Write sends b in messages.
+// Write sends b on the channel, in messages of at most 16 KiB.
 func (c channel) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		part := b[n:min(len(b), n+16<<10)]

@@ -25,7 +25,7 @@ type Upgraded struct {
 
 // Upgrade sends an upgrade request and returns the connection with the response of any status. It does not verify the certificate
 // of an https server.
-func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgraded, error) {
+func Upgrade(ctx context.Context, method, address string, headers http.Header) (*Upgraded, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgra
 	if _, err := io.WriteString(c, head); err != nil {
 		return nil, closeWithError(c, err)
 	}
-	if err := h.Write(c); err != nil {
+	if err := headers.Write(c); err != nil {
 		return nil, closeWithError(c, err)
 	}
 	if _, err := io.WriteString(c, "\r\n"); err != nil {
@@ -57,15 +57,15 @@ func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgra
 	return &Upgraded{Conn: c, Response: response, Reader: r}, nil
 }
 
-func dialURL(ctx context.Context, u *url.URL) (net.Conn, error) {
-	if u.Scheme == "https" {
-		return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", u.Host)
+func dialURL(ctx context.Context, target *url.URL) (net.Conn, error) {
+	if target.Scheme == "https" {
+		return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", target.Host)
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+	return new(net.Dialer).DialContext(ctx, "tcp", target.Host)
 }
 
-func closeWithError(c net.Conn, err error) error {
-	_ = c.Close()
+func closeWithError(conn net.Conn, err error) error {
+	_ = conn.Close()
 	return err
 }
 

@@ -134,14 +134,14 @@ func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error
 	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
 }
 
-// Send sends b on a channel. The data channel of a port is twice its index in the URL.
-func (p *PortSocket) Send(number byte, b []byte) error {
-	_, err := channel{sender{p.ws, p.base64}, number}.Write(b)
+// Send sends data on a channel. The data channel of a port is twice its index in the URL.
+func (p *PortSocket) Send(number byte, data []byte) error {
+	_, err := channel{sender{p.ws, p.base64}, number}.Write(data)
 	return err
 }
 
-// Receive passes messages to f until f returns false or the server closes.
-func (p *PortSocket) Receive(f func(number byte, b []byte) bool) error {
+// Receive passes messages to fn until fn returns false or the server closes.
+func (p *PortSocket) Receive(fn func(number byte, b []byte) bool) error {
 	for {
 		if err := p.ws.NextMessage(); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -160,7 +160,7 @@ func (p *PortSocket) Receive(f func(number byte, b []byte) bool) error {
 				return err
 			}
 		}
-		if !f(number, b) {
+		if !fn(number, b) {
 			return nil
 		}
 	}

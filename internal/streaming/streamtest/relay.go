@@ -39,11 +39,11 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 // Address returns the host:port of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// SetDelay limits the data of the server to one byte per delay. The relay reads no further bytes meanwhile.
-func (r *Relay) SetDelay(every time.Duration) {
+// SetDelay limits the data from the server to one byte per delay. Meanwhile the relay reads no further bytes.
+func (r *Relay) SetDelay(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.delay = every
+	r.delay = delay
 }
 
 // DropPackets makes the relay drop all further data and closes, without closing its connections.

@@ -54,7 +54,7 @@ func (r *Runtime) Release() {
 func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) }) }
 
 // RunExec runs the steps of a command.
-func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (int, error) {
+func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
 	r.Started.Add(1)
@@ -63,7 +63,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 		return 0, &cri.Error{Op: "RunExec", ID: containerID, Err: cri.ErrNotFound}
 	}
 	for _, step := range cmd {
-		code, over, err := r.runStep(ctx, step, s)
+		code, over, err := r.runStep(ctx, step, session)
 		if context.Cause(ctx) != nil {
 			r.Killed.Add(1)
 			return 0, context.Cause(ctx)
@@ -76,13 +76,13 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 }
 
 // runStep runs one step. over is true if it was the last one.
-func (r *Runtime) runStep(ctx context.Context, step string, s cri.Session) (code int, over bool, err error) {
+func (r *Runtime) runStep(ctx context.Context, step string, session cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
 		name, value = string(before), string(after)
 	}
-	out, errs := orDiscard(s.Stdout), orDiscard(s.Stderr)
-	if s.TTY {
+	out, errs := orDiscard(session.Stdout), orDiscard(session.Stderr)
+	if session.TTY {
 		errs = out
 	}
 	switch name {
@@ -93,12 +93,12 @@ func (r *Runtime) runStep(ctx context.Context, step string, s cri.Session) (code
 	case "flood":
 		err = writeFlood(out, value)
 	case "cat":
-		err = runUntilDone(ctx, func() error { return copyStdin(out, s.Stdin) })
+		err = runUntilDone(ctx, func() error { return copyStdin(out, session.Stdin) })
 	case "count":
-		err = runUntilDone(ctx, func() error { return countStdin(out, s.Stdin) })
+		err = runUntilDone(ctx, func() error { return countStdin(out, session.Stdin) })
 	case "size":
 		select {
-		case size := <-s.Resize:
+		case size := <-session.Resize:
 			_, err = fmt.Fprintf(out, "%dx%d", size.Width, size.Height)
 		case <-ctx.Done():
 		}
@@ -136,10 +136,10 @@ func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// runUntilDone runs f until it returns or ctx ends. After the end of ctx, f continues until its input or output is closed.
-func runUntilDone(ctx context.Context, f func() error) error {
+// runUntilDone runs fn until it returns or ctx ends. After the end of ctx, fn continues until its input or output is closed.
+func runUntilDone(ctx context.Context, fn func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	go func() { done <- fn() }()
 	select {
 	case err := <-done:
 		return err
@@ -174,11 +174,11 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills b with the bytes that flood writes at offset from. The pattern shows which bytes are missing.
-func FillPattern(from int64, b []byte) {
-	for i := range b {
+// FillPattern fills buf with the bytes that flood writes at offset from. The pattern shows which bytes are missing.
+func FillPattern(from int64, buf []byte) {
+	for i := range buf {
 		at := from + int64(i)
-		b[i] = byte(at ^ at>>8 ^ at>>16)
+		buf[i] = byte(at ^ at>>8 ^ at>>16)
 	}
 }
 
@@ -200,8 +200,8 @@ func writeFlood(out io.Writer, value string) error {
 }
 
 // RunAttach runs the steps of Main and ignores the exit code.
-func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
-	_, err := r.RunExec(ctx, containerID, r.Main, s)
+func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
+	_, err := r.RunExec(ctx, containerID, r.Main, session)
 	return err
 }
 

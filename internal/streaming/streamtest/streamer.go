@@ -42,8 +42,8 @@ type Streamer struct {
 var _ cri.Streamer = (*Streamer)(nil)
 
 // Serve starts the server of a runtime. Close stops it.
-func Serve(h Handler) *Streamer {
-	s := &Streamer{handler: h, sessions: map[string]http.HandlerFunc{}}
+func Serve(handler Handler) *Streamer {
+	s := &Streamer{handler: handler, sessions: map[string]http.HandlerFunc{}}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serveURL))
 	return s
 }
@@ -100,13 +100,13 @@ func (s *Streamer) addURL(id string, f http.HandlerFunc) (string, error) {
 }
 
 // Exec returns the URL of an exec session.
-func (s *Streamer) Exec(_ context.Context, id string, cmd []string, o cri.StreamOptions) (string, error) {
-	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, o) })
+func (s *Streamer) Exec(_ context.Context, id string, cmd []string, opts cri.StreamOptions) (string, error) {
+	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, opts) })
 }
 
 // Attach returns the URL of an attach session.
-func (s *Streamer) Attach(_ context.Context, id string, o cri.StreamOptions) (string, error) {
-	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, o) })
+func (s *Streamer) Attach(_ context.Context, id string, opts cri.StreamOptions) (string, error) {
+	return s.addURL(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, opts) })
 }
 
 // PortForward returns the URL of a port-forward session.

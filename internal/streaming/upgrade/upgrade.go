@@ -137,8 +137,8 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket checks the WebSocket handshake and returns the first protocol of the client that the server supports, "" if
-// the client offers none, or a refusal.
+// NegotiateWebSocket checks the WebSocket handshake and returns the first protocol of the client that the server supports. It
+// returns "" if the client offers none and server contains "", otherwise a refusal.
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

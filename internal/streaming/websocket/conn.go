@@ -146,8 +146,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame, and handles control frames before it. continued: the frame must continue a
-// message.
+// readHeader reads the header of the next data frame, and handles control frames before it. If continued is set, the frame must
+// continue a message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()
@@ -167,20 +167,20 @@ func (c *Conn) readHeader(continued bool) error {
 	}
 }
 
-// readFrameHeader reads and checks the header of a frame.
-func (c *Conn) readFrameHeader() (op byte, err error) {
+// readFrameHeader reads the header of the next frame, checks it against RFC 6455, and stores its length and mask.
+func (c *Conn) readFrameHeader() (opcode byte, err error) {
 	var h [8]byte
 	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
 		return 0, err
 	}
-	op, c.masked = h[0]&0xf, h[1]&0x80 != 0
+	opcode, c.masked = h[0]&0xf, h[1]&0x80 != 0
 	final, size := h[0]&0x80 != 0, uint64(h[1]&0x7f)
 	switch {
 	case h[0]&0x70 != 0:
 		return 0, &FrameError{"a reserved bit is set"}
-	case op > binaryFrame && op < closeFrame || op > pong:
-		return 0, &FrameError{fmt.Sprintf("opcode %#x is not known", op)}
-	case op >= closeFrame && (!final || size > maxControl):
+	case opcode > binaryFrame && opcode < closeFrame || opcode > pong:
+		return 0, &FrameError{fmt.Sprintf("opcode %#x is not known", opcode)}
+	case opcode >= closeFrame && (!final || size > maxControl):
 		return 0, &FrameError{"a control frame is in pieces or too long"}
 	case c.masked == c.client:
 		return 0, &FrameError{"a client masks its frames, a server does not"}
@@ -200,17 +200,17 @@ func (c *Conn) readFrameHeader() (op byte, err error) {
 		_, err = io.ReadFull(c.r, c.mask[:])
 	}
 	c.left, c.maskPos = size, 0
-	if op < closeFrame {
+	if opcode < closeFrame {
 		c.final = final
-		if op != continuation {
-			c.opcode = op
+		if opcode != continuation {
+			c.opcode = opcode
 		}
 	}
-	return op, eofToUnexpected(err)
+	return opcode, eofToUnexpected(err)
 }
 
 // handleControl handles a ping, pong or close frame.
-func (c *Conn) handleControl(op byte) error {
+func (c *Conn) handleControl(opcode byte) error {
 	var buf [maxControl]byte
 	b := buf[:c.left]
 	if _, err := io.ReadFull(c.r, b); err != nil {
@@ -220,7 +220,7 @@ func (c *Conn) handleControl(op byte) error {
 		applyMask(b, c.mask, 0)
 	}
 	c.left = 0
-	switch op {
+	switch opcode {
 	case ping:
 		return c.writeFrame(pong, b, nil)
 	case closeFrame:
@@ -230,14 +230,14 @@ func (c *Conn) handleControl(op byte) error {
 	}
 }
 
-// handleClose replies to a close frame with payload b and returns it as a CloseError.
-func (c *Conn) handleClose(b []byte) error {
+// handleClose replies to a close frame of the peer and returns its code and reason as a CloseError.
+func (c *Conn) handleClose(payload []byte) error {
 	e := &CloseError{Code: 1005}
 	switch {
-	case len(b) == 1 || len(b) > 2 && !utf8.Valid(b[2:]):
+	case len(payload) == 1 || len(payload) > 2 && !utf8.Valid(payload[2:]):
 		return &FrameError{"a close frame has half a code, or a reason that is not text"}
-	case len(b) >= 2:
-		e.Code, e.Reason = int(binary.BigEndian.Uint16(b)), string(b[2:])
+	case len(payload) >= 2:
+		e.Code, e.Reason = int(binary.BigEndian.Uint16(payload)), string(payload[2:])
 	}
 	if err := c.WriteClose(Normal, ""); err != nil {
 		return err
@@ -257,19 +257,23 @@ func (c *Conn) failRead(err error) error {
 // IsText reports whether the current message is a text message.
 func (c *Conn) IsText() bool { return c.opcode == text }
 
-// WriteBinary writes b as binary messages of at most 32 KiB, each with the prefix.
-func (c *Conn) WriteBinary(prefix, b []byte) (int, error) { return c.writeAll(binaryFrame, prefix, b) }
+// WriteBinary writes payload as binary messages of at most 32 KiB, each with the prefix.
+func (c *Conn) WriteBinary(prefix, payload []byte) (int, error) {
+	return c.writeAll(binaryFrame, prefix, payload)
+}
 
-// WriteText writes b as text messages of at most 32 KiB, each with the prefix.
-func (c *Conn) WriteText(prefix, b []byte) (int, error) { return c.writeAll(text, prefix, b) }
+// WriteText writes payload as text messages of at most 32 KiB, each with the prefix.
+func (c *Conn) WriteText(prefix, payload []byte) (int, error) {
+	return c.writeAll(text, prefix, payload)
+}
 
-func (c *Conn) writeAll(op byte, prefix, b []byte) (n int, err error) {
+func (c *Conn) writeAll(opcode byte, prefix, payload []byte) (n int, err error) {
 	for {
-		part := b[n:min(len(b), n+maxFrameData)]
-		if err := c.writeFrame(op, prefix, part); err != nil {
+		part := payload[n:min(len(payload), n+maxFrameData)]
+		if err := c.writeFrame(opcode, prefix, part); err != nil {
 			return n, err
 		}
-		if n += len(part); n == len(b) {
+		if n += len(part); n == len(payload) {
 			return n, nil
 		}
 	}
@@ -289,27 +293,27 @@ func (c *Conn) WriteClose(code int, reason string) error {
 // errClosed is the error of a write after a close frame.
 var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
 
-// writeFrame writes one frame with the payload prefix + b.
-func (c *Conn) writeFrame(op byte, prefix, b []byte) error {
+// writeFrame writes one frame with the payload prefix + payload.
+func (c *Conn) writeFrame(opcode byte, prefix, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		if op == closeFrame || op == pong {
+		if opcode == closeFrame || opcode == pong {
 			return nil
 		}
 		return errClosed
 	}
-	c.closed = op == closeFrame
-	c.out = appendHeader(c.out[:0], op, len(prefix)+len(b), c.client)
+	c.closed = opcode == closeFrame
+	c.out = appendHeader(c.out[:0], opcode, len(prefix)+len(payload), c.client)
 	if c.client {
 		var mask [4]byte
 		_, _ = rand.Read(mask[:]) // never fails
 		c.out = append(c.out, mask[:]...)
 		from := len(c.out)
-		c.out = append(append(c.out, prefix...), b...)
+		c.out = append(append(c.out, prefix...), payload...)
 		applyMask(c.out[from:], mask, 0)
 	} else {
-		c.out = append(append(c.out, prefix...), b...)
+		c.out = append(append(c.out, prefix...), payload...)
 	}
 	_, err := c.w.Write(c.out)
 	if cap(c.out) > maxFrameData/8 && len(c.out) < maxFrameData/8 || c.closed {
@@ -318,42 +322,43 @@ func (c *Conn) writeFrame(op byte, prefix, b []byte) error {
 	return err
 }
 
-// appendHeader appends the header of a frame, without the mask.
-func appendHeader(b []byte, op byte, size int, masked bool) []byte {
+// appendHeader appends the header of a frame with size payload bytes to buf, without the mask.
+func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	var m byte
 	if masked {
 		m = 0x80
 	}
-	b = append(b, 0x80|op)
+	buf = append(buf, 0x80|opcode)
 	switch {
 	case size <= maxControl:
-		return append(b, m|byte(size))
+		return append(buf, m|byte(size))
 	case size < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, m|126), uint16(size))
+		return binary.BigEndian.AppendUint16(append(buf, m|126), uint16(size))
 	default:
-		return binary.BigEndian.AppendUint64(append(b, m|127), uint64(size))
+		return binary.BigEndian.AppendUint64(append(buf, m|127), uint64(size))
 	}
 }
 
-// applyMask masks or unmasks b in place, from position at of the mask, and returns the next position.
-func applyMask(b []byte, mask [4]byte, at int) int {
-	for len(b) > 0 && at != 0 {
-		b[0] ^= mask[at]
-		b, at = b[1:], (at+1)&3
+// applyMask masks or unmasks data in place. pos is the position in mask at which data starts; the result is the position after
+// data.
+func applyMask(data []byte, mask [4]byte, pos int) int {
+	for len(data) > 0 && pos != 0 {
+		data[0] ^= mask[pos]
+		data, pos = data[1:], (pos+1)&3
 	}
-	if len(b) == 0 {
-		return at
+	if len(data) == 0 {
+		return pos
 	}
 	one := binary.LittleEndian.Uint32(mask[:])
 	all := uint64(one)<<32 | uint64(one)
-	for len(b) >= 8 {
-		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^all)
-		b = b[8:]
+	for len(data) >= 8 {
+		binary.LittleEndian.PutUint64(data, binary.LittleEndian.Uint64(data)^all)
+		data = data[8:]
 	}
-	for i := range b {
-		b[i] ^= mask[i&3]
+	for i := range data {
+		data[i] ^= mask[i&3]
 	}
-	return len(b) & 3
+	return len(data) & 3
 }
 
 func eofToUnexpected(err error) error {
@@ -363,5 +368,5 @@ func eofToUnexpected(err error) error {
 	return err
 }
 
-// HasMoreThan reports whether the current frame has more than n unread bytes.
-func (c *Conn) HasMoreThan(n int) bool { return c.left > uint64(n) }
+// HasMoreThan reports whether the current frame has more than size unread bytes.
+func (c *Conn) HasMoreThan(size int) bool { return c.left > uint64(size) }

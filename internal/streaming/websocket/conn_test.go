@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-func TestAccept(t *testing.T) {
+func TestAcceptKey(t *testing.T) {
 	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="), "the example of RFC 6455")
 }
 
@@ -43,7 +43,7 @@ func read(c *websocket.Conn, size int) (messages []string, err error) {
 	}
 }
 
-// What one end writes, the other reads, in whatever pieces.
+// One side reads the messages that the other side writes, in parts of any size.
 func TestRoundTrip(t *testing.T) {
 	for _, client := range []bool{true, false} {
 		for _, size := range []int{1, 2, 3, 5, 7, 8, 9, 4096} {
@@ -70,8 +70,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Frames that RFC 6455 does not allow end the connection with 1002, and pings are answered.
-func TestFrames(t *testing.T) {
+// Frames that violate RFC 6455 close the connection with 1002, and pings get a reply.
+func TestInvalidFramesAndPings(t *testing.T) {
 	const mask = "\x00\x00\x00\x00"
 	tests := map[string]struct {
 		wire     string
@@ -110,7 +110,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Whatever comes, reading ends, and takes no more memory than there are bytes.
+// Reading returns for any input, and needs no more memory than the input has bytes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x82\x82\x00\x00\x00\x00ab\x88\x80\x00\x00\x00\x00"), false, 3)
 	f.Add([]byte("\x02\x01a\x80\x01b\x89\x00"), true, 1)
@@ -122,7 +122,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Whatever is written is read, masked or not, in whatever pieces.
+// Written data is read back, masked or not, in parts of any size.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("payload"), true, 3)
 	f.Fuzz(func(t *testing.T, payload []byte, client bool, size int) {
