@@ -13,17 +13,17 @@ import (
 // maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// proberCloser returns p as an [io.Closer] that the set must close, or nil. A prober that is not comparable is never closed,
+// proberCloser returns prober as an [io.Closer] that the set must close, or nil. A prober that is not comparable is never closed,
 // because its uses cannot be counted.
-func proberCloser(p Prober) io.Closer {
-	if c, ok := p.(io.Closer); ok && reflect.ValueOf(p).Comparable() {
+func proberCloser(prober Prober) io.Closer {
+	if c, ok := prober.(io.Closer); ok && reflect.ValueOf(prober).Comparable() {
 		return c
 	}
 	return nil
 }
 
-// proberClosers counts the entries and flights that use each closable prober, and closes probers without users in goroutines.
-// Only Run's goroutine calls its methods.
+// proberClosers counts the targets and running probes that use each closable prober, and closes probers without users in
+// goroutines. Only Run's goroutine calls its methods.
 type proberClosers struct {
 	logger   *slog.Logger
 	uses     map[io.Closer]int
@@ -36,20 +36,21 @@ func newClosers(logger *slog.Logger) *proberClosers {
 	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// retainProber counts a user of c, which may be nil.
-func (s *proberClosers) retainProber(c io.Closer) {
-	if c != nil {
-		s.uses[c]++
+// retainProber counts a target or running probe that uses a closable prober, which then stays open. closer may be nil.
+func (s *proberClosers) retainProber(closer io.Closer) {
+	if closer != nil {
+		s.uses[closer]++
 	}
 }
 
-// releaseProber removes a user of c, which may be nil. closeUnused closes c if no user remains.
-func (s *proberClosers) releaseProber(c io.Closer) {
-	if c == nil {
+// releaseProber removes a target or running probe that uses a closable prober. closeUnused closes the prober if no user remains.
+// closer may be nil.
+func (s *proberClosers) releaseProber(closer io.Closer) {
+	if closer == nil {
 		return
 	}
-	if s.uses[c]--; s.uses[c] == 0 {
-		s.released = append(s.released, c)
+	if s.uses[closer]--; s.uses[closer] == 0 {
+		s.released = append(s.released, closer)
 	}
 }
 
@@ -72,12 +73,12 @@ func (s *proberClosers) closeAll() {
 	s.wg.Wait()
 }
 
-func (s *proberClosers) startClose(c io.Closer) {
-	delete(s.uses, c)
+func (s *proberClosers) startClose(closer io.Closer) {
+	delete(s.uses, closer)
 	s.wg.Go(func() {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
-		if err := c.Close(); err != nil {
+		if err := closer.Close(); err != nil {
 			s.logger.Warn("close prober", slog.Any("error", err))
 		}
 	})

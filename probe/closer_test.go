@@ -50,8 +50,8 @@ func (d *door) at(name string) probe.Target {
 	return target
 }
 
-// A prober is closed when its target has another one, is gone, or the set has ended, and not twice.
-func TestDroppedProbersAreClosed(t *testing.T) {
+// A prober is closed once when its target gets another prober, is removed, or Run returns.
+func TestSetClosesUnusedProbersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		replaced, removed, stays, swept := &door{Func: yes}, &door{Func: yes}, &door{Func: yes}, &door{Func: yes}
@@ -79,8 +79,8 @@ func TestDroppedProbersAreClosed(t *testing.T) {
 	})
 }
 
-// A call of a prober ends before the prober is closed, however late it returns.
-func TestProbersAreNotClosedInFlight(t *testing.T) {
+// A running call of a prober returns before the prober is closed, however late that is.
+func TestSetClosesProberOnlyAfterItsCallReturned(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration
 		after func(*recorder) error
@@ -111,8 +111,8 @@ func TestProbersAreNotClosedInFlight(t *testing.T) {
 	}
 }
 
-// One that errors is called three times. It is the same one each time, and open, also if it is replaced meanwhile.
-func TestAttemptsAreOfOneProber(t *testing.T) {
+// All three attempts of a probe call the same prober, which stays open even if it is replaced meanwhile.
+func TestRetriesUseTheSameOpenProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		flaky := &door{Func: after(300*time.Millisecond, probe.Result{}, errors.New("no route"))}
@@ -126,8 +126,8 @@ func TestAttemptsAreOfOneProber(t *testing.T) {
 	})
 }
 
-// Targets may share a prober: the last one that has it decides.
-func TestSharedProberIsClosedOnce(t *testing.T) {
+// A prober that several targets share is closed when the last of them is removed.
+func TestSharedProberClosedAfterItsLastTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		shared := &door{Func: yes}
@@ -142,8 +142,8 @@ func TestSharedProberIsClosedOnce(t *testing.T) {
 	})
 }
 
-// A prober may go from one target to another, whichever comes first.
-func TestProberThatMovesStaysOpen(t *testing.T) {
+// A prober may move from one target to another in a sync, in any order.
+func TestProberMovedToAnotherTargetStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moving := &door{Func: yes}
 		for _, order := range [][]probe.Target{
@@ -181,8 +181,8 @@ func TestUncomparableProbersAreNotClosed(t *testing.T) {
 	})
 }
 
-// A prober that was handed over is closed even if it was taken back before the set has looked, unless it came again.
-func TestProbersThatWereNeverUsed(t *testing.T) {
+// A prober is closed even if its target was removed before the loop read it, unless the prober was passed again.
+func TestProberReplacedBeforeFirstStepIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := rest(probe.Options{})
 		zeroth, first, second, third := &door{Func: yes}, &door{Func: yes}, &door{Func: yes}, &door{Func: yes}
@@ -202,8 +202,8 @@ func TestProbersThatWereNeverUsed(t *testing.T) {
 	})
 }
 
-// Run may end before it has looked at what was asked for.
-func TestProbersThatCameTooLate(t *testing.T) {
+// Run may end before it has read the last requests.
+func TestProberPassedAfterRunEndedIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -217,8 +217,8 @@ func TestProbersThatCameTooLate(t *testing.T) {
 	})
 }
 
-// Closing may take its time: nobody waits for it but Run.
-func TestClosingDelaysNobody(t *testing.T) {
+// Close of a prober may block: only the return of Run waits for it.
+func TestSlowCloseDelaysOnlyRunsReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := run(t, probe.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -234,8 +234,8 @@ func TestClosingDelaysNobody(t *testing.T) {
 	})
 }
 
-// Many may go at once, as when a network is gone: they are closed a few at a time.
-func TestClosingIsBounded(t *testing.T) {
+// Many probers may be removed at once: a bounded number is closed concurrently.
+func TestConcurrentClosesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		var targets []probe.Target
@@ -249,8 +249,8 @@ func TestClosingIsBounded(t *testing.T) {
 	})
 }
 
-// Whatever is asked for, in whatever order, every prober is closed once, when it is wanted no more and nobody calls it.
-func TestEveryDoorIsClosedOnce(t *testing.T) {
+// After random syncs, every prober was closed once, when it had no target and no running call.
+func TestRandomSyncsCloseEachProberOnce(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { everyDoor(t, rand.New(&dice{pcg: rand.NewPCG(seed, 3)})) })

@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// A call that a prober leaves behind goes on while the set runs, and ends with it: Run returns neither before that, nor
-// long after its context has ended.
-func TestOutlast(t *testing.T) {
+// A detached call continues while the set runs. It is cancelled a second after the context of Run, and Run waits for it.
+func TestDetachedCallEndsWithTheSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration // the call, from the timeout of the probe on
 		stop  time.Duration // when the set is stopped
@@ -52,8 +51,8 @@ func TestOutlast(t *testing.T) {
 	}
 }
 
-// Outside of a set nothing ends the call but its own end.
-func TestOutlastWithoutSet(t *testing.T) {
+// Outside of a set, a detached call is never cancelled.
+func TestDetachContextOutsideOfASetNeverEnds(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	call, ended := probe.DetachContext(ctx)

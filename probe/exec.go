@@ -46,25 +46,25 @@ type Exec struct {
 
 var _ Prober = (*Exec)(nil)
 
-// NewExec returns a prober that runs the command of c with execer. An error names a nil execer, or the invalid field and its
+// NewExec returns a prober that runs the command of config with execer. An error names a nil execer, or the invalid field and its
 // value.
-func NewExec(execer Execer, c ExecConfig) (*Exec, error) {
+func NewExec(execer Execer, config ExecConfig) (*Exec, error) {
 	if err := required.Args("probe.NewExec", required.Arg{Name: "execer", Value: execer, Hint: "that of podprobe.CRI"}); err != nil {
 		return nil, err
 	}
 	switch {
-	case c.ContainerID == "":
+	case config.ContainerID == "":
 		return nil, errors.New("field ContainerID: is empty")
-	case len(c.Command) == 0 || c.Command[0] == "":
-		return nil, fmt.Errorf("field Command: %q names no program", c.Command)
+	case len(config.Command) == 0 || config.Command[0] == "":
+		return nil, fmt.Errorf("field Command: %q names no program", config.Command)
 	}
-	for i, arg := range c.Command {
+	for i, arg := range config.Command {
 		if strings.Contains(arg, "\x00") {
 			return nil, fmt.Errorf("field Command[%d]: %q contains a zero byte", i, arg)
 		}
 	}
-	c.Command = slices.Clone(c.Command)
-	return &Exec{execer: execer, config: c}, nil
+	config.Command = slices.Clone(config.Command)
+	return &Exec{execer: execer, config: config}, nil
 }
 
 // Probe runs the command. A nonzero exit code, and a command that has not exited at the deadline of ctx, are a Failure. A command

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-func TestExecJudgesTheExitCode(t *testing.T) {
+func TestExecResultByExitCode(t *testing.T) {
 	broken := errors.New("container is not running")
 	for name, test := range map[string]struct {
 		output string
@@ -45,8 +45,8 @@ func TestExecJudgesTheExitCode(t *testing.T) {
 	}
 }
 
-// Whatever a runtime calls the end of a command at the deadline, it is the command that was too slow.
-func TestExecOutOfTimeIsAFailure(t *testing.T) {
+// At the deadline the probe fails, whichever error the runtime returns.
+func TestExecFailsAtTheDeadlineWithAnyError(t *testing.T) {
 	synctest.Test(t, testExecOutOfTime)
 }
 
@@ -63,7 +63,7 @@ func testExecOutOfTime(t *testing.T) {
 	}
 }
 
-func TestNewExecRefuses(t *testing.T) {
+func TestNewExecRejectsInvalidArguments(t *testing.T) {
 	none := probe.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return nil, 0, nil })
 	for want, c := range map[string]probe.ExecConfig{
 		`field ContainerID: is empty`:                    {Command: []string{"a"}},

@@ -34,7 +34,7 @@ const (
 	cancelled                    // its container has terminated, or must not be probed any more
 )
 
-// flight is a running probe: up to [maxAttempts] calls of the prober, one after the other.
+// flight is a running probe: up to [maxAttempts] calls of its prober, one after the other.
 type flight struct {
 	entry       *entry
 	containerID string // instance that is probed
@@ -46,8 +46,8 @@ type flight struct {
 	cancel      context.CancelFunc
 }
 
-// nextCheck returns when the flight becomes slow or hung unless its prober returns before. Zero: its phase does not change any
-// more.
+// nextCheck returns when the running probe becomes slow or hung unless its prober returns before. It returns the zero time if
+// neither can happen any more.
 func (f *flight) nextCheck() time.Time {
 	switch slowAt := f.started.Add(slowAfter); {
 	case f.phase == inFlight && slowAt.Before(f.deadline):
@@ -58,7 +58,7 @@ func (f *flight) nextCheck() time.Time {
 	return time.Time{}
 }
 
-// attemptResult is the result of one prober call.
+// attemptResult is the result of one prober call. A probe calls its prober up to three times while it returns errors.
 type attemptResult struct {
 	flight *flight
 	result Result
@@ -89,17 +89,17 @@ func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	}
 }
 
-// hasCapacity reports whether pod p may run one more probe. The number is limited because running probes hold goroutines, memory
+// hasCapacity reports whether a pod may run one more probe. The number is limited because running probes hold goroutines, memory
 // and connections for as long as the timeouts that the pod itself sets.
-func (l *loop) hasCapacity(p *pod) bool {
-	return p.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || p.flights < reservedFlights)
+func (l *loop) hasCapacity(pod *pod) bool {
+	return pod.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || pod.flights < reservedFlights)
 }
 
-// setPhase changes the phase in which a flight is counted in the status. A hung flight is counted until its prober returns.
-func (l *loop) setPhase(f *flight, next flightPhase) {
-	l.addToStatus(f.phase, -1)
+// setPhase changes how a running probe is counted in the status. A hung probe is counted until its prober returns.
+func (l *loop) setPhase(running *flight, next flightPhase) {
+	l.addToStatus(running.phase, -1)
 	l.addToStatus(next, 1)
-	f.phase = next
+	running.phase = next
 }
 
 func (l *loop) addToStatus(p flightPhase, n int) {
@@ -114,39 +114,39 @@ func (l *loop) addToStatus(p flightPhase, n int) {
 	}
 }
 
-// startAttempt calls the prober of a flight in a goroutine.
-func (l *loop) startAttempt(ctx context.Context, f *flight) {
-	timeout := f.entry.state.target.Spec.Timeout
-	f.attempts++
-	f.deadline = time.Now().Add(timeout + hungAfter)
+// startAttempt calls the prober of a running probe in a goroutine, with the timeout of the probe.
+func (l *loop) startAttempt(ctx context.Context, running *flight) {
+	timeout := running.entry.state.target.Spec.Timeout
+	running.attempts++
+	running.deadline = time.Now().Add(timeout + hungAfter)
 	attemptCtx, cancel := context.WithTimeout(ctx, timeout)
-	f.cancel = cancel
+	running.cancel = cancel
 	l.wg.Go(func() {
 		defer cancel()
-		a := attemptResult{flight: f}
-		a.result, a.err = f.prober.Probe(attemptCtx)
+		a := attemptResult{flight: running}
+		a.result, a.err = running.prober.Probe(attemptCtx)
 		select {
 		case l.results <- a:
 		case <-ctx.Done():
 		}
 	})
-	l.reschedule(f.entry)
+	l.reschedule(running.entry)
 }
 
 // applyResult handles the return of a prober call: it repeats the call after an error, or applies the result to the state of the
 // probe.
-func (l *loop) applyResult(ctx context.Context, a attemptResult) {
-	f := a.flight
+func (l *loop) applyResult(ctx context.Context, result attemptResult) {
+	f := result.flight
 	e := f.entry
 	if f.phase <= slow {
-		if a.err != nil && f.attempts < maxAttempts {
+		if result.err != nil && f.attempts < maxAttempts {
 			l.startAttempt(ctx, f)
 			return
 		}
-		if a.err == nil {
-			l.setState(e, e.state.AddResult(a.result.Outcome))
+		if result.err == nil {
+			l.setState(e, e.state.AddResult(result.result.Outcome))
 		}
-		l.reportProbe(f, a)
+		l.reportProbe(f, result)
 	}
 	l.addToStatus(f.phase, -1)
 	l.flights--
@@ -159,43 +159,43 @@ func (l *loop) applyResult(ctx context.Context, a attemptResult) {
 	l.removeIfEmpty(e.pod)
 }
 
-// updateFlightPhase marks the flight of an entry as slow, or gives it up as hung.
-func (l *loop) updateFlightPhase(e *entry, now time.Time) {
-	if now.Before(e.flight.deadline) {
-		l.setPhase(e.flight, slow)
-		l.reschedule(e)
+// updateFlightPhase marks a running probe as slow, or gives it up as hung once its deadline has passed.
+func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
+	if now.Before(probe.flight.deadline) {
+		l.setPhase(probe.flight, slow)
+		l.reschedule(probe)
 		return
 	}
-	l.giveUpFlight(e.flight)
+	l.giveUpFlight(probe.flight)
 }
 
-// giveUpFlight ignores the result of a running probe and no longer counts it against Options.Parallel. The entry keeps the
-// flight, so that a prober that does not return is not called a second time.
-func (l *loop) giveUpFlight(f *flight) {
-	l.setPhase(f, hung)
-	l.reportProbe(f, attemptResult{err: ErrHung})
+// giveUpFlight ignores the result of a running probe from now on and no longer counts it against Options.Parallel. The probe
+// still counts as running, so that a prober that does not return is not called a second time.
+func (l *loop) giveUpFlight(running *flight) {
+	l.setPhase(running, hung)
+	l.reportProbe(running, attemptResult{err: ErrHung})
 }
 
-// cancelFlight cancels the running probe of an entry whose container has terminated or must not be probed any more.
-func (l *loop) cancelFlight(e *entry) {
-	e.flight.cancel()
-	if e.flight.phase != hung {
-		l.setPhase(e.flight, cancelled)
+// cancelFlight cancels a running probe whose container has terminated or must not be probed any more.
+func (l *loop) cancelFlight(probe *entry) {
+	probe.flight.cancel()
+	if probe.flight.phase != hung {
+		l.setPhase(probe.flight, cancelled)
 	}
-	e.flight = nil
+	probe.flight = nil
 }
 
 // reportProbe logs the result of a probe and calls Hooks.ProbeFinished.
-func (l *loop) reportProbe(f *flight, a attemptResult) {
-	k, took := f.entry.state.target.Key, time.Since(f.started)
+func (l *loop) reportProbe(running *flight, result attemptResult) {
+	k, took := running.entry.state.target.Key, time.Since(running.started)
 	switch {
-	case a.err != nil:
-		l.set.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", a.err))
-	case a.result.Outcome != Success:
-		l.set.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", a.result.Outcome),
-			slog.String("output", a.result.Output))
+	case result.err != nil:
+		l.set.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", result.err))
+	case result.result.Outcome != Success:
+		l.set.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", result.result.Outcome),
+			slog.String("output", result.result.Output))
 	}
 	if l.set.opts.Hooks.ProbeFinished != nil {
-		l.set.opts.Hooks.ProbeFinished(k, a.result, a.err, took)
+		l.set.opts.Hooks.ProbeFinished(k, result.result, result.err, took)
 	}
 }

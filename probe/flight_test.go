@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// A question that cannot be put is put again at once, three times in all.
-func TestErrorsAreTriedAgain(t *testing.T) {
+// A probe whose prober returns an error is repeated at once, up to three calls in all.
+func TestProberCalledThreeTimesWhileItReturnsErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		calls := 0
@@ -34,8 +34,8 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Probes above the limit wait in the order in which they became due, and are counted.
-func TestLimit(t *testing.T) {
+// Probes above Options.Parallel wait in the order of their due times, and are counted.
+func TestParallelLimitDelaysProbesInDueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := 0.0
 		d := run(t, probe.Options{Parallel: 2, Rand: func() float64 { turn += 0.01; return turn }})
@@ -69,8 +69,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// One that waits for its turn and is then to be asked later, or not at all, is not asked in its old turn.
-func TestLimitIsNoPromise(t *testing.T) {
+// A waiting probe that is rescheduled or removed does not run at its old position.
+func TestWaitingProbeLosesItsSlotWhenRescheduled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Parallel: 1})
 		a, b := running("a", after(2*time.Second, probe.Result{Outcome: probe.Success}, nil)), running("b", yes)
@@ -90,8 +90,8 @@ func TestLimitIsNoPromise(t *testing.T) {
 	})
 }
 
-// A probe in flight ends when its container is no longer to be asked; its answer counts for nothing.
-func TestStopInFlight(t *testing.T) {
+// A running probe is cancelled when its container must no longer be probed, and its result is ignored.
+func TestRunningProbeCancelledWhenContainerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Parallel: 1})
 		ended := 0
@@ -124,9 +124,9 @@ func TestStopInFlight(t *testing.T) {
 	})
 }
 
-// A prober that ignores its context is given up a second after its timeout. It delays others for a second, is not called again
-// before it returns, and what it says then counts for nothing.
-func TestHungProber(t *testing.T) {
+// A prober that ignores its context is given up a second after its timeout. It delays other probes for a second, is not called
+// again before it returns, and its late result is ignored.
+func TestHungProberIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Parallel: 1})
 		hung := func(context.Context) (probe.Result, error) {
@@ -157,8 +157,8 @@ func TestHungProber(t *testing.T) {
 	})
 }
 
-// Run returns when the probers have, and not before.
-func TestRunWaitsForProbers(t *testing.T) {
+// Run returns once all probers have returned, and not before.
+func TestRunReturnsAfterItsProbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		returned := false

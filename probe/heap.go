@@ -5,23 +5,23 @@ package probe
 
 import "container/heap"
 
-// entryHeap is a heap of entries, ordered by the time at which the loop must handle them.
+// entryHeap is a heap of the probes of a Set, ordered by the time of their next start or phase change.
 type entryHeap struct{ entries dueHeap }
 
-// update moves an entry to the position of its due time; a zero time removes it.
-func (s *entryHeap) update(e *entry) {
-	switch in := e.index >= 0; {
-	case !in && e.due.IsZero():
+// setEntry moves a probe to the position of its due time, or adds it; a zero due time removes it.
+func (s *entryHeap) setEntry(probe *entry) {
+	switch in := probe.index >= 0; {
+	case !in && probe.due.IsZero():
 	case !in:
-		heap.Push(&s.entries, e)
-	case e.due.IsZero():
-		heap.Remove(&s.entries, e.index)
+		heap.Push(&s.entries, probe)
+	case probe.due.IsZero():
+		heap.Remove(&s.entries, probe.index)
 	default:
-		heap.Fix(&s.entries, e.index)
+		heap.Fix(&s.entries, probe.index)
 	}
 }
 
-// nextEntry returns the entry with the earliest due time, or nil.
+// nextEntry returns the probe with the earliest due time, or nil.
 func (s *entryHeap) nextEntry() *entry {
 	if len(s.entries) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (s *entryHeap) nextEntry() *entry {
 	return s.entries[0]
 }
 
-// dueHeap implements heap.Interface. The index of an entry outside of the heap is -1.
+// dueHeap implements heap.Interface for probes, ordered by due time. The index of a probe outside of the heap is -1.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int           { return len(h) }

@@ -35,9 +35,9 @@ func silentPod(uid string, probes int, timeout time.Duration) []probe.Target {
 	return all
 }
 
-// Pods whose servers never answer delay the probes of another pod by about a second at most, whatever their timeouts are, and
-// hold a bounded number of goroutines.
-func TestSilentPodsDelayNoOtherPod(t *testing.T) {
+// Pods whose servers never respond delay the probes of another pod by about a second, for any timeouts, and hold a bounded number
+// of goroutines.
+func TestUnresponsivePodsDelayOtherPodsBoundedly(t *testing.T) {
 	const longest = math.MaxInt32 * time.Second // of the API
 	for _, test := range []struct {
 		pods, probes int
@@ -98,8 +98,8 @@ func TestSilentPodsDelayNoOtherPod(t *testing.T) {
 	}
 }
 
-// A probe that no longer takes up one of Options.Parallel still ends at its timeout, and not before.
-func TestSlowProbeKeepsItsTimeout(t *testing.T) {
+// A probe that no longer counts against Options.Parallel still ends at its timeout.
+func TestSlowProbeEndsAtItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Parallel: 1})
 		a := running("a", silent)
@@ -118,8 +118,8 @@ func TestSlowProbeKeepsItsTimeout(t *testing.T) {
 	})
 }
 
-// The prober of a container that is gone counts against its pod until it has returned.
-func TestCancelledProbersCount(t *testing.T) {
+// The prober call of a terminated container counts for its pod until it returns.
+func TestCancelledProberCountsUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{PodParallel: 2})
 		deaf := running("a", func(context.Context) (probe.Result, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who imports the engine links no HTTP client: that comes with package httpprobe.
-func TestNoHTTPComesAlong(t *testing.T) {
+// An importer of package probe links no HTTP client: that is in package httpprobe.
+func TestPackageImportsNoHTTP(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
 	list := strings.Fields(string(out))

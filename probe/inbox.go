@@ -29,7 +29,7 @@ type requests struct {
 	dropped map[io.Closer]struct{}
 }
 
-// setTargets replaces all pending targets.
+// setTargets records a call of Sync for the loop. It replaces all pending targets.
 func (r *requests) setTargets(targets []Target) {
 	r.dropProbers(r.targets)
 	for _, of := range r.pods {
@@ -38,7 +38,7 @@ func (r *requests) setTargets(targets []Target) {
 	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
-// setPodTargets replaces the pending targets of a pod.
+// setPodTargets records a call of SyncPod for the loop. It replaces the pending targets of the pod.
 func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.dropProbers(r.pods[uid])
 	if r.pods == nil {
@@ -47,7 +47,7 @@ func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.pods[uid] = targets
 }
 
-// dropProbers records the closable probers of replaced targets.
+// dropProbers records the closable probers of replaced pending targets, so that the loop closes them.
 func (r *requests) dropProbers(targets []Target) {
 	for i := range targets {
 		c := proberCloser(targets[i].Prober)
@@ -61,17 +61,17 @@ func (r *requests) dropProbers(targets []Target) {
 	}
 }
 
-// addTrigger requests that a probe runs now.
-func (r *requests) addTrigger(k Key) {
+// addTrigger records a call of Trigger for the loop: the probe runs now.
+func (r *requests) addTrigger(key Key) {
 	if r.triggers == nil {
 		r.triggers = make(map[Key]struct{})
 	}
-	r.triggers[k] = struct{}{}
+	r.triggers[key] = struct{}{}
 }
 
-func (b *inbox) request(f func(*requests)) {
+func (b *inbox) request(change func(*requests)) {
 	b.mu.Lock()
-	f(&b.pending)
+	change(&b.pending)
 	b.mu.Unlock()
 	sleep.Wake(b.wake)
 }

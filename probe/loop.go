@@ -21,7 +21,7 @@ const (
 	idleWait = time.Hour
 )
 
-// entry is a probe that has a target.
+// entry is a probe that a Set runs: its state, its schedule, and its running prober call.
 type entry struct {
 	state        State
 	pod          *pod
@@ -33,7 +33,7 @@ type entry struct {
 	lastSync     uint64    // number of the last sync that had the target
 }
 
-// loop is the state of Run. Only Run's goroutine uses it.
+// loop is the state of Set.Run: all probes, their schedule, and the running prober calls. Only Run's goroutine uses it.
 type loop struct {
 	set       *Set
 	wg        sync.WaitGroup // prober calls and their detached calls
@@ -104,7 +104,7 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	}
 	for e := l.schedule.nextEntry(); e != nil && !e.due.After(now); e = l.schedule.nextEntry() {
 		l.lastDue, e.due = e.due, time.Time{}
-		l.schedule.update(e)
+		l.schedule.setEntry(e)
 		if e.flight != nil {
 			l.updateFlightPhase(e, now)
 			continue
@@ -123,25 +123,25 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	return idleWait
 }
 
-// applySyncs replaces the entries by those of the requested targets.
-func (l *loop) applySyncs(r requests) {
-	if r.replaceAll {
-		l.addTargets(r.targets)
+// applySyncs applies the requested Sync and SyncPod calls: it adds, updates and removes probes.
+func (l *loop) applySyncs(reqs requests) {
+	if reqs.replaceAll {
+		l.addTargets(reqs.targets)
 		for uid := range l.pods {
 			l.removeStaleEntries(uid)
 		}
 	}
-	for uid, targets := range r.pods {
+	for uid, targets := range reqs.pods {
 		l.addTargets(targets)
 		l.removeStaleEntries(uid)
 	}
-	for c := range r.dropped {
+	for c := range reqs.dropped {
 		l.closers.retainProber(c)
 		l.closers.releaseProber(c)
 	}
 }
 
-// addTargets is the first half of a sync: it creates or updates the entries of the targets.
+// addTargets creates or updates the probes of the targets. removeStaleEntries then removes the probes without a target.
 func (l *loop) addTargets(targets []Target) {
 	l.syncCount++
 	now := time.Now()
@@ -176,7 +176,7 @@ func (l *loop) podOf(uid string) *pod {
 	return p
 }
 
-// removeStaleEntries is the second half of a sync: it removes the entries of a pod that the last targets do not contain.
+// removeStaleEntries removes the probes of a pod that the targets of the last addTargets call did not contain.
 func (l *loop) removeStaleEntries(uid string) {
 	p := l.pods[uid]
 	if p == nil {
@@ -192,30 +192,30 @@ func (l *loop) removeStaleEntries(uid string) {
 	l.removeIfEmpty(p)
 }
 
-// removeIfEmpty removes a pod that has no entries and no running prober calls.
-func (l *loop) removeIfEmpty(p *pod) {
-	if len(p.entries) == 0 && p.flights == 0 {
-		delete(l.pods, p.uid)
+// removeIfEmpty removes a pod that has no probes and no running prober calls.
+func (l *loop) removeIfEmpty(pod *pod) {
+	if len(pod.entries) == 0 && pod.flights == 0 {
+		delete(l.pods, pod.uid)
 	}
 }
 
 // firstProbeTime returns when a new target may be probed first. Shortly after the start of the agent, it spreads first probes
 // over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
-func (l *loop) firstProbeTime(t Target, now time.Time) time.Time {
-	if period := t.Spec.Period; now.Sub(l.start) < period {
+func (l *loop) firstProbeTime(target Target, now time.Time) time.Time {
+	if period := target.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
 	}
 	return now
 }
 
-func (l *loop) removeEntry(e *entry) {
-	k := e.state.target.Key
-	if e.flight != nil {
-		l.cancelFlight(e)
+func (l *loop) removeEntry(probe *entry) {
+	k := probe.state.target.Key
+	if probe.flight != nil {
+		l.cancelFlight(probe)
 	}
-	e.state.probable = false
-	l.reschedule(e)
-	l.closers.releaseProber(proberCloser(e.state.target.Prober))
+	probe.state.probable = false
+	l.reschedule(probe)
+	l.closers.releaseProber(proberCloser(probe.state.target.Prober))
 	delete(l.entries, k)
 	l.set.store.removeRecord(k)
 	l.set.board.removeValue(k)
@@ -224,10 +224,10 @@ func (l *loop) removeEntry(e *entry) {
 	}
 }
 
-// setState stores the next state of an entry. If its value has changed, it updates the store and the results and calls the hooks.
-func (l *loop) setState(e *entry, next State) {
-	before, hadValue := e.state.Value()
-	e.state = next
+// setState stores the next state of a probe. If its value has changed, it updates the store and the results and calls the hooks.
+func (l *loop) setState(probe *entry, next State) {
+	before, hadValue := probe.state.Value()
+	probe.state = next
 	after, hasValue := next.Value()
 	k := next.target.Key
 	switch {
@@ -251,20 +251,20 @@ func (l *loop) setState(e *entry, next State) {
 	}
 }
 
-// reschedule updates the due time of an entry. A waiting entry keeps its position in the queue, unless it is due later now or not
-// at all.
-func (l *loop) reschedule(e *entry) {
-	due := e.state.NextProbe()
+// reschedule updates the time at which the loop handles a probe next. A waiting probe keeps its position in the queue, unless it
+// is due later now or not at all.
+func (l *loop) reschedule(probe *entry) {
+	due := probe.state.NextProbe()
 	switch {
-	case e.flight != nil:
-		due = e.flight.nextCheck()
-	case e.waiting && !due.IsZero() && !due.After(e.waitingSince):
+	case probe.flight != nil:
+		due = probe.flight.nextCheck()
+	case probe.waiting && !due.IsZero() && !due.After(probe.waitingSince):
 		return
-	case e.waiting:
-		l.queue.removeEntry(e)
+	case probe.waiting:
+		l.queue.removeEntry(probe)
 	}
-	if due != e.due {
-		e.due = due
-		l.schedule.update(e)
+	if due != probe.due {
+		probe.due = due
+		l.schedule.setEntry(probe)
 	}
 }

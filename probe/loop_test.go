@@ -15,9 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// What is due within 10 ms of something else waits for the end of them, and begins together. What somebody asks for now
-// does not wait.
-func TestProbesBeginTogether(t *testing.T) {
+// Probes due within 10 ms of another one start together, at the end of the 10 ms. A triggered probe does not wait.
+func TestProbesDueWithin10msStartTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var spread float64 // of ten seconds
 		d := run(t, probe.Options{Rand: func() float64 { return spread }})
@@ -52,8 +51,8 @@ func TestProbesBeginTogether(t *testing.T) {
 	})
 }
 
-// The shortest period is kept to, by one probe and by several that are due at different times.
-func TestShortestPeriod(t *testing.T) {
+// Probes with the shortest period run on time, alone and with different due times.
+func TestProbesKeepMinPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var spread float64
 		d := run(t, probe.Options{Rand: func() float64 { spread += 0.3; return spread }})
@@ -73,8 +72,8 @@ func TestShortestPeriod(t *testing.T) {
 	})
 }
 
-// A probe that was late once is back on its ticks with the next.
-func TestProbesComeBackToTheirTicks(t *testing.T) {
+// After a late probe, the next one runs on its tick again.
+func TestLateProbeReturnsToItsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration

@@ -12,7 +12,7 @@ import (
 // MaxOutput is the number of bytes that a [Result] keeps of a container's output. Longer output is cut and is no failure.
 const MaxOutput = 10 << 10
 
-// Outcome is the outcome of a probe.
+// Outcome is the outcome of a probe: success, warning, failure or unknown.
 type Outcome uint8
 
 // The outcomes. A Warning counts as a success. Unknown, the zero value, counts as a failure if a prober returns it without an
@@ -49,11 +49,11 @@ type Result struct {
 
 // NewResult returns a Result with the first [MaxOutput] bytes of output. It copies them if it cuts output, so that the rest can
 // be freed.
-func NewResult(o Outcome, output string) Result {
+func NewResult(outcome Outcome, output string) Result {
 	if len(output) > MaxOutput {
 		output = strings.Clone(output[:MaxOutput])
 	}
-	return Result{Outcome: o, Output: output}
+	return Result{Outcome: outcome, Output: output}
 }
 
 // Prober runs a probe of one container once.
@@ -65,7 +65,7 @@ type Prober interface {
 	Probe(ctx context.Context) (Result, error)
 }
 
-// Func is a function that implements [Prober].
+// Func is a function that implements [Prober], for example in tests.
 type Func func(ctx context.Context) (Result, error)
 
 var _ Prober = Func(nil)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// pod has the probes of one pod in the loop.
+// pod has the probes of one pod, its due probes in order, and the number of its running prober calls.
 type pod struct {
 	uid     string
 	entries []*entry
@@ -18,30 +18,30 @@ type pod struct {
 	flights int
 }
 
-// waitingQueue holds due entries until they may start. Pods take turns, one probe each, so that a pod with many probes delays
-// only its own. The zero value is empty.
+// waitingQueue holds due probes until a limit permits their start. Pods take turns, one probe each, so that a pod with many
+// probes delays only its own. The zero value is empty.
 type waitingQueue struct {
 	pods    list.List // of *pod with waiting entries; the next turn is in front
 	entries int       // waiting entries of all pods
 }
 
-// addEntry appends an entry to the waiting entries of its pod.
-func (q *waitingQueue) addEntry(e *entry) {
-	p := e.pod
-	e.waiting = true
-	p.waiting = append(p.waiting, e)
+// addEntry appends a due probe to the waiting probes of its pod.
+func (q *waitingQueue) addEntry(probe *entry) {
+	p := probe.pod
+	probe.waiting = true
+	p.waiting = append(p.waiting, probe)
 	q.entries++
 	if p.element == nil {
 		p.element = q.pods.PushBack(p)
 	}
 }
 
-// removeEntry removes a waiting entry from the queue.
-func (q *waitingQueue) removeEntry(e *entry) {
-	p := e.pod
-	at := slices.Index(p.waiting, e)
+// removeEntry removes a waiting probe from the queue.
+func (q *waitingQueue) removeEntry(probe *entry) {
+	p := probe.pod
+	at := slices.Index(p.waiting, probe)
 	p.waiting = slices.Delete(p.waiting, at, at+1)
-	e.waiting = false
+	probe.waiting = false
 	q.entries--
 	if len(p.waiting) == 0 {
 		q.pods.Remove(p.element)
@@ -49,7 +49,7 @@ func (q *waitingQueue) removeEntry(e *entry) {
 	}
 }
 
-// takeNext removes and returns the oldest waiting entry of the first pod that hasCapacity accepts. It moves that pod and the pods
+// takeNext removes and returns the oldest waiting probe of the first pod that hasCapacity accepts. It moves that pod and the pods
 // before it to the end of the queue. It returns nil if no pod is accepted.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {

@@ -64,7 +64,7 @@ func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
 	return yes(ctx)
 }
 
-// Whatever has happened, the limits of the set and of each pod hold meanwhile, and once it is calm every probe is back on its ticks.
+// After random operations, the limits of the set and of each pod always held, and finally every probe is on its ticks.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

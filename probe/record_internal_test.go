@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParseRecord holds that whatever is read was written like that, and that nothing that was written differently
-// is read.
+// FuzzParseRecord checks that a parsed line equals the encoding of its record: only canonical lines are accepted.
 func FuzzParseRecord(f *testing.F) {
 	f.Add(storeRecord{key: Key{PodUID: "u1", Container: "web", Kind: Readiness}, value: Value{"containerd://a", Success}}.appendLine(nil))
 	f.Add(storeRecord{key: Key{PodUID: "u\n1 \"", Container: "\x00", Kind: Liveness}}.appendLine(nil))
@@ -32,7 +31,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// FuzzRecord holds that every record is one line, and is read as it was written. Names that are no UTF-8 are not.
+// FuzzRecord checks that every record is encoded as one line and parsed back unchanged, if its names are valid UTF-8.
 func FuzzRecord(f *testing.F) {
 	f.Add("u1", "web", "containerd://a", uint8(1), uint8(1))
 	f.Add("u\n1", "\x00\"", "\u2028", uint8(2), uint8(3))

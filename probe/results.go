@@ -15,22 +15,22 @@ type resultBoard struct {
 	state  Status
 }
 
-func (b *resultBoard) setValue(k Key, v Value) {
+func (b *resultBoard) setValue(key Key, value Value) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.values[k] = v
+	b.values[key] = value
 }
 
-func (b *resultBoard) removeValue(k Key) {
+func (b *resultBoard) removeValue(key Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.values, k)
+	delete(b.values, key)
 }
 
-func (b *resultBoard) getValue(k Key) (Value, bool) {
+func (b *resultBoard) getValue(key Key) (Value, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	v, ok := b.values[k]
+	v, ok := b.values[key]
 	return v, ok
 }
 

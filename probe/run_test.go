@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// It keeps a Set whose Run was forgotten from being taken for one whose containers answer slowly, and two loops from
-// asking the same containers.
-func TestRunIsForgottenOrCalledTwice(t *testing.T) {
+// A missing Run must not look like slow containers, and two loops must not probe one container.
+func TestHealthyFailsWithoutRunAndSecondRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := probe.NewSet(probe.Options{})
 		require.NoError(t, s.Healthy(), "there is nothing to probe")

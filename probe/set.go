@@ -47,22 +47,22 @@ type Set struct {
 
 // NewSet returns a Set without targets. It reads Options.Store, so that [Set.Result] returns the results of a previous agent
 // before Run.
-func NewSet(o Options) *Set {
-	if o.Parallel <= 0 {
-		o.Parallel = 256
+func NewSet(opts Options) *Set {
+	if opts.Parallel <= 0 {
+		opts.Parallel = 256
 	}
-	if o.PodParallel <= 0 {
-		o.PodParallel = 64
+	if opts.PodParallel <= 0 {
+		opts.PodParallel = 64
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	store := readStore(o.Store)
+	store := readStore(opts.Store)
 	return &Set{
-		opts:  o,
+		opts:  opts,
 		store: store,
 		inbox: inbox{wake: make(chan struct{}, 1)},
 		board: resultBoard{values: maps.Clone(store.records)},
@@ -144,13 +144,13 @@ func filterTargets(targets []Target, check func(*Target) error) ([]Target, error
 
 // Trigger requests that a probe runs now, not at the end of its period, and returns at once. It does nothing if the container
 // cannot be probed at present.
-func (s *Set) Trigger(k Key) {
-	s.inbox.request(func(r *requests) { r.addTrigger(k) })
+func (s *Set) Trigger(key Key) {
+	s.inbox.request(func(r *requests) { r.addTrigger(key) })
 }
 
 // Result returns the current value of a probe, and whether the probe has one. The value may be of a previous container instance:
 // compare its ContainerID.
-func (s *Set) Result(k Key) (Value, bool) { return s.board.getValue(k) }
+func (s *Set) Result(key Key) (Value, bool) { return s.board.getValue(key) }
 
 // allResults returns the values of all probes that have one.
 func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
@@ -163,9 +163,8 @@ func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 // Status returns the number of running and waiting probes.
 func (s *Set) Status() Status { return s.board.getStatus() }
 
-// Run runs probes until ctx ends. Then it waits until all probers have returned and are closed, and their detached calls have
-// returned, which takes at most a second if these respect their context ([DetachContext]). It returns nil. A second call returns
-// an error at once.
+// Run runs probes until ctx ends. Then it waits until all probers have returned and are closed. It also waits for calls with a
+// context of [DetachContext], which ends a second later. It returns nil. A second call returns an error at once.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("probe.Set: %w", err)

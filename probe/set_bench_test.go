@@ -37,8 +37,8 @@ func heapSize() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// A probe at rest takes less than 1 KiB, names and all, and no goroutine.
-func TestMemoryPerProbe(t *testing.T) {
+// A waiting probe needs less than 1 KiB including its names, and no goroutine.
+func TestWaitingProbeNeedsLessThan1KiB(t *testing.T) {
 	const n = 10_000
 	before, goroutines := heapSize(), runtime.NumGoroutine()
 	s := probe.NewSet(probe.Options{})

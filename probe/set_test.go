@@ -33,8 +33,8 @@ func TestSetProbesEveryPeriod(t *testing.T) {
 	})
 }
 
-// The same list again changes nothing and starts nothing; what is no longer on it is forgotten.
-func TestSyncIsLevelTriggered(t *testing.T) {
+// An unchanged list of targets changes and starts nothing; removed targets are removed.
+func TestSyncWithUnchangedTargetsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		a, b := running("a", yes), running("b", yes)
@@ -55,7 +55,7 @@ func TestSyncIsLevelTriggered(t *testing.T) {
 	})
 }
 
-func TestSyncRefusesBadTargets(t *testing.T) {
+func TestSyncRejectsInvalidTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		bad := func(f func(*probe.Target)) probe.Target {
@@ -94,7 +94,7 @@ Readiness probe of container "good" of pod "u1": has two targets`)
 	})
 }
 
-func TestTrigger(t *testing.T) {
+func TestTriggerProbesNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		a := running("a", after(time.Second/2, probe.Result{Outcome: probe.Failure}, nil))
@@ -113,8 +113,8 @@ func TestTrigger(t *testing.T) {
 	})
 }
 
-// After the start of the agent first probes are spread over their period; later ones begin at once.
-func TestFirstProbesAreSpread(t *testing.T) {
+// After the start of the agent, first probes are spread over their period; later new probes run at once.
+func TestFirstProbesSpreadAfterAgentStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Rand: func() float64 { return 0.75 }})
 		a, b := running("a", yes), running("b", yes)
@@ -126,8 +126,8 @@ func TestFirstProbesAreSpread(t *testing.T) {
 	})
 }
 
-// What an earlier agent started is not called failed because somebody took it for dead for a moment.
-func TestNothingToSayAnyMore(t *testing.T) {
+// A container of a previous agent that was listed as stopped for a moment does not keep the value Failure.
+func TestAdoptedContainerHasNoValueAfterItRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Rand: func() float64 { return 0.5 }})
 		a := running("a", yes)
@@ -143,9 +143,8 @@ func TestNothingToSayAnyMore(t *testing.T) {
 	})
 }
 
-// A container with all three probes, from the start to its restart, where the agent feeds back what it is
-// told.
-func TestContainerFromStartToRestart(t *testing.T) {
+// A container with all three probes, from its start to its restart, with the results fed back into the targets.
+func TestAllProbesFromStartToRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		well := time.Now().Add(12 * time.Second)

@@ -43,9 +43,9 @@ func NewState(first time.Time) State {
 }
 
 // Value returns the current value of the probe, and whether there is one.
-func (s State) Value() (v Value, ok bool) { return s.value, s.hasValue }
+func (s State) Value() (value Value, ok bool) { return s.value, s.hasValue }
 
-// NextProbe returns the time of the next probe. Zero: none until the target changes.
+// NextProbe returns the time of the next probe. It returns the zero time if no probe is due until the target changes.
 func (s State) NextProbe() time.Time {
 	if !s.probable {
 		return time.Time{}
@@ -55,17 +55,17 @@ func (s State) NextProbe() time.Time {
 
 // UpdateTarget returns the state after a change of the target, such as a new container instance. It reads Target.Started as
 // given, also for a container without a startup probe.
-func (s State) UpdateTarget(t Target, past PreviousRun, now time.Time) State {
-	t.Spec = t.Spec.withDefaults()
-	if t.StartedAt.IsZero() && t.Running {
-		t.StartedAt = now
-		if s.target.Running && s.target.ContainerID == t.ContainerID {
-			t.StartedAt = s.target.StartedAt
+func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) State {
+	target.Spec = target.Spec.withDefaults()
+	if target.StartedAt.IsZero() && target.Running {
+		target.StartedAt = now
+		if s.target.Running && s.target.ContainerID == target.ContainerID {
+			target.StartedAt = s.target.StartedAt
 		}
 	}
-	wasProbable := s.probable && t.ContainerID == s.value.ContainerID && t.Spec == s.target.Spec
-	s.target = t
-	if t.ContainerID != "" {
+	wasProbable := s.probable && target.ContainerID == s.value.ContainerID && target.Spec == s.target.Spec
+	s.target = target
+	if target.ContainerID != "" {
 		s = s.applyTarget(past)
 	}
 	if s.probable = s.canProbe(); s.probable && !wasProbable {
@@ -94,7 +94,7 @@ func (s State) applyTarget(past PreviousRun) State {
 }
 
 // initialOutcome returns the outcome before the first probe, and whether there is one.
-func (t *Target) initialOutcome(past PreviousRun) (o Outcome, ok bool) {
+func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
 	case past.Outcome != Unknown:
@@ -112,8 +112,11 @@ func (t *Target) initialOutcome(past PreviousRun) (o Outcome, ok bool) {
 	}
 }
 
-// isConclusive reports whether outcome o of a probe of kind k is final, so that the container instance is not probed again.
-func (k Kind) isConclusive(o Outcome) bool { return k == Startup || k == Liveness && o == Failure }
+// isConclusive reports whether an outcome is final for a probe of this kind, so that the container instance is not probed again.
+// Startup probes end with any outcome, liveness probes with Failure.
+func (k Kind) isConclusive(outcome Outcome) bool {
+	return k == Startup || k == Liveness && outcome == Failure
+}
 
 // canProbe reports whether the container can be probed.
 func (s State) canProbe() bool {
@@ -156,35 +159,35 @@ func (s State) StartProbe(now time.Time) State {
 	return s
 }
 
-// AddResult returns the state after a probe of the current container instance returned o. Warning counts as success, Unknown as
+// AddResult returns the state after a probe of the current container instance returned outcome. Warning counts as success, Unknown as
 // failure. Nothing changes if the container can no longer be probed.
-func (s State) AddResult(o Outcome) State {
+func (s State) AddResult(outcome Outcome) State {
 	if !s.probable {
 		return s
 	}
 	threshold := s.target.Spec.SuccessThreshold
-	switch o {
+	switch outcome {
 	case Success, Warning:
-		o = Success
+		outcome = Success
 	default:
-		o, threshold = Failure, s.target.Spec.FailureThreshold
+		outcome, threshold = Failure, s.target.Spec.FailureThreshold
 	}
-	if o != s.lastResult {
-		s.lastResult, s.repeats = o, 0
+	if outcome != s.lastResult {
+		s.lastResult, s.repeats = outcome, 0
 	}
 	if s.repeats++; s.repeats < threshold {
 		return s
 	}
-	s.value.Outcome, s.hasValue = o, true
-	if s.target.Kind.isConclusive(o) {
+	s.value.Outcome, s.hasValue = outcome, true
+	if s.target.Kind.isConclusive(outcome) {
 		s.final, s.probable, s.repeats = true, false, 0
 	}
 	return s
 }
 
-// nextTickAfter returns the first time at or after t that is a whole number of periods away from tick.
-func nextTickAfter(tick, t time.Time, period time.Duration) time.Time {
-	behind := t.Sub(tick)
+// nextTickAfter returns the first time, not before after, that is a whole number of periods away from tick.
+func nextTickAfter(tick, after time.Time, period time.Duration) time.Time {
+	behind := after.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future
 	if behind%period > 0 {
 		n++

@@ -59,11 +59,11 @@ func readStore(path string) *store {
 	return s
 }
 
-// startWriting rewrites the file and reports errors to onError from now on, including the error of readStore.
-func (s *store) startWriting(complain func(error)) {
-	s.onError = complain
+// startWriting rewrites the file. From now on it reports errors to onError, including the error of readStore.
+func (s *store) startWriting(onError func(error)) {
+	s.onError = onError
 	if s.readError != nil {
-		complain(s.readError)
+		onError(s.readError)
 	}
 	s.writePending()
 }
@@ -101,42 +101,42 @@ func (s *store) readFile() error {
 	}
 }
 
-func (s *store) applyRecord(r storeRecord) {
-	if r.value.ContainerID == "" {
-		delete(s.records, r.key)
+func (s *store) applyRecord(record storeRecord) {
+	if record.value.ContainerID == "" {
+		delete(s.records, record.key)
 	} else {
-		s.records[r.key] = r.value
+		s.records[record.key] = record.value
 	}
 }
 
 // outcomeOf returns the stored outcome of a container instance, or Unknown.
-func (s *store) outcomeOf(k Key, containerID string) Outcome {
-	if v := s.records[k]; v.ContainerID == containerID {
+func (s *store) outcomeOf(key Key, containerID string) Outcome {
+	if v := s.records[key]; v.ContainerID == containerID {
 		return v.Outcome
 	}
 	return Unknown
 }
 
-// setRecord stores the value of a probe.
-func (s *store) setRecord(k Key, v Value) {
+// setRecord stores the value of a probe. If the value has changed, the next writePending appends a line.
+func (s *store) setRecord(key Key, value Value) {
 	if s.path == "" {
 		return
 	}
-	delete(s.unclaimed, k)
-	if s.records[k] != v {
-		s.appendRecord(storeRecord{key: k, value: v})
+	delete(s.unclaimed, key)
+	if s.records[key] != value {
+		s.appendRecord(storeRecord{key: key, value: value})
 	}
 }
 
-// removeRecord removes the value of a probe.
-func (s *store) removeRecord(k Key) {
-	delete(s.unclaimed, k)
-	if _, ok := s.records[k]; ok {
-		s.appendRecord(storeRecord{key: k})
+// removeRecord removes the value of a probe. The next writePending appends a line about the removal.
+func (s *store) removeRecord(key Key) {
+	delete(s.unclaimed, key)
+	if _, ok := s.records[key]; ok {
+		s.appendRecord(storeRecord{key: key})
 	}
 }
 
-// removeUnclaimed removes the records that no target has used, and returns their keys.
+// removeUnclaimed removes the records of a previous agent that no target has used, and returns their keys.
 func (s *store) removeUnclaimed() (forgotten []Key) {
 	forgotten = slices.Collect(maps.Keys(s.unclaimed))
 	for _, k := range forgotten {
@@ -145,10 +145,10 @@ func (s *store) removeUnclaimed() (forgotten []Key) {
 	return forgotten
 }
 
-func (s *store) appendRecord(r storeRecord) {
-	s.applyRecord(r)
+func (s *store) appendRecord(record storeRecord) {
+	s.applyRecord(record)
 	if s.file != nil {
-		s.pending = r.appendLine(s.pending)
+		s.pending = record.appendLine(s.pending)
 		s.lines++
 	}
 }
@@ -198,7 +198,7 @@ func (s *store) rewriteFile() error {
 	return nil
 }
 
-// closeFile closes the file.
+// closeFile closes the store file. The next writePending rewrites the file.
 func (s *store) closeFile() {
 	if s.file != nil {
 		_ = s.file.Close() // every write was checked

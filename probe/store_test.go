@@ -29,8 +29,8 @@ func runAgent(t *testing.T, path string, targets ...probe.Target) []string {
 	return lines
 }
 
-// A new agent begins with what the last one knew of the same containers, before it has asked them.
-func TestStoreSurvivesTheAgent(t *testing.T) {
+// A restarted agent continues with the stored results of unchanged containers before it has probed them.
+func TestStoreKeepsResultsForARestartedAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
 		a, s, l := running("a", yes), running("s", yes), running("l", no)
@@ -59,8 +59,8 @@ func TestStoreSurvivesTheAgent(t *testing.T) {
 	})
 }
 
-// That a container does not run is seen, not found out: it is not held against one that has yet to start.
-func TestStoreForgetsWhatDidNotRun(t *testing.T) {
+// The Failure of a stopped container is not stored: it must not count for a container that has yet to start.
+func TestStoreHasNoResultOfAStoppedContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
 		a := running("a", yes)
@@ -71,8 +71,8 @@ func TestStoreForgetsWhatDidNotRun(t *testing.T) {
 	})
 }
 
-// What is damaged costs what it said, and the file is whole again after the next start.
-func TestStoreToleratesDamage(t *testing.T) {
+// A damaged line costs only its record, and the next start rewrites the file.
+func TestStoreSkipsDamagedLines(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "probes")
 	var whole []byte
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func seeds(n int) (all []probe.Target) {
 	return all
 }
 
-// The file grows with what is known, not with what has happened.
-func TestStoreIsCompacted(t *testing.T) {
+// The size of the file depends on the number of records, not on the number of changes.
+func TestStoreFileIsCompacted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Store: path})
@@ -153,8 +153,8 @@ func TestStoreIsCompacted(t *testing.T) {
 	})
 }
 
-// What nobody has asked for in the first hour is forgotten, and not before.
-func TestStoreForgetsPodsThatAreGone(t *testing.T) {
+// Records without a target in the first hour are removed then, and not before.
+func TestStoreRemovesUnclaimedRecordsAfterAnHour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
 		runAgent(t, path, seeds(3)...)
@@ -185,8 +185,8 @@ func count(t *testing.T, path string) int {
 	return bytes.Count(content, []byte("\n"))
 }
 
-// A store that cannot be written keeps nobody from probing, and is tried again every minute.
-func TestStoreThatCannotBeWritten(t *testing.T) {
+// Probes continue if the store cannot be written, and the write is retried every minute.
+func TestStoreWriteErrorIsRetriedEveryMinute(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	path := filepath.Join(dir, "probes")
 	require.NoError(t, os.Symlink("missing/dir", dir)) // neither a directory nor absent
@@ -209,7 +209,7 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// The directory of a store is created: an agent that starts on a new machine keeps results from the first probe on.
+// The directory of the store is created, so that the first agent on a machine stores results too.
 func TestStoreCreatesItsDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "agent", "probes")
 	synctest.Test(t, func(t *testing.T) {
@@ -218,9 +218,8 @@ func TestStoreCreatesItsDirectory(t *testing.T) {
 	})
 }
 
-// What an earlier agent has found is known before anything runs, so that nobody is told anything else meanwhile. An hour
-// later what nobody has asked about is forgotten.
-func TestStoreIsKnownFromTheStart(t *testing.T) {
+// Stored results are returned before Run. After an hour, results of containers without a target are removed.
+func TestStoredResultsReturnedBeforeRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
 		target := running("a", yes)

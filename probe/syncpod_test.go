@@ -37,8 +37,8 @@ func wanted(s *probe.Set) []string {
 	return names
 }
 
-// What is said of one pod replaces what was said of it, and changes nothing for another.
-func TestSyncPodIsLevelTriggered(t *testing.T) {
+// The targets of one pod replace its previous targets and do not affect other pods.
+func TestSyncPodReplacesTargetsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		a, b, c := of("p", "a"), of("p", "b"), of("q", "c")
@@ -71,7 +71,7 @@ func TestSyncPodIsLevelTriggered(t *testing.T) {
 	})
 }
 
-func TestSyncPodRefusesOtherPods(t *testing.T) {
+func TestSyncPodRejectsTargetsOfOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		require.NoError(t, d.set.Sync([]probe.Target{of("q", "c")}))
@@ -87,8 +87,8 @@ Readiness probe of container "d" of pod "": field PodUID: is empty`)
 	})
 }
 
-// What is asked before anybody looks is as if it had been done one by one.
-func TestRequestsPileUp(t *testing.T) {
+// Several requests before the next step have the effect of single requests.
+func TestRequestsBeforeRunAreAppliedInOrder(t *testing.T) {
 	node := func(targets ...probe.Target) func(*probe.Set) error {
 		return func(s *probe.Set) error { return s.Sync(targets) }
 	}
@@ -124,8 +124,8 @@ func TestRequestsPileUp(t *testing.T) {
 	}
 }
 
-// However requests come, one by one or in piles, what was said last of each pod is what is probed.
-func TestLastRequestHolds(t *testing.T) {
+// However requests are batched, the last targets of each pod are probed.
+func TestLastRequestOfEachPodCounts(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { lastRequest(t, rand.New(rand.NewPCG(seed, 2))) })

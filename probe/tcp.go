@@ -24,12 +24,12 @@ type TCP struct {
 
 var _ Prober = (*TCP)(nil)
 
-// NewTCP returns a prober of the port in c. An error names the invalid field and its value.
-func NewTCP(c TCPConfig) (*TCP, error) {
-	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
+// NewTCP returns a prober of the port in config. An error names the invalid field and its value.
+func NewTCP(config TCPConfig) (*TCP, error) {
+	if err := probeconn.CheckAddress(config.Host, config.Port); err != nil {
 		return nil, err
 	}
-	return &TCP{address: net.JoinHostPort(c.Host, strconv.Itoa(c.Port))}, nil
+	return &TCP{address: net.JoinHostPort(config.Host, strconv.Itoa(config.Port))}, nil
 }
 
 // Probe connects and closes the connection at once. A refused connection, or none before the deadline of ctx, is a Failure. If

@@ -61,8 +61,8 @@ func TestTCPLeavesNoPortInTimeWait(t *testing.T) {
 	assert.Zero(t, timeWait(t, port))
 }
 
-// A server that no longer accepts: the kernel drops what comes after its queue is full.
-func TestFullBacklogIsAFailure(t *testing.T) {
+// The server accepts no connections, and the kernel drops new ones once its queue is full.
+func TestTCPFailsWhenTheBacklogIsFull(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-func TestTCP(t *testing.T) {
+func TestTCPResults(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	c := probe.TCPConfig{Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port}

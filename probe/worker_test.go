@@ -66,7 +66,7 @@ func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err b
 	return true
 }
 
-// TestStateFollowsTheKubelet plays 5,000 random sequences of events.
+// TestStateFollowsTheKubelet runs 5,000 random sequences of events.
 func TestStateFollowsTheKubelet(t *testing.T) {
 	rnd := rand.NewChaCha8([32]byte{})
 	for range 5000 {
@@ -76,7 +76,7 @@ func TestStateFollowsTheKubelet(t *testing.T) {
 	}
 }
 
-// FuzzStateFollowsTheKubelet looks for a sequence of events that 5,000 random ones do not have.
+// FuzzStateFollowsTheKubelet searches for a sequence of events in which State and the kubelet's worker differ.
 func FuzzStateFollowsTheKubelet(f *testing.F) {
 	f.Add(uint8(1), uint8(1), uint8(3), []byte("\x00\x81\x07\x07\x08\x08\x08\x07"))
 	f.Add(uint8(2), uint8(1), uint8(2), []byte("\x00\x11\x07\x08\x02\x08\x01\x08\x11\x08\x08\x03"))

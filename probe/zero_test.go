@@ -22,9 +22,8 @@ func plain(name string, kind probe.Kind) probe.Target {
 	}
 }
 
-// A container without a startup probe is asked although nobody says that it has started: whoever makes targets by hand
-// and leaves the field out must not wait for ever.
-func TestStartedWithoutStartupProbe(t *testing.T) {
+// A container without a startup probe is probed even if Target.Started is not set, as in targets that are written by hand.
+func TestContainerWithoutStartupProbeIsProbedWithoutStarted(t *testing.T) {
 	for name, sync := range map[string]func(*probe.Set, ...probe.Target) error{
 		"Sync":    func(s *probe.Set, targets ...probe.Target) error { return s.Sync(targets) },
 		"SyncPod": func(s *probe.Set, targets ...probe.Target) error { return s.SyncPod("u1", targets) },
@@ -56,8 +55,8 @@ func TestStartedWithoutStartupProbe(t *testing.T) {
 	}
 }
 
-// A container of which nobody says when it started has its initial delay from when it is first said to run, not none.
-func TestStartedAtIsNotKnown(t *testing.T) {
+// Without StartedAt, the initial delay of a container starts when its target first has Running.
+func TestInitialDelayWithoutStartedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		a := plain("a", probe.Readiness)

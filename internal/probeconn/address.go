@@ -29,7 +29,7 @@ func CheckAddress(host string, port int) error {
 	return nil
 }
 
-// isInvalidInHost reports whether r cannot be part of a host name in a URL. Characters beyond ASCII are left to the resolver.
-func isInvalidInHost(r rune) bool {
-	return r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", r)
+// isInvalidInHost reports whether char cannot be part of a host name in a URL. Characters beyond ASCII are left to the resolver.
+func isInvalidInHost(char rune) bool {
+	return char == unicode.ReplacementChar || !unicode.IsGraphic(char) || unicode.IsSpace(char) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", char)
 }

@@ -75,8 +75,8 @@ func TestAgentError(t *testing.T) {
 	}
 }
 
-// A context that has ended connects to nothing.
-func TestDialEnds(t *testing.T) {
+// No connection is opened with a context that has ended.
+func TestDialFailsWithEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := probeconn.Dial(ctx, "tcp", "127.0.0.1:1")

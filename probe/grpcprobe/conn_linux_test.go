@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agent that has run out of file descriptors blames no container. Not parallel: the limit is that of the process.
-func TestNoFileDescriptors(t *testing.T) {
+// Without file descriptors, a probe is an error and no failure. Not parallel: the limit is that of the process.
+func TestProbeWithoutFileDescriptorsIsAnError(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, healthy())
 	p := prober(t, l.config())

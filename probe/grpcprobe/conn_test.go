@@ -34,7 +34,7 @@ func TestConnectionIsReused(t *testing.T) {
 	assert.Len(t, l.connections(), 2)
 }
 
-func TestNewConnection(t *testing.T) {
+func TestFreshConnections(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, healthy())
@@ -47,8 +47,8 @@ func TestNewConnection(t *testing.T) {
 	assert.Len(t, l.connections(), 3)
 }
 
-// A server that is started again at the same address is asked on a new connection, without a failure in between.
-func TestServerRestarts(t *testing.T) {
+// A server that is restarted at its address is probed on a new connection, without a failure in between.
+func TestProbeSucceedsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	server := serve(t, l, healthy())
@@ -61,8 +61,8 @@ func TestServerRestarts(t *testing.T) {
 	assert.Len(t, again.connections(), 1)
 }
 
-// The kept connection breaks under the call: the same probe asks once more on a new one.
-func TestKeptConnectionBreaks(t *testing.T) {
+// If the reused connection breaks during the call, the probe repeats the call on a new one.
+func TestProbeRepeatsWhenReusedConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	var calls atomic.Int32
@@ -79,8 +79,8 @@ func TestKeptConnectionBreaks(t *testing.T) {
 	assert.Len(t, l.connections(), 2)
 }
 
-// A connection that did not answer is not asked again.
-func TestSilentConnectionIsReplaced(t *testing.T) {
+// A connection without a response is not reused.
+func TestUnresponsiveConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	var hangs atomic.Bool
@@ -115,9 +115,8 @@ func TestConcurrentProbes(t *testing.T) {
 	probes.Wait()
 }
 
-// Nothing runs for a prober before its first probe, nor after Close. Not parallel: it looks for goroutines of gRPC, and
-// waits for those of tests before it to go.
-func TestGoroutines(t *testing.T) {
+// Not parallel: it counts goroutines of gRPC, and waits until those of previous tests have returned.
+func TestNoGoroutinesBeforeFirstProbeAndAfterClose(t *testing.T) {
 	clients := func() int {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]

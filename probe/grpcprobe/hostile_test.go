@@ -155,8 +155,8 @@ func hostileAnswers() map[string][]byte {
 	}
 }
 
-// A probe costs a bounded memory, and so does its result, however much the server answers.
-func TestHostileAnswers(t *testing.T) {
+// A probe and its result need bounded memory for any response.
+func TestMemoryIsBoundedForAnyResponse(t *testing.T) {
 	for name, answer := range hostileAnswers() {
 		t.Run(name, func(t *testing.T) {
 			p := prober(t, answering(t, answer).config())

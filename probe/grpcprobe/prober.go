@@ -110,7 +110,7 @@ func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Re
 
 // probeConn calls the health service on conn, and then keeps or closes conn. broken reports that there was no response because
 // conn could not connect or broke.
-func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (r probe.Result, broken bool, err error) {
+func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (result probe.Result, broken bool, err error) {
 	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
 		if shortage := conn.noFilesErr.Load(); shortage != nil {
@@ -134,7 +134,7 @@ func (p *Prober) keepOrClose(conn *connection, err error) {
 	}
 }
 
-// callCheck calls Check of the health service.
+// callCheck calls Check of grpc.health.v1 for the configured service on conn.
 func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
 	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)

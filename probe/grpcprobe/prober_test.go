@@ -27,14 +27,14 @@ import (
 // long is a timeout that no test here waits for.
 const long = 30 * time.Second
 
-// The time that a probe had is less than it was given where the machine is busy. See TestTimeout.
+// The time that a probe had is less than it was given where the machine is busy. See TestRoundTimeout.
 const (
 	lateCall    = `^timeout: health rpc did not complete within [0-9.]+m?s$`
 	lateConnect = `^timeout: failed to connect service "%s" within [0-9.]+m?s: context deadline exceeded$`
 )
 
-// Only SERVING is a success. A service that the server does not know is an error of the call.
-func TestStatus(t *testing.T) {
+// Only SERVING is a success. An unknown service is an error of the call.
+func TestResultByServingStatus(t *testing.T) {
 	t.Parallel()
 	service, l := healthy(), listen(t, "127.0.0.1:0")
 	serve(t, l, service)
@@ -55,8 +55,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A change of the status is seen on the connection that is already there.
-func TestStatusChanges(t *testing.T) {
+// A change of the status is seen on the open connection.
+func TestStatusChangeSeenOnReusedConnection(t *testing.T) {
 	t.Parallel()
 	service, l := healthy(), listen(t, "127.0.0.1:0")
 	serve(t, l, service)
@@ -69,7 +69,7 @@ func TestStatusChanges(t *testing.T) {
 	assert.Len(t, l.connections(), 1)
 }
 
-func TestErrorsOfTheCall(t *testing.T) {
+func TestCallErrorsAreFailures(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]string{
 		codes.Unimplemented: "error: this server does not implement the grpc health protocol " +
@@ -97,7 +97,7 @@ func TestErrorsOfTheCall(t *testing.T) {
 	})
 }
 
-func TestServerWithoutHealth(t *testing.T) {
+func TestServerWithoutHealthServiceFails(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, nil)
@@ -105,8 +105,8 @@ func TestServerWithoutHealth(t *testing.T) {
 		"unknown service grpc.health.v1.Health"), ask(t, prober(t, l.config()), long))
 }
 
-// The text has the timeout that was configured, not what was left of it when the call was made.
-func TestSlowServer(t *testing.T) {
+// The text contains the configured timeout, not the time that remained at the call.
+func TestTimeoutTextHasTheConfiguredTimeout(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, silent)
@@ -115,8 +115,8 @@ func TestSlowServer(t *testing.T) {
 	assert.Regexp(t, lateCall, result.Output)
 }
 
-// Without a deadline of the caller there is the API's.
-func TestNoDeadline(t *testing.T) {
+// Without a deadline, the API's default timeout applies.
+func TestDefaultTimeoutWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, silent)
@@ -134,7 +134,7 @@ func closed(t *testing.T) grpcprobe.Config {
 	return l.config()
 }
 
-func TestRefused(t *testing.T) {
+func TestRefusedConnectionFails(t *testing.T) {
 	t.Parallel()
 	cfg := closed(t)
 	start := time.Now()
@@ -145,8 +145,8 @@ func TestRefused(t *testing.T) {
 	assert.Regexp(t, `^error: failed to connect service at "`+address+`": .*connect: connection refused"$`, result.Output)
 }
 
-// A refusal does not hold up the next probe: there is no back-off between probes.
-func TestRefusedThenListening(t *testing.T) {
+// A refused connection does not delay the next probe: there is no back-off between probes.
+func TestProbeSucceedsWithoutBackOffAfterRefusal(t *testing.T) {
 	t.Parallel()
 	took := time.Hour
 	for i := 0; i < 10 && took > 700*time.Millisecond; i++ { // the first back-off of gRPC is longer
@@ -161,8 +161,8 @@ func TestRefusedThenListening(t *testing.T) {
 	assert.Less(t, took, 700*time.Millisecond, "of ten, on a machine that may be busy")
 }
 
-// What accepts connections and never speaks costs the whole timeout; what speaks another protocol does not.
-func TestNoGRPCServer(t *testing.T) {
+// A server that accepts connections and sends nothing fails at the timeout; one with another protocol fails at once.
+func TestServersWithoutGRPCFail(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0") // accepts in the kernel only
 	result := ask(t, prober(t, l.config()), 200*time.Millisecond)
@@ -177,8 +177,8 @@ func TestNoGRPCServer(t *testing.T) {
 	assert.Contains(t, result.Output, fmt.Sprintf("error: failed to connect service at %q: connection error", address))
 }
 
-// A probe that is taken back has no answer.
-func TestCanceled(t *testing.T) {
+// A cancelled probe has no result.
+func TestCancelledProbeIsAnError(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,8 +211,8 @@ func TestUserAgent(t *testing.T) {
 	assert.Equal(t, []string{l.Addr().String()}, md.Get(":authority"))
 }
 
-// Any certificate will do; TLS and plaintext do not mix.
-func TestTLS(t *testing.T) {
+// TLS accepts any certificate, and fails with a plaintext server and the reverse.
+func TestTLSAcceptsAnyCertificate(t *testing.T) {
 	t.Parallel()
 	l, plain := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
 	serve(t, l, healthy(), withTLS(t))
@@ -238,7 +238,7 @@ func TestIPv6(t *testing.T) {
 	assert.Equal(t, success(), ask(t, prober(t, grpcprobe.Config{Host: "::1", Port: port}), long))
 }
 
-func TestLongOutput(t *testing.T) {
+func TestOutputIsCutAtMaxOutput(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
@@ -249,7 +249,7 @@ func TestLongOutput(t *testing.T) {
 	assert.Len(t, result.Output, probe.MaxOutput)
 }
 
-func TestConfigErrors(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]grpcprobe.Config{
 		"field Host: is empty":                    {Port: 1},

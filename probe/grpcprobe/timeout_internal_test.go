@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a result says of the time is what the probe was given, not what is left of it a moment later.
-func TestTimeout(t *testing.T) {
+// A result contains the timeout of the probe, not the time that remains a moment later.
+func TestRoundTimeout(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{
 		30*time.Second - 50*time.Millisecond: 30 * time.Second, 2970 * time.Millisecond: 3 * time.Second, 2*time.Second - 1: 2 * time.Second,
 		200*time.Millisecond - 1: 200 * time.Millisecond, -time.Second: 0,

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-// A server that no longer accepts: the kernel drops what comes after its queue is full.
-func TestFullBacklogIsAFailure(t *testing.T) {
+// The server accepts no connections, and the kernel drops new ones once its queue is full.
+func TestHTTPFailsWhenTheBacklogIsFull(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The body of an answer is closed once, whoever closes it again, and its connection is not kept when the context ends
-// between the last byte and Close: the end of a context makes it fail at any time from then on.
-func TestKeptBody(t *testing.T) {
+// Repeated Close calls release a body once. Its connection is not kept if the context ends between the last byte and Close, which
+// would interrupt the connection later.
+func TestKeptBodyIsReleasedOnce(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
 	defer server.Close()
 	k := &keepAliveTransport{max: 10}

@@ -59,8 +59,8 @@ func raw(t *testing.T, answer []byte, stays bool) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// A probe over a connection that is kept, and one over its own, cost a bounded memory however much the server answers.
-func TestHostileAnswers(t *testing.T) {
+// A probe on a reused or new connection needs bounded memory for any response.
+func TestMemoryIsBoundedForAnyResponse(t *testing.T) {
 	const size = 15 << 20
 	long := strings.Repeat("x", size)
 	for name, answer := range map[string]string{
@@ -100,8 +100,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A server of HTTP/2 cannot make the agent buffer a body that no probe reads.
-func TestHostileHTTP2(t *testing.T) {
+// An HTTP/2 server cannot make the agent buffer a body that no probe reads.
+func TestHTTP2UnreadBodyIsBounded(t *testing.T) {
 	chunk := make([]byte, 1<<20)
 	for _, status := range []int{http.StatusOK, http.StatusFound, http.StatusInternalServerError} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestHostileHTTP2(t *testing.T) {
 	}
 }
 
-// Servers that send headers and never end them, or never end their body, hold a bounded memory for as long as the probe lasts.
-func TestUnendingAnswers(t *testing.T) {
+// Servers whose headers or bodies never end hold bounded memory for the duration of the probe.
+func TestMemoryIsBoundedForEndlessResponses(t *testing.T) {
 	const below, beyond = 14 << 10, 250 << 10 // the limit of a header
 	for name, answer := range map[string]string{
 		"header":                "A: " + strings.Repeat("x", below),

@@ -62,18 +62,18 @@ func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error
 }
 
 // hostPort returns the host:port of an http URL. The URL of a redirect may have no port.
-func hostPort(u *url.URL) string {
-	if u.Port() == "" {
-		return net.JoinHostPort(u.Hostname(), "80")
+func hostPort(target *url.URL) string {
+	if target.Port() == "" {
+		return net.JoinHostPort(target.Hostname(), "80")
 	}
-	return u.Host
+	return target.Host
 }
 
 // finishExchange releases an exchange. It keeps the connection for reuse if keep is set and the connection is clean.
-func (k *keepAliveTransport) finishExchange(e *exchange, address string, keep bool) {
-	conn := e.conn
-	clean := e.detachConn()
-	k.exchanges.Put(e)
+func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep bool) {
+	conn := ex.conn
+	clean := ex.detachConn()
+	k.exchanges.Put(ex)
 	if !clean || !keep || !k.keepConn(conn, address) {
 		_ = conn.Close()
 	}

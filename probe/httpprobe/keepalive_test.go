@@ -50,8 +50,8 @@ func outputs(t testing.TB, p probe.Prober, n int) (all []string) {
 	return all
 }
 
-// Of nine probes six may go over a connection that stays open. It does after an answer that is complete and by itself.
-func TestKeptConnectionIsUsedAgain(t *testing.T) {
+// Six of nine probes reuse a connection whose last response was complete and followed by no other data.
+func TestConnectionReusedAfterCompleteResponse(t *testing.T) {
 	for name, test := range map[string]struct{ answer, output string }{
 		"a length":             {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept", "kept"},
 		"nothing":              {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ""},
@@ -71,8 +71,8 @@ func TestKeptConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// What follows such an answer, or follows from it, is nobody's answer: the connection is closed.
-func TestKeptConnectionIsNotUsedAgain(t *testing.T) {
+// Data after a response belongs to no request: the connection is closed.
+func TestConnectionClosedAfterUnexpectedData(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer, output string
 		closes         bool
@@ -101,8 +101,8 @@ func TestKeptConnectionIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// An answer that is not all well is asked for again over a connection of its own, and the next probe has its own as well.
-func TestKeptConnectionIsNotBelieved(t *testing.T) {
+// An unsuccessful response on a reused connection is repeated on a new connection, and the next probe opens a new one too.
+func TestFailureOnReusedConnectionIsRepeated(t *testing.T) {
 	good := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept"
 	for name, answer := range map[string]func(net.Conn, int) bool{
 		"no answer":     func(net.Conn, int) bool { return false },
@@ -137,8 +137,8 @@ func TestKeptConnectionIsNotBelieved(t *testing.T) {
 	}
 }
 
-// What a server sends while nobody asks is no answer to the next question, and what it closes then is no fault of it.
-func TestKeptConnectionChangesWhileItIsIdle(t *testing.T) {
+// Data on an idle connection is no response to the next request, and a closed idle connection is no failure.
+func TestIdleConnectionWithDataOrEOFIsNotReused(t *testing.T) {
 	for name, meanwhile := range map[string]func(net.Conn){
 		"an answer": func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold") },
 		"a timeout": func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n") },
@@ -164,8 +164,8 @@ func TestKeptConnectionChangesWhileItIsIdle(t *testing.T) {
 	}
 }
 
-// The end of a probe is the end of its connection, wherever it is, and has the same result as over a new one.
-func TestKeptConnectionEndsWithItsProbe(t *testing.T) {
+// The end of a probe closes its connection at any point, with the result of a probe on a new connection.
+func TestReusedConnectionInterruptedByContext(t *testing.T) {
 	stop := errors.New("the agent stops")
 	header := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 	for name, test := range map[string]struct{ says, output string }{
@@ -204,8 +204,8 @@ func TestKeptConnectionEndsWithItsProbe(t *testing.T) {
 	}
 }
 
-// A redirect may lead from one kept connection to another, also to a port that is not said and to TLS.
-func TestKeptConnectionsFollowRedirects(t *testing.T) {
+// A redirect may lead from one reused connection to another one, also without a port in the URL and to TLS.
+func TestReusedConnectionsFollowRedirects(t *testing.T) {
 	const host = "127.8.0.80" // nobody else's port 80
 	listener, err := net.Listen("tcp", host+":80")
 	if err != nil {
@@ -252,8 +252,8 @@ func TestKeptConnectionsFollowRedirects(t *testing.T) {
 	}
 }
 
-// Many who ask one server at a time each get their own answers, whoever else has to give up.
-func TestKeptConnectionsOfACrowd(t *testing.T) {
+// Concurrent probes of one server get their own responses, even if some are cancelled.
+func TestConcurrentProbesGetTheirOwnResponses(t *testing.T) {
 	var open atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/late" && r.Header.Get("Connection") == "" {
@@ -295,9 +295,9 @@ func TestKeptConnectionsOfACrowd(t *testing.T) {
 	assert.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond, "connections after Close")
 }
 
-// A connection is closed half a minute after its last answer, whether somebody asks or not, and also one that was in use
-// when the pool was closed. The servers live outside of the virtual time.
-func TestKeptConnectionsAreNotIdleForLong(t *testing.T) {
+// An idle connection is closed half a minute after its last response, with or without other probes, also if it was in use when
+// the pool was closed. The servers run outside of the virtual time.
+func TestIdleConnectionsCloseAfterIdleTimeout(t *testing.T) {
 	good := says("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept")
 	first, second := odd(t, "127.0.0.1:0", good), odd(t, "127.0.0.1:0", good)
 	asked, goOn := make(chan struct{}), make(chan struct{})
@@ -357,8 +357,8 @@ func TestKeptConnectionsAreNotIdleForLong(t *testing.T) {
 	})
 }
 
-// Whatever a server answers, it is the same over a new connection and over one that is kept.
-func FuzzKeptAnswer(f *testing.F) {
+// Any response has an equal result on a new and on a reused connection.
+func FuzzReusedConnectionHasEqualResult(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkept",
 		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 302 Found\r\nLocation: /\r\n\r\n",

@@ -91,8 +91,8 @@ func everyKind(t *testing.T, open *atomic.Int32, pool *httpprobe.Pool) (probers 
 	return probers
 }
 
-// A set that has ended, in the middle of its probes, has left nothing behind: no goroutine and no connection.
-func TestNothingIsLeft(t *testing.T) {
+// A set that ends during its probes leaves no goroutine and no connection.
+func TestSetLeavesNoGoroutineOrConnection(t *testing.T) {
 	var open, answered atomic.Int32
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	var targets []probe.Target

@@ -52,14 +52,14 @@ type Pool struct {
 }
 
 // NewPool returns a pool without connections.
-func NewPool(o PoolOptions) *Pool {
+func NewPool(opts PoolOptions) *Pool {
 	fresh := newTransport()
 	fresh.DisableKeepAlives = true
 	fresh.IdleConnTimeout = freshIdleTimeout
-	fresh.Protocols.SetHTTP2(!o.DisableHTTP2)
+	fresh.Protocols.SetHTTP2(!opts.DisableHTTP2)
 
 	kept := newTransport()
-	kept.MaxIdleConns = cmp.Or(o.MaxIdle, defaultMaxIdle)
+	kept.MaxIdleConns = cmp.Or(opts.MaxIdle, defaultMaxIdle)
 	kept.MaxIdleConnsPerHost = maxIdlePerHost
 	kept.IdleConnTimeout = idleTimeout
 

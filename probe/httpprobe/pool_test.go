@@ -78,8 +78,8 @@ func TestHTTPReusesConnections(t *testing.T) {
 	}
 }
 
-// A connection that the server has closed since must not make a healthy container look sick.
-func TestHTTPAsksAgainWhenAReusedConnectionIsBroken(t *testing.T) {
+// A connection that the server has closed meanwhile must not fail a healthy container.
+func TestHTTPRepeatsOnBrokenReusedConnection(t *testing.T) {
 	server, _ := connections(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Connection") == "close" {
 			io.WriteString(w, "fresh")
@@ -100,8 +100,8 @@ func TestHTTPAsksAgainWhenAReusedConnectionIsBroken(t *testing.T) {
 	}
 }
 
-// A server that answers old connections and accepts no new one is as good as down for everybody else.
-func TestHTTPNoticesAServerThatAcceptsNoMoreConnections(t *testing.T) {
+// A server that responds on open connections but accepts no new ones is down for all other clients.
+func TestHTTPDetectsServerWithoutNewConnections(t *testing.T) {
 	server, _ := connections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	c := at(t, server, "/")
 	c.Pool = pool(t)
@@ -123,8 +123,8 @@ func TestHTTPNoticesAServerThatAcceptsNoMoreConnections(t *testing.T) {
 	assert.Equal(t, []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Failure}, outcomes)
 }
 
-// A kept connection that hangs costs one probe: the next one opens its own.
-func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
+// A hung reused connection fails one probe: the next one opens a new connection.
+func TestHTTPHungReusedConnectionCostsOneProbe(t *testing.T) {
 	var hang atomic.Bool
 	server, _ := connections(t, false, func(_ http.ResponseWriter, r *http.Request) {
 		if hang.Load() && r.Header.Get("Connection") != "close" {
@@ -147,7 +147,7 @@ func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
 	}
 }
 
-func TestHTTPConnectionsAreIdleInBoundedNumber(t *testing.T) {
+func TestHTTPIdleConnectionsAreBounded(t *testing.T) {
 	var open atomic.Int32
 	p := httpprobe.NewPool(httpprobe.PoolOptions{MaxIdle: 2})
 	t.Cleanup(p.Close)

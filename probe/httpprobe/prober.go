@@ -53,13 +53,13 @@ type Prober struct {
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober of the URL in c. An error names the invalid field and its value.
-func New(c Config) (*Prober, error) {
-	request, err := newRequest(c)
+// New returns a prober of the URL in config. An error names the invalid field and its value.
+func New(config Config) (*Prober, error) {
+	request, err := newRequest(config)
 	if err != nil {
 		return nil, err
 	}
-	p := &Prober{request: request, pool: c.Pool, fresh: c.FreshConnections || c.Pool == nil}
+	p := &Prober{request: request, pool: config.Pool, fresh: config.FreshConnections || config.Pool == nil}
 	if p.pool == nil {
 		p.pool = NewPool(PoolOptions{})
 	}
@@ -91,7 +91,7 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 
 // sendProbe sends the request with client and converts the response to a result. reusable reports whether the server speaks
 // HTTP/1.1, whose connections can be reused; an HTTP/2 connection survives a hung request.
-func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (r probe.Result, reusable bool, err error) {
+func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (result probe.Result, reusable bool, err error) {
 	res, err := client.Do(p.request.WithContext(ctx))
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -104,8 +104,8 @@ func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (r probe.Re
 		return probe.NewResult(probe.Failure, err.Error()), false, nil
 	}
 	defer res.Body.Close()
-	r, err = newResult(ctx, res)
-	return r, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
+	result, err = newResult(ctx, res)
+	return result, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
 }
 
 // newResult converts a response to a probe result. The text of a failure never contains the body, because events have more

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-func TestHTTPJudgesTheStatus(t *testing.T) {
+func TestHTTPResultByStatus(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 		w.WriteHeader(status)
@@ -51,7 +51,7 @@ func TestHTTPJudgesTheStatus(t *testing.T) {
 	}
 }
 
-func TestHTTPFollowsRedirectsToTheSameHost(t *testing.T) {
+func TestHTTPFollowsRedirectsToItsHostOnly(t *testing.T) {
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "other port") })
 	secure := httptest.NewTLSServer(other.Config.Handler)
 	t.Cleanup(secure.Close)
@@ -109,7 +109,7 @@ func TestHTTPIgnoresProxies(t *testing.T) {
 	assert.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
 }
 
-func TestHTTPKeepsWhatItMayOfABody(t *testing.T) {
+func TestHTTPKeepsMaxOutputBytesOfABody(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/endless":
@@ -138,7 +138,7 @@ func TestHTTPKeepsWhatItMayOfABody(t *testing.T) {
 	}
 }
 
-func TestHTTPSeesASickServer(t *testing.T) {
+func TestHTTPFailsForBrokenServers(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/no-header":
@@ -195,7 +195,7 @@ func TestHTTPSeesASickServer(t *testing.T) {
 	}
 }
 
-func TestHTTPSpeaksIPv6(t *testing.T) {
+func TestHTTPProbesIPv6(t *testing.T) {
 	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
 		t.Skip("no IPv6 loopback: ", err)
@@ -211,7 +211,7 @@ func TestHTTPSpeaksIPv6(t *testing.T) {
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: listener.Addr().String()}, askHTTP(t, c, long))
 }
 
-func TestHTTPThatIsCancelledIsNobodysFailure(t *testing.T) {
+func TestHTTPCancelledProbeIsAnError(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {

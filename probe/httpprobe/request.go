@@ -19,12 +19,12 @@ import (
 const userAgent = "kube-probe/1.37"
 
 // newRequest builds the request of a probe, as pkg/probe/http/request.go of the kubelet does.
-func newRequest(c Config) (*http.Request, error) {
-	target, err := newURL(c)
+func newRequest(config Config) (*http.Request, error) {
+	target, err := newURL(config)
 	if err != nil {
 		return nil, err
 	}
-	header, err := newHeader(c.Header)
+	header, err := newHeader(config.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +33,8 @@ func newRequest(c Config) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fields Host and Path: %w", err)
 	}
-	if req.URL.Hostname() != c.Host {
-		return nil, fmt.Errorf("field Host: %q reads as %q in a URL", c.Host, req.URL.Hostname())
+	if req.URL.Hostname() != config.Host {
+		return nil, fmt.Errorf("field Host: %q reads as %q in a URL", config.Host, req.URL.Hostname())
 	}
 	req.Header, req.Host = header, header.Get("Host")
 	return req, nil
@@ -42,22 +42,22 @@ func newRequest(c Config) (*http.Request, error) {
 
 // newURL builds the URL of a probe. It parses the path as a reference, which may contain a query, and replaces any host in it. A
 // path that is not a valid reference is used literally.
-func newURL(c Config) (*url.URL, error) {
-	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
+func newURL(config Config) (*url.URL, error) {
+	if err := probeconn.CheckAddress(config.Host, config.Port); err != nil {
 		return nil, err
 	}
-	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))
+	scheme := strings.ToLower(cmp.Or(config.Scheme, "http"))
 	if scheme != "http" && scheme != "https" {
-		return nil, fmt.Errorf("field Scheme: %q is neither http nor https", c.Scheme)
+		return nil, fmt.Errorf("field Scheme: %q is neither http nor https", config.Scheme)
 	}
-	u, err := url.Parse(c.Path)
+	u, err := url.Parse(config.Path)
 	if err != nil {
-		u = &url.URL{Path: c.Path}
+		u = &url.URL{Path: config.Path}
 	}
 	if u.Opaque != "" {
-		return nil, fmt.Errorf("field Path: %q is a URL without a path", c.Path)
+		return nil, fmt.Errorf("field Path: %q is a URL without a path", config.Path)
 	}
-	u.Scheme, u.Host = scheme, net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	u.Scheme, u.Host = scheme, net.JoinHostPort(config.Host, strconv.Itoa(config.Port))
 	return u, nil
 }
 
@@ -86,10 +86,10 @@ func newHeader(list []Header) (http.Header, error) {
 }
 
 // isInvalidInToken reports whether a character is not allowed in a header name (token of RFC 9110, section 5.6.2).
-func isInvalidInToken(r rune) bool {
-	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+func isInvalidInToken(char rune) bool {
+	letter := 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z' || '0' <= char && char <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", char)
 }
 
 // isControl reports whether a character is not allowed in a header value (RFC 9110, section 5.5).
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+func isControl(char rune) bool { return char < ' ' && char != '\t' || char == 0x7f }

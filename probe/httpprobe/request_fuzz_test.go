@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// What a server reads is one GET request, whatever the path and the headers contain, and it goes to the host and port
-// that were asked for.
+// For any path and headers, the server reads a single GET request, which goes to the configured host and port.
 func FuzzNewRequest(f *testing.F) {
 	f.Add("10.0.0.1", 80, "/healthz?a=b#c", "X", "y")
 	f.Add("fd00::1", 80, "?foo", "Accept", "")

@@ -46,7 +46,7 @@ func TestHTTPSendsTheHeadersOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestNewHTTPRefuses(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	good := httpprobe.Config{Host: "10.0.0.1", Port: 80, Path: "/"}
 	_, err := httpprobe.New(good)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
-func TestHTTPSpeaksTLS(t *testing.T) {
+func TestHTTPProbesTLS(t *testing.T) {
 	var protocol, name string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		protocol, name = r.Proto, r.TLS.ServerName
@@ -41,7 +41,7 @@ func TestHTTPSpeaksTLS(t *testing.T) {
 	assert.Equal(t, "HTTP/1.1", protocol)
 }
 
-func TestHTTPFailsWithoutATLSServer(t *testing.T) {
+func TestHTTPSFailsWithoutTLSServer(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	c := at(t, server, "/")
 	c.Scheme = "https"
@@ -50,8 +50,8 @@ func TestHTTPFailsWithoutATLSServer(t *testing.T) {
 	assert.Contains(t, got.Output, "server gave HTTP response to HTTPS client")
 }
 
-// The certificate of a test server that asks for one back is never answered: probes have no identity.
-func TestHTTPHasNoCertificate(t *testing.T) {
+// Probes have no identity: they send no certificate to a server that requests one.
+func TestHTTPSendsNoClientCertificate(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	server.Config.ErrorLog = nil
@@ -62,8 +62,8 @@ func TestHTTPHasNoCertificate(t *testing.T) {
 	assert.Contains(t, got.Output, "certificate required")
 }
 
-// A probe may end before its handshake does. The connection that comes too late, and that HTTP/2 would keep, is closed.
-func TestHTTPClosesConnectionsThatComeTooLate(t *testing.T) {
+// A probe may end before its TLS handshake. The connection, which net/http keeps for HTTP/2, is closed.
+func TestHTTPClosesConnectionAfterLateHandshake(t *testing.T) {
 	var open atomic.Int32
 	shaking, goOn := make(chan struct{}), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

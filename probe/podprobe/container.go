@@ -31,10 +31,10 @@ func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 }
 
 // listProbes yields the probes of a container by kind.
-func listProbes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
+func listProbes(container *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	return func(yield func(probe.Kind, *corev1.Probe) bool) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
-			if p := getProbe(c, kind); p != nil && !yield(kind, p) {
+			if p := getProbe(container, kind); p != nil && !yield(kind, p) {
 				return
 			}
 		}
@@ -42,14 +42,14 @@ func listProbes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 }
 
 // getProbe returns the probe of a container of one kind, or nil.
-func getProbe(c *corev1.Container, kind probe.Kind) *corev1.Probe {
+func getProbe(container *corev1.Container, kind probe.Kind) *corev1.Probe {
 	switch kind {
 	case probe.Startup:
-		return c.StartupProbe
+		return container.StartupProbe
 	case probe.Readiness:
-		return c.ReadinessProbe
+		return container.ReadinessProbe
 	case probe.Liveness:
-		return c.LivenessProbe
+		return container.LivenessProbe
 	}
 	return nil
 }
@@ -57,9 +57,9 @@ func getProbe(c *corev1.Container, kind probe.Kind) *corev1.Probe {
 // kindName returns the kind as written in the API and in events: "startup", "readiness" or "liveness".
 func kindName(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
-// isSidecar reports whether c is an init container of pod with restartPolicy Always.
-func isSidecar(pod *corev1.PodSpec, c *corev1.Container) bool {
-	return containers.IsInit(pod, c) && containers.IsSidecar(c)
+// isSidecar reports whether container is an init container of pod with restartPolicy Always.
+func isSidecar(pod *corev1.PodSpec, container *corev1.Container) bool {
+	return containers.IsInit(pod, container) && containers.IsSidecar(container)
 }
 
 // findStatus returns the status of the container with this name, or nil if it has no container ID yet.
@@ -74,10 +74,10 @@ func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// containerID returns the container ID in st without the prefix of the runtime, as in containerd://ID.
-func containerID(st *corev1.ContainerStatus) string {
-	if _, id, found := strings.Cut(st.ContainerID, "://"); found {
+// containerID returns the container ID in status without the prefix of the runtime, as in containerd://ID.
+func containerID(status *corev1.ContainerStatus) string {
+	if _, id, found := strings.Cut(status.ContainerID, "://"); found {
 		return id
 	}
-	return st.ContainerID
+	return status.ContainerID
 }

@@ -17,22 +17,22 @@ import (
 // no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decidedOutcome returns the outcome of a probe for the container instance of st, and false if it is Unknown or of another
-// instance.
-func (r Results) decidedOutcome(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
+// decidedOutcome returns the outcome of a probe for the container instance of status. It returns false if the outcome is Unknown
+// or of another instance.
+func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
 	if r == nil {
 		return probe.Unknown, false
 	}
-	v, ok := r(probe.Key{PodUID: string(pod.UID), Container: st.Name, Kind: kind})
-	if !ok || v.ContainerID != containerID(st) || v.Outcome == probe.Unknown {
+	v, ok := r(probe.Key{PodUID: string(pod.UID), Container: status.Name, Kind: kind})
+	if !ok || v.ContainerID != containerID(status) || v.Outcome == probe.Unknown {
 		return probe.Unknown, false
 	}
 	return v.Outcome, true
 }
 
-// sameInstance returns before if it has the container ID of st, else nil.
-func sameInstance(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
-	if before == nil || before.ContainerID == "" || containerID(before) != containerID(st) {
+// sameInstance returns before if it has the container ID of status, otherwise nil.
+func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatus {
+	if before == nil || before.ContainerID == "" || containerID(before) != containerID(status) {
 		return nil
 	}
 	return before
@@ -41,17 +41,17 @@ func sameInstance(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 // Started reports whether a container has started: it runs, and its startup probe, if any, has succeeded. Without a result, it
 // returns the value in before, the previous status, if that is of the same container instance; before may be nil. Source:
 // isContainerStarted in pkg/kubelet/prober/prober_manager.go.
-func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
-	if st.State.Running == nil {
+func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
+	if status.State.Running == nil {
 		return false
 	}
-	if c.StartupProbe == nil {
+	if container.StartupProbe == nil {
 		return true
 	}
-	if outcome, ok := results.decidedOutcome(pod, st, probe.Startup); ok {
+	if outcome, ok := results.decidedOutcome(pod, status, probe.Startup); ok {
 		return outcome == probe.Success
 	}
-	before = sameInstance(st, before)
+	before = sameInstance(status, before)
 	return before != nil && before.Started != nil && *before.Started
 }
 
@@ -60,20 +60,20 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 //
 // An init container that is not a sidecar is ready once it has terminated with exit code 0. Source: UpdatePodStatus in
 // pkg/kubelet/prober/prober_manager.go. The kubelet probes a container that is not ready at once: see [probe.Set.Trigger].
-func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
-	if containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
-		return st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
+func Ready(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
+	if containers.IsInit(&pod.Spec, container) && !containers.IsSidecar(container) {
+		return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 	}
-	if !Started(pod, c, st, before, results) {
+	if !Started(pod, container, status, before, results) {
 		return false
 	}
-	if c.ReadinessProbe == nil {
+	if container.ReadinessProbe == nil {
 		return true
 	}
-	if outcome, ok := results.decidedOutcome(pod, st, probe.Readiness); ok {
+	if outcome, ok := results.decidedOutcome(pod, status, probe.Readiness); ok {
 		return outcome == probe.Success
 	}
-	before = sameInstance(st, before)
+	before = sameInstance(status, before)
 	return before != nil && before.Ready
 }
 
@@ -88,25 +88,25 @@ type Kill struct {
 // MustKill returns why a container must be killed because of its liveness or startup probe, and false if it must not. Restart
 // follows the restart policy of the container or pod; restart rules for exit codes do not apply, because the container has not
 // exited. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
-func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, results Results) (Kill, bool) {
-	sidecar := isSidecar(&pod.Spec, c)
+func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (Kill, bool) {
+	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
 	if sidecar {
 		order = []probe.Kind{probe.Startup, probe.Liveness}
 	}
 	for _, kind := range order {
-		outcome, _ := results.decidedOutcome(pod, st, kind)
-		if st.State.Running == nil || getProbe(c, kind) == nil || outcome != probe.Failure {
+		outcome, _ := results.decidedOutcome(pod, status, kind)
+		if status.State.Running == nil || getProbe(container, kind) == nil || outcome != probe.Failure {
 			continue
 		}
-		k := Kill{Kind: kind, Restart: isRestarted(pod, c), GracePeriod: gracePeriod(pod, getProbe(c, kind))}
+		k := Kill{Kind: kind, Restart: isRestarted(pod, container), GracePeriod: gracePeriod(pod, getProbe(container, kind))}
 		switch {
 		case sidecar:
-			k.Message = fmt.Sprintf("Init container %s failed %s probe", c.Name, kindName(kind))
+			k.Message = fmt.Sprintf("Init container %s failed %s probe", container.Name, kindName(kind))
 		case k.Restart:
-			k.Message = fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, kindName(kind))
+			k.Message = fmt.Sprintf("Container %s failed %s probe, will be restarted", container.Name, kindName(kind))
 		default:
-			k.Message = fmt.Sprintf("Container %s failed %s probe", c.Name, kindName(kind))
+			k.Message = fmt.Sprintf("Container %s failed %s probe", container.Name, kindName(kind))
 		}
 		return k, true
 	}
@@ -114,9 +114,9 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 }
 
 // isRestarted reports whether a container is started again after it was killed for a failed probe.
-func isRestarted(pod *corev1.Pod, c *corev1.Container) bool {
-	if c.RestartPolicy != nil {
-		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
+	if container.RestartPolicy != nil {
+		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
@@ -124,17 +124,17 @@ func isRestarted(pod *corev1.Pod, c *corev1.Container) bool {
 // minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns the time to terminate of a container whose probe p has failed, at least two seconds. It comes from the
-// deletion of the pod, else from p, else from the pod spec; p counts only if the pod spec has a grace period. Source:
-// setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func gracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {
+// gracePeriod returns the time to terminate of a container whose probe has failed, at least two seconds. It comes from the
+// deletion of the pod, else from spec, the probe, else from the pod spec. The probe counts only if the pod spec has a grace
+// period. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func gracePeriod(pod *corev1.Pod, spec *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:
 		seconds = *pod.DeletionGracePeriodSeconds
 	case pod.Spec.TerminationGracePeriodSeconds == nil:
-	case p != nil && p.TerminationGracePeriodSeconds != nil:
-		seconds = *p.TerminationGracePeriodSeconds
+	case spec != nil && spec.TerminationGracePeriodSeconds != nil:
+		seconds = *spec.TerminationGracePeriodSeconds
 	default:
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}

@@ -92,8 +92,8 @@ func TestStartedAndReady(t *testing.T) {
 	}
 }
 
-// An init container is ready when it has done its work; one that is a sidecar is like any other container.
-func TestInitContainerReady(t *testing.T) {
+// An init container is ready after it has terminated with exit code 0; a sidecar is ready like a regular container.
+func TestInitContainerReadyAfterExitCode0(t *testing.T) {
 	pod := newPod()
 	sidecar := probedContainer(probe.Readiness)
 	sidecar.RestartPolicy = &always
@@ -168,7 +168,7 @@ func TestMustKill(t *testing.T) {
 	}
 }
 
-func TestGracePeriod(t *testing.T) {
+func TestGracePeriodPrecedence(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, row := range map[string]struct {
 		deletion, pod, probe *int64

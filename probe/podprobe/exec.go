@@ -27,8 +27,8 @@ const (
 // CRI returns an Execer that runs the commands of exec probes with ExecSync of a container runtime. It keeps at most
 // [probe.MaxOutput] bytes of output; more than 1 MiB is an error. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
 //
-// Exec returns when its context ends. At a deadline, the runtime call continues in the background for at most ten seconds, so
-// that the runtime ends the command by its own timeout in whole seconds. If the call were cancelled while containerd 2.4 starts
+// Exec returns when its context ends. At a deadline, the runtime call continues in the background for at most ten seconds. The
+// runtime ends the command by its own timeout, which is in whole seconds. If the call were cancelled while containerd 2.4 starts
 // the command, containerd would lose the command, which would run forever. When a [probe.Set] ends, its Run waits for these calls
 // and cancels them after a second. The kubelet instead waits up to two minutes for the runtime. A context without a deadline
 // means no timeout, like timeoutSeconds 0 in the kubelet.

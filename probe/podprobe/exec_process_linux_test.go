@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// TestExecProcess runs commands beside plain processes.
+// TestExecProcess runs commands with the process runtime.
 func TestExecProcess(t *testing.T) {
 	rt, err := process.Open(t.TempDir(), process.Options{})
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func askIn(t *testing.T, rt cri.Execer, id string, timeout time.Duration, comman
 	return p.Probe(ctx)
 }
 
-func TestCRIJudges(t *testing.T) {
+func TestCRIReturnsOutputAndExitCode(t *testing.T) {
 	broken := errors.New("the runtime cannot")
 	for name, test := range map[string]struct {
 		result cri.ExecResult
@@ -86,8 +86,8 @@ func TestCRIJudges(t *testing.T) {
 	}
 }
 
-// What a runtime returns may be large; what stays in memory is not.
-func TestCRIKeepsTheHead(t *testing.T) {
+// Large output of the runtime is cut, so that it does not stay in memory.
+func TestCRIKeepsMaxOutputBytes(t *testing.T) {
 	const most = probe.MaxOutput
 	for _, test := range []struct{ stdout, stderr, out, err int }{
 		{stdout: 1 << 20, stderr: 1 << 20, out: most},
@@ -107,8 +107,8 @@ func TestCRIKeepsTheHead(t *testing.T) {
 	}
 }
 
-// The runtime gets what is left of the time, and none is no limit.
-func TestCRITimeout(t *testing.T) {
+// The runtime gets the remaining time as its timeout; without a deadline it gets no limit.
+func TestCRIPassesTheRemainingTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got time.Duration
 		execer := podprobe.CRI(execFunc(func(_ context.Context, _ string, _ []string, timeout time.Duration) (cri.ExecResult, error) {
@@ -134,8 +134,8 @@ func TestCRITimeout(t *testing.T) {
 	})
 }
 
-// A timeout below a second is kept, and the runtime, which counts in whole seconds, still ends the command itself.
-func TestCRILeavesTheEndToTheRuntime(t *testing.T) {
+// A timeout below a second is kept, and the runtime, whose timeout is in whole seconds, still ends the command.
+func TestCRIReturnsBeforeTheRuntimesTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		var ended atomic.Int64
@@ -153,8 +153,8 @@ func TestCRILeavesTheEndToTheRuntime(t *testing.T) {
 	})
 }
 
-// A runtime that does not end a command in time is told to, and many such calls at once do not pile up.
-func TestCRILateCallsAreBounded(t *testing.T) {
+// Calls of a hung runtime are cancelled after ten seconds, and at most maxDetached of them continue at a time.
+func TestCRIDetachedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside, most atomic.Int32
 		execer := podprobe.CRI(execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
@@ -183,8 +183,8 @@ func TestCRILateCallsAreBounded(t *testing.T) {
 	})
 }
 
-// A probe that is cancelled, because its container is gone, takes its call with it.
-func TestCRICancelled(t *testing.T) {
+// A probe that is cancelled because its container terminated also cancels its runtime call.
+func TestCRICancelledProbeCancelsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		returned := false
 		execer := podprobe.CRI(execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
@@ -205,8 +205,8 @@ func TestCRICancelled(t *testing.T) {
 	})
 }
 
-// A call to the runtime that goes on after its deadline does not go on after the set has ended, nor hold it up for long.
-func TestCRILateCallsEndWithTheSet(t *testing.T) {
+// A detached runtime call is cancelled a second after the set ends, and Run waits for it.
+func TestCRIDetachedCallsEndWithTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside atomic.Int32
 		rt := execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
@@ -242,8 +242,8 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// A container that is not there, or does not run, is not a container that has failed.
-func TestCRIWithoutContainer(t *testing.T) {
+// A missing or stopped container is an error, not a failed probe.
+func TestCRIErrorForMissingContainer(t *testing.T) {
 	rt, id := scripted(t, nil)
 	got, err := askIn(t, rt, "nothing", time.Second, "check")
 	require.ErrorIs(t, err, cri.ErrNotFound)
@@ -257,8 +257,8 @@ func TestCRIWithoutContainer(t *testing.T) {
 	assert.Zero(t, got)
 }
 
-// A command whose container dies ends as the runtime has it: killed.
-func TestCRIContainerDies(t *testing.T) {
+// A command whose container terminates has the result of the runtime: killed.
+func TestCRICommandOfTerminatedContainerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, id := scripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 			<-ctx.Done()
@@ -273,6 +273,6 @@ func TestCRIContainerDies(t *testing.T) {
 	})
 }
 
-func TestCRIWantsARuntime(t *testing.T) {
+func TestCRIPanicsWithoutRuntime(t *testing.T) {
 	assert.PanicsWithValue(t, "podprobe.CRI: argument runtime is nil: required, such as a *remote.Client", func() { podprobe.CRI(nil) })
 }

@@ -39,25 +39,25 @@ func newFailingProber(reason error) probe.Prober {
 	})
 }
 
-// newProber creates the prober for the first handler that is set in p, as runProbe in pkg/kubelet/prober/prober.go. If it returns
+// newProber creates the prober for the first handler that is set in spec, as runProbe in pkg/kubelet/prober/prober.go. If it returns
 // an error, which starts with the name of the handler, the prober always fails with it.
-func (h proberBuilder) newProber(p *corev1.Probe) (prober probe.Prober, err error) {
+func (h proberBuilder) newProber(spec *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {
 	case h.containerID == "":
 		return probe.Func(failWithoutContainer), nil
-	case p.Exec != nil:
+	case spec.Exec != nil:
 		name = "exec"
-		prober, err = h.newExecProber(p.Exec)
-	case p.HTTPGet != nil:
+		prober, err = h.newExecProber(spec.Exec)
+	case spec.HTTPGet != nil:
 		name = "httpGet"
-		prober, err = h.newHTTPProber(p.HTTPGet)
-	case p.TCPSocket != nil:
+		prober, err = h.newHTTPProber(spec.HTTPGet)
+	case spec.TCPSocket != nil:
 		name = "tcpSocket"
-		prober, err = h.newTCPProber(p.TCPSocket)
-	case p.GRPC != nil:
+		prober, err = h.newTCPProber(spec.TCPSocket)
+	case spec.GRPC != nil:
 		name = "grpc"
-		prober, err = h.newGRPCProber(p.GRPC)
+		prober, err = h.newGRPCProber(spec.GRPC)
 	default:
 		name, err = "handler", errors.New("is none of exec, httpGet, tcpSocket and grpc")
 	}
@@ -69,16 +69,16 @@ func (h proberBuilder) newProber(p *corev1.Probe) (prober probe.Prober, err erro
 }
 
 // needsIP reports whether the probe connects to the pod IP.
-func needsIP(p *corev1.Probe) bool {
+func needsIP(spec *corev1.Probe) bool {
 	switch {
-	case p.Exec != nil:
+	case spec.Exec != nil:
 		return false
-	case p.HTTPGet != nil:
-		return p.HTTPGet.Host == ""
-	case p.TCPSocket != nil:
-		return p.TCPSocket.Host == ""
+	case spec.HTTPGet != nil:
+		return spec.HTTPGet.Host == ""
+	case spec.TCPSocket != nil:
+		return spec.TCPSocket.Host == ""
 	}
-	return p.GRPC != nil
+	return spec.GRPC != nil
 }
 
 // newExecProber creates the prober of a command. References such as $(NAME) are replaced by the values in the container's env

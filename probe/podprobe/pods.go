@@ -28,9 +28,9 @@ type Pods struct {
 }
 
 // NewPods returns a Pods that uses set, which must have no other user. It panics if set is nil.
-func NewPods(set *probe.Set, o Options) *Pods {
+func NewPods(set *probe.Set, opts Options) *Pods {
 	required.MustArgs("podprobe.NewPods", required.Arg{Name: "set", Value: set, Hint: "probe.NewSet(probe.Options{})"})
-	return &Pods{set: set, options: o, targets: make(map[string][]probe.Target)}
+	return &Pods{set: set, options: opts, targets: make(map[string][]probe.Target)}
 }
 
 // Sync updates the probes of a pod to its spec and its published status. The error joins the errors of probes that can never run;
@@ -91,7 +91,7 @@ func (p *Pods) Remove(uid string) {
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
 // Result returns the current value of a probe, and whether it has one. Its type is [Results].
-func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) }
+func (p *Pods) Result(key probe.Key) (probe.Value, bool) { return p.set.Result(key) }
 
 // Notify registers fn, which is called with the UID of a pod after a probe value of the pod has changed: see [probe.Set.Notify].
 func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }

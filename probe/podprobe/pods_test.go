@@ -66,9 +66,8 @@ func (h *health) ready() bool {
 	return podprobe.Ready(h.pod, c, &h.pod.Status.ContainerStatuses[0], nil, h.pods.Result)
 }
 
-// A container becomes ready by its probe, is asked at once when somebody looks at it while it is not, and is forgotten
-// with its pod.
-func TestPods(t *testing.T) {
+// A container becomes ready by its probe, is probed at once when it is synced while not ready, and is removed with its pod.
+func TestPodsProbeAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startHealth(t)
 		h.outcome.Store(int32(probe.Failure))
@@ -98,8 +97,8 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// A pod in a terminal phase has no probes any more, also without a call of Remove.
-func TestPodsEnded(t *testing.T) {
+// A pod in a terminal phase has no probes, also without a call of Remove.
+func TestPodsRemoveProbesInTerminalPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startHealth(t)
 		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
@@ -111,8 +110,8 @@ func TestPodsEnded(t *testing.T) {
 	})
 }
 
-// What is wrong with one probe is said with the names of the pod, the container and the field, and the others go on.
-func TestPodsBadProbe(t *testing.T) {
+// The error of an invalid probe names the pod, the container and the field, and the remaining probes run.
+func TestPodsSyncNamesTheInvalidProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startHealth(t)
 		bad := h.pod.Spec.Containers[0]
@@ -130,8 +129,8 @@ func TestPodsBadProbe(t *testing.T) {
 	})
 }
 
-// Those who listen hear of a pod when a result of it changes, and not with each probe.
-func TestPodsNotify(t *testing.T) {
+// Functions of Notify are called when a result of a pod changes, not at each probe.
+func TestPodsNotifyOnChangedResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startHealth(t)
 		var heard []string

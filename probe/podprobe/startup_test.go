@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// A container whose startup probe cannot be counted is not asked by its liveness probe before it has started: that would
-// kill what is still starting.
-func TestBrokenStartupProbe(t *testing.T) {
+// If the startup probe of a container is invalid, its liveness probe does not run: it would kill a starting container.
+func TestInvalidStartupProbeDisablesLivenessProbe(t *testing.T) {
 	good, broken := tcpProbe(intstr.FromInt32(80)), tcpProbe(intstr.FromInt32(80))
 	broken.PeriodSeconds = -1
 	pod := newPod(corev1.Container{Name: "c", StartupProbe: broken, ReadinessProbe: good, LivenessProbe: good}, corev1.Container{Name: "d", LivenessProbe: good})

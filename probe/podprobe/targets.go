@@ -41,7 +41,7 @@ type Options struct {
 // previous is the result of the last call for this pod, nil for the first call: probers of unchanged containers are reused with
 // their connections.
 func Targets(
-	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, o Options,
+	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, opts Options,
 ) (targets []probe.Target, errs []error) {
 	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
 		return nil, nil
@@ -61,7 +61,7 @@ func Targets(
 			if status.PodIP == "" && needsIP(spec) {
 				t.ContainerID, t.Running = "", false // the container counts as not created
 			}
-			h := proberBuilder{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: o}
+			h := proberBuilder{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: opts}
 			var err error
 			if t.Prober = reuseProber(previous, t, status.PodIP); t.Prober == nil {
 				t.Prober, err = h.newProber(spec)
@@ -76,8 +76,8 @@ func Targets(
 }
 
 // fieldError adds the pod, container and probe to the error of a probe field.
-func fieldError(pod *corev1.Pod, c *corev1.Container, kind probe.Kind, err error) error {
-	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, c.Name, kindName(kind), err)
+func fieldError(pod *corev1.Pod, container *corev1.Container, kind probe.Kind, err error) error {
+	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, container.Name, kindName(kind), err)
 }
 
 // podProber is a prober that remains valid while the container instance and the pod IP are unchanged.
@@ -93,10 +93,10 @@ type closablePodProber struct {
 	io.Closer
 }
 
-// newPodProber wraps a prober of a pod with the IP address podIP.
-func newPodProber(p probe.Prober, podIP string) probe.Prober {
-	m := &podProber{p, podIP}
-	if c, ok := p.(io.Closer); ok {
+// newPodProber adds the pod IP to a prober, so that the next call of Targets can decide whether to reuse it.
+func newPodProber(prober probe.Prober, podIP string) probe.Prober {
+	m := &podProber{prober, podIP}
+	if c, ok := prober.(io.Closer); ok {
 		return &closablePodProber{m, c}
 	}
 	return m
@@ -105,11 +105,11 @@ func newPodProber(p probe.Prober, podIP string) probe.Prober {
 // servesAt reports whether the prober was created for this pod IP.
 func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
-// reuseProber returns the prober of target t in previous, or nil if the container instance or the pod IP has changed. All other
-// inputs of a prober are immutable.
-func reuseProber(previous []probe.Target, t probe.Target, podIP string) probe.Prober {
+// reuseProber returns the prober of the equal probe in previous, or nil if the container instance or the pod IP has changed. All
+// other inputs of a prober are immutable.
+func reuseProber(previous []probe.Target, target probe.Target, podIP string) probe.Prober {
 	for i := range previous {
-		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
+		if previous[i].Key != target.Key || previous[i].ContainerID != target.ContainerID {
 			continue
 		}
 		if old, ok := previous[i].Prober.(interface{ servesAt(podIP string) bool }); ok && old.servesAt(podIP) {
@@ -120,31 +120,31 @@ func reuseProber(previous []probe.Target, t probe.Target, podIP string) probe.Pr
 }
 
 // newTarget returns a target with the fields that are common to all probes of a container.
-func newTarget(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
+func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
-		Key: probe.Key{PodUID: string(pod.UID), Container: c.Name},
+		Key: probe.Key{PodUID: string(pod.UID), Container: container.Name},
 		// A sidecar is probed until the regular containers have terminated.
-		Terminating: pod.DeletionTimestamp != nil && !isSidecar(&pod.Spec, c),
+		Terminating: pod.DeletionTimestamp != nil && !isSidecar(&pod.Spec, container),
 	}
-	if st == nil {
+	if status == nil {
 		return t
 	}
-	t.ContainerID = containerID(st)
-	if st.State.Running != nil {
-		t.Running, t.StartedAt = true, st.State.Running.StartedAt.Time
-		t.Started = c.StartupProbe == nil || st.Started != nil && *st.Started
+	t.ContainerID = containerID(status)
+	if status.State.Running != nil {
+		t.Running, t.StartedAt = true, status.State.Running.StartedAt.Time
+		t.Started = container.StartupProbe == nil || status.Started != nil && *status.Started
 	}
 	return t
 }
 
 // newSpec converts the schedule and thresholds of a probe. Zero fields get the API defaults in probe.Spec too, except for the
 // period, which is required.
-func newSpec(p *corev1.Probe) probe.Spec {
+func newSpec(spec *corev1.Probe) probe.Spec {
 	return probe.Spec{
-		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
-		Period:           time.Duration(p.PeriodSeconds) * time.Second,
-		Timeout:          time.Duration(p.TimeoutSeconds) * time.Second,
-		SuccessThreshold: int(p.SuccessThreshold),
-		FailureThreshold: int(p.FailureThreshold),
+		InitialDelay:     time.Duration(spec.InitialDelaySeconds) * time.Second,
+		Period:           time.Duration(spec.PeriodSeconds) * time.Second,
+		Timeout:          time.Duration(spec.TimeoutSeconds) * time.Second,
+		SuccessThreshold: int(spec.SuccessThreshold),
+		FailureThreshold: int(spec.FailureThreshold),
 	}
 }

@@ -85,9 +85,9 @@ func ask(t *testing.T, target probe.Target) (probe.Result, error) {
 	return target.Prober.Probe(ctx)
 }
 
-// Containers come first, then sidecars; each has startup, readiness and liveness in this order. Init containers that end
-// and ephemeral containers are not probed.
-func TestOrder(t *testing.T) {
+// Regular containers come first, then sidecars, each with startup, readiness and liveness probe in this order. Other init
+// containers and ephemeral containers have no targets.
+func TestTargetsOrder(t *testing.T) {
 	p := tcpProbe(intstr.FromInt32(80))
 	all := func(name string) corev1.Container {
 		return corev1.Container{Name: name, StartupProbe: p, ReadinessProbe: p, LivenessProbe: p}
@@ -116,7 +116,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestSpec(t *testing.T) {
+func TestTargetsSpec(t *testing.T) {
 	p := tcpProbe(intstr.FromInt32(80))
 	p.InitialDelaySeconds, p.PeriodSeconds, p.TimeoutSeconds, p.SuccessThreshold, p.FailureThreshold = 1, 2, 3, 4, 5
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p})
@@ -133,8 +133,8 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// What the status says of a container is in each of its targets.
-func TestContainerState(t *testing.T) {
+// The container status is in each target of the container.
+func TestTargetsHaveTheContainerState(t *testing.T) {
 	yes, no := true, false
 	p := tcpProbe(intstr.FromInt32(80))
 	for name, row := range map[string]struct {
@@ -190,8 +190,8 @@ func TestContainerState(t *testing.T) {
 	}
 }
 
-// A sidecar outlives the containers of its pod, and is looked after until then.
-func TestSidecarOfDeletedPod(t *testing.T) {
+// A sidecar of a terminating pod is probed until it terminates.
+func TestSidecarOfDeletedPodIsProbed(t *testing.T) {
 	pod := newPod()
 	pod.Spec.InitContainers = []corev1.Container{{
 		Name: "s", RestartPolicy: &always, LivenessProbe: tcpProbe(intstr.FromInt32(80)),
@@ -204,16 +204,16 @@ func TestSidecarOfDeletedPod(t *testing.T) {
 	assert.False(t, list[0].Terminating)
 }
 
-// A container that is not there yet has a prober that says so, and nothing else wrong.
-func TestNothingToProbeYet(t *testing.T) {
+// A container that does not exist yet has a prober that returns an error, and no other error.
+func TestTargetsBeforeTheContainerExists(t *testing.T) {
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromString("none such"))})
 	pod.Status.PodIP = ""
 	_, err := ask(t, targets(t, pod, podprobe.Options{})[0])
 	assert.EqualError(t, err, "there is no container to probe yet")
 }
 
-// The host of a probe stands in for the address that the pod does not have.
-func TestHostInsteadOfAddress(t *testing.T) {
+// The host of a probe replaces the missing IP address of its pod.
+func TestTargetsWithHostNeedNoPodIP(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -226,7 +226,7 @@ func TestHostInsteadOfAddress(t *testing.T) {
 	assert.Equal(t, probe.Success, result.Outcome)
 }
 
-func TestExec(t *testing.T) {
+func TestExecExpandsItsCommand(t *testing.T) {
 	var got []string
 	execer := probe.ExecFunc(func(_ context.Context, id string, command []string) ([]byte, int, error) {
 		got = append([]string{id}, command...)
@@ -250,8 +250,8 @@ func TestExec(t *testing.T) {
 	assert.Equal(t, []string{"id-c", "sh", "-c", "x v $(B)", "$(A)", "<>", "$(A)"}, got)
 }
 
-// A command of a probe that grows with what it refers to is refused while it grows, not put together first.
-func TestExecIsBounded(t *testing.T) {
+// A command that grows too large by references to variables is rejected while it is expanded.
+func TestExecRejectsCommandsThatExpandTooFar(t *testing.T) {
 	execer := probe.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return nil, 0, nil })
 	big := strings.Repeat("$(A)", 100)
 	for want, command := range map[string][]string{
@@ -271,7 +271,7 @@ func TestExecIsBounded(t *testing.T) {
 	}
 }
 
-func TestHTTP(t *testing.T) {
+func TestHTTPProber(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen <- r }))
 	defer server.Close()
@@ -295,7 +295,7 @@ func TestHTTP(t *testing.T) {
 	assert.Equal(t, []string{"1", "2"}, r.Header.Values("X-A"))
 }
 
-func TestGRPC(t *testing.T) {
+func TestGRPCProber(t *testing.T) {
 	service, mode := "ready", corev1.GRPCProbeModeTLS
 	var got []podprobe.GRPCConfig
 	o := podprobe.Options{GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
@@ -317,8 +317,9 @@ func TestGRPC(t *testing.T) {
 	}, got)
 }
 
-// What can never be asked names the pod, the container and the field, and fails. The other probes are not affected.
-func TestBroken(t *testing.T) {
+// A probe that can never run has an error with the pod, the container and the field, and always fails. Other probes are not
+// affected.
+func TestTargetsOfProbesThatCannotRun(t *testing.T) {
 	good := tcpProbe(intstr.FromInt32(80))
 	get := func(change func(*corev1.HTTPGetAction)) *corev1.Probe {
 		action := &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}
@@ -354,8 +355,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Probers stay with their container, and are made anew for another one or at another address.
-func TestTakeOver(t *testing.T) {
+// Probers are reused for an unchanged container and pod IP, and otherwise replaced.
+func TestTargetsReuseProbers(t *testing.T) {
 	made := 0
 	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) {
 		made++
@@ -393,9 +394,9 @@ type open struct {
 
 func (o *open) Close() error { o.closed++; return nil }
 
-// A set remembers what it has to close: a prober with nothing to close is no io.Closer, and any other closes what it
-// wraps. Both stay with their container.
-func TestOnlyWhatIsOpenIsClosed(t *testing.T) {
+// A prober without Close is no io.Closer, because a set tracks each io.Closer; another one closes the prober that it wraps. Both
+// are reused with their container.
+func TestOnlyClosableProbersAreClosers(t *testing.T) {
 	inner := new(open)
 	o := podprobe.Options{GRPC: func(podprobe.GRPCConfig) (probe.Prober, error) { return inner, nil }}
 	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromInt32(80)), LivenessProbe: &corev1.Probe{
