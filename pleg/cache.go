@@ -59,21 +59,21 @@ func (c *cache) get(uid string) (cri.Pod, error) {
 	return c.lookUpLocked(uid)
 }
 
-// getNewer returns the pod if it is newer than t. Otherwise changed is a channel that is closed when the pod may have become
+// getNewer returns the pod if it is newer than minTime. Otherwise changed is a channel that is closed when the pod may have become
 // newer.
-func (c *cache) getNewer(uid string, t time.Time) (p cri.Pod, changed <-chan struct{}, err error) {
+func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err = c.lookUpLocked(uid)
-	if p.Time.After(t) {
-		return p, nil, err
+	pod, err = c.lookUpLocked(uid)
+	if pod.Time.After(minTime) {
+		return pod, nil, err
 	}
 	ch, ok := c.waiting[uid]
 	if !ok {
 		ch = make(chan struct{})
 		c.waiting[uid] = ch
 	}
-	return p, ch, err
+	return pod, ch, err
 }
 
 // listPods returns all pods with containers or sandboxes, sorted by UID. A pod that was never inspected is returned as listed.
@@ -135,12 +135,12 @@ func (c *cache) update(uid string, change func(*entry)) {
 	}
 }
 
-// recordFullList stores the start time t of a successful full list, wakes all waiting callers, and removes empty entries:
+// recordFullList records that a successful full list started at start. It wakes all waiting callers, and removes empty entries:
 // lastFull now describes these pods.
-func (c *cache) recordFullList(t time.Time) {
+func (c *cache) recordFullList(start time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastFull, c.incomplete = t, nil
+	c.lastFull, c.incomplete = start, nil
 	for _, uid := range c.emptyUIDs {
 		if e, ok := c.pods[uid]; ok && e.isEmpty() {
 			delete(c.pods, uid)
@@ -166,4 +166,4 @@ func (e *entry) markOutdated(listed cri.Pod) {
 
 func (e *entry) isEmpty() bool { return isEmptyPod(e.pod) && e.err == nil && !e.outdated }
 
-func isEmptyPod(p cri.Pod) bool { return len(p.Sandboxes) == 0 && len(p.Containers) == 0 }
+func isEmptyPod(pod cri.Pod) bool { return len(pod.Sandboxes) == 0 && len(pod.Containers) == 0 }

@@ -47,8 +47,8 @@ const (
 
 // stateOfContainer returns the reduced state of a CRI container state. States that CRI does not define become unknown, so that a
 // newer runtime causes no panic.
-func stateOfContainer(s cri.ContainerState) state {
-	switch s {
+func stateOfContainer(criState cri.ContainerState) state {
+	switch criState {
 	case cri.ContainerRunning:
 		return running
 	case cri.ContainerExited:
@@ -57,8 +57,8 @@ func stateOfContainer(s cri.ContainerState) state {
 	return unknown
 }
 
-func stateOfSandbox(s cri.SandboxState) state {
-	switch s {
+func stateOfSandbox(criState cri.SandboxState) state {
+	switch criState {
 	case cri.SandboxReady:
 		return running
 	case cri.SandboxNotReady:
@@ -73,17 +73,17 @@ type object struct {
 	state   state
 }
 
-// listObjects yields the containers and then the sandboxes of s that have a pod UID.
-func listObjects(s cri.Snapshot) iter.Seq[object] {
+// listObjects yields the containers and then the sandboxes of snapshot that have a pod UID.
+func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
-		for i := range s.Containers {
-			c := &s.Containers[i]
+		for i := range snapshot.Containers {
+			c := &snapshot.Containers[i]
 			if c.PodUID != "" && !yield(object{c.PodUID, c.ID, stateOfContainer(c.State)}) {
 				return
 			}
 		}
-		for i := range s.Sandboxes {
-			b := &s.Sandboxes[i]
+		for i := range snapshot.Sandboxes {
+			b := &snapshot.Sandboxes[i]
 			if b.Pod.UID != "" && !yield(object{b.Pod.UID, b.ID, stateOfSandbox(b.State)}) {
 				return
 			}
@@ -92,18 +92,18 @@ func listObjects(s cri.Snapshot) iter.Seq[object] {
 }
 
 // haveSameStates reports whether both snapshots list the same containers and sandboxes in the same order and states.
-func haveSameStates(a, b cri.Snapshot) bool {
-	if len(a.Containers) != len(b.Containers) || len(a.Sandboxes) != len(b.Sandboxes) {
+func haveSameStates(prev, next cri.Snapshot) bool {
+	if len(prev.Containers) != len(next.Containers) || len(prev.Sandboxes) != len(next.Sandboxes) {
 		return false
 	}
-	for i := range a.Containers {
-		x, y := &a.Containers[i], &b.Containers[i]
+	for i := range prev.Containers {
+		x, y := &prev.Containers[i], &next.Containers[i]
 		if x.ID != y.ID || x.PodUID != y.PodUID || stateOfContainer(x.State) != stateOfContainer(y.State) {
 			return false
 		}
 	}
-	for i := range a.Sandboxes {
-		x, y := &a.Sandboxes[i], &b.Sandboxes[i]
+	for i := range prev.Sandboxes {
+		x, y := &prev.Sandboxes[i], &next.Sandboxes[i]
 		if x.ID != y.ID || x.Pod.UID != y.Pod.UID || stateOfSandbox(x.State) != stateOfSandbox(y.State) {
 			return false
 		}
@@ -111,9 +111,9 @@ func haveSameStates(a, b cri.Snapshot) bool {
 	return true
 }
 
-func indexByID(s cri.Snapshot) map[string]object {
-	m := make(map[string]object, len(s.Containers)+len(s.Sandboxes))
-	for o := range listObjects(s) {
+func indexByID(snapshot cri.Snapshot) map[string]object {
+	m := make(map[string]object, len(snapshot.Containers)+len(snapshot.Sandboxes))
+	for o := range listObjects(snapshot) {
 		if _, ok := m[o.id]; !ok {
 			m[o.id] = o
 		}
@@ -121,14 +121,14 @@ func indexByID(s cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState returns the state of object o in m and removes o from m. It returns absent if m lacks o or has it in another pod.
-// After the removal a repeated ID yields absent on both sides and thus no event.
-func takeState(m map[string]object, o object) state {
-	found, ok := m[o.id]
-	if !ok || found.uid != o.uid {
+// takeState returns the state that objects has for obj, and removes it from objects. It returns absent if the ID is unknown or
+// belongs to another pod. After the removal a repeated ID yields absent on both sides and thus no event.
+func takeState(objects map[string]object, obj object) state {
+	found, ok := objects[obj.id]
+	if !ok || found.uid != obj.uid {
 		return absent
 	}
-	delete(m, o.id)
+	delete(objects, obj.id)
 	return found.state
 }
 

@@ -60,8 +60,8 @@ func TestEventTypeString(t *testing.T) {
 	assert.Equal(t, "a PodSync", pleg.Event{PodUID: "a", Type: pleg.PodSync}.String())
 }
 
-// A state that the CRI does not have yet is like unknown.
-func TestDiffUndefinedState(t *testing.T) {
+// A state that CRI does not define counts as unknown.
+func TestDiffTreatsUndefinedStateAsUnknown(t *testing.T) {
 	next := cri.Snapshot{
 		Sandboxes:  []cri.Sandbox{{ID: "s", Pod: cri.PodIdentity{UID: "a"}, State: 9}},
 		Containers: []cri.Container{{ID: "c", PodUID: "a", State: 9}},
@@ -127,8 +127,7 @@ func replay(t *testing.T, m map[key]state, events []pleg.Event) {
 	}
 }
 
-// FuzzDiff: replaying the events on the states of prev gives those of next, whatever the two are; the order in which
-// next is listed does not matter to that.
+// FuzzDiff checks that the events, applied to the states of prev, yield the states of next, in any order of next.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte{}, []byte{})
 	f.Add([]byte{0, 1, 2, 1, 1, 1}, []byte{0, 1, 0})

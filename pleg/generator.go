@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Times that are not options.
+// Fixed times of a Generator.
 const (
 	// podGap is the least time between the starts of two relists of one pod. A container start sends about four runtime events
 	// within some 10 ms. A relist of a pod takes 1 or 2 ms.
@@ -87,20 +87,20 @@ type Generator struct {
 	listeners listener.List
 }
 
-// New returns a Generator for the pods of l. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and [cri.PodLister]
-// if l implements them. It panics if l is nil. It does not call l before Run.
-func New(l cri.Lister, o Options) *Generator {
-	required.MustArgs("pleg.New", required.Arg{Name: "l", Value: l, Hint: "a *remote.Client"})
+// New returns a Generator for the pods of lister. It also uses the interfaces [cri.EventStreamer], [cri.Inspector] and [cri.PodLister]
+// if lister implements them. It panics if lister is nil. It does not call lister before Run.
+func New(lister cri.Lister, opts Options) *Generator {
+	required.MustArgs("pleg.New", required.Arg{Name: "l", Value: lister, Hint: "a *remote.Client"})
 	g := &Generator{
-		opts:   o.withDefaults(),
-		lister: l,
+		opts:   opts.withDefaults(),
+		lister: lister,
 		cache:  cache{pods: make(map[string]*entry), waiting: make(map[string]chan struct{}), incomplete: errNeverRelisted},
 		health: podHealth{pods: make(map[string]*attempt)},
 		inbox:  inbox{wake: make(chan struct{}, 1)},
 	}
-	g.streamer, _ = l.(cri.EventStreamer)
-	g.inspector, _ = l.(cri.Inspector)
-	g.podLister, _ = l.(cri.PodLister)
+	g.streamer, _ = lister.(cri.EventStreamer)
+	g.inspector, _ = lister.(cri.Inspector)
+	g.podLister, _ = lister.(cri.PodLister)
 	return g
 }
 
@@ -151,11 +151,11 @@ func (g *Generator) Get(uid string) (cri.Pod, error) {
 	return g.cache.get(uid)
 }
 
-// NewerThan returns the pod as Get does once Pod.Time is after t. If it has to wait, it requests a relist of the pod. If ctx ends
+// NewerThan returns the pod as Get does once Pod.Time is after minTime. If it has to wait, it requests a relist of the pod. If ctx ends
 // first, the error is the cause of ctx.
-func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
+func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time) (cri.Pod, error) {
 	for {
-		p, changed, err := g.cache.getNewer(uid, t)
+		p, changed, err := g.cache.getNewer(uid, minTime)
 		if changed == nil {
 			return p, err
 		}
@@ -209,10 +209,10 @@ func (g *Generator) Status() Status {
 	return s
 }
 
-// sendUnlessDone sends v to ch, or returns when ctx ends.
-func sendUnlessDone[T any](ctx context.Context, ch chan<- T, v T) {
+// sendUnlessDone sends value to ch, or returns when ctx ends.
+func sendUnlessDone[T any](ctx context.Context, ch chan<- T, value T) {
 	select {
-	case ch <- v:
+	case ch <- value:
 	case <-ctx.Done():
 	}
 }

@@ -42,10 +42,10 @@ type moment struct {
 
 var podUIDs = []string{"a", "b", "c", "d"}
 
-// TestChaos runs a generator on a runtime in turmoil, with every mix of capabilities. Whatever happens:
-// events follow each other, and once it is calm they add up to what is there; and a pod newer than t
-// shows each container in a state that it had at t or later.
-func TestChaos(t *testing.T) {
+// TestRandomOperations runs a generator on a runtime with random changes and faults, with every combination of interfaces. The
+// events are consistent and finally add up to the state of the runtime. A pod newer than t has each container in a state that it
+// had at t or later.
+func TestRandomOperations(t *testing.T) {
 	for i := range 8 {
 		for seed := range uint64(20) {
 			inspector, podLister, events := i&1 > 0, i&2 > 0, i&4 > 0
@@ -237,7 +237,7 @@ func TestNewerThanEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Sink and hooks are called with no lock held: they may ask the generator anything that does not wait.
+// Sink and hooks are called with no lock held: they may call each method that does not wait.
 func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage()

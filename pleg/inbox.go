@@ -20,7 +20,7 @@ type inbox struct {
 	pending requests
 }
 
-// requests are the pending requests of an inbox.
+// requests are the pending requests to the loop: a full relist, relists of single pods, and runtime events.
 type requests struct {
 	full      bool                       // start a full relist
 	pods      map[string]bool            // pods to relist, by UID; true: also inspect all objects
@@ -74,11 +74,11 @@ func (b *inbox) requestRelist(uid string, reinspect bool) {
 	})
 }
 
-func (r *requests) addHint(h runtimeEvent, at time.Time) {
+func (r *requests) addHint(event runtimeEvent, eventTime time.Time) {
 	if r.events == nil {
 		r.events = make(map[runtimeEvent]time.Time)
 	}
-	if last, ok := r.events[h]; !ok || at.After(last) {
-		r.events[h] = at
+	if last, ok := r.events[event]; !ok || eventTime.After(last) {
+		r.events[event] = eventTime
 	}
 }

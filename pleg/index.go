@@ -22,22 +22,22 @@ type indexedObject struct {
 	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// markChanged compares a list of all pods with the index, and sets podRecord.changed for each pod that differs. of returns or
-// creates the record of a pod UID.
-func (x *objectIndex) markChanged(s cri.Snapshot, of func(uid string) *podRecord) {
+// markChanged compares a list of all pods with the published states, and marks the record of each pod that differs as changed.
+// recordOf returns the record of a pod UID, which it creates if needed.
+func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
 	i, seen := 0, 0
-	for o := range listObjects(s) {
+	for o := range listObjects(snapshot) {
 		k := x.lookUp(i, o.id)
 		i++
 		switch {
 		case k == nil:
-			of(o.uid).changed = x.listing
+			recordOf(o.uid).changed = x.listing
 			continue
 		case k.uid != o.uid: // the object moved to another pod
 			k.owner.changed = x.listing
-			of(o.uid).changed = x.listing
+			recordOf(o.uid).changed = x.listing
 		case k.listed == x.listing: // listed twice: the first one counts
 			continue
 		case k.state != o.state:
@@ -60,39 +60,39 @@ func (x *objectIndex) markChanged(s cri.Snapshot, of func(uid string) *podRecord
 	}
 }
 
-// lookUp returns the indexed object with this ID, or nil, and stores it as number i of the list. Once a list has left the order
-// of the previous one, all remaining lookups use the map.
-func (x *objectIndex) lookUp(i int, id string) *indexedObject {
+// lookUp returns the indexed container or sandbox with this ID, or nil, and stores it at its position in the list. Once a list
+// has left the order of the previous one, all remaining lookups use the map.
+func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
-	case i == len(x.order):
+	case position == len(x.order):
 		x.order = append(x.order, nil)
 	case !x.reordered:
-		if k := x.order[i]; k != nil && k.id == id && k.owner != nil {
+		if k := x.order[position]; k != nil && k.id == id && k.owner != nil {
 			return k
 		}
 		x.reordered = true
 	}
 	k := x.byID[id]
-	x.order[i] = k
+	x.order[position] = k
 	return k
 }
 
-// replacePod replaces the indexed objects of the pod of r, prev, by those of next.
-func (x *objectIndex) replacePod(r *podRecord, prev, next cri.Pod) {
-	r.replaced++
+// replacePod replaces the indexed containers and sandboxes prev of a pod by next. rec is the record of the pod.
+func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
+	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {
 		k, ok := x.byID[o.id]
 		switch {
 		case !ok:
 			k = new(indexedObject)
 			x.byID[o.id] = k
-		case k.owner == r && k.replacement == r.replaced:
+		case k.owner == rec && k.replacement == rec.replaced:
 			continue // listed twice: the first one counts
 		}
-		k.object, k.owner, k.replacement = o, r, r.replaced
+		k.object, k.owner, k.replacement = o, rec, rec.replaced
 	}
 	for o := range listObjects(podSnapshot(prev)) {
-		if k, ok := x.byID[o.id]; ok && k.owner == r && k.replacement != r.replaced {
+		if k, ok := x.byID[o.id]; ok && k.owner == rec && k.replacement != rec.replaced {
 			k.owner = nil
 			delete(x.byID, o.id)
 		}
@@ -100,6 +100,6 @@ func (x *objectIndex) replacePod(r *podRecord, prev, next cri.Pod) {
 }
 
 // podSnapshot returns the sandboxes and containers of one pod as a snapshot.
-func podSnapshot(p cri.Pod) cri.Snapshot {
-	return cri.Snapshot{Time: p.Time, Sandboxes: p.Sandboxes, Containers: p.Containers}
+func podSnapshot(pod cri.Pod) cri.Snapshot {
+	return cri.Snapshot{Time: pod.Time, Sandboxes: pod.Sandboxes, Containers: pod.Containers}
 }

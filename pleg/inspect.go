@@ -23,7 +23,7 @@ type job struct {
 	started    time.Time
 }
 
-// result is the outcome of a job.
+// result is the outcome of a job: the listed and inspected state of one pod, or an error.
 type result struct {
 	job
 	pod       cri.Pod // inspected state; if err is set, only the listed state
@@ -32,24 +32,24 @@ type result struct {
 	err       error
 }
 
-// runJob lists and inspects the pod of j within Options.PodTimeout. It calls release, which frees the job's slot, after slowAfter
-// or at its end, so that hung jobs do not block other pods.
-func (g *Generator) runJob(ctx context.Context, j job, release func()) result {
+// runJob lists and inspects one pod within Options.PodTimeout. It calls release, which frees the job's slot, after slowAfter or
+// at its end, so that hung jobs do not block other pods.
+func (g *Generator) runJob(ctx context.Context, work job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()
 	ctx, cancel := context.WithTimeout(ctx, g.opts.PodTimeout)
 	defer cancel()
-	g.health.startAttempt(j.rec.uid, j.started)
-	r := result{job: j, pod: j.listed, listedPod: true}
-	if j.relist {
-		g.health.setCall(j.rec.uid, "ListPod", j.rec.uid)
-		r.pod, r.err = g.podLister.ListPod(ctx, j.rec.uid)
-		r.pod.UID, r.pod.Time = j.rec.uid, j.started
+	g.health.startAttempt(work.rec.uid, work.started)
+	r := result{job: work, pod: work.listed, listedPod: true}
+	if work.relist {
+		g.health.setCall(work.rec.uid, "ListPod", work.rec.uid)
+		r.pod, r.err = g.podLister.ListPod(ctx, work.rec.uid)
+		r.pod.UID, r.pod.Time = work.rec.uid, work.started
 		r.listedPod = r.err == nil
 	}
 	if r.err == nil {
 		var full cri.Pod
-		if full, r.err = g.inspectPod(ctx, r.pod, j.published, j.inspectAll); r.err == nil {
+		if full, r.err = g.inspectPod(ctx, r.pod, work.published, work.inspectAll); r.err == nil {
 			r.pod = full
 		}
 	}

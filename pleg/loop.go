@@ -48,7 +48,7 @@ type loop struct {
 	tooLarge bool // the last full list exceeded the maximum message size
 }
 
-// listResult is the outcome of a full list.
+// listResult is the outcome of a full list: all containers and sandboxes of the runtime, or an error.
 type listResult struct {
 	snap  cri.Snapshot
 	err   error
@@ -56,7 +56,7 @@ type listResult struct {
 	clock uint64
 }
 
-// task is the work that a queued pod waits for.
+// task is the work that a queued pod waits for: to be listed alone, or to be inspected as a full relist listed it.
 type task uint8
 
 const (
@@ -65,7 +65,7 @@ const (
 	relistTask       // list the pod alone, then inspect it
 )
 
-// podRecord is the loop's state of one pod.
+// podRecord has the published state, the pending task and the running job of one pod.
 type podRecord struct {
 	uid         string
 	published   cri.Pod // last published state; empty until the first event
@@ -99,8 +99,8 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	return l
 }
 
-// startDueWork reads the inbox and starts the full list and the jobs that are due. It returns when it must be called again at the
-// latest.
+// startDueWork reads the inbox and starts the full list and the jobs that are due. It returns the time at which it must be called
+// again at the latest.
 func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	l.applyRequests(l.gen.inbox.takeRequests())
 	now := time.Now()
@@ -125,33 +125,33 @@ func (l *loop) nextFullRelist() time.Time {
 }
 
 // applyRequests queues the pods that requests and runtime events name.
-func (l *loop) applyRequests(r requests) {
-	l.fullRequested = l.fullRequested || r.full
-	l.streaming = r.streaming
-	for h, at := range r.events {
+func (l *loop) applyRequests(reqs requests) {
+	l.fullRequested = l.fullRequested || reqs.full
+	l.streaming = reqs.streaming
+	for h, at := range reqs.events {
 		if uid := l.podForEvent(h, at); uid != "" {
-			if r.pods == nil {
-				r.pods = make(map[string]bool)
+			if reqs.pods == nil {
+				reqs.pods = make(map[string]bool)
 			}
-			r.pods[uid] = r.pods[uid] || false
+			reqs.pods[uid] = reqs.pods[uid] || false
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(r.pods)) {
+	for _, uid := range slices.Sorted(maps.Keys(reqs.pods)) {
 		rec := l.recordOf(uid)
 		// The first inspection of a pod reads all objects anyway.
-		rec.reinspect = rec.reinspect || r.pods[uid] && !isEmptyPod(rec.published)
+		rec.reinspect = rec.reinspect || reqs.pods[uid] && !isEmptyPod(rec.published)
 		l.enqueuePod(rec, relistTask)
 	}
 }
 
-// podForEvent returns the UID of the pod to relist for a runtime event received at a time, or "" if no relist of one pod is
-// needed. If the pod is unknown, it requests a full relist.
-func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
-	k, uid := l.index.byID[h.id], h.uid
+// podForEvent returns the UID of the pod that a runtime event requires to relist, or "" if no relist of one pod is needed.
+// eventTime is the time of the event. If the pod is unknown, podForEvent requests a full relist.
+func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
+	k, uid := l.index.byID[event.id], event.uid
 	if uid == "" && k != nil {
 		uid = k.owner.uid
 	}
-	if l.isCovered(uid, at) {
+	if l.isCovered(uid, eventTime) {
 		return ""
 	}
 	underway := l.listing || l.jobs > 0
@@ -159,7 +159,7 @@ func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 		underway = l.listing || rec.busy
 	}
 	var news bool
-	switch h.event {
+	switch event.event {
 	case cri.EventCreated:
 		return "" // no state to publish yet: a start event follows, or a relist finds a container that was never started
 	case cri.EventDeleted:
@@ -180,20 +180,20 @@ func (l *loop) podForEvent(h runtimeEvent, at time.Time) string {
 }
 
 // isCovered reports whether a list that started after the event already contains its effect: the last successful full list, a
-// running one, or the last list of the pod. Otherwise a burst of events would cost more than two lists of a pod, and a starting
-// agent would list the pods of all events that the runtime has stored.
+// running one, or the last list of the pod. Thus a burst of events costs two lists of a pod at most. A starting agent does not
+// list the pods of old events that the runtime has stored.
 //
 // The times are comparable because the runtime uses the clock of this machine. If that clock is set back, the next full relist
 // finds missed changes.
-func (l *loop) isCovered(uid string, at time.Time) bool {
-	if at.IsZero() {
+func (l *loop) isCovered(uid string, eventTime time.Time) bool {
+	if eventTime.IsZero() {
 		return false
 	}
-	if at.Before(l.lastSuccess) || l.listing && !l.lastFailed && at.Before(l.lastStart) {
+	if eventTime.Before(l.lastSuccess) || l.listing && !l.lastFailed && eventTime.Before(l.lastStart) {
 		return true
 	}
 	rec, ok := l.records[uid]
-	return ok && at.Before(rec.relistStart)
+	return ok && eventTime.Before(rec.relistStart)
 }
 
 // startList starts a full list in a goroutine. It also covers the relists of single pods that are queued now.
@@ -247,7 +247,7 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// startJob starts the task of rec in a goroutine.
+// startJob starts the queued task of a pod in a goroutine, which occupies one of Options.Parallel slots.
 func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	j := job{
 		rec: rec, published: rec.published, listed: rec.pod, clock: rec.podClock,
@@ -269,13 +269,13 @@ func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	l.wg.Go(func() { sendUnlessDone(ctx, l.results, l.gen.runJob(ctx, j, release)) })
 }
 
-// enqueuePod adds task w to rec and queues it. If a job of the pod is running, the pod is relisted after that job.
-func (l *loop) enqueuePod(rec *podRecord, w task) {
+// enqueuePod queues a pod for the task next. If a job of the pod is running, the pod is relisted after that job.
+func (l *loop) enqueuePod(rec *podRecord, next task) {
 	if rec.busy {
 		rec.repeat = true
 		return
 	}
-	rec.task = max(rec.task, w)
+	rec.task = max(rec.task, next)
 	rec.coveredByList = false
 	if !rec.queued {
 		rec.queued = true
@@ -322,10 +322,10 @@ func (l *loop) podsOf(events []Event) []string {
 	return slices.Compact(uids)
 }
 
-func compareRecords(a, b *podRecord) int { return cmp.Compare(a.uid, b.uid) }
+func compareRecords(rec, b *podRecord) int { return cmp.Compare(rec.uid, b.uid) }
 
-func callHook[T any](f func(T), v T) {
-	if f != nil {
-		f(v)
+func callHook[T any](hook func(T), v T) {
+	if hook != nil {
+		hook(v)
 	}
 }

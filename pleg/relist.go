@@ -13,21 +13,21 @@ import (
 )
 
 // applyList evaluates a completed full list, successful or not, calls Hooks.Relisted, and publishes the events.
-func (l *loop) applyList(r listResult) {
+func (l *loop) applyList(list listResult) {
 	last := l.lastSuccess
 	l.listing = false
-	if r.err != nil {
-		l.applyListError(r.err)
+	if list.err != nil {
+		l.applyListError(list.err)
 	} else {
-		l.applySnapshot(r)
+		l.applySnapshot(list)
 	}
 	l.lastEnd = time.Now()
-	l.lastDuration = l.lastEnd.Sub(r.start)
+	l.lastDuration = l.lastEnd.Sub(list.start)
 	l.slowPeriod = time.Duration(float64(l.gen.opts.SlowPeriod) * (0.9 + l.gen.opts.Rand()/5))
 	if f := l.gen.opts.Hooks.Relisted; f != nil {
-		report := Relist{Start: r.start, Duration: l.lastDuration, Err: r.err}
+		report := Relist{Start: list.start, Duration: l.lastDuration, Err: list.err}
 		if !last.IsZero() {
-			report.Interval = r.start.Sub(last)
+			report.Interval = list.start.Sub(last)
 		}
 		f(report)
 	}
@@ -64,55 +64,56 @@ func (l *loop) relistKnownPods() {
 	}
 }
 
-func (l *loop) applySnapshot(r listResult) {
+func (l *loop) applySnapshot(list listResult) {
 	if l.lastFailed {
 		l.gen.opts.Logger.Info("full relist works again")
 	}
 	l.lastFailed, l.tooLarge = false, false
-	l.lastSuccess = r.start
-	l.gen.health.setRelisted(r.start)
-	l.index.markChanged(r.snap, l.recordOf)
+	l.lastSuccess = list.start
+	l.gen.health.setRelisted(list.start)
+	l.index.markChanged(list.snap, l.recordOf)
 	l.changed = l.changed[:0]
 	for uid, rec := range l.records {
 		switch {
 		case rec.changed == l.index.listing || rec.reinspect || rec.busy || rec.task != noTask:
 			l.changed = append(l.changed, rec)
-			rec.pod = cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: r.start}
+			rec.pod = cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: list.start}
 		case isEmptyPod(rec.published): // not earlier: notBefore of the record must last for a burst of requests
 			delete(l.records, uid)
 		}
 	}
 	if len(l.changed) > 0 {
 		slices.SortFunc(l.changed, compareRecords)
-		l.splitSnapshot(r.snap)
+		l.splitSnapshot(list.snap)
 		for _, rec := range l.changed {
-			l.applyListedPod(rec, r)
+			l.applyListedPod(rec, list)
 		}
 		clear(l.changed)
 	}
-	l.gen.cache.recordFullList(r.start)
-	l.reportRunning(r.snap)
+	l.gen.cache.recordFullList(list.start)
+	l.reportRunning(list.snap)
 }
 
-// splitSnapshot appends the sandboxes and containers of s to the records of the changed pods.
-func (l *loop) splitSnapshot(s cri.Snapshot) {
-	for _, sb := range s.Sandboxes {
+// splitSnapshot appends the sandboxes and containers of snapshot to the records of the changed pods.
+func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
+	for _, sb := range snapshot.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
 			rec.pod.PodIdentity = sb.Pod
 			rec.pod.Sandboxes = append(rec.pod.Sandboxes, sb)
 		}
 	}
-	for _, c := range s.Containers {
+	for _, c := range snapshot.Containers {
 		if rec, ok := l.records[c.PodUID]; ok && !rec.pod.Time.IsZero() {
 			rec.pod.Containers = append(rec.pod.Containers, c)
 		}
 	}
 }
 
-// applyListedPod handles a pod that changed or has work pending, with the full list r. It publishes the listed state, queues an
-// inspection, or queues a relist if it cannot order r and another job; the cached pod is then marked outdated.
-func (l *loop) applyListedPod(rec *podRecord, r listResult) {
-	rec.podClock = r.clock
+// applyListedPod handles a pod that changed or has work pending, with the full list that contains it. It publishes the listed
+// state or queues an inspection. If a job makes it unclear which state is newer, it marks the cached pod as outdated and relists
+// it.
+func (l *loop) applyListedPod(rec *podRecord, list listResult) {
+	rec.podClock = list.clock
 	listed := rec.pod
 	behind := func() { l.gen.cache.update(rec.uid, func(e *entry) { e.markOutdated(listed) }) }
 	switch {
@@ -122,10 +123,10 @@ func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 	case rec.task == relistTask && !rec.coveredByList: // requested after the list started
 		rec.pod = cri.Pod{}
 		behind()
-	case rec.inspectedAt > r.clock:
+	case rec.inspectedAt > list.clock:
 		// Inspected while the list was running: it is undefined which of the two is newer.
 		rec.pod = cri.Pod{}
-		if rec.listedAt < r.clock {
+		if rec.listedAt < list.clock {
 			l.enqueuePod(rec, relistTask)
 			behind()
 		}
@@ -139,49 +140,49 @@ func (l *loop) applyListedPod(rec *podRecord, r listResult) {
 		rec.reinspect = false
 		pod := keepLostFields(rec.pod, rec.published)
 		rec.pod = cri.Pod{}
-		l.publishPod(rec, pod, cri.Pod{}, all, r.clock)
+		l.publishPod(rec, pod, cri.Pod{}, all, list.clock)
 	}
 }
 
 // applyResult evaluates a completed job: it publishes the pod or queues a retry, and calls Hooks.PodRelisted.
-func (l *loop) applyResult(r result) {
-	rec := r.rec
+func (l *loop) applyResult(res result) {
+	rec := res.rec
 	rec.busy = false
 	l.jobs--
-	if r.err != nil {
-		l.retryPod(rec, r)
+	if res.err != nil {
+		l.retryPod(rec, res)
 	} else {
 		again := rec.repeat
 		rec.repeat = false
 		var newer cri.Pod
-		if rec.podClock > r.clock { // a full list started after the job
+		if rec.podClock > res.clock { // a full list started after the job
 			newer = rec.pod
 		}
 		rec.pod = cri.Pod{}
 		if again {
 			l.enqueuePod(rec, relistTask)
 		}
-		l.publishPod(rec, r.pod, newer, r.inspectAll, r.clock)
+		l.publishPod(rec, res.pod, newer, res.inspectAll, res.clock)
 	}
 	callHook(l.gen.opts.Hooks.PodRelisted, PodRelist{
-		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), ListedAlone: r.relist, Err: r.err,
+		PodUID: rec.uid, Start: res.started, Duration: res.ended.Sub(res.started), ListedAlone: res.relist, Err: res.err,
 	})
 	l.publishEvents()
 }
 
 // retryPod queues a failed job again after Options.Period. Its changes remain unpublished until a job succeeds. If a full list
 // arrived during the job, only the inspection is repeated.
-func (l *loop) retryPod(rec *podRecord, r result) {
-	if l.gen.health.recordFailure(rec.uid, r.err) {
-		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
+func (l *loop) retryPod(rec *podRecord, res result) {
+	if l.gen.health.recordFailure(rec.uid, res.err) {
+		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", res.err)
 	}
-	rec.reinspect = rec.reinspect || r.inspectAll || r.listedPod
-	if r.listedPod {
+	rec.reinspect = rec.reinspect || res.inspectAll || res.listedPod
+	if res.listedPod {
 		l.gen.cache.update(rec.uid, func(e *entry) {
-			e.markOutdated(r.pod) // keeps the listed objects
-			e.err, e.outdated = r.err, false
-			if r.pod.Time.After(e.validAt) {
-				e.validAt = r.pod.Time
+			e.markOutdated(res.pod) // keeps the listed objects
+			e.err, e.outdated = res.err, false
+			if res.pod.Time.After(e.validAt) {
+				e.validAt = res.pod.Time
 			}
 		})
 	}
@@ -190,7 +191,7 @@ func (l *loop) retryPod(rec *podRecord, r result) {
 		next = inspectTask
 	}
 	rec.repeat = false
-	rec.notBefore = r.ended.Add(l.gen.opts.Period)
+	rec.notBefore = res.ended.Add(l.gen.opts.Period)
 	l.enqueuePod(rec, next)
 }
 
@@ -228,21 +229,21 @@ func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, 
 	}
 }
 
-// reportRunning calls Hooks.RunningCounted with the running pods and the containers of s by state.
-func (l *loop) reportRunning(s cri.Snapshot) {
+// reportRunning calls Hooks.RunningCounted with the number of running pods, and of containers by state.
+func (l *loop) reportRunning(snapshot cri.Snapshot) {
 	if l.gen.opts.Hooks.RunningCounted == nil {
 		return
 	}
 	var n RunningCount
-	for i := range s.Containers {
-		if st := int(s.Containers[i].State); st < len(n.Containers) {
+	for i := range snapshot.Containers {
+		if st := int(snapshot.Containers[i].State); st < len(n.Containers) {
 			n.Containers[st]++
 		}
 	}
-	ready := make(map[string]struct{}, len(s.Sandboxes))
-	for i := range s.Sandboxes {
-		if s.Sandboxes[i].State == cri.SandboxReady {
-			ready[s.Sandboxes[i].Pod.UID] = struct{}{}
+	ready := make(map[string]struct{}, len(snapshot.Sandboxes))
+	for i := range snapshot.Sandboxes {
+		if snapshot.Sandboxes[i].State == cri.SandboxReady {
+			ready[snapshot.Sandboxes[i].Pod.UID] = struct{}{}
 		}
 	}
 	n.Pods = len(ready)

@@ -72,7 +72,7 @@ func allPods(t *testing.T, l *loop) []cri.Pod {
 	return pods
 }
 
-// What nothing has changed costs no allocation, in whatever order the runtime lists.
+// A relist without changes allocates nothing, in any order of the runtime's list.
 func TestRelistUnchangedAllocatesNothing(t *testing.T) {
 	for _, stable := range []bool{true, false} {
 		l, snaps := loopOf(100, stable)
@@ -85,8 +85,8 @@ func TestRelistUnchangedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A pod that comes and goes leaves nothing behind.
-func TestLoopForgetsPods(t *testing.T) {
+// A pod that was created and removed leaves no record.
+func TestLoopRemovesRecordsOfRemovedPods(t *testing.T) {
 	l, snaps := loopOf(100, true)
 	l.take(cri.Snapshot{})
 	assert.Empty(t, allPods(t, l))
@@ -100,8 +100,8 @@ func TestLoopForgetsPods(t *testing.T) {
 	assert.Len(t, allPods(t, l), 100)
 }
 
-// While no list is to be had, pods that came and went must not pile up.
-func TestLoopForgetsPodsWithoutAList(t *testing.T) {
+// While full lists fail, the records of removed pods must not accumulate.
+func TestLoopRemovesRecordsWhileListsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := loopOf(100, true)
 		l.gen.podLister = podListerFunc(nil)

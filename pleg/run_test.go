@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// It keeps two loops from writing one cache.
-func TestRunIsCalledTwice(t *testing.T) {
+// Two loops must not write one cache.
+func TestSecondRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := pleg.New(critest.New(critest.Options{}), pleg.Options{})
 		go func() { _ = g.Run(t.Context()) }()
@@ -27,8 +27,8 @@ func TestRunIsCalledTwice(t *testing.T) {
 	})
 }
 
-// Those who listen hear of each pod once per relist, after the sink, and also when they come late.
-func TestNotify(t *testing.T) {
+// Functions of Notify get each pod once per relist, after the sink, also if they are added late.
+func TestNotifyOncePerPodAndRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		start := func(pod string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Times of the event stream.
+// Fixed times for the event stream of the runtime.
 const (
 	assumeConnectedAfter = 500 * time.Millisecond // a stream without events counts as working after this time
 	minReconnect         = 100 * time.Millisecond // wait before the first reconnect; it doubles with each
@@ -93,14 +93,14 @@ func (g *Generator) readEvents(ctx context.Context) error {
 
 // markConnected records that the stream works and requests a full relist if it did not work before. proof is the first event of
 // the connection, received at time at, or nil if none arrived within assumeConnectedAfter.
-func (g *Generator) markConnected(proof *runtimeEvent, at time.Time) {
+func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {
 		first = !r.streaming
 		r.full = r.full || first || proof != nil
 		r.streaming = true
 		if proof != nil {
-			r.addHint(*proof, at)
+			r.addHint(*proof, eventTime)
 		}
 	})
 	if !first {

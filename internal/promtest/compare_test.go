@@ -51,15 +51,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseListRefuses(t *testing.T) {
+func TestParseListRejectsInvalidLines(t *testing.T) {
 	for _, line := range []string{"name", "name gauge", "name gauge {a", "name histogram {} 1 x"} {
 		_, err := promtest.ParseList("\n" + line)
 		assert.ErrorContains(t, err, "line 2", line)
 	}
 }
 
-// Every page of the kubelet is there, and in order.
-func TestKubelet(t *testing.T) {
+// Every page of the kubelet exists and is sorted.
+func TestKubeletPages(t *testing.T) {
 	for _, page := range []string{
 		promtest.PageMetrics, promtest.PageProbes, promtest.PageResource, promtest.PageCadvisor, promtest.PageSLIs,
 	} {

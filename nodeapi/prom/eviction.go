@@ -21,16 +21,16 @@ type evictionMetrics struct {
 	failed, reclaims, errors *counter
 }
 
-func (m *Metrics) buildEviction(g *group) {
+func (m *Metrics) buildEviction(group *group) {
 	m.eviction = evictionMetrics{
-		group:       g,
-		evictions:   g.addCounter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
-		preemptions: g.addCounter("kubelet_preemptions", "Pods that were preempted for a critical pod, by the resource that it lacked.", "preemption_signal"),
-		age: g.addHistogram("kubelet_eviction_stats_age_seconds", "Age of the measurement that met an eviction threshold.",
+		group:       group,
+		evictions:   group.addCounter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
+		preemptions: group.addCounter("kubelet_preemptions", "Pods that were preempted for a critical pod, by the resource that it lacked.", "preemption_signal"),
+		age: group.addHistogram("kubelet_eviction_stats_age_seconds", "Age of the measurement that met an eviction threshold.",
 			prometheus.DefBuckets, "eviction_signal"),
-		failed:   g.addCounter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
-		reclaims: g.addCounter("nodeagent_eviction_reclaims_total", "Attempts to reclaim node resources before a pod is evicted."),
-		errors:   g.addCounter("nodeagent_eviction_observation_errors_total", "Measurements of eviction signals that failed."),
+		failed:   group.addCounter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
+		reclaims: group.addCounter("nodeagent_eviction_reclaims_total", "Attempts to reclaim node resources before a pod is evicted."),
+		errors:   group.addCounter("nodeagent_eviction_observation_errors_total", "Measurements of eviction signals that failed."),
 	}
 }
 
@@ -84,17 +84,17 @@ type cgroupMetrics struct {
 	orphans  *counter
 }
 
-func (m *Metrics) buildCgroups(g *group) {
+func (m *Metrics) buildCgroups(group *group) {
 	m.cgroups = cgroupMetrics{
-		group: g,
-		took: g.addHistogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
+		group: group,
+		took: group.addHistogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
 			prometheus.DefBuckets, "operation_type"),
-		resized: g.addHistogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took until the cgroups had it.",
+		resized: group.addHistogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took until the cgroups had it.",
 			[]float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}, "success"),
-		min:     g.addGauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
-		low:     g.addGauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
-		version: g.addGauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
-		orphans: g.addCounter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by the result of their removal.", "result"),
+		min:     group.addGauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
+		low:     group.addGauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
+		version: group.addGauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
+		orphans: group.addCounter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by the result of their removal.", "result"),
 	}
 }
 
@@ -127,11 +127,11 @@ func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
 	}
 }
 
-func resultLabel(o podtree.Orphan) string {
+func resultLabel(orphan podtree.Orphan) string {
 	switch {
-	case o.Err != nil:
+	case orphan.Err != nil:
 		return "error"
-	case o.Volumes:
+	case orphan.Volumes:
 		return "shrunk"
 	default:
 		return "removed"

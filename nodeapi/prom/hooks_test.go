@@ -28,9 +28,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Whoever has hooks keeps them: each field of each engine calls what was given, with the same arguments, and none is forgotten
-// when an engine gets another.
-func TestHooksCallThoseThatAreGiven(t *testing.T) {
+// Each hook of each package calls the caller's hook with its own arguments. The test fails for a new hook that does not.
+func TestHooksCallTheHooksOfTheCaller(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	m := p.metrics
 	checkComposed(t, func(h pleg.Hooks) pleg.Hooks { return m.PLEG(h) })
@@ -99,7 +98,7 @@ func functions(v reflect.Value, name string, f func(name string, v reflect.Value
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	_, err := prom.New(nil, prom.Options{})
 	require.ErrorContains(t, err, "argument registry is nil: required")
 	_, err = prom.New(prometheus.NewRegistry(), prom.Options{Without: []string{"[a"}})
@@ -117,8 +116,8 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "register metrics of pleg", "called twice")
 }
 
-// What is left out at the source is not on the page, and series that only a label without told apart are one.
-func TestWithout(t *testing.T) {
+// Excluded metrics are not on the page, and series that differ only in an excluded label are added up.
+func TestWithoutDropsMetricsAndLabels(t *testing.T) {
 	p := newPages(t, prom.Options{
 		Without: []string{"kubelet_pleg_*", "kubelet_running_containers", "kubelet_working_pods"},
 		WithoutLabels: map[string][]string{
@@ -144,8 +143,8 @@ func TestWithout(t *testing.T) {
 	assert.InDelta(t, 3, value(t, p.probes, "prober_probe_total", "container=main"), 0, "it is of others, too")
 }
 
-// What is not wired says nothing: no zeros where nothing is known.
-func TestPageHasWhatIsWired(t *testing.T) {
+// Metrics of unused hooks are absent: no zeros for unknown values.
+func TestPageHasOnlyRequestedMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	assert.Empty(t, gather(t, p.main))
 	p.metrics.PLEG()
@@ -153,7 +152,7 @@ func TestPageHasWhatIsWired(t *testing.T) {
 	assert.NotContains(t, gather(t, p.main), "kubelet_cgroup_version")
 }
 
-func TestProbes(t *testing.T) {
+func TestProbeMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{PodName: func(uid string) (string, string) { return "shop", "name-of-" + uid }})
 	h := p.metrics.Probes()
 	k := probe.Key{PodUID: "u", Container: "main", Kind: probe.Readiness}
@@ -192,7 +191,7 @@ func TestRuntimeOperations(t *testing.T) {
 	assert.InDelta(t, 1, value(t, p.main, "kubelet_runtime_operations_errors_total", "operation_type=version"), 0)
 }
 
-func TestImages(t *testing.T) {
+func TestImageMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	h := p.metrics.Images()
 	h.Present(images.Request{Image: "busybox:1"}, cri.Image{})
@@ -214,7 +213,7 @@ func TestImages(t *testing.T) {
 	assert.Equal(t, "10MB-100MB", pulls[0].GetLabel()[0].GetValue())
 }
 
-func TestNode(t *testing.T) {
+func TestNodeStartupMetrics(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	now := time.Now()
 	h := p.metrics.Node(prom.NodeOptions{Name: "n", Boot: now.Add(-time.Minute), Started: now})

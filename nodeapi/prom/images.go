@@ -19,14 +19,14 @@ type imageMetrics struct {
 	errors   *counter
 }
 
-func (m *Metrics) buildImages(g *group) {
+func (m *Metrics) buildImages(group *group) {
 	m.images = imageMetrics{
-		group: g,
-		took: g.addHistogram("kubelet_image_pull_duration_seconds", "How long a pull took, including the wait for its start.",
+		group: group,
+		took: group.addHistogram("kubelet_image_pull_duration_seconds", "How long a pull took, including the wait for its start.",
 			[]float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}, "image_size_in_bytes"),
-		requests: g.addCounter("kubelet_image_manager_ensure_image_requests_total", "Images that containers requested.",
+		requests: group.addCounter("kubelet_image_manager_ensure_image_requests_total", "Images that containers requested.",
 			"pull_policy", "present_locally", "pull_required"),
-		errors: g.addCounter("nodeagent_image_errors_total", "Images that could not be made present, by the reason in the status of the container.",
+		errors: group.addCounter("nodeagent_image_errors_total", "Images that could not be made present, by the reason in the status of the container.",
 			"reason"),
 	}
 }
@@ -60,37 +60,37 @@ func (m *Metrics) Images(with ...images.Hooks) images.Hooks {
 	}
 }
 
-func (i *imageMetrics) countRequest(r images.Request, present, required string) {
-	policy := r.Policy
+func (i *imageMetrics) countRequest(request images.Request, present, required string) {
+	policy := request.Policy
 	if policy == "" {
-		policy = images.DefaultPolicy(r.Image)
+		policy = images.DefaultPolicy(request.Image)
 	}
 	i.requests.inc(strings.ToLower(string(policy)), present, required)
 }
 
-// countFailure counts a request whose image could not be made present. For policy Never it is unknown whether a pull was
-// required.
-func (i *imageMetrics) countFailure(r images.Request, err *images.Error) {
+// countFailure counts an image request that failed. For policy Never it is unknown whether a pull was required.
+func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	i.errors.inc(err.Reason)
 	switch {
-	case r.Policy == images.PullNever:
-		i.countRequest(r, "false", "unknown")
+	case request.Policy == images.PullNever:
+		i.countRequest(request, "false", "unknown")
 	case err.Reason == images.ReasonInvalidImageName, err.Reason == images.ReasonImageInspectError:
-		i.countRequest(r, "unknown", "unknown")
+		i.countRequest(request, "unknown", "unknown")
 	default:
-		i.countRequest(r, presentLabel(r.Policy), "true")
+		i.countRequest(request, presentLabel(request.Policy), "true")
 	}
 }
 
-// presentLabel returns the label for whether an image was present before it was pulled. With policy Always this was not checked.
-func presentLabel(p images.Policy) string {
-	if p == images.PullAlways {
+// presentLabel returns the label value for whether an image was present before it was pulled: unknown for policy Always, which
+// does not check.
+func presentLabel(policy images.Policy) string {
+	if policy == images.PullAlways {
 		return "unknown"
 	}
 	return "false"
 }
 
-// sizeLabel returns the label for the size of an image.
+// sizeLabel returns the label value for the size of an image, such as 100MB-500MB.
 func sizeLabel(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	sizes := [...]struct {
@@ -123,10 +123,10 @@ type imageGCMetrics struct {
 	removed *counter
 }
 
-func (m *Metrics) buildImageGC(g *group) {
+func (m *Metrics) buildImageGC(group *group) {
 	m.imageGC = imageGCMetrics{
-		group:   g,
-		removed: g.addCounter("kubelet_image_garbage_collected_total", "Images that were removed, by reason.", "reason"),
+		group:   group,
+		removed: group.addCounter("kubelet_image_garbage_collected_total", "Images that were removed, by reason.", "reason"),
 	}
 }
 

@@ -35,35 +35,35 @@ type Kubelet struct {
 }
 
 // NewKubelet creates the registries and the metrics. An error is returned by Registerer or names the invalid option.
-func NewKubelet(o KubeletOptions) (*Kubelet, error) {
+func NewKubelet(opts KubeletOptions) (*Kubelet, error) {
 	k := &Kubelet{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry()}
-	o.Options.Probes = k.probes
-	if !o.Served && o.Registerer == nil {
-		o.Options = Options{Probes: k.probes, Without: []string{"*"}} // unused metrics would be most of the heap of a simulated node
+	opts.Options.Probes = k.probes
+	if !opts.Served && opts.Registerer == nil {
+		opts.Options = Options{Probes: k.probes, Without: []string{"*"}} // unused metrics would be most of the heap of a simulated node
 	}
 	var err error
-	if k.Metrics, err = New(k.all, o.Options); err != nil {
+	if k.Metrics, err = New(k.all, opts.Options); err != nil {
 		return nil, err
 	}
-	if o.Served {
+	if opts.Served {
 		k.slis, k.processMetrics = prometheus.NewRegistry(), prometheus.NewRegistry()
-		err = errors.Join(RegisterProcess(k.processMetrics, o.Version), registerStartTime(k.probes), registerStartTime(k.slis))
+		err = errors.Join(RegisterProcess(k.processMetrics, opts.Version), registerStartTime(k.probes), registerStartTime(k.slis))
 	}
-	if err == nil && o.Registerer != nil {
-		if err := o.Registerer.Register(k.all); err != nil {
+	if err == nil && opts.Registerer != nil {
+		if err := opts.Registerer.Register(k.all); err != nil {
 			return nil, err // the error names the metrics
 		}
-		k.registerer = o.Registerer
+		k.registerer = opts.Registerer
 	}
 	return k, err
 }
 
 // Register adds a collector to the page /metrics and to Registerer.
-func (k *Kubelet) Register(c prometheus.Collector) error { return k.all.Register(c) }
+func (k *Kubelet) Register(collector prometheus.Collector) error { return k.all.Register(collector) }
 
 // Pages returns handlers for /metrics, /metrics/probes and /metrics/slis. KubeletOptions.Served must be set.
-func (k *Kubelet) Pages(o PageOptions) (all, probes, slis http.Handler) {
-	return Page(prometheus.Gatherers{k.all, k.processMetrics}, o), Page(k.probes, o), Page(k.slis, o)
+func (k *Kubelet) Pages(opts PageOptions) (all, probes, slis http.Handler) {
+	return Page(prometheus.Gatherers{k.all, k.processMetrics}, opts), Page(k.probes, opts), Page(k.slis, opts)
 }
 
 // Close unregisters the metrics from Registerer, so that another agent can register its own.

@@ -47,7 +47,7 @@ func TestKubeletHasThePagesOfAKubelet(t *testing.T) {
 	require.Empty(t, families)
 }
 
-// Without a reader the hooks call those of the program, and no family is kept.
+// Without a page and a Registerer, the hooks call the hooks of the program, and no metric is created.
 func TestKubeletKeepsNoMetricWithoutAReader(t *testing.T) {
 	k, err := prom.NewKubelet(prom.KubeletOptions{Options: prom.Options{Pods: func() []lifecycle.PodState {
 		t.Error("nothing reads the pods")

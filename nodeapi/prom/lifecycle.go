@@ -39,51 +39,51 @@ type lifecycleMetrics struct {
 	deferred                      *histogram
 }
 
-func (m *Metrics) buildLifecycle(g *group) {
+func (m *Metrics) buildLifecycle(group *group) {
 	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 	m.lifecycle = lifecycleMetrics{
-		group: g,
-		worker: g.addHistogram("kubelet_pod_worker_duration_seconds", "How long a sync of a pod took, by operation.",
+		group: group,
+		worker: group.addHistogram("kubelet_pod_worker_duration_seconds", "How long a sync of a pod took, by operation.",
 			prometheus.DefBuckets, "operation_type"),
-		workerStart: g.addHistogram("kubelet_pod_worker_start_duration_seconds", "Time from when a source lists a pod to its first sync.",
+		workerStart: group.addHistogram("kubelet_pod_worker_start_duration_seconds", "Time from when a source lists a pod to its first sync.",
 			prometheus.DefBuckets),
-		podStart: g.addHistogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen until it runs.", start),
-		containersPerPod: g.addHistogram("kubelet_containers_per_pod_count", "Regular containers of pods.",
+		podStart: group.addHistogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen until it runs.", start),
+		containersPerPod: group.addHistogram("kubelet_containers_per_pod_count", "Regular containers of pods.",
 			prometheus.ExponentialBuckets(1, 2, 5)),
-		admitted: g.addCounter("kubelet_pod_level_resources_admission_total", "Pods that were admitted, by the level of their resources and QoS class.",
+		admitted: group.addCounter("kubelet_pod_level_resources_admission_total", "Pods that were admitted, by the level of their resources and QoS class.",
 			"config_mode", "qos_class"),
-		rejected: g.addCounter("kubelet_admission_rejections_total", "Pods that were rejected, by reason.", "reason"),
-		refused:  g.addCounter("nodeagent_pods_refused_total", "Invalid pods from a source, counted each time."),
-		orphaned: g.addCounter("kubelet_orphaned_runtime_pods_total", "Pods that only the runtime had, and that were terminated."),
-		errors:   g.addCounter("nodeagent_pod_sync_errors_total", "Syncs of a pod that failed."),
-		sandbox: g.addHistogram("kubelet_run_podsandbox_duration_seconds", "How long the runtime took to run a sandbox.",
+		rejected: group.addCounter("kubelet_admission_rejections_total", "Pods that were rejected, by reason.", "reason"),
+		refused:  group.addCounter("nodeagent_pods_refused_total", "Invalid pods from a source, counted each time."),
+		orphaned: group.addCounter("kubelet_orphaned_runtime_pods_total", "Pods that only the runtime had, and that were terminated."),
+		errors:   group.addCounter("nodeagent_pod_sync_errors_total", "Syncs of a pod that failed."),
+		sandbox: group.addHistogram("kubelet_run_podsandbox_duration_seconds", "How long the runtime took to run a sandbox.",
 			prometheus.DefBuckets, "runtime_handler"),
-		sandboxErrors:   g.addCounter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler"),
-		pods:            g.addCounter("kubelet_started_pods_total", "Attempts to start a pod."),
-		podErrors:       g.addCounter("kubelet_started_pods_errors_total", "Attempts to start a pod that failed."),
-		userNSPods:      g.addCounter("kubelet_started_user_namespaced_pods_total", "Attempts to start a pod with a user namespace."),
-		userNSPodErrors: g.addCounter("kubelet_started_user_namespaced_pods_errors_total", "Attempts to start a pod with a user namespace that failed."),
-		containers:      g.addCounter("kubelet_started_containers_total", "Attempts to start a container.", "container_type"),
-		containerErrors: g.addCounter("kubelet_started_containers_errors_total", "Attempts to start a container that failed, by reason.",
+		sandboxErrors:   group.addCounter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler"),
+		pods:            group.addCounter("kubelet_started_pods_total", "Attempts to start a pod."),
+		podErrors:       group.addCounter("kubelet_started_pods_errors_total", "Attempts to start a pod that failed."),
+		userNSPods:      group.addCounter("kubelet_started_user_namespaced_pods_total", "Attempts to start a pod with a user namespace."),
+		userNSPodErrors: group.addCounter("kubelet_started_user_namespaced_pods_errors_total", "Attempts to start a pod with a user namespace that failed."),
+		containers:      group.addCounter("kubelet_started_containers_total", "Attempts to start a container.", "container_type"),
+		containerErrors: group.addCounter("kubelet_started_containers_errors_total", "Attempts to start a container that failed, by reason.",
 			"container_type", "code"),
-		terminated: g.addCounter("kubelet_terminated_containers_total", "Containers that have terminated.",
+		terminated: group.addCounter("kubelet_terminated_containers_total", "Containers that have terminated.",
 			"container_type", "exit_code", "reason"),
-		containerStart: g.addHistogram("nodeagent_container_start_duration_seconds", "How long attempts to start a container took, including its image pull and postStart hook.",
+		containerStart: group.addHistogram("nodeagent_container_start_duration_seconds", "How long attempts to start a container took, including its image pull and postStart hook.",
 			[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "container_type"),
-		images:        g.addCounter("kubelet_image_volume_requested_total", "Image volumes that were requested."),
-		imagesMounted: g.addCounter("kubelet_image_volume_mounted_succeed_total", "Image volumes that were made present."),
-		imageErrors:   g.addCounter("kubelet_image_volume_mounted_errors_total", "Image volumes that could not be made present."),
-		sleep:         g.addCounter("kubelet_sleep_action_terminated_early_total", "Sleep actions of lifecycle hooks that ended early."),
-		tls:           g.addCounter("kubelet_lifecycle_handler_http_fallbacks_total", "HTTPS lifecycle hooks that were repeated with HTTP."),
-		resizes: g.addCounter("kubelet_container_requested_resizes_total", "Changes of requests and limits of containers that pods requested.",
+		images:        group.addCounter("kubelet_image_volume_requested_total", "Image volumes that were requested."),
+		imagesMounted: group.addCounter("kubelet_image_volume_mounted_succeed_total", "Image volumes that were made present."),
+		imageErrors:   group.addCounter("kubelet_image_volume_mounted_errors_total", "Image volumes that could not be made present."),
+		sleep:         group.addCounter("kubelet_sleep_action_terminated_early_total", "Sleep actions of lifecycle hooks that ended early."),
+		tls:           group.addCounter("kubelet_lifecycle_handler_http_fallbacks_total", "HTTPS lifecycle hooks that were repeated with HTTP."),
+		resizes: group.addCounter("kubelet_container_requested_resizes_total", "Changes of requests and limits of containers that pods requested.",
 			"resource", "requirement", "operation"),
-		infeasible: g.addCounter("kubelet_pod_infeasible_resizes_total", "Resizes that are infeasible.", "reason_detail"),
-		accepted:   g.addCounter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that were deferred and then accepted.", "retry_trigger"),
-		deferred: g.addHistogram("kubelet_pod_deferred_resize_duration_seconds", "How long resizes were deferred.",
+		infeasible: group.addCounter("kubelet_pod_infeasible_resizes_total", "Resizes that are infeasible.", "reason_detail"),
+		accepted:   group.addCounter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that were deferred and then accepted.", "retry_trigger"),
+		deferred: group.addHistogram("kubelet_pod_deferred_resize_duration_seconds", "How long resizes were deferred.",
 			[]float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}, "resolution", "priority_bucket"),
 	}
 	if m.opts.Pods != nil || m.opts.MirrorPods != nil {
-		g.collectors = append(g.collectors, m.newPodGauges())
+		group.collectors = append(group.collectors, m.newPodGauges())
 	}
 }
 
@@ -160,36 +160,37 @@ func (l *lifecycleMetrics) workHooks(with []lifecycle.Hooks) lifecycle.WorkHooks
 	}
 }
 
-func (l *lifecycleMetrics) countSandbox(s podevents.SandboxStart) {
+func (l *lifecycleMetrics) countSandbox(start podevents.SandboxStart) {
 	l.pods.inc()
-	l.sandbox.observe(s.Took, s.RuntimeHandler)
-	if s.UserNamespace {
+	l.sandbox.observe(start.Took, start.RuntimeHandler)
+	if start.UserNamespace {
 		l.userNSPods.inc()
 	}
-	if s.Err == nil {
+	if start.Err == nil {
 		return
 	}
 	l.podErrors.inc()
-	l.sandboxErrors.inc(s.RuntimeHandler)
-	if s.UserNamespace {
+	l.sandboxErrors.inc(start.RuntimeHandler)
+	if start.UserNamespace {
 		l.userNSPodErrors.inc()
 	}
 }
 
-func (l *lifecycleMetrics) countStart(s podevents.ContainerStart) {
-	l.containers.inc(string(s.Type))
-	l.containerStart.observe(s.Took, string(s.Type))
-	if s.Err == nil {
+func (l *lifecycleMetrics) countStart(start podevents.ContainerStart) {
+	l.containers.inc(string(start.Type))
+	l.containerStart.observe(start.Took, string(start.Type))
+	if start.Err == nil {
 		return
 	}
 	code := "Other" // an error of this agent; its text would create a series of its own
-	if e, ok := errors.AsType[*podstatus.StartError](s.Err); ok {
+	if e, ok := errors.AsType[*podstatus.StartError](start.Err); ok {
 		code = e.Reason
 	}
-	l.containerErrors.inc(string(s.Type), code)
+	l.containerErrors.inc(string(start.Type), code)
 }
 
-// countRejection counts a rejected pod by reason. Reasons that a user can invent count as one, so that they cannot fill the page.
+// countRejection counts a rejected pod by reason. Reasons that the kubelet does not have count as Other or
+// OutOfExtendedResources, so that a user cannot fill the page with reasons.
 func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):
@@ -216,7 +217,7 @@ func isRejectionReason(reason string) bool {
 	}
 }
 
-// priorityLabel returns the label for the priority of a pod.
+// priorityLabel returns the label value for the priority of a pod, such as high.
 func priorityLabel(pod *corev1.Pod) string {
 	if pod == nil {
 		return "unknown"

@@ -32,8 +32,8 @@ func running(c corev1.ContainerStatus) *corev1.PodStatus {
 	return &corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{c}}
 }
 
-// A container that terminates is counted once, whatever a status shows of it and however often.
-func TestTerminatedContainers(t *testing.T) {
+// A terminated container is counted once, however often and in whichever field a status shows it.
+func TestTerminatedContainersCountedOnce(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	h := p.metrics.Lifecycle()
 	pod := newPod("a")
@@ -51,8 +51,8 @@ func TestTerminatedContainers(t *testing.T) {
 	assert.InDelta(t, 1, value(t, p.main, "kubelet_terminated_containers_total", "exit_code=4"), 0, "no status had it as its state")
 }
 
-// A rejection is counted when it is made, and not again by the next agent, which says the same status.
-func TestRejections(t *testing.T) {
+// A rejection is counted when it happens, and not by a restarted agent, which reports an equal status.
+func TestRejectionsCountedOnce(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	h := p.metrics.Lifecycle()
 	for i, reason := range []string{"OutOfcpu", "OutOfexample.com/gpu", "MyOwn", "OutOfcpu"} {
@@ -71,9 +71,9 @@ func TestRejections(t *testing.T) {
 	assert.InDelta(t, 2, value(t, p.main, "kubelet_admission_rejections_total", "reason=OutOfcpu"), 0)
 }
 
-// The time a pod takes to start begins when its manifest was read, and for a pod of the API server when it was created, without
-// what its images and init containers took.
-func TestPodStart(t *testing.T) {
+// The start of a pod is measured from the reading of its manifest, or for a pod of the API server from its creation without image
+// pulls and init containers.
+func TestPodStartDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPages(t, prom.Options{})
 		h := p.metrics.Lifecycle()
@@ -104,7 +104,7 @@ func TestPodStart(t *testing.T) {
 	})
 }
 
-func TestResizes(t *testing.T) {
+func TestResizeMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPages(t, prom.Options{})
 		h := p.metrics.Lifecycle()
@@ -134,8 +134,8 @@ func TestResizes(t *testing.T) {
 	})
 }
 
-// A Reconciler and a generator feed their metrics: a pod that crashes, and goes.
-func TestAgent(t *testing.T) {
+// A Reconciler and a Generator feed the metrics, with a pod that crashes and is removed.
+func TestMetricsOfReconcilerAndGenerator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(5*time.Second, 3)})})
 		var pods *lifecycle.Reconciler
@@ -168,8 +168,8 @@ func TestAgent(t *testing.T) {
 	})
 }
 
-// A thousand containers that come and go leave the pages and the memory as they were.
-func TestPodsThatCameAndWent(t *testing.T) {
+// A thousand containers that are created and removed leave no series and no memory.
+func TestRemovedPodsLeaveNoSeries(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	l, pr := p.metrics.Lifecycle(), p.metrics.Probes()
 	one := func(i int) {

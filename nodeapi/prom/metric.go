@@ -40,7 +40,7 @@ func (g *group) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// labels are the label names of a metric without the excluded ones. kept has the positions of the names that remain.
+// labels are the label names of a metric without the excluded ones. kept has the positions of these names in the original list.
 type labels struct {
 	names []string
 	kept  []int
@@ -104,7 +104,8 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes a series. If a label of the metric is excluded, other series share its value, so it stays.
+// remove removes the series with these label values. If a label of the metric is excluded, other series share its value, so it
+// stays.
 func (c *counter) remove(values ...string) {
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)
@@ -142,13 +143,13 @@ func (v *gauge) add(n float64, values ...string) {
 	}
 }
 
-// setTime sets the gauge to t in seconds since the epoch, or 0 for the zero time.
-func (v *gauge) setTime(t time.Time, values ...string) {
-	if t.IsZero() {
+// setTime sets the gauge to a time in seconds since the epoch, or 0 for the zero time.
+func (v *gauge) setTime(at time.Time, values ...string) {
+	if at.IsZero() {
 		v.set(0, values...)
 		return
 	}
-	v.set(float64(t.UnixNano())/1e9, values...)
+	v.set(float64(at.UnixNano())/1e9, values...)
 }
 
 // histogram is a histogram metric with labels; nil is an excluded metric, and its methods do nothing.
@@ -180,8 +181,8 @@ func (g *group) addLateHistogram(name, help string, buckets []float64, names ...
 	return h
 }
 
-func (h *histogram) observe(d time.Duration, values ...string) {
-	h.observeValue(d.Seconds(), values...)
+func (h *histogram) observe(duration time.Duration, values ...string) {
+	h.observeValue(duration.Seconds(), values...)
 }
 
 func (h *histogram) observeValue(n float64, values ...string) {
@@ -196,7 +197,7 @@ func (h *histogram) remove(values ...string) {
 	}
 }
 
-// computedGauge is a gauge metric whose values are computed for each page; nil is an excluded metric.
+// computedGauge is a gauge metric whose values are computed for each page. Nil is an excluded metric.
 type computedGauge struct {
 	labels
 	desc *prometheus.Desc

@@ -25,7 +25,7 @@ type nodeMetrics struct {
 	provider *gauge
 }
 
-// certMetrics are the metrics of one certificate of the node.
+// certMetrics are the metrics of the serving or the client certificate of the node.
 type certMetrics struct {
 	group   *group
 	errors  *counter
@@ -34,32 +34,32 @@ type certMetrics struct {
 	current func() *x509.Certificate
 }
 
-func (m *Metrics) buildNode(g *group) {
+func (m *Metrics) buildNode(group *group) {
 	n := &m.node
-	n.group = g
-	n.name = g.addGauge("kubelet_node_name", "The name of the node. The value is always 1.", "node")
-	n.preAgent = g.addGauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent.")
-	n.preRegistration = g.addGauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from the start of the agent to the first attempt to register the node.")
-	n.registration = g.addGauge("kubelet_node_startup_registration_duration_seconds", "Time from the first attempt until the node is registered.")
-	n.postRegistration = g.addGauge("kubelet_node_startup_post_registration_duration_seconds", "Time from the registration until the node is ready.")
-	n.total = g.addGauge("kubelet_node_startup_duration_seconds", "Time from the boot of the machine until the node is ready.")
-	n.shutdownStart = g.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last graceful node shutdown started, in seconds since the epoch.")
-	n.shutdownEnd = g.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were terminated for the last shutdown, in seconds since the epoch; 0 before.")
-	n.reports = g.addCounter("nodeagent_node_status_reports_total", "Node statuses that the API server has accepted.")
-	n.provider = g.addGauge("kubelet_metrics_provider", "The source of container metrics. The value is always 1.", "provider")
+	n.group = group
+	n.name = group.addGauge("kubelet_node_name", "The name of the node. The value is always 1.", "node")
+	n.preAgent = group.addGauge("kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent.")
+	n.preRegistration = group.addGauge("kubelet_node_startup_pre_registration_duration_seconds", "Time from the start of the agent to the first attempt to register the node.")
+	n.registration = group.addGauge("kubelet_node_startup_registration_duration_seconds", "Time from the first attempt until the node is registered.")
+	n.postRegistration = group.addGauge("kubelet_node_startup_post_registration_duration_seconds", "Time from the registration until the node is ready.")
+	n.total = group.addGauge("kubelet_node_startup_duration_seconds", "Time from the boot of the machine until the node is ready.")
+	n.shutdownStart = group.addGauge("kubelet_graceful_shutdown_start_time_seconds", "When the last graceful node shutdown started, in seconds since the epoch.")
+	n.shutdownEnd = group.addGauge("kubelet_graceful_shutdown_end_time_seconds", "When all pods were terminated for the last shutdown, in seconds since the epoch; 0 before.")
+	n.reports = group.addCounter("nodeagent_node_status_reports_total", "Node statuses that the API server has accepted.")
+	n.provider = group.addGauge("kubelet_metrics_provider", "The source of container metrics. The value is always 1.", "provider")
 }
 
 // NodeOptions describe the node at the start of its agent.
-type NodeOptions struct { // of the node; may be empty
-	Name    string    // of the machine; zero: unknown
-	Boot    time.Time // of the agent; zero: unknown
-	Started time.Time // of the agent; zero: not known
+type NodeOptions struct {
+	Name    string    // of the node; may be empty
+	Boot    time.Time // start of the machine; zero: unknown
+	Started time.Time // start of the agent; zero: unknown
 	// Provider is the value of kubelet_metrics_provider, the source of container metrics: "cadvisor" for cgroups, as in the
 	// kubelet, or "cri" for the runtime. Empty: cadvisor.
 	Provider string
 }
 
-// NodeHooks measure the registration of the Node object. Registered and Reported belong into the fields of the same name of
+// NodeHooks measure the registration of the Node object. Registered and Reported belong into the fields of these names in
 // heartbeat.ReporterHooks.
 type NodeHooks struct {
 	Registering func() // called before the first attempt
@@ -69,19 +69,19 @@ type NodeHooks struct {
 
 // Node returns hooks that measure the time until the node is ready. They measure nothing for a Node object that existed before
 // the agent started.
-func (m *Metrics) Node(o NodeOptions) NodeHooks {
+func (m *Metrics) Node(opts NodeOptions) NodeHooks {
 	n := &m.node
 	n.group.enabled.Store(true)
-	n.name.set(1, o.Name)
-	if o.Provider == "" {
-		o.Provider = "cadvisor"
+	n.name.set(1, opts.Name)
+	if opts.Provider == "" {
+		opts.Provider = "cadvisor"
 	}
-	n.provider.set(1, o.Provider)
-	s := &nodeStartup{node: n, opts: o}
+	n.provider.set(1, opts.Provider)
+	s := &nodeStartup{node: n, opts: opts}
 	return NodeHooks{Registering: s.startRegistration, Registered: s.recordRegistered, Reported: s.recordReport}
 }
 
-// nodeStartup records the progress of the registration of a node.
+// nodeStartup records when the node was registered and became ready, for the kubelet_node_startup_* metrics.
 type nodeStartup struct {
 	node *nodeMetrics
 	opts NodeOptions
@@ -141,20 +141,20 @@ func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
 	return begun, func(at time.Time) { n.shutdownEnd.setTime(at) }
 }
 
-func (m *Metrics) buildServerCert(g *group) {
+func (m *Metrics) buildServerCert(group *group) {
 	c := &m.node.server
-	c.group = g
-	c.errors = g.addCounter("kubelet_server_expiration_renew_errors", "Attempts to renew the serving certificate that failed.")
-	c.age = g.addHistogram("kubelet_certificate_manager_server_rotation_seconds", "How old serving certificates were when they were replaced.",
+	c.group = group
+	c.errors = group.addCounter("kubelet_server_expiration_renew_errors", "Attempts to renew the serving certificate that failed.")
+	c.age = group.addHistogram("kubelet_certificate_manager_server_rotation_seconds", "How old serving certificates were when they were replaced.",
 		[]float64{60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000})
 	if ttl := m.newComputedGauge("kubelet_certificate_manager_server_ttl_seconds", "Time until the serving certificate expires; infinite without one."); ttl != nil {
-		g.collectors = append(g.collectors, &certTTL{c, ttl})
+		group.collectors = append(group.collectors, &certTTL{c, ttl})
 	}
 }
 
-func (m *Metrics) buildClientCert(g *group) {
-	m.node.client.group = g
-	m.node.client.errors = g.addCounter("kubelet_certificate_manager_client_expiration_renew_errors",
+func (m *Metrics) buildClientCert(group *group) {
+	m.node.client.group = group
+	m.node.client.errors = group.addCounter("kubelet_certificate_manager_client_expiration_renew_errors",
 		"Attempts to renew the client certificate that failed.")
 }
 

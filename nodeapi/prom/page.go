@@ -38,17 +38,17 @@ type PageOptions struct {
 
 // Page returns an HTTP handler that serves the metrics of from, in the text format of Prometheus or another format that the
 // client prefers. Failed collectors and duplicate series are missing on the page.
-func Page(from prometheus.Gatherer, o PageOptions) http.Handler {
-	if o.Timeout <= 0 {
-		o.Timeout = defaultPageTimeout
+func Page(from prometheus.Gatherer, opts PageOptions) http.Handler {
+	if opts.Timeout <= 0 {
+		opts.Timeout = defaultPageTimeout
 	}
-	if o.InFlight <= 0 {
-		o.InFlight = defaultPageInFlight
+	if opts.InFlight <= 0 {
+		opts.InFlight = defaultPageInFlight
 	}
-	if o.Error == nil {
-		o.Error = func(error) {}
+	if opts.Error == nil {
+		opts.Error = func(error) {}
 	}
-	return &page{from: from, opts: o, slots: make(chan struct{}, o.InFlight)}
+	return &page{from: from, opts: opts, slots: make(chan struct{}, opts.InFlight)}
 }
 
 type page struct {
@@ -57,7 +57,7 @@ type page struct {
 	slots chan struct{} // has an element for each request whose collectors have not returned
 }
 
-// gatherResult is the result of all collectors.
+// gatherResult has the metrics of all collectors and their errors.
 type gatherResult struct {
 	families []*dto.MetricFamily
 	err      error
@@ -66,7 +66,7 @@ type gatherResult struct {
 // errGatherTimeout is reported when collectors do not return within PageOptions.Timeout.
 var errGatherTimeout = errors.New("prom: a collector does not return; the page is served again when it has")
 
-// ServeHTTP serves the page.
+// ServeHTTP collects and writes the metrics. It returns 503 above PageOptions.InFlight and after PageOptions.Timeout.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -114,7 +114,7 @@ func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	}
 }
 
-// writePage writes the metrics. A metric that cannot be encoded is missing.
+// writePage writes the metrics in the format that the client prefers. A metric that cannot be encoded is missing.
 func (p *page) writePage(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
 	format := expfmt.Negotiate(r.Header)
 	var body, one bytes.Buffer

@@ -71,7 +71,7 @@ func sample(name, label string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(prometheus.NewDesc(name, "Help.", []string{"l"}, nil), prometheus.GaugeValue, 1, label)
 }
 
-// A collector that fails and one that repeats a series cost that series, and the page is there.
+// A collector that fails, and one that repeats a series, cost only these series.
 func TestPageSurvivesCollectors(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := prom.New(registry, prom.Options{})
@@ -97,8 +97,8 @@ func TestPageSurvivesCollectors(t *testing.T) {
 	assert.False(t, names["nodeagent_broken"])
 }
 
-// Names of pods from anywhere do not break the page, and labels are as they were.
-func TestPageParses(t *testing.T) {
+// Any pod name yields a page that can be parsed, with unchanged labels.
+func TestPageParsesWithAnyNames(t *testing.T) {
 	p := newPages(t, prom.Options{Pods: func() []lifecycle.PodState { return nil }})
 	require.NoError(t, prom.RegisterProcess(p.main, "1.2\n\"3\""))
 	p.feedAll()
@@ -128,7 +128,7 @@ func TestPageParses(t *testing.T) {
 	assert.Contains(t, get(prom.Page(p.probes, prom.PageOptions{})).Body.String(), `pod="a\"b\\c\nd�"`)
 }
 
-func TestPageRefuses(t *testing.T) {
+func TestPageRejectsRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := httptest.NewRecorder()
 	prom.Page(registry, prom.PageOptions{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/metrics", nil))
@@ -146,7 +146,7 @@ func (h hanging) Gather() ([]*dto.MetricFamily, error) {
 	return nil, nil
 }
 
-// A collector that hangs holds up whoever asks for a time, and a bounded number of them; and serves again when it returns.
+// A hung collector delays its requests until the timeout, and a bounded number of them. The page is served again once it returns.
 func TestPageOfACollectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := make(hanging)

@@ -19,20 +19,20 @@ type plegMetrics struct {
 	discarded, connected, failed, failure *counter
 }
 
-func (m *Metrics) buildPLEG(g *group) {
+func (m *Metrics) buildPLEG(group *group) {
 	m.pleg = plegMetrics{
-		group:      g,
-		relist:     g.addHistogram("kubelet_pleg_relist_duration_seconds", "How long a full relist took.", prometheus.DefBuckets),
-		interval:   g.addHistogram("kubelet_pleg_relist_interval_seconds", "Time between the starts of two full relists.", prometheus.DefBuckets),
-		podRelist:  g.addHistogram("kubelet_pleg_pod_relist_duration_seconds", "How long a relist of a single pod took.", prometheus.DefBuckets),
-		seen:       g.addGauge("kubelet_pleg_last_seen_seconds", "When the last full relist began, in seconds since the epoch."),
-		discarded:  g.addCounter("kubelet_pleg_discard_events", "Events that were discarded: always 0."),
-		connected:  g.addCounter("kubelet_evented_pleg_connection_success_count", "Event streams of the runtime that were established."),
-		failed:     g.addCounter("kubelet_evented_pleg_connection_error_count", "Event streams of the runtime that broke."),
-		latency:    g.addHistogram("kubelet_evented_pleg_connection_latency_seconds", "Time from an event in the runtime until it was received.", prometheus.DefBuckets),
-		pods:       g.addGauge("kubelet_running_pods", "Pods with a ready sandbox."),
-		containers: g.addGauge("kubelet_running_containers", "Containers by state.", "container_state"),
-		failure:    g.addCounter("nodeagent_pleg_relist_errors_total", "Full relists that failed."),
+		group:      group,
+		relist:     group.addHistogram("kubelet_pleg_relist_duration_seconds", "How long a full relist took.", prometheus.DefBuckets),
+		interval:   group.addHistogram("kubelet_pleg_relist_interval_seconds", "Time between the starts of two full relists.", prometheus.DefBuckets),
+		podRelist:  group.addHistogram("kubelet_pleg_pod_relist_duration_seconds", "How long a relist of a single pod took.", prometheus.DefBuckets),
+		seen:       group.addGauge("kubelet_pleg_last_seen_seconds", "When the last full relist began, in seconds since the epoch."),
+		discarded:  group.addCounter("kubelet_pleg_discard_events", "Events that were discarded: always 0."),
+		connected:  group.addCounter("kubelet_evented_pleg_connection_success_count", "Event streams of the runtime that were established."),
+		failed:     group.addCounter("kubelet_evented_pleg_connection_error_count", "Event streams of the runtime that broke."),
+		latency:    group.addHistogram("kubelet_evented_pleg_connection_latency_seconds", "Time from an event in the runtime until it was received.", prometheus.DefBuckets),
+		pods:       group.addGauge("kubelet_running_pods", "Pods with a ready sandbox."),
+		containers: group.addGauge("kubelet_running_containers", "Containers by state.", "container_state"),
+		failure:    group.addCounter("nodeagent_pleg_relist_errors_total", "Full relists that failed."),
 	}
 }
 
@@ -74,21 +74,21 @@ func (m *Metrics) PLEG(with ...pleg.Hooks) pleg.Hooks {
 	}
 }
 
-func (p *plegMetrics) recordRelist(r pleg.Relist) {
-	p.seen.setTime(r.Start)
-	if r.Interval > 0 {
-		p.interval.observe(r.Interval)
+func (p *plegMetrics) recordRelist(relist pleg.Relist) {
+	p.seen.setTime(relist.Start)
+	if relist.Interval > 0 {
+		p.interval.observe(relist.Interval)
 	}
-	p.relist.observe(r.Duration)
-	if r.Err != nil {
+	p.relist.observe(relist.Duration)
+	if relist.Err != nil {
 		p.failure.inc()
 	}
 }
 
 // recordRunning sets the gauges of running pods and containers. A state without containers has no series.
-func (p *plegMetrics) recordRunning(c pleg.RunningCount) {
-	p.pods.set(float64(c.Pods))
-	for state, n := range c.Containers {
+func (p *plegMetrics) recordRunning(count pleg.RunningCount) {
+	p.pods.set(float64(count.Pods))
+	for state, n := range count.Containers {
 		if p.containers == nil {
 			return
 		}
@@ -101,9 +101,9 @@ func (p *plegMetrics) recordRunning(c pleg.RunningCount) {
 	}
 }
 
-// stateLabel returns the kubelet's label for a container state.
-func stateLabel(s cri.ContainerState) string {
-	switch s {
+// stateLabel returns the kubelet's label value for a container state.
+func stateLabel(criState cri.ContainerState) string {
+	switch criState {
 	case cri.ContainerCreated:
 		return "created"
 	case cri.ContainerRunning:
@@ -115,10 +115,10 @@ func stateLabel(s cri.ContainerState) string {
 	}
 }
 
-// callHooks calls f with each of the caller's hooks.
-func callHooks[H any](hooks []H, f func(H)) {
+// callHooks calls fn with the hooks of each caller, in order.
+func callHooks[H any](hooks []H, fn func(H)) {
 	for _, h := range hooks {
-		f(h)
+		fn(h)
 	}
 }
 

@@ -86,45 +86,45 @@ func (l *podGauges) newZeroValues() gaugeValues {
 	return t
 }
 
-func (l *podGauges) countPod(t gaugeValues, p *lifecycle.PodState) {
+func (l *podGauges) countPod(values gaugeValues, pod *lifecycle.PodState) {
 	state := lifecycleSync
-	terminated := p.Status != nil && podstatus.IsTerminal(p.Status.Phase)
+	terminated := pod.Status != nil && podstatus.IsTerminal(pod.Status.Phase)
 	switch {
 	case terminated:
 		state = lifecycleTerminated
-	case p.Deleted, p.Evicted, p.Spec != nil && p.Spec.DeletionTimestamp != nil:
+	case pod.Deleted, pod.Evicted, pod.Spec != nil && pod.Spec.DeletionTimestamp != nil:
 		state = lifecycleTerminating
 	}
-	if p.Spec == nil {
-		t.addValue(l.working, 1, state, "runtime_only", "unknown")
+	if pod.Spec == nil {
+		values.addValue(l.working, 1, state, "runtime_only", "unknown")
 		return
 	}
 	static := ""
-	if qos.IsStatic(p.Spec) {
+	if qos.IsStatic(pod.Spec) {
 		static = "true"
 	}
 	config := "desired"
-	if p.Deleted {
+	if pod.Deleted {
 		config = "orphan"
 	} else {
-		t.addValue(l.desired, 1, static)
-		if !terminated && !p.Evicted {
-			t.addValue(l.active, 1, static)
+		values.addValue(l.desired, 1, static)
+		if !terminated && !pod.Evicted {
+			values.addValue(l.active, 1, static)
 		}
 	}
-	t.addValue(l.working, 1, state, config, static)
-	t.addValue(l.ephemeral, float64(len(p.Spec.Spec.EphemeralContainers)))
-	l.countResize(t, p)
+	values.addValue(l.working, 1, state, config, static)
+	values.addValue(l.ephemeral, float64(len(pod.Spec.Spec.EphemeralContainers)))
+	l.countResize(values, pod)
 }
 
-func (l *podGauges) countResize(t gaugeValues, p *lifecycle.PodState) {
-	if p.Status == nil {
+func (l *podGauges) countResize(values gaugeValues, pod *lifecycle.PodState) {
+	if pod.Status == nil {
 		return
 	}
-	if c := podstatus.FindCondition(p.Status.Conditions, corev1.PodResizePending); c != nil {
-		t.addValue(l.pending, 1, strings.ToLower(c.Reason), priorityLabel(p.Spec))
+	if c := podstatus.FindCondition(pod.Status.Conditions, corev1.PodResizePending); c != nil {
+		values.addValue(l.pending, 1, strings.ToLower(c.Reason), priorityLabel(pod.Spec))
 	}
-	if podstatus.FindCondition(p.Status.Conditions, corev1.PodResizeInProgress) != nil {
-		t.addValue(l.inProgress, 1)
+	if podstatus.FindCondition(pod.Status.Conditions, corev1.PodResizeInProgress) != nil {
+		values.addValue(l.inProgress, 1)
 	}
 }

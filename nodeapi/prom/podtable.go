@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// podName is the namespace and name of a pod in labels.
+// podName is the namespace and name of a pod, for the labels of probe metrics.
 type podName struct{ namespace, name string }
 
 // podTable has the last known state of each pod, and the pod name of each probe.
@@ -23,8 +23,8 @@ func newPodTable() *podTable {
 	return &podTable{pods: map[string]*podRecord{}, probes: map[probe.Key]podName{}}
 }
 
-// updatePod calls f with the record of a pod, which it creates if needed.
-func (t *podTable) updatePod(uid string, f func(*podRecord)) {
+// updatePod calls update with the record of a pod, which it creates if needed.
+func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.pods[uid]
@@ -32,19 +32,19 @@ func (t *podTable) updatePod(uid string, f func(*podRecord)) {
 		r = &podRecord{}
 		t.pods[uid] = r
 	}
-	f(r)
+	update(r)
 }
 
-// updateKnownPod calls f with the record of a pod, if there is one.
-func (t *podTable) updateKnownPod(uid string, f func(*podRecord)) {
+// updateKnownPod calls update with the record of a pod, if there is one.
+func (t *podTable) updateKnownPod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.pods[uid]; r != nil {
-		f(r)
+		update(r)
 	}
 }
 
-// removePod removes the record of a pod.
+// removePod removes the record of a pod that the agent no longer manages.
 func (t *podTable) removePod(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,12 +53,12 @@ func (t *podTable) removePod(uid string) {
 
 // nameForProbe returns the pod name of a probe: the name returned before, else the name in the table, else the result of lookup,
 // which is called without a lock.
-func (t *podTable) nameForProbe(k probe.Key, lookup func() podName) podName {
+func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
-	name, known := t.probes[k]
-	if r := t.pods[k.PodUID]; !known && r != nil && r.name != (podName{}) {
+	name, known := t.probes[key]
+	if r := t.pods[key.PodUID]; !known && r != nil && r.name != (podName{}) {
 		name, known = r.name, true
-		t.probes[k] = name
+		t.probes[key] = name
 	}
 	t.mu.Unlock()
 	if known {
@@ -67,15 +67,15 @@ func (t *podTable) nameForProbe(k probe.Key, lookup func() podName) podName {
 	name = lookup() // without a lock
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.probes[k] = name
+	t.probes[key] = name
 	return name
 }
 
-// removeProbe removes the pod name of a probe and returns it.
-func (t *podTable) removeProbe(k probe.Key) podName {
+// removeProbe removes the pod name of a probe without a target, and returns the name for the removal of its series.
+func (t *podTable) removeProbe(key probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	name := t.probes[k]
-	delete(t.probes, k)
+	name := t.probes[key]
+	delete(t.probes, key)
 	return name
 }

@@ -17,15 +17,15 @@ type probeMetrics struct {
 	store   *counter
 }
 
-func (m *Metrics) buildProbes(g *group) {
+func (m *Metrics) buildProbes(group *group) {
 	m.probes = probeMetrics{
-		group: g,
-		total: g.addCounter("prober_probe_total", "Probes by their result.",
+		group: group,
+		total: group.addCounter("prober_probe_total", "Probes by their result.",
 			"probe_type", "result", "container", "pod", "namespace", "pod_uid"),
-		took: g.addHistogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
+		took: group.addHistogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
 			"probe_type", "container", "pod", "namespace"),
-		delayed: g.addCounter("nodeagent_probe_delayed_total", "Probes that were delayed because too many were running."),
-		store:   g.addCounter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
+		delayed: group.addCounter("nodeagent_probe_delayed_total", "Probes that were delayed because too many were running."),
+		store:   group.addCounter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
 	}
 }
 
@@ -70,34 +70,34 @@ func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
 	}
 }
 
-func (p *probeMetrics) recordProbe(k probe.Key, pod podName, o probe.Outcome, took time.Duration) {
-	kind, result := k.Kind.String(), probeFailed
-	if o == probe.Success || o == probe.Warning {
+func (p *probeMetrics) recordProbe(key probe.Key, pod podName, outcome probe.Outcome, took time.Duration) {
+	kind, result := key.Kind.String(), probeFailed
+	if outcome == probe.Success || outcome == probe.Warning {
 		result = probeSuccessful
-		p.took.observe(took, kind, k.Container, pod.name, pod.namespace)
+		p.took.observe(took, kind, key.Container, pod.name, pod.namespace)
 	}
-	p.total.inc(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
+	p.total.inc(kind, result, key.Container, pod.name, pod.namespace, key.PodUID)
 }
 
-func (p *probeMetrics) removeSeries(k probe.Key, pod podName) {
-	kind := k.Kind.String()
+func (p *probeMetrics) removeSeries(key probe.Key, pod podName) {
+	kind := key.Kind.String()
 	for _, result := range []string{probeSuccessful, probeFailed, probeUnknown} {
-		p.total.remove(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
+		p.total.remove(kind, result, key.Container, pod.name, pod.namespace, key.PodUID)
 	}
-	p.took.remove(kind, k.Container, pod.name, pod.namespace)
+	p.took.remove(kind, key.Container, pod.name, pod.namespace)
 }
 
 // podNameOfProbe returns the pod name in the series of a probe. It stays unchanged as long as the probe has a target, so that the
 // series can be removed.
-func (m *Metrics) podNameOfProbe(k probe.Key) podName {
-	return m.pods.nameForProbe(k, func() podName {
+func (m *Metrics) podNameOfProbe(key probe.Key) podName {
+	return m.pods.nameForProbe(key, func() podName {
 		if m.opts.PodName != nil {
-			namespace, name := m.opts.PodName(k.PodUID)
+			namespace, name := m.opts.PodName(key.PodUID)
 			return podName{namespace, name}
 		}
 		if m.opts.Pods != nil {
 			for _, p := range m.opts.Pods() {
-				if p.Pod.UID == k.PodUID {
+				if p.Pod.UID == key.PodUID {
 					return podName{p.Pod.Namespace, p.Pod.Name}
 				}
 			}

@@ -60,19 +60,19 @@ type Metrics struct {
 
 // New registers the metrics of all packages; they appear on the page once their hooks were requested. An error names an invalid
 // option or a metric that is already registered; then nothing is registered.
-func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
+func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
 		return nil, err
 	}
-	if o.Probes == nil {
-		o.Probes = registry
+	if opts.Probes == nil {
+		opts.Probes = registry
 	}
-	for _, pattern := range o.Without {
+	for _, pattern := range opts.Without {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("prom.New: Options.Without: %q: %w", pattern, err)
 		}
 	}
-	m := &Metrics{opts: o, pods: newPodTable()}
+	m := &Metrics{opts: opts, pods: newPodTable()}
 	type made struct {
 		registry prometheus.Registerer
 		group    *group
@@ -84,7 +84,7 @@ func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
 		groups = append(groups, made{registry, g})
 	}
 	add(registry, "pleg", m.buildPLEG)
-	add(o.Probes, "probes", m.buildProbes)
+	add(opts.Probes, "probes", m.buildProbes)
 	add(registry, "images", m.buildImages)
 	add(registry, "image garbage collection", m.buildImageGC)
 	add(registry, "eviction", m.buildEviction)

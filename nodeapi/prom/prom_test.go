@@ -175,8 +175,8 @@ func (p *pages) feedLifecycle() {
 	l.StatusChanged(newPod("b"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 }
 
-// The list of what the kubelet has says the truth about what we have.
-func TestKubelet(t *testing.T) {
+// The list of verdicts about the kubelet's metrics is true.
+func TestVerdictsAreTrue(t *testing.T) {
 	pending := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred}}}
 	p := newPages(t, prom.Options{MirrorPods: func() int { return 1 }, Pods: func() []lifecycle.PodState {
 		return []lifecycle.PodState{{Pod: cri.PodIdentity{UID: "u"}, Spec: newPod("u"), Status: &pending}}
@@ -205,7 +205,7 @@ func TestKubelet(t *testing.T) {
 }
 
 // Names of our own follow the rules of Prometheus.
-func TestLint(t *testing.T) {
+func TestOwnNamesFollowPrometheusRules(t *testing.T) {
 	p := newPages(t, prom.Options{})
 	require.NoError(t, prom.RegisterProcess(p.main, "1"))
 	p.feedAll()

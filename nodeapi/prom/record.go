@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// podRecord is the last known state of a pod, with which changes are detected.
+// podRecord is the last known spec and status of a pod. Changes from it are counted.
 type podRecord struct {
 	name         podName
 	pod          *corev1.Pod       // last known spec
@@ -32,31 +32,32 @@ type podRecord struct {
 // annotationSeen is the annotation with the time at which a kubelet first read a static pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// countStatus counts the changes between the last status of the pod and status.
-func (r *podRecord) countStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+// countStatus counts the changes between the last recorded status of the pod and a new one: rejection, start, terminated
+// containers, and resizes.
+func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
-		r.initRecord(l, pod, status, now)
+		r.initRecord(metrics, pod, status, now)
 	}
 	if podstatus.IsRejected(status) && status.Reason == r.rejected {
-		l.countRejection(status.Reason)
+		metrics.countRejection(status.Reason)
 		r.rejected = ""
 	}
 	if !first && r.status.Phase == corev1.PodPending && status.Phase == corev1.PodRunning {
-		l.podStart.observe(now.Sub(r.firstSeen))
+		metrics.podStart.observe(now.Sub(r.firstSeen))
 	}
-	r.countTerminated(l, status, first)
+	r.countTerminated(metrics, status, first)
 	if r.pod != nil && r.pod != pod {
-		countResizes(l, r.pod, pod)
+		countResizes(metrics, r.pod, pod)
 	}
 	if !first {
-		r.countResizeStatus(l, pod, status, now)
+		r.countResizeStatus(metrics, pod, status, now)
 	}
 	r.pod, r.status = pod, status
 }
 
 // initRecord stores when the pod was first seen, and counts the pod if it was admitted.
-func (r *podRecord) initRecord(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
 	r.firstSeen = now
 	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[annotationSeen]); err == nil && at.Before(now) {
@@ -65,11 +66,11 @@ func (r *podRecord) initRecord(l *lifecycleMetrics, pod *corev1.Pod, status *cor
 	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
 		return
 	}
-	l.containersPerPod.observeValue(float64(len(pod.Spec.Containers)))
-	l.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
+	metrics.containersPerPod.observeValue(float64(len(pod.Spec.Containers)))
+	metrics.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
 }
 
-// resourceMode returns the label for where a pod specifies resources: for the pod, its containers, or both.
+// resourceMode returns the label value for where a pod specifies resources: for the pod, its containers, or both.
 func resourceMode(pod *corev1.Pod) string {
 	ofPod := pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
 	ofContainers := false
@@ -92,15 +93,15 @@ func resourceMode(pod *corev1.Pod) string {
 
 // noteRejection stores the reason of a warning event of the pod, which may be a rejection. Rejections by a previous agent have no
 // event.
-func (r *podRecord) noteRejection(e podevents.Event) {
-	if e.Type == corev1.EventTypeWarning && e.Container == "" {
-		r.rejected = e.Reason
+func (r *podRecord) noteRejection(event podevents.Event) {
+	if event.Type == corev1.EventTypeWarning && event.Container == "" {
+		r.rejected = event.Reason
 	}
 }
 
 // countTerminated counts each terminated container once, also one that was replaced since the last status. It does not count the
 // containers of the first status, which a previous agent has counted.
-func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatus, first bool) {
+func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
 		kind     podevents.ContainerType
@@ -118,7 +119,7 @@ func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatu
 				}
 				known[t.ContainerID] = true
 				if !first && !r.counted[t.ContainerID] {
-					l.terminated.inc(string(list.kind), strconv.Itoa(int(t.ExitCode)), t.Reason)
+					metrics.terminated.inc(string(list.kind), strconv.Itoa(int(t.ExitCode)), t.Reason)
 				}
 			}
 		}
@@ -128,8 +129,8 @@ func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatu
 	}
 }
 
-// countResizes counts the changed requests and limits of the containers of a pod.
-func countResizes(l *lifecycleMetrics, before, after *corev1.Pod) {
+// countResizes counts the requests and limits of containers that differ between two versions of a pod.
+func countResizes(metrics *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
 		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
 	} {
@@ -137,18 +138,18 @@ func countResizes(l *lifecycleMetrics, before, after *corev1.Pod) {
 			previous := &lists[0][i]
 			for j := range lists[1] {
 				if current := &lists[1][j]; current.Name == previous.Name {
-					countResize(l, "requests", previous.Resources.Requests, current.Resources.Requests)
-					countResize(l, "limits", previous.Resources.Limits, current.Resources.Limits)
+					countResize(metrics, "requests", previous.Resources.Requests, current.Resources.Requests)
+					countResize(metrics, "limits", previous.Resources.Limits, current.Resources.Limits)
 				}
 			}
 		}
 	}
 }
 
-func countResize(l *lifecycleMetrics, requirement string, before, after corev1.ResourceList) {
+func countResize(metrics *lifecycleMetrics, requirement string, before, after corev1.ResourceList) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
 		if operation := resizeOperation(before[name], after[name]); operation != "" {
-			l.resizes.inc(string(name), requirement, operation)
+			metrics.resizes.inc(string(name), requirement, operation)
 		}
 	}
 }
@@ -168,13 +169,14 @@ func resizeOperation(before, after resource.Quantity) string {
 	}
 }
 
-// countResizeStatus counts the changes of the resize conditions of a pod.
-func (r *podRecord) countResizeStatus(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+// countResizeStatus counts resizes that became infeasible, were accepted, or were reverted, by the conditions of the old and the
+// new status.
+func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
 	if after != nil && after.Reason == corev1.PodReasonInfeasible &&
 		(before == nil || before.Reason != after.Reason || before.ObservedGeneration != after.ObservedGeneration) {
-		l.infeasible.inc(detailLabel(after.Message))
+		metrics.infeasible.inc(detailLabel(after.Message))
 	}
 	if after != nil && after.Reason == corev1.PodReasonDeferred {
 		return
@@ -183,28 +185,30 @@ func (r *podRecord) countResizeStatus(l *lifecycleMetrics, pod *corev1.Pod, stat
 	if podstatus.FindCondition(status.Conditions, corev1.PodResizeInProgress) == nil && r.pod.Generation != pod.Generation {
 		resolution = "reverted"
 	}
-	if r.countDeferred(l, before, resolution, now) && resolution == "accepted" && after == nil {
-		l.accepted.inc("periodic_retry")
+	if r.countDeferred(metrics, before, resolution, now) && resolution == "accepted" && after == nil {
+		metrics.accepted.inc("periodic_retry")
 	}
 }
 
-// countDeferred counts how long a resize was deferred. It returns false if the condition pending is not a deferred resize.
-func (r *podRecord) countDeferred(l *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
+// countDeferred counts how long a resize was deferred. pending is the last PodResizePending condition; it returns false if that
+// is not a deferred resize.
+func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
 	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
 	}
-	l.deferred.observe(now.Sub(pending.LastTransitionTime.Time), resolution, priorityLabel(r.pod))
+	metrics.deferred.observe(now.Sub(pending.LastTransitionTime.Time), resolution, priorityLabel(r.pod))
 	return true
 }
 
 // countRemoval counts a deferred resize that ends with the removal of the pod.
-func (r *podRecord) countRemoval(l *lifecycleMetrics, now time.Time) {
+func (r *podRecord) countRemoval(metrics *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
-		r.countDeferred(l, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
+		r.countDeferred(metrics, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 
-// detailLabel returns the label for the reason of an infeasible resize. The message contains numbers and cannot be a label.
+// detailLabel returns the label value for the reason of an infeasible resize. The message contains numbers, so it cannot be a
+// label value.
 func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"

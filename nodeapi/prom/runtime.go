@@ -17,12 +17,12 @@ type runtimeMetrics struct {
 	took          *histogram
 }
 
-func (m *Metrics) buildRuntime(g *group) {
+func (m *Metrics) buildRuntime(group *group) {
 	m.runtime = runtimeMetrics{
-		group:  g,
-		total:  g.addCounter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
-		failed: g.addCounter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
-		took: g.addHistogram("kubelet_runtime_operations_duration_seconds", "How long calls of the container runtime took.",
+		group:  group,
+		total:  group.addCounter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
+		failed: group.addCounter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
+		took: group.addHistogram("kubelet_runtime_operations_duration_seconds", "How long calls of the container runtime took.",
 			prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type"),
 	}
 }
@@ -45,7 +45,7 @@ func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err er
 	}
 }
 
-// operationType returns the kubelet's label for a CRI method: snake case, with PodSandbox as one word.
+// operationType returns the kubelet's label value for a CRI method: snake case, with PodSandbox as one word.
 func operationType(method string) string {
 	if method == "UpdateContainerResources" {
 		return "update_container"

@@ -19,15 +19,15 @@ type serverMetrics struct {
 	closed   *counter
 }
 
-func (m *Metrics) buildServer(g *group) {
+func (m *Metrics) buildServer(group *group) {
 	names := []string{"method", "path", "server_type", "long_running"}
 	m.server = serverMetrics{
-		group:    g,
-		requests: g.addCounter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
-		took:     g.addHistogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
-		inFlight: g.addGauge("kubelet_http_inflight_requests", "Requests in progress.", names...),
-		sockets:  g.addCounter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
-		closed:   g.addCounter("nodeagent_http_connections_refused_total", "Connections that were closed because of a limit."),
+		group:    group,
+		requests: group.addCounter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
+		took:     group.addHistogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
+		inFlight: group.addGauge("kubelet_http_inflight_requests", "Requests in progress.", names...),
+		sockets:  group.addCounter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
+		closed:   group.addCounter("nodeagent_http_connections_refused_total", "Connections that were closed because of a limit."),
 	}
 }
 
@@ -76,17 +76,17 @@ type podsAPIMetrics struct {
 	dropped *counter
 }
 
-func (m *Metrics) buildPodsAPI(g *group) {
+func (m *Metrics) buildPodsAPI(group *group) {
 	names := []string{"server_api_version", "status_code"}
 	m.podsAPI = podsAPIMetrics{
-		group: g,
-		total: g.addCounter("kubelet_pod_requests_total", "Calls of the pods API.", names...),
+		group: group,
+		total: group.addCounter("kubelet_pod_requests_total", "Calls of the pods API.", names...),
 		methods: map[string]*counter{
-			"ListPods":  g.addCounter("kubelet_pod_requests_list_total", "Calls of ListPods.", names...),
-			"GetPod":    g.addCounter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
-			"WatchPods": g.addCounter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
+			"ListPods":  group.addCounter("kubelet_pod_requests_list_total", "Calls of ListPods.", names...),
+			"GetPod":    group.addCounter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
+			"WatchPods": group.addCounter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
 		},
-		dropped: g.addCounter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were closed because they were too slow."),
+		dropped: group.addCounter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were closed because they were too slow."),
 	}
 }
 

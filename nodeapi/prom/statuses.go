@@ -23,17 +23,17 @@ type statusMetrics struct {
 	agentStart   time.Time
 }
 
-func (m *Metrics) buildStatuses(g *group) {
+func (m *Metrics) buildStatuses(group *group) {
 	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
-	m.statuses.group = g
+	m.statuses.group = group
 	m.statuses.agentStart = time.Now()
-	m.statuses.sync = g.addHistogram("kubelet_pod_status_sync_duration_seconds", "Time from a change of a pod status until the API server accepted it.",
+	m.statuses.sync = group.addHistogram("kubelet_pod_status_sync_duration_seconds", "Time from a change of a pod status until the API server accepted it.",
 		[]float64{.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60})
-	m.statuses.total = g.addLateHistogram("kubelet_pod_start_total_duration_seconds",
+	m.statuses.total = group.addLateHistogram("kubelet_pod_start_total_duration_seconds",
 		"Time from the creation of a pod until the API server accepted that all its containers run.", start)
-	m.statuses.sli = g.addLateHistogram("kubelet_pod_start_sli_duration_seconds",
+	m.statuses.sli = group.addLateHistogram("kubelet_pod_start_sli_duration_seconds",
 		"Start time of pods without persistent volumes, without image pulls and init containers.", start)
-	m.statuses.first = g.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
+	m.statuses.first = group.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
 }
 
 // StatusSent returns a function that counts the pod statuses accepted by the API server; took is the time since the status
@@ -53,30 +53,30 @@ func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duratio
 
 // recordSent measures the start of a pod once all its containers run. It ignores static pods, and pods created before the agent
 // started, which may have been running already.
-func (s *statusMetrics) recordSent(r *podRecord, now time.Time) {
-	if r.startCounted || r.pod == nil || !hasStarted(r.status) || r.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(r.pod) {
+func (s *statusMetrics) recordSent(rec *podRecord, now time.Time) {
+	if rec.startCounted || rec.pod == nil || !hasStarted(rec.status) || rec.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(rec.pod) {
 		return
 	}
-	r.startCounted = true
-	took := now.Sub(r.pod.CreationTimestamp.Time)
+	rec.startCounted = true
+	took := now.Sub(rec.pod.CreationTimestamp.Time)
 	s.total.observe(took)
-	if hasPersistentVolume(r.pod) {
+	if hasPersistentVolume(rec.pod) {
 		return
 	}
-	took -= r.pullTime + initDuration(r.pod, r.status)
+	took -= rec.pullTime + initDuration(rec.pod, rec.status)
 	s.sli.observe(took)
-	if !r.pod.Spec.HostNetwork && s.firstCounted.CompareAndSwap(false, true) {
+	if !rec.pod.Spec.HostNetwork && s.firstCounted.CompareAndSwap(false, true) {
 		s.first.set(took.Seconds())
 	}
 }
 
 // hasStarted reports whether all regular containers run.
-func hasStarted(st *corev1.PodStatus) bool {
-	if st.Phase != corev1.PodRunning {
+func hasStarted(status *corev1.PodStatus) bool {
+	if status.Phase != corev1.PodRunning {
 		return false
 	}
-	for i := range st.ContainerStatuses {
-		if run := st.ContainerStatuses[i].State.Running; run == nil || run.StartedAt.IsZero() {
+	for i := range status.ContainerStatuses {
+		if run := status.ContainerStatuses[i].State.Running; run == nil || run.StartedAt.IsZero() {
 			return false
 		}
 	}
@@ -96,9 +96,9 @@ func hasPersistentVolume(pod *corev1.Pod) bool {
 }
 
 // initDuration returns the total run time of the init containers of a pod, without sidecars.
-func initDuration(pod *corev1.Pod, st *corev1.PodStatus) (total time.Duration) {
-	for i := range st.InitContainerStatuses {
-		c := &st.InitContainerStatuses[i]
+func initDuration(pod *corev1.Pod, status *corev1.PodStatus) (total time.Duration) {
+	for i := range status.InitContainerStatuses {
+		c := &status.InitContainerStatuses[i]
 		if t := c.State.Terminated; t != nil && !isSidecar(pod, c.Name) {
 			total += max(0, t.FinishedAt.Sub(t.StartedAt.Time))
 		}

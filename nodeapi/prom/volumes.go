@@ -18,17 +18,17 @@ type volumeMetrics struct {
 	errors *counter
 }
 
-// storageBuckets returns the buckets for volume operations.
+// storageBuckets returns the histogram buckets for volume operations, in seconds.
 func storageBuckets() []float64 {
 	return []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 }
 
-func (m *Metrics) buildVolumes(g *group) {
+func (m *Metrics) buildVolumes(group *group) {
 	m.volumes = volumeMetrics{
-		group: g,
-		took: g.addHistogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
+		group: group,
+		took: group.addHistogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
 			"volume_plugin", "operation_name", "status", "migrated"),
-		errors: g.addCounter("nodeagent_volume_errors_total", "Errors that concern no single volume."),
+		errors: group.addCounter("nodeagent_volume_errors_total", "Errors that concern no single volume."),
 	}
 }
 
@@ -62,9 +62,9 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 	}
 }
 
-// volumeOperation returns the kubelet's label for a step of package volume.
-func volumeOperation(s volume.Step) string {
-	switch s {
+// volumeOperation returns the kubelet's label value for a step of package volume.
+func volumeOperation(step volume.Step) string {
+	switch step {
 	case volume.StepTearDown:
 		return "volume_unmount"
 	case volume.StepStage:
@@ -88,10 +88,10 @@ type csiMetrics struct {
 	took  *histogram
 }
 
-func (m *Metrics) buildCSI(g *group) {
+func (m *Metrics) buildCSI(group *group) {
 	m.csi = csiMetrics{
-		group: g,
-		took: g.addHistogram("csi_operations_seconds", "How long calls of CSI drivers took.", storageBuckets(),
+		group: group,
+		took: group.addHistogram("csi_operations_seconds", "How long calls of CSI drivers took.", storageBuckets(),
 			"driver_name", "method_name", "grpc_status_code", "migrated"),
 	}
 }
@@ -112,7 +112,7 @@ func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, er
 	}
 }
 
-// grpcCode returns the label for the gRPC code of an error.
+// grpcCode returns the label value for the gRPC code of an error.
 func grpcCode(err error) string {
 	var coded interface{ Code() string }
 	switch {

@@ -19,26 +19,26 @@ import (
 
 // Cadvisor returns the page /metrics/cadvisor: the kernel's counters for the node, its pods and containers, and the machine
 // information in [Options].Machine.
-func Cadvisor(source Source, o Options) (*Page, error) {
+func Cadvisor(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
-	if err := o.validateOptions("usage.Cadvisor"); err != nil {
+	if err := opts.validateOptions("usage.Cadvisor"); err != nil {
 		return nil, err
 	}
-	o = o.withProc()
-	families := slices.DeleteFunc(containerFamilies(), func(f family) bool { return !o.isIncluded(f.name) })
-	last := latest.New(o.MaxAge, func(ctx context.Context) (measurement, error) { return measureAll(ctx, source, o, families) })
+	opts = opts.withProc()
+	families := slices.DeleteFunc(containerFamilies(), func(f family) bool { return !opts.isIncluded(f.name) })
+	last := latest.New(opts.MaxAge, func(ctx context.Context) (measurement, error) { return measureAll(ctx, source, opts, families) })
 	return newPage(func(ctx context.Context, t *text) {
-		writeVersion(t, o)
+		writeVersion(t, opts)
 		now, err := last.Get(ctx)
-		o.reportError("/metrics/cadvisor", err)
-		rows := newRows(&now, o)
+		opts.reportError("/metrics/cadvisor", err)
+		rows := newRows(&now, opts)
 		for i := range families {
 			families[i].writeFamily(t, rows)
 		}
-		writeScrapeError(t, o, "container_scrape_error", err)
-		writeMachine(t, o)
+		writeScrapeError(t, opts, "container_scrape_error", err)
+		writeMachine(t, opts)
 	}), nil
 }
 
@@ -56,7 +56,7 @@ const (
 // partsProcs is the cgroup data with the processes of a cgroup.
 const partsProcs = cgroups.PartProcs
 
-// measurement has all data of a page.
+// measurement has the measured data of the page /metrics/cadvisor.
 type measurement struct {
 	samples   []stats.Sample
 	processes []processInfo // one for each of samples
@@ -70,32 +70,32 @@ type processInfo struct {
 	hasLimit      bool  // openFileLimit was read
 }
 
-// measureAll measures the data that the families need. Data that cannot be measured is missing and named by the error.
-func measureAll(ctx context.Context, source Source, o Options, families []family) (now measurement, err error) {
+// measureAll measures the data that the families (metrics) need. Data that cannot be measured is missing and named by the error.
+func measureAll(ctx context.Context, source Source, opts Options, families []family) (result measurement, err error) {
 	var parts cgroups.Parts
 	var reads procParts
 	for i := range families {
 		parts |= families[i].parts
 		reads |= families[i].procParts
 	}
-	now.samples, err = source.Samples(ctx, parts)
-	now.processes = make([]processInfo, len(now.samples))
-	look := procReader{o.Proc, maxPerPage}
-	for i := range now.samples {
+	result.samples, err = source.Samples(ctx, parts)
+	result.processes = make([]processInfo, len(result.samples))
+	look := procReader{opts.Proc, maxPerPage}
+	for i := range result.samples {
 		if ctx.Err() != nil {
 			break
 		}
-		now.processes[i] = look.readProcesses(&now.samples[i], reads)
+		result.processes[i] = look.readProcesses(&result.samples[i], reads)
 	}
 	if reads&procDisks == 0 {
-		return now, err
+		return result, err
 	}
 	var failed, unanswered error
-	now.disks, failed = readDisks(o.Proc, reads&procMounts != 0)
+	result.disks, failed = readDisks(opts.Proc, reads&procMounts != 0)
 	if asks, ok := source.(Filesystems); ok && reads&procCapacity != 0 {
-		unanswered = now.disks.measureCapacity(ctx, asks)
+		unanswered = result.disks.measureCapacity(ctx, asks)
 	}
-	return now, errors.Join(err, failed, unanswered)
+	return result, errors.Join(err, failed, unanswered)
 }
 
 // cgroupRow is the measured data of a cgroup with its labels. Each family writes its series from it.
@@ -111,7 +111,7 @@ type cgroupRow struct {
 	now        time.Time
 }
 
-// rowKind is what a cgroup contains.
+// rowKind is the kind of object that a cgroup belongs to: node, pod, sandbox or container.
 type rowKind int
 
 const (
@@ -122,24 +122,24 @@ const (
 )
 
 // newRows returns a row for each cgroup, without duplicates.
-func newRows(all *measurement, o Options) []cgroupRow {
-	without := make(map[string]bool, len(o.WithoutLabels))
-	for _, l := range o.WithoutLabels {
+func newRows(measured *measurement, opts Options) []cgroupRow {
+	without := make(map[string]bool, len(opts.WithoutLabels))
+	for _, l := range opts.WithoutLabels {
 		without[l] = true
 	}
-	samples := all.samples
+	samples := measured.samples
 	rows, seen, now := make([]cgroupRow, 0, len(samples)), make(map[string]bool, len(samples)), time.Now()
 	var traffic []stats.Interface // of the pod whose sandbox follows
 	for i := range samples {
 		s := &samples[i]
-		id := cgroupID(s, o.CgroupRoot, o.SystemdNames)
+		id := cgroupID(s, opts.CgroupRoot, opts.SystemdNames)
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
-		r := cgroupRow{Sample: s, processInfo: all.processes[i], kind: kindOf(s), interfaces: s.Interfaces, now: now}
+		r := cgroupRow{Sample: s, processInfo: measured.processes[i], kind: kindOf(s), interfaces: s.Interfaces, now: now}
 		if id == "/" {
-			r.mounts, r.machine = all.disks.mounts, &o.Machine
+			r.mounts, r.machine = measured.disks.mounts, &opts.Machine
 		}
 		switch r.kind {
 		case ofPod: // cAdvisor shows the network of a pod at its sandbox
@@ -148,35 +148,35 @@ func newRows(all *measurement, o Options) []cgroupRow {
 			traffic, r.interfaces = nil, traffic
 		case ofNode, ofContainer:
 		}
-		r.labels = r.buildLabels(id, o, without)
+		r.labels = r.buildLabels(id, opts, without)
 		for _, d := range s.Stats.IO.Devices {
-			r.devices = append(r.devices, formatLabel("device", deviceName(o, &all.disks, d)))
+			r.devices = append(r.devices, formatLabel("device", deviceName(opts, &measured.disks, d)))
 		}
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-func kindOf(s *stats.Sample) rowKind {
+func kindOf(sample *stats.Sample) rowKind {
 	switch {
-	case s.Container.ID != "":
+	case sample.Container.ID != "":
 		return ofContainer
-	case s.Pod.UID == "":
+	case sample.Pod.UID == "":
 		return ofNode
-	case s.Leaf != "":
+	case sample.Leaf != "":
 		return ofSandbox
 	}
 	return ofPod
 }
 
 // cgroupID returns the path of a cgroup in the hierarchy, for the label id.
-func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
-	if s.Path == "" && s.Leaf == "" {
+func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
+	if sample.Path == "" && sample.Leaf == "" {
 		return "/"
 	}
-	p := s.Path
+	p := sample.Path
 	if root != "" {
-		p = root.Join(s.Path.Components()...)
+		p = root.Join(sample.Path.Components()...)
 	}
 	id := p.Cgroupfs()
 	if systemd && p != "" {
@@ -185,22 +185,22 @@ func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
 		}
 	}
 	switch {
-	case s.Leaf == "":
+	case sample.Leaf == "":
 		return id
 	case id == "/":
-		return id + s.Leaf
+		return id + sample.Leaf
 	}
-	return id + "/" + s.Leaf
+	return id + "/" + sample.Leaf
 }
 
 // buildLabels returns the labels of a cgroup. All cgroups have the same label names; unknown values are empty.
-func (r *cgroupRow) buildLabels(id string, o Options, without map[string]bool) string {
+func (r *cgroupRow) buildLabels(id string, opts Options, without map[string]bool) string {
 	var image, name string
 	switch r.kind {
 	case ofContainer:
 		image, name = r.Container.Image.Image, r.Container.ID
 	case ofSandbox:
-		image, name = o.SandboxImage, r.Sandbox.ID
+		image, name = opts.SandboxImage, r.Sandbox.ID
 	case ofNode, ofPod:
 	}
 	out := formatLabel("container", r.Container.Name) + "," + formatLabel("id", id)
@@ -213,9 +213,9 @@ func (r *cgroupRow) buildLabels(id string, o Options, without map[string]bool) s
 	return out + "," + formatLabel("namespace", r.Pod.Namespace) + "," + formatLabel("pod", r.Pod.Name)
 }
 
-func deviceName(o Options, disks *machineDisks, d cgroups.IODevice) string {
-	if o.Device != nil {
-		if name := o.Device(d.Major, d.Minor); name != "" {
+func deviceName(opts Options, disks *machineDisks, d cgroups.IODevice) string {
+	if opts.Device != nil {
+		if name := opts.Device(d.Major, d.Minor); name != "" {
 			return name
 		}
 	}
@@ -233,48 +233,48 @@ type family struct {
 	emit             func(e *emitter, r *cgroupRow)
 }
 
-// emitter writes the series of one cgroup.
+// emitter writes the series of one cgroup to a page.
 type emitter struct {
 	*text
 	row *cgroupRow
 	at  time.Time
 }
 
-// writeValue writes a series without additional labels.
-func (e *emitter) writeValue(v float64) { e.writeSeries(e.row.labels, "", v, e.at) }
+// writeValue writes a series of the cgroup without labels of its own, such as device.
+func (e *emitter) writeValue(value float64) { e.writeSeries(e.row.labels, "", value, e.at) }
 
-// writeWithLabels writes a series with additional labels.
-func (e *emitter) writeWithLabels(labels string, v float64) {
-	e.writeSeries(e.row.labels, labels, v, e.at)
+// writeWithLabels writes a series of the cgroup with labels of its own, such as device.
+func (e *emitter) writeWithLabels(labels string, value float64) {
+	e.writeSeries(e.row.labels, labels, value, e.at)
 }
 
 // writeFamily writes the metric for all rows, and nothing if it has no series.
-func (f *family) writeFamily(t *text, rows []cgroupRow) {
-	begun := t.startFamily(f.name, f.help, f.kind)
-	header := len(t.buf)
+func (f *family) writeFamily(page *text, rows []cgroupRow) {
+	begun := page.startFamily(f.name, f.help, f.kind)
+	header := len(page.buf)
 	for i := range rows {
-		e := emitter{text: t, row: &rows[i], at: rows[i].Time}
+		e := emitter{text: page, row: &rows[i], at: rows[i].Time}
 		f.emit(&e, &rows[i])
 	}
-	if len(t.buf) == header {
-		t.buf = t.buf[:begun]
+	if len(page.buf) == header {
+		page.buf = page.buf[:begun]
 	}
 }
 
 // writeVersion writes the kernel and operating system version of the machine.
-func writeVersion(t *text, o Options) {
+func writeVersion(page *text, opts Options) {
 	const name = "cadvisor_version_info"
-	if !o.isIncluded(name) || o.Machine.KernelVersion == "" {
+	if !opts.isIncluded(name) || opts.Machine.KernelVersion == "" {
 		return
 	}
-	t.startFamily(name, "The kernel and the operating system of the machine. The value is always 1.", gauge)
-	t.writeSeries(formatLabel("cadvisorRevision", "")+","+formatLabel("cadvisorVersion", "")+","+formatLabel("dockerVersion", "")+","+
-		formatLabel("kernelVersion", o.Machine.KernelVersion)+","+formatLabel("osVersion", o.Machine.OSImage), "", 1, time.Time{})
+	page.startFamily(name, "The kernel and the operating system of the machine. The value is always 1.", gauge)
+	page.writeSeries(formatLabel("cadvisorRevision", "")+","+formatLabel("cadvisorVersion", "")+","+formatLabel("dockerVersion", "")+","+
+		formatLabel("kernelVersion", opts.Machine.KernelVersion)+","+formatLabel("osVersion", opts.Machine.OSImage), "", 1, time.Time{})
 }
 
 // writeMachine writes the hardware of the machine.
-func writeMachine(t *text, o Options) {
-	m := o.Machine
+func writeMachine(page *text, opts Options) {
+	m := opts.Machine
 	if m.CPUs == 0 && m.Memory == 0 {
 		return
 	}
@@ -291,19 +291,19 @@ func writeMachine(t *text, o Options) {
 		{"machine_memory_bytes", "Memory of the machine.", m.Memory},
 		{"machine_swap_bytes", "Swap of the machine.", m.Swap},
 	} {
-		if o.isIncluded(f.name) {
-			t.startFamily(f.name, f.help, gauge)
-			t.writeSeries(labels, "", float64(f.value), time.Time{})
+		if opts.isIncluded(f.name) {
+			page.startFamily(f.name, f.help, gauge)
+			page.writeSeries(labels, "", float64(f.value), time.Time{})
 		}
 	}
-	writeMachineScrapeError(t, o)
+	writeMachineScrapeError(page, opts)
 }
 
 // writeMachineScrapeError writes 0: Options.Machine was read before without an error.
-func writeMachineScrapeError(t *text, o Options) {
+func writeMachineScrapeError(page *text, opts Options) {
 	const name = "machine_scrape_error"
-	if o.isIncluded(name) {
-		t.startFamily(name, "1 if there was an error while getting machine metrics, 0 otherwise.", gauge)
-		t.writeSeries("", "", 0, time.Time{})
+	if opts.isIncluded(name) {
+		page.startFamily(name, "1 if there was an error while getting machine metrics, 0 otherwise.", gauge)
+		page.writeSeries("", "", 0, time.Time{})
 	}
 }

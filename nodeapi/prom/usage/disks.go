@@ -25,22 +25,23 @@ func diskFamily(name, kind, help string, value func(counts *[11]uint64) float64)
 
 // writeDisks writes the counters of the disks of the machine's file systems, except for the device labels in written, which the
 // cgroup has counted.
-func (e *emitter) writeDisks(r *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
-	for i := range r.mounts {
-		if m := &r.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
+func (e *emitter) writeDisks(row *cgroupRow, value func(counts *[11]uint64) float64, written []string) {
+	for i := range row.mounts {
+		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
 			e.writeWithLabels(m.label, value(&m.disk.counts))
 		}
 	}
 }
 
-// diskCounter returns a function that returns a counter of a disk.
-func diskCounter(which int) func(counts *[11]uint64) float64 {
-	return func(counts *[11]uint64) float64 { return float64(counts[which]) }
+// diskCounter returns a function that reads one counter of a disk. index is its index in /proc/diskstats, such as diskReads.
+func diskCounter(index int) func(counts *[11]uint64) float64 {
+	return func(counts *[11]uint64) float64 { return float64(counts[index]) }
 }
 
-// diskSeconds returns a function that returns a time counter of a disk in seconds.
-func diskSeconds(which int) func(counts *[11]uint64) float64 {
-	return func(counts *[11]uint64) float64 { return float64(counts[which]) / 1000 }
+// diskSeconds returns a function that reads one time counter of a disk in seconds. index is its index in /proc/diskstats, such as
+// diskReadTime.
+func diskSeconds(index int) func(counts *[11]uint64) float64 {
+	return func(counts *[11]uint64) float64 { return float64(counts[index]) / 1000 }
 }
 
 func diskFamilies() []family {

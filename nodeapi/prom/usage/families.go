@@ -47,14 +47,15 @@ func timeFamilies() []family {
 	}
 }
 
-// writeTime writes a series with the time at as its value, without a timestamp. It writes nothing for the zero time.
-func (e *emitter) writeTime(at time.Time) {
-	if !at.IsZero() {
-		e.writeSeries(e.row.labels, "", float64(at.Unix()), time.Time{})
+// writeTime writes a series whose value is a time in seconds since the epoch, without a timestamp. It writes nothing for the zero
+// time.
+func (e *emitter) writeTime(value time.Time) {
+	if !value.IsZero() {
+		e.writeSeries(e.row.labels, "", float64(value.Unix()), time.Time{})
 	}
 }
 
-// createdAt returns when the container or sandbox of the cgroup was created; zero: unknown.
+// createdAt returns when the container or sandbox of the cgroup was created, or the zero time if unknown.
 func (r *cgroupRow) createdAt() time.Time {
 	if r.kind == ofContainer {
 		return r.Container.CreatedAt
@@ -245,7 +246,7 @@ func pressureFamily(name, help string, part cgroups.Parts, value func(s *cgroups
 }
 
 // roundToMicros returns a duration in seconds, rounded to the kernel's resolution of microseconds.
-func roundToMicros(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e6 }
+func roundToMicros(duration time.Duration) float64 { return math.Round(float64(duration)/1e3) / 1e6 }
 
 func pressureFamilies() []family {
 	return []family{

@@ -72,11 +72,11 @@ type machineDisks struct {
 
 // readDisks reads the counters of disks and, if mounts is set, the mounted file systems. Data that cannot be read is missing and
 // named by the error. A missing file is no error.
-func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
+func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	var errs []error
 	text, err := readLimited(proc, "diskstats", maxDiskstats)
 	if err == nil {
-		m.disks, err = parseDiskstats(text)
+		result.disks, err = parseDiskstats(text)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
@@ -84,16 +84,16 @@ func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
 	if mounts {
 		text, err := readLimited(proc, "self/mountinfo", maxMountinfo)
 		if err == nil {
-			m.mounts, err = parseMountinfo(text)
+			result.mounts, err = parseMountinfo(text)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	for i := range m.mounts {
-		m.mounts[i].disk = m.findDisk(m.mounts[i].device, m.mounts[i].number)
+	for i := range result.mounts {
+		result.mounts[i].disk = result.findDisk(result.mounts[i].device, result.mounts[i].number)
 	}
-	return m, errors.Join(errs...)
+	return result, errors.Join(errs...)
 }
 
 // findDisk returns the disk of a file system, or nil if it is on none.
@@ -217,8 +217,8 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// isPodMount reports whether a mount point is a pod volume, a CSI staging directory, or belongs to a container or sandbox, whose
-// runtime mounts below a directory named by its ID.
+// isPodMount reports whether a mount point is a pod volume or a CSI staging directory, or belongs to a container or sandbox.
+// Runtimes mount below a directory that is named by the ID.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {
@@ -236,20 +236,20 @@ func isPodMount(path string) bool {
 }
 
 // unescapeOctal replaces octal escapes such as \040.
-func unescapeOctal(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
+func unescapeOctal(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
 	}
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+3 < len(text) {
+			if n, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
 				b.WriteByte(byte(n))
 				i += 3
 				continue
 			}
 		}
-		b.WriteByte(s[i])
+		b.WriteByte(text[i])
 	}
 	return b.String()
 }

@@ -61,8 +61,8 @@ func proc() fstest.MapFS {
 	return files
 }
 
-// The machine has the file systems that are no pod's, by device, and what the kernel counts for disks.
-func TestFilesystems(t *testing.T) {
+// The root cgroup has the file systems that belong to no pod, by device, and the kernel's counters of their disks.
+func TestMachineFilesystemsAndDisks(t *testing.T) {
 	n := node()
 	n.samples[0].Stats.IO.Devices = append(n.samples[0].Stats.IO.Devices, cgroups.IODevice{Major: 254, Minor: 1, Reads: 77}, cgroups.IODevice{Major: 9, Minor: 9, Reads: 1})
 	page := cadvisor(t, n, usage.Options{})
@@ -94,8 +94,8 @@ func TestFilesystems(t *testing.T) {
 		"what the cgroup has counted is there once, by its name where the kernel knows it")
 }
 
-// What cannot be read of the machine costs its own series.
-func TestNoFilesystems(t *testing.T) {
+// Files that cannot be read cost only their own series.
+func TestUnreadableFilesCostTheirSeries(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(fstest.MapFS, *made)
 		told   string
@@ -128,8 +128,8 @@ func TestNoFilesystems(t *testing.T) {
 	}
 }
 
-// There are at most so many file systems, whoever mounts.
-func TestManyFilesystems(t *testing.T) {
+// The number of file systems is limited, because users can mount.
+func TestFilesystemsAreLimited(t *testing.T) {
 	p := proc()
 	var b strings.Builder
 	for i := range 100_000 {
@@ -139,8 +139,8 @@ func TestManyFilesystems(t *testing.T) {
 	assert.Len(t, series(cadvisor(t, node(), usage.Options{Proc: p}), "container_fs_limit_bytes"), 32)
 }
 
-// Of processes that nobody may look at, and of too many, nothing is known; those that have exited have nothing open.
-func TestProcesses(t *testing.T) {
+// Open files are unknown for processes that the agent may not read, and for too many. Processes that have exited have none.
+func TestOpenFilesOfProcesses(t *testing.T) {
 	const main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"`
 	for name, c := range map[string]struct {
 		change        func(fstest.MapFS, *made)
@@ -189,8 +189,8 @@ func TestProcesses(t *testing.T) {
 	assert.Len(t, series(page, "container_file_descriptors"), 6, "every cgroup has processes, or none")
 }
 
-// Limits are those of the cgroup, and of the machine its size. They have no time stamp.
-func TestSpec(t *testing.T) {
+// Limits are those of the cgroup; for the machine they are its size. They have no timestamp.
+func TestLimitsOfCgroups(t *testing.T) {
 	const (
 		main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"} `
 		root = `container="",id="/",image="",name="",namespace="",pod=""} `
@@ -225,8 +225,8 @@ func TestSpec(t *testing.T) {
 	assert.Contains(t, cadvisor(t, n, o), "container_spec_cpu_shares{"+main+"0\n", "the host has no controller of CPU")
 }
 
-// What no family needs is not read.
-func TestWithoutTheMachine(t *testing.T) {
+// Files that no metric needs are not read.
+func TestUnneededFilesAreNotRead(t *testing.T) {
 	p, read := proc(), map[string]bool{}
 	_ = cadvisor(t, node(), usage.Options{Proc: spy{p, read}, Without: []string{
 		"container_fs_*", "container_blkio_*", "container_file_descriptors", "container_sockets", "container_ulimits_soft",

@@ -56,21 +56,22 @@ type Options struct {
 	Error func(page string, err error)
 }
 
-func (o Options) validateOptions(who string) error {
+// validateOptions returns an error that names the invalid option and starts with caller, the name of the calling function.
+func (o Options) validateOptions(caller string) error {
 	for _, pattern := range o.Without {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("%s: Options.Without: %q: %w", who, pattern, err)
+			return fmt.Errorf("%s: Options.Without: %q: %w", caller, pattern, err)
 		}
 	}
 	if err := o.CgroupRoot.Validate(); err != nil {
-		return fmt.Errorf("%s: Options.CgroupRoot: %w", who, err)
+		return fmt.Errorf("%s: Options.CgroupRoot: %w", caller, err)
 	}
 	if o.MaxAge < 0 {
-		return fmt.Errorf("%s: Options.MaxAge %v must not be negative", who, o.MaxAge)
+		return fmt.Errorf("%s: Options.MaxAge %v must not be negative", caller, o.MaxAge)
 	}
 	for _, label := range o.WithoutLabels {
 		if label != "image" && label != "name" {
-			return fmt.Errorf("%s: Options.WithoutLabels: %q: must be image or name: series of several containers would be one", who, label)
+			return fmt.Errorf("%s: Options.WithoutLabels: %q: must be image or name: series of several containers would be one", caller, label)
 		}
 	}
 	return nil

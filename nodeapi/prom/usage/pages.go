@@ -30,14 +30,14 @@ type Pages struct {
 
 // NewPages returns the pages [Resource] and [Cadvisor], and the collector [Storage]. They use the values of ctx, but not its end.
 // An error names the invalid option.
-func NewPages(ctx context.Context, source Summarizer, o Options) (p Pages, err error) {
+func NewPages(ctx context.Context, source Summarizer, opts Options) (pages Pages, err error) {
 	var failed error
-	p.Resource, failed = Resource(source, o)
-	p.Cadvisor, err = Cadvisor(source, o)
-	p.Storage = Storage(func() (*statsapi.Summary, error) {
+	pages.Resource, failed = Resource(source, opts)
+	pages.Cadvisor, err = Cadvisor(source, opts)
+	pages.Storage = Storage(func() (*statsapi.Summary, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), summaryTimeout)
 		defer cancel()
 		return source.Summary(ctx)
-	}, o)
-	return p, errors.Join(failed, err)
+	}, opts)
+	return pages, errors.Join(failed, err)
 }

@@ -39,21 +39,21 @@ var errTooMany = errors.New("too many")
 
 // readProcesses reads the open files and limits of the processes of a cgroup. Limits are those of the first process, for
 // containers, sandboxes and the machine only.
-func (p *procReader) readProcesses(s *stats.Sample, reads procParts) (all processInfo) {
-	pids := s.Stats.Pids.Procs
-	if reads&procOpenFiles != 0 {
-		all.open = p.countOpenFiles(pids)
+func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info processInfo) {
+	pids := sample.Stats.Pids.Procs
+	if parts&procOpenFiles != 0 {
+		info.open = p.countOpenFiles(pids)
 	}
-	if reads&procLimits == 0 {
-		return all
+	if parts&procLimits == 0 {
+		return info
 	}
-	switch kind := kindOf(s); {
-	case s.Path == "" && s.Leaf == "":
-		all.openFileLimit, all.hasLimit = p.readOpenFileLimit(1)
+	switch kind := kindOf(sample); {
+	case sample.Path == "" && sample.Leaf == "":
+		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(1)
 	case (kind == ofContainer || kind == ofSandbox) && len(pids) > 0:
-		all.openFileLimit, all.hasLimit = p.readOpenFileLimit(pids[0])
+		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(pids[0])
 	}
-	return all
+	return info
 }
 
 // countOpenFiles counts the open files of processes. The result is invalid above maxPerCgroup, and if the agent may not read a
@@ -72,8 +72,8 @@ func (p *procReader) countOpenFiles(pids []int) openCounts {
 	return o
 }
 
-// countProcess adds the open files of one process to o. It reduces budget, and returns errTooMany when it is used up.
-func (p *procReader) countProcess(dir string, o *openCounts, budget *int) error {
+// countProcess adds the open files of one process to counts. It reduces budget, and returns errTooMany when it is used up.
+func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
 		return errTooMany
@@ -93,10 +93,10 @@ func (p *procReader) countProcess(dir string, o *openCounts, budget *int) error 
 			*budget = 0
 			return errTooMany
 		}
-		o.files += len(entries)
+		counts.files += len(entries)
 		for _, e := range entries {
 			if link, err := fs.ReadLink(p.FS, dir+"/"+e.Name()); err == nil && strings.HasPrefix(link, "socket:") {
-				o.sockets++
+				counts.sockets++
 			}
 		}
 		switch {

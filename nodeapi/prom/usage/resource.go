@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// measuredValue is a value that may be missing.
+// measuredValue is a value of a Summary with its time, or a missing one.
 type measuredValue struct {
 	value float64
 	at    time.Time // zero: no timestamp
@@ -109,38 +109,38 @@ func swapValue(s *statsapi.SwapStats) measuredValue {
 }
 
 // Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and containers.
-func Resource(source Source, o Options) (*Page, error) {
+func Resource(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
-	if err := o.validateOptions("usage.Resource"); err != nil {
+	if err := opts.validateOptions("usage.Resource"); err != nil {
 		return nil, err
 	}
-	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !o.isIncluded(f.name) })
-	last := latest.New(o.MaxAge, source.CPUAndMemory)
+	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !opts.isIncluded(f.name) })
+	last := latest.New(opts.MaxAge, source.CPUAndMemory)
 	return newPage(func(ctx context.Context, t *text) {
 		s, err := last.Get(ctx)
-		o.reportError("/metrics/resource", err)
+		opts.reportError("/metrics/resource", err)
 		if s != nil {
 			writeResource(t, families, s)
 		}
-		writeScrapeError(t, o, "resource_scrape_error", err)
+		writeScrapeError(t, opts, "resource_scrape_error", err)
 	}), nil
 }
 
-func writeResource(t *text, families []resourceFamily, s *statsapi.Summary) {
-	rows := newResourceRows(s)
+func writeResource(page *text, families []resourceFamily, summary *statsapi.Summary) {
+	rows := newResourceRows(summary)
 	for i := range families {
 		f := &families[i]
-		begun := t.startFamily(f.name, f.help, f.kind)
-		header := len(t.buf)
+		begun := page.startFamily(f.name, f.help, f.kind)
+		header := len(page.buf)
 		add := func(labels string, r measuredValue) {
 			if r.ok {
-				t.writeSeries(labels, "", r.value, r.at)
+				page.writeSeries(labels, "", r.value, r.at)
 			}
 		}
 		if f.node != nil {
-			add("", f.node(&s.Node))
+			add("", f.node(&summary.Node))
 		}
 		for _, row := range rows {
 			switch {
@@ -150,8 +150,8 @@ func writeResource(t *text, families []resourceFamily, s *statsapi.Summary) {
 				add(row.labels, f.pod(row.pod))
 			}
 		}
-		if len(t.buf) == header {
-			t.buf = t.buf[:begun]
+		if len(page.buf) == header {
+			page.buf = page.buf[:begun]
 		}
 	}
 }
@@ -163,9 +163,9 @@ type resourceRow struct {
 	container *statsapi.ContainerStats
 }
 
-// newResourceRows returns the pods and containers of s without duplicate labels. The first one counts, for example of a
+// newResourceRows returns the pods and containers of summary without duplicate labels. The first one counts, for example of a
 // terminating pod and its replacement with one name.
-func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
+func newResourceRows(summary *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {
 		if !seen[row.labels] {
@@ -173,8 +173,8 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 			rows = append(rows, row)
 		}
 	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
+	for i := range summary.Pods {
+		p := &summary.Pods[i]
 		if p.PodRef.Name == "" { // the runtime has not listed its name yet
 			continue
 		}
@@ -189,14 +189,14 @@ func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 }
 
 // writeScrapeError writes 1 if err is not nil, otherwise 0.
-func writeScrapeError(t *text, o Options, name string, err error) {
-	if !o.isIncluded(name) {
+func writeScrapeError(page *text, opts Options, name string, err error) {
+	if !opts.isIncluded(name) {
 		return
 	}
-	t.startFamily(name, "1 if there was an error while getting container metrics, 0 otherwise", gauge)
+	page.startFamily(name, "1 if there was an error while getting container metrics, 0 otherwise", gauge)
 	value := 0.0
 	if err != nil {
 		value = 1
 	}
-	t.writeSeries("", "", value, time.Time{})
+	page.writeSeries("", "", value, time.Time{})
 }

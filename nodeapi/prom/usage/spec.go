@@ -10,11 +10,11 @@ import (
 )
 
 // limitOrZero returns a limit in bytes or processes, and 0 if there is none.
-func limitOrZero(most *int64) float64 {
-	if most == nil || *most < 0 || *most > 1<<62 {
+func limitOrZero(limit *int64) float64 {
+	if limit == nil || *limit < 0 || *limit > 1<<62 {
 		return 0
 	}
-	return float64(*most)
+	return float64(*limit)
 }
 
 // specFamily returns a metric about limits of cgroups. As in cAdvisor, it has no timestamps.
@@ -45,7 +45,7 @@ func specFamilies() []family {
 	}
 }
 
-// cpuLimit returns the CPU limits of the cgroup; zero if unknown.
+// cpuLimit returns the CPU weight and quota of the cgroup. It is zero if they were not read.
 func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	if r.Stats.CPU.Limit == nil {
 		return cgroups.CPULimit{}
@@ -54,27 +54,27 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 }
 
 // cpuShares converts a CPU weight to shares with cAdvisor's linear formula, also for weights that another formula has set.
-func cpuShares(r *cgroupRow) float64 {
-	l := r.cpuLimit()
+func cpuShares(row *cgroupRow) float64 {
+	l := row.cpuLimit()
 	if l.Weight > 0 {
 		return float64(cgroups.SharesFromWeight(l.Weight, cgroups.WeightLinear))
 	}
 	return float64(l.Shares)
 }
 
-func memoryLimit(r *cgroupRow) float64 {
-	if r.machine != nil {
-		return float64(r.machine.Memory)
+func memoryLimit(row *cgroupRow) float64 {
+	if row.machine != nil {
+		return float64(row.machine.Memory)
 	}
-	return limitOrZero(r.Stats.Memory.Max)
+	return limitOrZero(row.Stats.Memory.Max)
 }
 
-func swapLimit(r *cgroupRow) float64 {
-	m := &r.Stats.Memory
-	onV1 := r.cpuLimit().Shares > 0
+func swapLimit(row *cgroupRow) float64 {
+	m := &row.Stats.Memory
+	onV1 := row.cpuLimit().Shares > 0
 	switch {
-	case r.machine != nil:
-		return float64(r.machine.Swap)
+	case row.machine != nil:
+		return float64(row.machine.Swap)
 	case onV1 && m.SwapMax != nil && *m.SwapMax >= 0:
 		return limitOrZero(m.SwapMax) + limitOrZero(m.Max)
 	}

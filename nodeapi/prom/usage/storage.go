@@ -27,11 +27,11 @@ type storage struct {
 // Storage returns a collector for the kubelet's page /metrics: the usage of volumes with PersistentVolumeClaims
 // (kubelet_volume_stats_*) and of container logs (kubelet_container_log_filesystem_used_bytes). It calls measure for each page,
 // for example Summary of a stats.Collector with a deadline. It panics if measure is nil.
-func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Collector {
+func Storage(measure func() (*statsapi.Summary, error), opts Options) prometheus.Collector {
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
-	s := &storage{measure: measure, opts: o}
+	s := &storage{measure: measure, opts: opts}
 	volume := func(name, help string, value func(*statsapi.VolumeStats) *uint64) {
-		if name = "kubelet_volume_stats_" + name; o.isIncluded(name) {
+		if name = "kubelet_volume_stats_" + name; opts.isIncluded(name) {
 			s.volumes = append(s.volumes, volumeMetric{prometheus.NewDesc(name, help, []string{"namespace", "persistentvolumeclaim"}, nil), value})
 		}
 	}
@@ -42,24 +42,24 @@ func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Co
 	volume("inodes_used", "Inodes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed })
 	volume("used_bytes", "Bytes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes })
 	const logs = "kubelet_container_log_filesystem_used_bytes"
-	if o.isIncluded(logs) {
+	if opts.isIncluded(logs) {
 		s.logs = prometheus.NewDesc(logs, "Bytes that the logs of a container take", []string{"uid", "namespace", "pod", "container"}, nil)
 	}
 	return s
 }
 
 // Describe implements prometheus.Collector.
-func (s *storage) Describe(ch chan<- *prometheus.Desc) {
+func (s *storage) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range s.volumes {
-		ch <- m.desc
+		descs <- m.desc
 	}
 	if s.logs != nil {
-		ch <- s.logs
+		descs <- s.logs
 	}
 }
 
 // Collect measures and sends each series once, without duplicates.
-func (s *storage) Collect(ch chan<- prometheus.Metric) {
+func (s *storage) Collect(metrics chan<- prometheus.Metric) {
 	all, err := s.measure()
 	s.opts.reportError("/metrics", err)
 	if all == nil {
@@ -77,24 +77,24 @@ func (s *storage) Collect(ch chan<- prometheus.Metric) {
 		p := &all.Pods[i]
 		for j := range p.VolumeStats {
 			if v := &p.VolumeStats[j]; v.PVCRef != nil && first(v.PVCRef.Namespace, v.PVCRef.Name) {
-				s.sendVolume(ch, v)
+				s.sendVolume(metrics, v)
 			}
 		}
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			used := c.Logs != nil && c.Logs.UsedBytes != nil
 			if of := []string{p.PodRef.UID, p.PodRef.Namespace, p.PodRef.Name, c.Name}; s.logs != nil && used && first(of...) {
-				ch <- prometheus.MustNewConstMetric(s.logs, prometheus.GaugeValue, float64(*c.Logs.UsedBytes), of...)
+				metrics <- prometheus.MustNewConstMetric(s.logs, prometheus.GaugeValue, float64(*c.Logs.UsedBytes), of...)
 			}
 		}
 	}
 }
 
 // sendVolume sends the measured values of the volume of a claim.
-func (s *storage) sendVolume(ch chan<- prometheus.Metric, v *statsapi.VolumeStats) {
+func (s *storage) sendVolume(metrics chan<- prometheus.Metric, usage *statsapi.VolumeStats) {
 	for _, m := range s.volumes {
-		if value := m.value(v); value != nil {
-			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(*value), v.PVCRef.Namespace, v.PVCRef.Name)
+		if value := m.value(usage); value != nil {
+			metrics <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(*value), usage.PVCRef.Namespace, usage.PVCRef.Name)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Types of metrics.
+// Types of metrics in the text format.
 const (
 	counter = "counter"
 	gauge   = "gauge"
@@ -24,13 +24,13 @@ type text struct {
 }
 
 // startFamily writes the header of a metric, and returns its position: the caller removes the header if the metric has no series.
-func (t *text) startFamily(name, help, kind string) (begun int) {
-	begun = len(t.buf)
+func (t *text) startFamily(name, help, kind string) (start int) {
+	start = len(t.buf)
 	t.name = name
 	t.buf = append(append(append(append(t.buf, "# HELP "...), name...), ' '), help...)
 	t.buf = append(append(append(append(t.buf, "\n# TYPE "...), name...), ' '), kind...)
 	t.buf = append(t.buf, '\n')
-	return begun
+	return start
 }
 
 // writeSeries writes one value. labels and more are results of formatLabel, joined by commas. A zero time writes no timestamp.
@@ -53,14 +53,14 @@ func (t *text) writeSeries(labels, more string, value float64, at time.Time) {
 }
 
 // appendNumber appends a value. It writes whole numbers, the most frequent ones, without searching for the shortest form.
-func appendNumber(b []byte, v float64) []byte {
+func appendNumber(buf []byte, value float64) []byte {
 	switch {
-	case math.IsInf(v, 1):
-		return append(b, "+Inf"...)
-	case v == math.Trunc(v) && math.Abs(v) < 1<<53:
-		return strconv.AppendInt(b, int64(v), 10)
+	case math.IsInf(value, 1):
+		return append(buf, "+Inf"...)
+	case value == math.Trunc(value) && math.Abs(value) < 1<<53:
+		return strconv.AppendInt(buf, int64(value), 10)
 	}
-	return strconv.AppendFloat(b, v, 'g', -1, 64)
+	return strconv.AppendFloat(buf, value, 'g', -1, 64)
 }
 
 var escapes = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)

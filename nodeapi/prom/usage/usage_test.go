@@ -184,8 +184,8 @@ func series(page, name string) (lines []string) {
 	return lines
 }
 
-// Every family of the kubelet's pages is the same on ours, or its absence has a reason.
-func TestPagesAreTheKubelets(t *testing.T) {
+// Every metric of the kubelet's pages is on ours, or its absence has a reason.
+func TestPagesHaveTheKubeletsMetrics(t *testing.T) {
 	o := usage.Options{Machine: machine.Info{CPUs: 2, Cores: 1, Sockets: 1, Memory: 4, KernelVersion: "6.1", BootID: "b"}}
 	for name, page := range map[string]string{"cadvisor": cadvisor(t, node(), o), "resource": resource(t, node(), o)} {
 		t.Run(name, func(t *testing.T) {
@@ -277,8 +277,8 @@ func TestResource(t *testing.T) {
 	assert.NotContains(t, page, "unmeasured")
 }
 
-// A source that fails in part costs its own series, and is told of once.
-func TestASourceFails(t *testing.T) {
+// A measurement that fails partly costs only its own series, and its error is reported once.
+func TestFailedSourceCostsItsSeries(t *testing.T) {
 	var told []string
 	o := usage.Options{Error: func(page string, err error) { told = append(told, page+": "+err.Error()) }}
 	n := node()
@@ -299,8 +299,8 @@ func TestASourceFails(t *testing.T) {
 	assert.Equal(t, []string{"/metrics/cadvisor: no disk", "/metrics/resource: no disk", "/metrics: no disk"}, told)
 }
 
-// What is left out is not read either.
-func TestWithout(t *testing.T) {
+// Data of excluded metrics is not read.
+func TestWithoutReadsNoExcludedData(t *testing.T) {
 	n := node()
 	_ = cadvisor(t, n, usage.Options{})
 	all := n.parts
@@ -330,7 +330,7 @@ func TestWithout(t *testing.T) {
 	assert.Panics(t, func() { usage.Storage(nil, usage.Options{}) })
 }
 
-// Names come from whoever makes pods and images. None breaks the page, and what is there twice is there once.
+// Users choose the names of pods and images. No name breaks the page, and duplicates are omitted.
 func TestHostileNames(t *testing.T) {
 	n := node()
 	evil := "a\"} 1\nfake_metric{x=\"\\\xff"
@@ -395,8 +395,8 @@ func TestPageOverHTTP(t *testing.T) {
 	assert.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
 }
 
-// A page is made of what was measured before for as long as it may be, but not of what lacked something.
-func TestMaxAge(t *testing.T) {
+// A page reuses a measurement that is at most MaxAge old, unless it had errors.
+func TestMaxAgeReusesCompleteMeasurements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := node()
 		n.err = errors.New("no disk")
@@ -434,8 +434,8 @@ func (s slow) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return s.made.CPUAndMemory(ctx)
 }
 
-// A client that waits for another leaves when its time is over, and a page that hangs measures nothing twice.
-func TestOneScrapeAtATime(t *testing.T) {
+// A waiting client leaves when its request ends, and a hung page measures nothing twice.
+func TestPageServesOneScrapeAtATime(t *testing.T) {
 	s := slow{node(), make(chan struct{}), make(chan struct{})}
 	p, err := usage.Resource(s, usage.Options{})
 	require.NoError(t, err)

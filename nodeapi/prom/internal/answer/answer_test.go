@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTakesGzip(t *testing.T) {
+func TestAcceptsGzip(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"": false, "identity": false, "gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0": false, "xgzip": false, "*": false,
 	} {
@@ -24,8 +24,8 @@ func TestTakesGzip(t *testing.T) {
 	}
 }
 
-// Many pages at once arrive whole, packed or not.
-func TestPage(t *testing.T) {
+// Concurrent pages arrive complete, compressed or not.
+func TestWritePageConcurrently(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 20 {
 		clients.Go(func() {
