@@ -25,8 +25,8 @@ import (
 
 // Container adds the volumes of a pod to l, the input for the creation of container c. It adds all volumes that are set up,
 // because environment variables can come from files in volumes that c does not mount. It keeps the volumes that l already has,
-// such as image volumes. A volume that c mounts and that is not set up is an error. l.SubPath mounts the subPaths of c, while ctx
-// is valid.
+// such as image volumes. A volume that c mounts and that is not set up is an error. l.SubPath becomes a function that mounts
+// the subPaths of c; it fails after ctx has ended.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,10 +16,11 @@
 //
 // # Model
 //
-// [Volumes.Prepare] records the volumes of a pod and blocks until [Volumes.Run] has set them up. [Volumes.Release] blocks until
-// Run has torn them down. Run executes one step per volume at a time, and at most [Options].Parallel steps per node, teardowns
-// first. It retries a failed step with a back-off from 500 ms to 2m2s. A step that hangs delays only its own pod: 5 s after the
-// deadline of the step, Run gives up the plugin call. It tears the volume down at once, and again when the call has returned.
+// [Volumes.Prepare] records the volumes of a pod and blocks until [Volumes.Run] has set them up. [Volumes.Release] blocks
+// until Run has torn them down. Run executes one step per volume at a time, and at most [Options].Parallel steps per node,
+// teardowns first. It retries a failed step with a back-off from 500 ms to 2m2s. A step that hangs delays only its own pod. 5
+// s after the deadline of a step, Run gives up its plugin call, so that the volume can be torn down. It is torn down again
+// when the call has returned.
 //
 // A volume with a PersistentVolumeClaim is the PV that the claim is bound to. Pods on the node share its [Device]: a [Stager]
 // stages the device once, as NodeStageVolume does in CSI. Before that, an [Attacher] waits until the volume is attached. An
@@ -62,7 +63,7 @@
 //
 //   - [Volumes.Check] refuses a volume without a plugin when the pod is admitted.
 //   - Volumes are found by their records. A directory without a record is ignored.
-//   - After an error of a plugin the volume is torn down, unless the error is a FinalError.
+//   - Release tears down a volume whose SetUp has failed, unless the error is a FinalError.
 //
 // Test kit: package volumetest has a plugin in memory, and the suite that every plugin passes.
 package volume

@@ -41,7 +41,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // FinalError wraps an error of [Plugin] SetUp or [Stager] Stage if nothing of the volume remains on the node: then no teardown
-// follows. It is ignored for a volume that a previous agent process may have set up.
+// is needed. It is ignored for a volume that a previous agent process may have set up.
 type FinalError struct {
 	Err error
 }

@@ -29,17 +29,17 @@ const (
 // Plugin sets up and tears down the volumes of one type, such as emptyDir. Both methods must return the error of ctx soon after
 // ctx ends. If a call does not return, [Volumes] does not call SetUp for the volume again until it has.
 type Plugin interface {
-	// SetUp sets up a volume and returns the path that containers mount. It must be idempotent: it is also called after a restart
-	// of the agent, and to update the volume, and keeps all that is correct. After an error, [Volumes] calls TearDown, unless the
-	// error wraps a [FinalError].
+	// SetUp sets up a volume and returns the path that containers mount. It must be idempotent: it is also called after a
+	// restart of the agent, and to update the volume, and keeps all that is correct. After an error it is retried. When the
+	// pod is released, TearDown follows, unless the error wraps a [FinalError].
 	SetUp(ctx context.Context, v Volume) (Mount, error)
 	// TearDown removes a volume. It must not delete files of a file system that another program has mounted inside. An absent
 	// volume is no error.
 	TearDown(ctx context.Context, v Volume) error
 }
 
-// Volume is the argument of a [Plugin] call: one volume of one pod, or only its [Device] when the device is unstaged. After a
-// restart of the agent, a teardown may know only the record: then Pod, Source, Claim and PV are nil.
+// Volume is the argument of a [Plugin] call: one volume of one pod, or only its [Device] when the device is unstaged. If
+// nothing but the record is known, as in a teardown after a restart of the agent, then Pod, Source, Claim and PV are nil.
 type Volume struct {
 	Pod    *corev1.Pod    // read-only for the plugin
 	Source *corev1.Volume // entry in pod.spec.volumes, read-only for the plugin; it names the claim, if any

@@ -95,8 +95,8 @@ func (s *step) runStep(ctx context.Context) {
 		s.call.events.reportFailure(&s.call, r.err)
 	}
 	ready := s.recordResult(r, gaveUp) // after the hooks, so that the hooks about one volume are called in order
-	if gaveUp {                        // the goroutine ends when the plugin returns
-		go func() { // ends with the call
+	if gaveUp {
+		go func() { // ends when the plugin returns
 			<-done
 			s.callReturned()
 		}()

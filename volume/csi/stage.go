@@ -254,7 +254,7 @@ func removeStaging(v *volume.Volume) (left bool, err error) {
 		return removeBlockVolume(v)
 	}
 	left, err = removeMountDir(v.StagingDir)
-	if !left && err == nil { // fails while the driver has other volumes
+	if !left && err == nil { // removes the directory of the driver, unless the driver has other volumes
 		_ = os.Remove(filepath.Dir(filepath.Dir(v.StagingDir)))
 	}
 	return left, err

@@ -180,7 +180,7 @@ func (l *local) applyFSGroup(ctx context.Context, v volume.Volume, used bool) er
 	}
 	err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Policy: policy, ReportSlow: slowReporter(v)})
 	if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
-		return nil // all others are done, and the kubelet goes on, too
+		return nil // all other files are changed; the kubelet continues too
 	}
 	return err
 }

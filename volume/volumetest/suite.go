@@ -42,7 +42,7 @@ const (
 	ruleStage      = "stage: Stage prepares the device of v, such as by mounting its file system. It must be idempotent."
 	ruleUnstage    = "unstage: Unstage reverts Stage; v has only what is recorded."
 	ruleNever      = "unstage: A device that was never staged is no error."
-	rulePartial    = "failure: After an error, [Volumes] calls TearDown, unless the error wraps a [FinalError]."
+	rulePartial    = "failure: When the pod is released, TearDown follows, unless the error wraps a [FinalError]."
 )
 
 // TestPlugin checks that a plugin implements the documentation of volume.Plugin. subject is called once per case.

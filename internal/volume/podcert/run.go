@@ -59,7 +59,7 @@ type event struct {
 
 // request is a certificate request that is due or running.
 type request struct {
-	ctx        context.Context // canceled when the pod is forgotten
+	ctx        context.Context //nolint:containedctx // canceled when the pod is forgotten
 	cancel     context.CancelFunc
 	record     *certRecord
 	pod        *corev1.Pod

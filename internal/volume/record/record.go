@@ -224,8 +224,8 @@ func (r Pod) Remove(dir string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}
-	_ = os.Remove(dir) // which has files of others in it, as a rule
-	return nil         // fails if other files are in it, which is normal
+	_ = os.Remove(dir) // fails if other files are in it, which is normal
+	return nil
 }
 
 // ReadAll reads the records of all pods below root. damaged has the errors of unreadable records, by UID of the pod.

@@ -116,8 +116,8 @@ func (w *fileVolume) permsFunc(ctx context.Context, v volume.Volume) func(string
 	}
 	return func(string) error {
 		err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{ReadOnly: true, ReportSlow: slowReporter(v)})
-		if _, ok := errors.AsType[*fsgroup.FilesError](err); ok { // all other files are changed; the kubelet continues too
-			return nil // all others are done, and the kubelet goes on, too
+		if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
+			return nil // all other files are changed; the kubelet continues too
 		}
 		return err
 	}
