@@ -104,11 +104,11 @@ func (o *Options) validate() error {
 		zero  time.Duration
 		name  string
 	}{
-		{&o.SlowAfter, 10 * time.Second, "Slow"},
-		{&o.StepTimeout, 2 * time.Minute, "Timeout"},
+		{&o.SlowAfter, 10 * time.Second, "SlowAfter"},
+		{&o.StepTimeout, 2 * time.Minute, "StepTimeout"},
 		{&o.AttachTimeout, 10 * time.Minute, "AttachTimeout"},
-		{&o.WaitTimeout, 2*time.Minute + 3*time.Second, "Wait"},
-		{&o.RefreshPeriod, time.Minute, "Refresh"},
+		{&o.WaitTimeout, 2*time.Minute + 3*time.Second, "WaitTimeout"},
+		{&o.RefreshPeriod, time.Minute, "RefreshPeriod"},
 	} {
 		switch {
 		case *d.value < 0:

@@ -430,7 +430,7 @@ func TestInvalidOptions(t *testing.T) {
 	for name, o := range map[string]volume.Options{
 		"Root":     {},
 		"Plugins":  {Root: "/x", Plugins: map[string]volume.Plugin{volume.NFS: nil}},
-		"Slow":     {Root: "/x", SlowAfter: -1},
+		"SlowAfter": {Root: "/x", SlowAfter: -1},
 		"Parallel": {Root: "/x", Parallel: -1},
 	} {
 		_, err := volume.New(o)
