@@ -21,15 +21,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// BenchmarkPodsOfFiveVolumes is 500 pods of five volumes that come and go, 16 at a time: by the system calls that this takes at
-// least, and by Volumes, in turn. The ratio is what Volumes take more; the rest is what they take of a processor for two seconds
-// in which nothing happens.
+// BenchmarkPodsOfFiveVolumes sets up and tears down 500 pods with five volumes, 16 at a time: with plain system calls, and with
+// Volumes. It reports the ratio, and the CPU time of idle Volumes during two seconds.
 func BenchmarkPodsOfFiveVolumes(b *testing.B) {
 	mounttest.Need(b)
-	n := number(b, "VOLUME_BENCH_PODS", 500)
-	m, err := objectsOf()
+	n := envCount(b, "VOLUME_BENCH_PODS", 500)
+	m, err := newObjects()
 	require.NoError(b, err)
-	v, err := volume.New(local(b.TempDir(), m))
+	v, err := volume.New(localOptions(b.TempDir(), m))
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -40,13 +39,13 @@ func BenchmarkPodsOfFiveVolumes(b *testing.B) {
 	for b.Loop() {
 		root := b.TempDir()
 		began := time.Now()
-		all(b, n, func(i int) error { return bareUp(filepath.Join(root, fmt.Sprint(i))) })
-		all(b, n, func(i int) error { return bareDown(filepath.Join(root, fmt.Sprint(i))) })
+		runAll(b, n, func(i int) error { return setUpBare(filepath.Join(root, fmt.Sprint(i))) })
+		runAll(b, n, func(i int) error { return tearDownBare(filepath.Join(root, fmt.Sprint(i))) })
 		theirs += time.Since(began)
 
 		began = time.Now()
-		all(b, n, func(i int) error {
-			p := podOf(b, fmt.Sprint("u", i))
+		runAll(b, n, func(i int) error {
+			p := podWithFiveVolumes(b, fmt.Sprint("u", i))
 			launch := podspec.Launch{}
 			err := errors.Join(v.Prepare(ctx, p), v.Container(ctx, p, &p.Spec.Containers[0], &launch))
 			if err == nil {
@@ -59,7 +58,7 @@ func BenchmarkPodsOfFiveVolumes(b *testing.B) {
 		time.Sleep(2 * time.Second)
 		idle += processorTime(b) - before
 		began = time.Now()
-		all(b, n, func(i int) error { return v.Release(ctx, fmt.Sprint("u", i)) })
+		runAll(b, n, func(i int) error { return v.Release(ctx, fmt.Sprint("u", i)) })
 		ours += time.Since(began)
 	}
 	b.ReportMetric(float64(theirs.Microseconds())/float64(b.N*n), "bare-µs/pod")
@@ -68,12 +67,12 @@ func BenchmarkPodsOfFiveVolumes(b *testing.B) {
 	b.ReportMetric(float64(idle.Milliseconds())/float64(b.N)/2, "idle-millicores")
 }
 
-// all calls fn for each number below n, 16 at a time.
-func all(b *testing.B, n int, fn func(i int) error) {
+// runAll calls fn for each number below n, 16 at a time.
+func runAll(b *testing.B, n int, fn func(i int) error) {
 	b.Helper()
 	var mu sync.Mutex
 	var first error
-	each(n, func(i int) {
+	runParallel(n, func(i int) {
 		if err := fn(i); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -83,7 +82,7 @@ func all(b *testing.B, n int, fn func(i int) error) {
 	require.NoError(b, first)
 }
 
-// processorTime returns how much the process has used.
+// processorTime returns the CPU time of this process.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -91,7 +90,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bareVolumes are the directories of a pod of five volumes, and whether a tmpfs is mounted on each.
+// bareVolumes returns the volume directories of a pod, and whether each is a tmpfs.
 func bareVolumes(dir string) map[string]bool {
 	return map[string]bool{
 		filepath.Join(dir, "volumes/empty-dir/cache"): false, filepath.Join(dir, "volumes/empty-dir/memory"): true,
@@ -100,9 +99,9 @@ func bareVolumes(dir string) map[string]bool {
 	}
 }
 
-// bareUp makes the volumes of a pod with nothing but what the kernel has to be asked for: directories, mounts, files that appear at
-// once with the group of the pod, and the bind of a path.
-func bareUp(dir string) error {
+// setUpBare sets up the volumes of a pod with the minimum of system calls: directories, mounts, atomic files with the fsGroup,
+// and a bind mount.
+func setUpBare(dir string) error {
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
 	for path, memory := range bareVolumes(dir) {
@@ -131,8 +130,8 @@ func bareUp(dir string) error {
 	return errors.Join(errs...)
 }
 
-// bareDown undoes bareUp.
-func bareDown(dir string) error {
+// tearDownBare reverts setUpBare.
+func tearDownBare(dir string) error {
 	errs := []error{unix.Unmount(filepath.Join(dir, "volume-subpaths/cache/c/0"), 0)}
 	for path, memory := range bareVolumes(dir) {
 		if memory {

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// Every kind of source is either set up by a plugin, left to the runtime, of a kind that Kubernetes has removed, or refused with its name.
-func TestCheckEverySource(t *testing.T) {
+// Each source has a plugin, belongs to the runtime, was removed from Kubernetes, or is refused with its name.
+func TestCheckAcceptsOrNamesEverySource(t *testing.T) {
 	v, err := volume.New(volume.Options{Root: t.TempDir(), Plugins: intree.Plugins(intree.Options{})})
 	require.NoError(t, err)
 	accepted := map[string]bool{"emptyDir": true, "hostPath": true, "configMap": true, "secret": true, "downwardAPI": true, "projected": true, "image": true, "nfs": true, "gitRepo": true}
@@ -31,7 +31,7 @@ func TestCheckEverySource(t *testing.T) {
 	typ := reflect.TypeFor[corev1.VolumeSource]()
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-		p := pod("u1", "x")
+		p := podWithConfigMaps("u1", "x")
 		source := reflect.New(typ).Elem()
 		source.Field(i).Set(reflect.New(typ.Field(i).Type.Elem()))
 		p.Spec.Volumes[0].VolumeSource = source.Interface().(corev1.VolumeSource)
@@ -62,23 +62,22 @@ func TestCheckEverySource(t *testing.T) {
 	assert.Equal(t, 7, migrated)
 }
 
-func TestCheckDevices(t *testing.T) {
+func TestCheckRefusesVolumeDevicesWithoutClaims(t *testing.T) {
 	v, err := volume.New(volume.Options{Root: t.TempDir()})
 	require.NoError(t, err)
-	p := pod("u1")
+	p := podWithConfigMaps("u1")
 	p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "x"}}
 	errs := v.Check(p)
 	require.Len(t, errs, 1)
 	assert.Equal(t, "spec.containers[0].volumeDevices", errs[0].Field)
 }
 
-// A pod that uses volumes of a kind that Kubernetes has removed is told so at once, each time, with the kubelet's text. Its other volumes are
-// set up, and volumes that no container uses do not matter.
-func TestPrepareWithRemovedKinds(t *testing.T) {
+// Other volumes of the pod are set up; volumes that no container uses are ignored.
+func TestPrepareReportsRemovedVolumeTypesEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &volumetest.MemoryPlugin{}
-		a := start(t, memory(t.TempDir(), m))
-		p := pod("u1", "b", "conf", "a", "unused")
+		a := startAgent(t, memoryOptions(t.TempDir(), m))
+		p := podWithConfigMaps("u1", "b", "conf", "a", "unused")
 		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Glusterfs: &corev1.GlusterfsVolumeSource{}}
 		p.Spec.Volumes[2].VolumeSource = corev1.VolumeSource{Flocker: &corev1.FlockerVolumeSource{}}
 		p.Spec.Volumes[3].VolumeSource = corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{}}

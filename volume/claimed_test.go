@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// persistent returns a volume of so many GiB that a plugin for local volumes takes.
-func persistent(name string, gib int64) *corev1.PersistentVolume {
+// newPV returns a PV of gib GiB for the plugin for local volumes.
+func newPV(name string, gib int64) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{}
 	pv.Name = name
 	pv.Spec.Local = &corev1.LocalVolumeSource{Path: "/data/" + name}
@@ -35,8 +35,8 @@ func persistent(name string, gib int64) *corev1.PersistentVolume {
 	return pv
 }
 
-// claiming returns a pod whose one container mounts claims of those names.
-func claiming(uid string, claims ...string) *corev1.Pod {
+// podWithClaims returns a pod with one container that mounts the given claims.
+func podWithClaims(uid string, claims ...string) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID = "pod-"+uid, "default", types.UID(uid)
 	c := corev1.Container{Name: "c"}
@@ -50,7 +50,7 @@ func claiming(uid string, claims ...string) *corev1.Pod {
 	return p
 }
 
-// storage is a node with claims: db is bound to pv1, and logs to pv2.
+// storage is a plugin with two bound claims: db is bound to pv1, and logs to pv2.
 type storage struct {
 	*volumetest.MemoryStager
 	*volumetest.Claims
@@ -58,19 +58,19 @@ type storage struct {
 
 func newStorage() storage {
 	s := storage{&volumetest.MemoryStager{}, &volumetest.Claims{}}
-	s.Bind("default", "db", persistent("pv1", 1))
-	s.Bind("default", "logs", persistent("pv2", 1))
+	s.Bind("default", "db", newPV("pv1", 1))
+	s.Bind("default", "logs", newPV("pv2", 1))
 	return s
 }
 
-func (s storage) options(root string) volume.Options { return s.with(root, s.MemoryStager) }
+func (s storage) options(root string) volume.Options { return s.optionsWith(root, s.MemoryStager) }
 
-func (s storage) with(root string, p volume.Plugin) volume.Options {
+func (s storage) optionsWith(root string, p volume.Plugin) volume.Options {
 	return volume.Options{Root: filepath.Join(root, "pods"), Plugins: map[string]volume.Plugin{volume.Local: p}, Claims: s.Claims}
 }
 
-// nothing checks that nothing is left, and that no call came when it must not.
-func (s storage) nothing(t *testing.T, root string) {
+// checkNothingLeft checks that no volume, device or pod directory remains, and that no call came in the wrong order.
+func (s storage) checkNothingLeft(t *testing.T, root string) {
 	t.Helper()
 	assert.Empty(t, s.Volumes())
 	assert.Empty(t, s.Staged())
@@ -78,12 +78,11 @@ func (s storage) nothing(t *testing.T, root string) {
 	assert.Empty(t, podDirs(t, filepath.Join(root, "pods")))
 }
 
-// Pods that share a claim find it staged once, and the last one of them has it unstaged.
-func TestShared(t *testing.T) {
+func TestSharedClaimStagedOnceAndUnstagedByLastPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.options(root))
-		first, second := claiming("u1", "db"), claiming("u2", "db", "logs")
+		a := startAgent(t, s.options(root))
+		first, second := podWithClaims("u1", "db"), podWithClaims("u2", "db", "logs")
 		require.Empty(t, a.Check(first))
 		require.NoError(t, a.Prepare(t.Context(), first))
 		require.NoError(t, a.Prepare(t.Context(), second))
@@ -96,45 +95,44 @@ func TestShared(t *testing.T) {
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Equal(t, []string{"pv1", "pv2"}, s.Staged())
 		require.NoError(t, a.Release(t.Context(), "u2"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-// What an earlier agent has staged is known from the records alone, and unstaged when no pod wants it.
-func TestSharedRestart(t *testing.T) {
+// The devices are known from the records only, because the API server is unavailable.
+func TestRestartedAgentUnstagesByRecordsWithoutAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.options(root))
-		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db", "logs")))
-		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
+		a := startAgent(t, s.options(root))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db", "logs")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		a.stop()
 
 		s.FailCalls(errors.New("there is no API server"))
-		a = start(t, s.options(root))
-		require.NoError(t, a.Release(t.Context(), "u1"), "nobody has to be asked")
+		a = startAgent(t, s.options(root))
+		require.NoError(t, a.Release(t.Context(), "u1"), "nobody has to be asked") // by the records alone
 		assert.Equal(t, []string{"pv1"}, s.Staged(), "another pod has a record of it")
-		a.Update(claiming("u2", "db"))
+		a.Update(podWithClaims("u2", "db"))
 		time.Sleep(time.Minute)
 		require.ErrorContains(t, a.WaitError("u2"), "there is no API server")
 		assert.Equal(t, []string{"u2/v-db"}, s.Volumes(), "it stays as it is")
 
 		s.FailCalls(nil)
 		time.Sleep(2 * time.Minute)
-		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		require.NoError(t, a.Release(t.Context(), "u2"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-// A claim that cannot be used ends a Prepare at once, and the other volumes are set up. A notice that it can be used is passed on.
-func TestClaimNotBound(t *testing.T) {
+func TestPrepareRefusesUnboundClaimAndNotifiesWhenBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s, w := t.TempDir(), newStorage(), &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
 		o := s.options(root)
 		o.Watcher = w
-		a := start(t, o)
+		a := startAgent(t, o)
 		<-w.ready
-		p, began := claiming("u1", "db", "missing"), time.Now()
+		p, began := podWithClaims("u1", "db", "missing"), time.Now()
 		err := a.Prepare(t.Context(), p)
 		require.ErrorContains(t, err, `volumes of pod default/pod-u1: set up volume "v-missing": error processing PVC default/missing: `)
 		assert.Zero(t, time.Since(began))
@@ -146,7 +144,7 @@ func TestClaimNotBound(t *testing.T) {
 		w.changed(volume.KindClaim, "default", "other")
 		w.changed(volume.KindClaim, "other", "missing")
 		assert.Empty(t, told)
-		s.Bind("default", "missing", persistent("pv3", 1))
+		s.Bind("default", "missing", newPV("pv3", 1))
 		w.changed(volume.KindClaim, "default", "missing")
 		require.Equal(t, "u1", <-told)
 		require.NoError(t, a.Prepare(t.Context(), p))
@@ -154,11 +152,11 @@ func TestClaimNotBound(t *testing.T) {
 		w.changed(volume.KindPV, "", "pv9")
 		assert.Empty(t, told)
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-func TestRefusedVolumes(t *testing.T) {
+func TestPrepareRefusesUnusablePVs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(pv *corev1.PersistentVolume)
 		want   string
@@ -168,7 +166,7 @@ func TestRefusedVolumes(t *testing.T) {
 		}, "there is no plugin for rbd volumes"},
 		"no source":    {func(pv *corev1.PersistentVolume) { pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{} }, "there is no plugin for  volumes"},
 		"block":        {func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, "but is specified in volumeMounts"},
-		"another node": {func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = only("n2") }, "no matching NodeSelectorTerms"},
+		"another node": {func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = affinityTo("n2") }, "no matching NodeSelectorTerms"},
 		"options": {func(pv *corev1.PersistentVolume) {
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 			pv.Spec.MountOptions = []string{"hard"}
@@ -177,14 +175,14 @@ func TestRefusedVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root, s := t.TempDir(), newStorage()
-				pv := persistent("pv1", 1)
+				pv := newPV("pv1", 1)
 				test.change(pv)
 				s.Bind("default", "db", pv)
 				o := s.options(root)
 				o.Plugins[volume.HostPath] = &volumetest.MemoryPlugin{}
 				o.NodeLabels = func() map[string]string { return map[string]string{corev1.LabelHostname: "n1"} }
-				a := start(t, o)
-				require.ErrorContains(t, a.Prepare(t.Context(), claiming("u1", "db")), test.want)
+				a := startAgent(t, o)
+				require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u1", "db")), test.want)
 				require.NoError(t, a.Release(t.Context(), "u1"))
 				assert.Empty(t, s.Calls())
 			})
@@ -192,41 +190,39 @@ func TestRefusedVolumes(t *testing.T) {
 	}
 }
 
-// only returns the affinity of a volume to one node.
-func only(node string) *corev1.VolumeNodeAffinity {
+// affinityTo returns a node affinity to one node.
+func affinityTo(node string) *corev1.VolumeNodeAffinity {
 	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: "In", Values: []string{node}}}}
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}}
 }
 
-// A volume for one pod at a time waits until that of the other is torn down.
-func TestOncePerPod(t *testing.T) {
+func TestReadWriteOncePodWaitsForOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		pv := persistent("pv1", 1)
+		pv := newPV("pv1", 1)
 		pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 		s.Bind("default", "db", pv)
 		o := s.options(root)
 		o.WaitTimeout = 10 * time.Second
-		a := start(t, o)
-		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
-		err := a.Prepare(t.Context(), claiming("u2", "db"))
+		a := startAgent(t, o)
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
+		err := a.Prepare(t.Context(), podWithClaims("u2", "db"))
 		require.ErrorContains(t, err, "volume uses the ReadWriteOncePod access mode and is already in use by another pod")
-		assert.Contains(t, a.seen()[0], `pod-u2 Warning FailedMount: MountVolume.SetUp failed for volume "pv1" : volume uses`)
+		assert.Contains(t, a.recordedEvents()[0], `pod-u2 Warning FailedMount: MountVolume.SetUp failed for volume "pv1" : volume uses`)
 		began := time.Now()
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		assert.Zero(t, time.Since(began), "it need not wait for the back-off")
 		require.NoError(t, a.Release(t.Context(), "u2"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-// A pod that has a claim twice has it set up once.
-func TestClaimTwice(t *testing.T) {
+func TestClaimWithTwoNamesSetUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.options(root))
-		p := claiming("u1", "db")
+		a := startAgent(t, s.options(root))
+		p := podWithClaims("u1", "db")
 		again := p.Spec.Volumes[0].DeepCopy()
 		again.Name, again.PersistentVolumeClaim.ReadOnly = "again", true
 		p.Spec.Volumes = append(p.Spec.Volumes, *again)
@@ -239,25 +235,25 @@ func TestClaimTwice(t *testing.T) {
 			path := filepath.Join(root, "pods/u1/volumes/kubernetes.io~local-volume/pv1")
 			assert.Equal(t, map[string]podspec.Volume{"v-db": {HostPath: path}, "again": {HostPath: path, ReadOnly: true}}, l.Volumes)
 			a.stop()
-			a = start(t, s.options(root))
+			a = startAgent(t, s.options(root))
 			require.NoError(t, a.Prepare(t.Context(), p))
 		}
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-// A volume without a claim that has the name of the PV of another one would have its directory.
-func TestNamedLikePV(t *testing.T) {
+// The two volumes would have the same directory.
+func TestPrepareRefusesVolumeNamedLikePV(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s, m := t.TempDir(), newStorage(), &volumetest.MemoryPlugin{}
-		pv := persistent("twin", 1)
+		pv := newPV("twin", 1)
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "one", Path: "/"}}
 		s.Bind("default", "db", pv)
 		o := s.options(root)
 		o.Plugins[volume.NFS] = m
-		a := start(t, o)
-		p := claiming("u1", "db")
+		a := startAgent(t, o)
+		p := podWithClaims("u1", "db")
 		inline := corev1.Volume{Name: "twin"}
 		inline.NFS = &corev1.NFSVolumeSource{Server: "other", Path: "/"}
 		p.Spec.Volumes = append(p.Spec.Volumes, inline)
@@ -273,8 +269,7 @@ func TestNamedLikePV(t *testing.T) {
 	})
 }
 
-// A volume grows when its PV has, while a pod uses it, once for all pods of the node.
-func TestGrow(t *testing.T) {
+func TestVolumeExpandedOncePerNodeWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s, w := t.TempDir(), newStorage(), &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
 		o := s.options(root)
@@ -283,16 +278,16 @@ func TestGrow(t *testing.T) {
 		o.Hooks.Expanded = func(_ *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
 			grown <- size >> 30
 		}
-		a := start(t, o)
+		a := startAgent(t, o)
 		<-w.ready
-		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
-		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		n := len(s.Calls())
 		larger := func(gib int64) {
 			pv, err := s.PersistentVolume(t.Context(), "pv1")
 			require.NoError(t, err)
 			pv = pv.DeepCopy()
-			pv.Spec.Capacity = persistent("", gib).Spec.Capacity
+			pv.Spec.Capacity = newPV("", gib).Spec.Capacity
 			s.Put(nil, pv)
 		}
 		larger(2)
@@ -306,20 +301,19 @@ func TestGrow(t *testing.T) {
 		assert.Len(t, s.Calls(), n+2)
 		assert.Equal(t, []int64{2, 3}, []int64{<-grown, <-grown})
 		assert.Empty(t, grown)
-		assert.Contains(t, a.seen()[0], `Normal FileSystemResizeSuccessful: NodeExpandVolume succeeded for volume "pv1"`)
+		assert.Contains(t, a.recordedEvents()[0], `Normal FileSystemResizeSuccessful: NodeExpandVolume succeeded for volume "pv1"`)
 
 		s.FailCalls(errors.New("no answer"))
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, a.seen(), 2, "no event of an API server that is away")
+		assert.Len(t, a.recordedEvents(), 2, "no event of an API server that is away")
 		require.NoError(t, a.WaitError("u1"))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Release(t.Context(), "u2"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-// A volume that has to grow before the pod uses it, and cannot.
-func TestGrowFails(t *testing.T) {
+func TestFailedExpansionFailsSetUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
 		pvc, err := s.PersistentVolumeClaim(t.Context(), "default", "db")
@@ -327,25 +321,25 @@ func TestGrowFails(t *testing.T) {
 		pvc.Status.Capacity = nil
 		var mu sync.Mutex
 		fault := errors.New("bad superblock")
-		a := start(t, s.with(root, &volumetest.FaultyPlugin{Plugin: s.MemoryStager, ExpandFault: func(context.Context, volume.Volume) error {
+		a := startAgent(t, s.optionsWith(root, &volumetest.FaultyPlugin{Plugin: s.MemoryStager, ExpandFault: func(context.Context, volume.Volume) error {
 			mu.Lock()
 			defer mu.Unlock()
 			return fault
 		}}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorContains(t, a.Prepare(ctx, claiming("u1", "db")), `set up volume "v-db": expand volume to 1073741824 bytes: bad superblock`)
+		require.ErrorContains(t, a.Prepare(ctx, podWithClaims("u1", "db")), `set up volume "v-db": expand volume to 1073741824 bytes: bad superblock`)
 		mu.Lock()
 		fault = nil
 		mu.Unlock()
-		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 
-		p := claiming("u2", "db")
+		p := podWithClaims("u2", "db")
 		p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 		require.NoError(t, a.Prepare(t.Context(), p))
-		events := a.seen()
+		events := a.recordedEvents()
 		assert.Contains(t, events[len(events)-1], "Warning FileSystemResizeFailed: MountVolume.NodeExpandVolume failed requested read-only file system")
 		require.NoError(t, a.Release(t.Context(), "u2"))
 	})

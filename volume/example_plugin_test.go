@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// greeting is a plugin of one's own: each of its volumes has a file with the label "greeting" of its pod.
+// greeting is a custom plugin: each of its volumes has a file with the label "greeting" of its pod.
 type greeting struct{}
 
 var (
@@ -44,7 +44,7 @@ func (greeting) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) 
 
 func (greeting) TearDown(_ context.Context, v volume.Volume) error { return os.RemoveAll(v.Dir) }
 
-// Check refuses a volume when its pod is accepted.
+// Check refuses an invalid volume when its pod is admitted.
 func (greeting) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	if v.DownwardAPI.DefaultMode != nil {
 		return field.ErrorList{field.Forbidden(path.Child("defaultMode"), "a greeting has mode 0600")}
@@ -52,7 +52,7 @@ func (greeting) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.E
 	return nil
 }
 
-// Shows has SetUp called again when the labels of the pod change.
+// Shows reports true for the metadata of the pod, so that SetUp is called when its labels change.
 func (greeting) Shows(pod *corev1.Pod, _ *corev1.Volume, o volume.Object) bool {
 	return o.Kind == volume.KindPod && (o.Name == "" || o.Name == pod.Name)
 }
@@ -65,7 +65,7 @@ func (greeting) Usage(_ context.Context, v volume.Volume) (volume.Usage, error) 
 	return volume.Usage{UsedBytes: uint64(info.Size()), UsedInodes: 1}, nil
 }
 
-// A pod waits for a volume until its label is there.
+// A pod waits for its volume until it has the label.
 func Example_plugin() {
 	root, _ := os.MkdirTemp("", "pods")
 	defer os.RemoveAll(root)
@@ -91,7 +91,7 @@ func Example_plugin() {
 	// 12 <nil> <nil>
 }
 
-// disk is a plugin whose volumes are devices: several pods of the node share one.
+// disk is a plugin whose volumes are devices, which several pods of the node share.
 type disk struct {
 	greeting
 }
@@ -126,7 +126,7 @@ func (disk) WaitsFor(o volume.Object) bool {
 	return false
 }
 
-// A plugin for a kind of volume that package intree lacks, and one more than once, on a node with SELinux. The hook reacts to events.
+// A plugin for a volume type that package intree lacks, with periodic updates, on a node with SELinux. The hook receives events.
 func ExampleNew() {
 	root, _ := os.MkdirTemp("", "pods")
 	defer os.RemoveAll(root)
@@ -153,7 +153,7 @@ func ExampleNew() {
 	// <nil>
 }
 
-// Why a pod does not start.
+// The cause of a pod that does not start.
 func ExampleError() {
 	err := fmt.Errorf("volumes of pod default/web: %w", &volume.Error{Step: volume.StepSetUp, Volume: "data", Err: fs.ErrPermission})
 	if failed, ok := errors.AsType[*volume.Error](err); ok {

@@ -26,7 +26,7 @@ func Example() {
 	defer cancel()
 	go func() { _ = volumes.Run(ctx) }()
 
-	p := pod("u1", "config")
+	p := podWithConfigMaps("u1", "config")
 	var launch podspec.Launch
 	fmt.Println(volumes.Prepare(ctx, p))
 	fmt.Println(volumes.Container(ctx, p, &p.Spec.Containers[0], &launch), len(launch.Volumes))

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// InUse returns the volumes in use as strings.
+// InUse returns the names of the volumes in use.
 func (a *agent) InUse() (names []string) {
 	list, known := a.VolumesInUse()
 	require.True(a.t, known)
@@ -21,7 +21,7 @@ func (a *agent) InUse() (names []string) {
 	return names
 }
 
-func TestVolumesInUseAreUnknownBeforeNew(t *testing.T) {
+func TestVolumesInUseUnknownForNilVolumes(t *testing.T) {
 	var v *volume.Volumes
 	_, known := v.VolumesInUse()
 	require.False(t, known)

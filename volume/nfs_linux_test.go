@@ -25,16 +25,17 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// withClaims returns the options of an agent whose pods have claims, too.
+// withClaims returns options of an agent whose pods have claims too.
 func withClaims(t *testing.T, root string, claims volume.Claims) volume.Options {
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(t, err)
-	o := local(filepath.Join(root, "pods"), m)
+	o := localOptions(filepath.Join(root, "pods"), m)
 	o.Claims = claims
 	return o
 }
 
-// Exports of a real server: pods read and write them, or only read, one that is not there says so, and nothing stays mounted.
+// The exports of a real server are mounted read-write and read-only. An export that does not exist is an error, and nothing stays
+// mounted.
 func TestIntegrationNFS(t *testing.T) {
 	mounttest.Need(t)
 	s, root := serveNFS(t), t.TempDir()
@@ -43,9 +44,9 @@ func TestIntegrationNFS(t *testing.T) {
 	claims.Bind("default", "share", s.volume("pv1", "/"))
 	claims.Bind("default", "sub", s.volume("pv2", "/sub"))
 	claims.Bind("default", "missing", s.volume("pv3", "/missing"))
-	a := start(t, withClaims(t, root, claims))
+	a := startAgent(t, withClaims(t, root, claims))
 
-	reader, writer := claiming("reader", "share", "sub"), claiming("writer", "share", "sub")
+	reader, writer := podWithClaims("reader", "share", "sub"), podWithClaims("writer", "share", "sub")
 	for i := range reader.Spec.Volumes {
 		reader.Spec.Volumes[i].PersistentVolumeClaim.ReadOnly = true
 	}
@@ -72,19 +73,19 @@ func TestIntegrationNFS(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		err := a.Prepare(ctx, claiming("lost", "missing"))
+		err := a.Prepare(ctx, podWithClaims("lost", "missing"))
 		return err != nil && strings.Contains(err.Error(), "127.0.0.1:/missing")
 	}, time.Minute, time.Millisecond)
 
 	for _, uid := range []string{"reader", "writer", "lost"} {
 		require.NoError(t, a.Release(t.Context(), uid))
 	}
-	assert.Empty(t, left(t, filepath.Join(root, "pods")))
+	assert.Empty(t, remainingPaths(t, filepath.Join(root, "pods")))
 	assert.FileExists(t, filepath.Join(s.dir, "sub/file"), "the data stay on the server")
 }
 
-// A server that does not answer any more holds up the pods of its exports alone: one that begins waits and says why, twenty others
-// start as usual, and the deletion of all ends in bounded time. One that answers again has lost nothing.
+// A server that hangs delays only pods with its exports. Twenty other pods start as usual, and all are deleted in bounded time.
+// Data is intact when the server responds again.
 func TestIntegrationNFSServerGone(t *testing.T) {
 	mounttest.Need(t)
 	s, root := serveNFS(t), t.TempDir()
@@ -92,16 +93,16 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	claims.Bind("default", "share", s.volume("pv1", "/"))
 	o := withClaims(t, root, claims)
 	o.StepTimeout = 30 * time.Second // more than it takes to unmount by force, and lazily
-	w := newWhole(t, o)
+	w := newPodAgent(t, o)
 	crowd := func(prefix string) (pods []*corev1.Pod, names []string) {
 		for i := range 20 {
 			names = append(names, fmt.Sprint(prefix, i))
-			pods = append(pods, nameError(podOf(t, ""), names[i]))
+			pods = append(pods, withName(podWithFiveVolumes(t, ""), names[i]))
 		}
 		return pods, names
 	}
 	sharing := func(name string) *corev1.Pod {
-		return nameError(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
+		return withName(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
 	}
 	before := sharing("before")
 	first, names := crowd("first")
@@ -137,7 +138,7 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	t.Logf("the pod whose volume was mounted is gone after %v", gone)
 	w.set()
 	w.await(time.Minute, "all are gone", func() bool { return len(w.gone) == 42 })
-	assert.Empty(t, left(t, filepath.Join(root, "pods")))
+	assert.Empty(t, remainingPaths(t, filepath.Join(root, "pods")))
 	s.relay.wake() // for what the kernel still wants to tell the server
 	table, err := mount.Table()
 	require.NoError(t, err)

@@ -18,17 +18,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nfsd is the NFS server of the kernel, which exports one directory, and a relay that its clients reach it by. Nothing of user space is
-// installed for it: what mountd would answer is written into the kernel's caches beforehand.
+// nfsd is the NFS server of the kernel with one export, and a relay for its clients. It needs no mountd: the test writes the
+// kernel's export caches.
 type nfsd struct {
 	dir   string // that is exported, as the root
 	relay *relay
 }
 
-// nfsdPort is where the kernel serves.
+// nfsdPort is the port of the server in the kernel.
 const nfsdPort = 2049
 
-// serveNFS starts the server. It is one for the whole kernel, so this takes one of its own.
+// serveNFS starts the server in a network namespace of its own, because there is one server per kernel network namespace.
 func serveNFS(t *testing.T) *nfsd {
 	t.Helper()
 	if os.Getenv("IN_TEST_VM") == "" {
@@ -65,15 +65,15 @@ func serveNFS(t *testing.T) *nfsd {
 	return s
 }
 
-// volume returns a PV of what is exported at a path. mount.nfs is not there to find out the address.
+// volume returns a PV for an exported path. It contains the address, because mount.nfs is not available to resolve it.
 func (s *nfsd) volume(name, path string) *corev1.PersistentVolume {
-	pv := persistent(name, 1)
+	pv := newPV(name, 1)
 	pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: path}}
 	pv.Spec.MountOptions = []string{"vers=4.2", "addr=127.0.0.1", "clientaddr=127.0.0.1", fmt.Sprint("port=", s.relay.port())}
 	return pv
 }
 
-// relay passes TCP connections on, until it is told to swallow everything: then it is a server that is there and does not answer.
+// relay forwards TCP connections until it is told to hang, like a server that does not respond.
 type relay struct {
 	listener net.Listener
 	to       string
@@ -100,14 +100,14 @@ func newRelay(t *testing.T, to string) *relay {
 
 func (r *relay) port() int { return r.listener.Addr().(*net.TCPAddr).Port }
 
-// hang lets nothing through any more, in either direction.
+// hang stops forwarding in the two directions.
 func (r *relay) hang() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.awake = make(chan struct{})
 }
 
-// wake lets through what came since, and all that comes.
+// wake continues forwarding, including data that was held back.
 func (r *relay) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

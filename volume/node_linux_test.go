@@ -34,7 +34,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// With these in its environment the test binary is an agent that sets volumes up and tears them down until it is killed.
+// With these environment variables, the test binary is an agent that sets up and tears down volumes until it is killed.
 const (
 	envRoot = "VOLUME_TEST_ROOT"
 	envSeed = "VOLUME_TEST_SEED"
@@ -42,7 +42,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if root := os.Getenv(envRoot); root != "" {
-		err := churn(root)
+		err := runUntilKilled(root)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	mounttest.Main(m)
 }
 
-// number returns how often something is done: as many times as the environment says, or the least that finds something.
-func number(t testing.TB, variable string, least int) int {
+// envCount returns the number in an environment variable, or least.
+func envCount(t testing.TB, variable string, least int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
@@ -62,21 +62,21 @@ func number(t testing.TB, variable string, least int) int {
 	return n
 }
 
-// volumes are five volumes of as many kinds, and a container that mounts them.
+// volumes is the YAML of five volumes of different types, and of a container that mounts them.
 const volumes = `{securityContext: {fsGroup: 1234}, volumes: [{name: cache}, {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}},
 	{name: config, configMap: {name: app}}, {name: key, secret: {secretName: key}},
 	{name: all, projected: {sources: [{downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}, {configMap: {name: app}}]}}],
 	containers: [{name: c, image: i, volumeMounts: [{name: cache, mountPath: /cache, subPath: a/b}, {name: memory, mountPath: /memory},
 	{name: config, mountPath: /config}, {name: key, mountPath: /key}, {name: all, mountPath: /all}]}]}`
 
-// podOf returns a pod with the five volumes.
-func podOf(t testing.TB, uid string) *corev1.Pod {
+// podWithFiveVolumes returns a pod with these volumes.
+func podWithFiveVolumes(t testing.TB, uid string) *corev1.Pod {
 	p := podtest.Pod(t, volumes)
 	p.Name, p.UID = "pod-"+uid, types.UID(uid)
 	return p
 }
 
-func objectsOf() (*objects.Memory, error) {
+func newObjects() (*objects.Memory, error) {
 	m := &objects.Memory{}
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "app"}
 	if err := m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "1"}}); err != nil {
@@ -86,13 +86,13 @@ func objectsOf() (*objects.Memory, error) {
 	return m, m.PutSecret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("s3cret")}})
 }
 
-// local returns options of an agent with the plugins that need nothing but the node.
-func local(root string, m *objects.Memory) volume.Options {
+// localOptions returns options of an agent with the plugins of package intree.
+func localOptions(root string, m *objects.Memory) volume.Options {
 	return volume.Options{Root: root, Plugins: intree.Plugins(intree.Options{Objects: m}), Watcher: m}
 }
 
-// left returns what is on disk below a root, and what is mounted there.
-func left(t *testing.T, root string) (paths []string) {
+// remainingPaths returns all files and mounts below root.
+func remainingPaths(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if path != root && filepath.Base(path) != ".volumes.lock" {
@@ -108,16 +108,15 @@ func left(t *testing.T, root string) (paths []string) {
 	return paths
 }
 
-// Pods of five volumes come and go, several at a time, and leave nothing.
-func TestPodsLeaveNothing(t *testing.T) {
+func TestReleasedPodsLeaveNothing(t *testing.T) {
 	mounttest.Need(t)
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(t, err)
 	root := t.TempDir()
-	a := start(t, local(root, m))
-	n := number(t, "VOLUME_TEST_PODS", 50)
-	each(n, func(i int) {
-		p := podOf(t, fmt.Sprint("u", i))
+	a := startAgent(t, localOptions(root, m))
+	n := envCount(t, "VOLUME_TEST_PODS", 50)
+	runParallel(n, func(i int) {
+		p := podWithFiveVolumes(t, fmt.Sprint("u", i))
 		launch := podspec.Launch{}
 		if !assert.NoError(t, a.Prepare(t.Context(), p)) || !assert.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch)) {
 			return
@@ -128,14 +127,14 @@ func TestPodsLeaveNothing(t *testing.T) {
 	table, err := mount.Table()
 	require.NoError(t, err)
 	assert.Len(t, mount.Below(table, root), 4*n, "two tmpfs for files, one for the container, and a path within a volume")
-	each(n, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("u", i))) })
-	assert.Empty(t, left(t, root))
+	runParallel(n, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("u", i))) })
+	assert.Empty(t, remainingPaths(t, root))
 	assert.Empty(t, a.Pods())
-	assert.Empty(t, a.seen())
+	assert.Empty(t, a.recordedEvents())
 }
 
-// each calls fn for each number below n, 16 at a time.
-func each(n int, fn func(i int)) {
+// runParallel calls fn for each number below n, 16 at a time.
+func runParallel(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	for i := range n {
@@ -148,14 +147,13 @@ func each(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// What a container sees: the files of objects, also after they change, and a path within a volume.
-func TestContainer(t *testing.T) {
+func TestContainerSeesUpdatedFilesAndSubPath(t *testing.T) {
 	mounttest.Need(t)
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(t, err)
 	root := t.TempDir()
-	a := start(t, local(root, m))
-	p := podOf(t, "u1")
+	a := startAgent(t, localOptions(root, m))
+	p := podWithFiveVolumes(t, "u1")
 	require.NoError(t, a.Prepare(t.Context(), p))
 	var launch podspec.Launch
 	require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch))
@@ -172,11 +170,11 @@ func TestContainer(t *testing.T) {
 	read := func(path string) string { data, _ := os.ReadFile(path); return string(data) }
 	assert.Equal(t, "s3cret", read(host["/key"]+"/k"))
 	require.NoError(t, m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Data: map[string]string{"a": "2"}}))
-	until(t, func() bool { return read(host["/config"]+"/a") == "2" && read(host["/all"]+"/a") == "2" })
+	waitUntil(t, func() bool { return read(host["/config"]+"/a") == "2" && read(host["/all"]+"/a") == "2" })
 	p = p.DeepCopy()
 	p.Labels = map[string]string{"color": "blue"}
 	a.Update(p)
-	until(t, func() bool { return read(host["/all"]+"/labels") == `color="blue"` })
+	waitUntil(t, func() bool { return read(host["/all"]+"/labels") == `color="blue"` })
 	usage, err := a.Usage(t.Context(), "u1", "memory")
 	require.NoError(t, err)
 	assert.EqualValues(t, 1<<20, usage.CapacityBytes)
@@ -185,11 +183,11 @@ func TestContainer(t *testing.T) {
 	assert.Equal(t, "s3cret", read(places["key"].Path+"/k"))
 	assert.Empty(t, a.Locations("u2"))
 	require.NoError(t, a.Release(t.Context(), "u1"))
-	assert.Empty(t, left(t, root))
+	assert.Empty(t, remainingPaths(t, root))
 }
 
-// until waits for what another goroutine is to do.
-func until(t *testing.T, cond func() bool) {
+// waitUntil waits until cond returns true.
+func waitUntil(t *testing.T, cond func() bool) {
 	t.Helper()
 	for !cond() {
 		require.NoError(t, t.Context().Err())
@@ -197,12 +195,11 @@ func until(t *testing.T, cond func() bool) {
 	}
 }
 
-// An agent that is killed at any moment leaves what the next one can set up again and tear down.
-func TestKilledAgent(t *testing.T) {
+func TestRestartedAgentRecoversFromSIGKILL(t *testing.T) {
 	mounttest.Need(t)
 	root := t.TempDir()
-	rounds := number(t, "VOLUME_TEST_KILLS", 8)
-	m, err := objectsOf()
+	rounds := envCount(t, "VOLUME_TEST_KILLS", 8)
+	m, err := newObjects()
 	require.NoError(t, err)
 	found := 0
 	for round := range rounds {
@@ -218,30 +215,30 @@ func TestKilledAgent(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 
-		a := start(t, local(root, m))
+		a := startAgent(t, localOptions(root, m))
 		uids := a.Pods()
 		found += len(uids)
 		for i, uid := range uids {
 			if i%2 == 0 {
-				require.NoError(t, a.Prepare(t.Context(), podOf(t, uid)))
+				require.NoError(t, a.Prepare(t.Context(), podWithFiveVolumes(t, uid)))
 			}
 			require.NoError(t, a.Release(t.Context(), uid))
 		}
 		a.stop()
-		assert.Empty(t, a.reported())
-		require.Empty(t, left(t, root))
+		assert.Empty(t, a.reportedErrors())
+		require.Empty(t, remainingPaths(t, root))
 	}
 	t.Logf("%d pods were left in %d rounds", found, rounds)
 	assert.NotZero(t, found, "no agent was killed in the middle of something")
 }
 
-// churn is an agent whose pods come and go, until it is killed.
-func churn(root string) error {
-	m, err := objectsOf()
+// runUntilKilled is an agent that prepares and releases pods until it is killed.
+func runUntilKilled(root string) error {
+	m, err := newObjects()
 	if err != nil {
 		return err
 	}
-	v, err := volume.New(local(root, m))
+	v, err := volume.New(localOptions(root, m))
 	if err != nil {
 		return err
 	}
@@ -252,7 +249,7 @@ func churn(root string) error {
 		go func() {
 			for round := 0; ; round++ {
 				uid := fmt.Sprintf("u%d-%d", i, round)
-				p := podOf(&testing.B{}, uid)
+				p := podWithFiveVolumes(&testing.B{}, uid)
 				var launch podspec.Launch
 				err := v.Prepare(context.Background(), p)
 				if err == nil {
@@ -274,53 +271,53 @@ func churn(root string) error {
 	return <-failed
 }
 
-// A file system that nobody serves delays its pod alone, whose error says which volume it is, and the release of it ends.
-func TestDeadFileSystem(t *testing.T) {
+// The error names the volume, and Release returns.
+func TestHungFileSystemDelaysOnlyItsPod(t *testing.T) {
 	mounttest.Need(t)
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(t, err)
 	root, dead := t.TempDir(), t.TempDir()
 	mounttest.DeadFUSE(t, dead)
-	o := local(root, m)
+	o := localOptions(root, m)
 	o.StepTimeout, o.SlowAfter, o.Parallel = time.Second, 50*time.Millisecond, 2
-	a := start(t, o)
+	a := startAgent(t, o)
 	p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+"/x, type: Directory}}]", "volumeMounts: [{name: v, mountPath: /v}]")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- a.Prepare(ctx, p) }()
-	each(20, func(i int) { assert.NoError(t, a.Prepare(t.Context(), podOf(t, fmt.Sprint("x", i)))) })
+	runParallel(20, func(i int) { assert.NoError(t, a.Prepare(t.Context(), podWithFiveVolumes(t, fmt.Sprint("x", i)))) })
 	const why = "no answer within 1s: the file system does not answer"
-	until(t, func() bool {
+	waitUntil(t, func() bool {
 		err := a.WaitError(string(p.UID))
 		return err != nil && strings.Contains(err.Error(), why)
 	})
 	cancel()
 	require.ErrorContains(t, <-done, `set up volume "v": `+why)
 	require.NoError(t, a.Release(t.Context(), string(p.UID)))
-	each(20, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("x", i))) })
-	assert.Empty(t, left(t, root))
-	assert.Contains(t, strings.Join(a.seen(), "\n"), `FailedMount: MountVolume.SetUp failed for volume "v" : no answer`)
+	runParallel(20, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("x", i))) })
+	assert.Empty(t, remainingPaths(t, root))
+	assert.Contains(t, strings.Join(a.recordedEvents(), "\n"), `FailedMount: MountVolume.SetUp failed for volume "v" : no answer`)
 }
 
-// What is mounted in a volume is seen where the directory of the pods is mounted, too, as by a container.
-func TestSharedRoot(t *testing.T) {
+// A mount inside a volume is visible at a bind mount of the directory of the pods, as in a container.
+func TestMountInVolumePropagatesFromSharedRoot(t *testing.T) {
 	mounttest.Need(t)
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(t, err)
 	root, seen := filepath.Join(t.TempDir(), "pods"), t.TempDir()
-	o := local(root, m)
+	o := localOptions(root, m)
 	o.MakeRootShared = true
 	for range 2 { // a second agent finds it shared
-		a := start(t, o)
-		require.NoError(t, a.Prepare(t.Context(), podOf(t, "u1")))
+		a := startAgent(t, o)
+		require.NoError(t, a.Prepare(t.Context(), podWithFiveVolumes(t, "u1")))
 		a.stop()
 	}
 	defer func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) }()
 	require.NoError(t, unix.Mount(root, seen, "", unix.MS_BIND, ""))
 	defer func() { require.NoError(t, unix.Unmount(seen, unix.MNT_DETACH)) }()
-	a := start(t, o)
-	require.NoError(t, a.Prepare(t.Context(), podOf(t, "u2")))
+	a := startAgent(t, o)
+	require.NoError(t, a.Prepare(t.Context(), podWithFiveVolumes(t, "u2")))
 	const memory = "u2/volumes/kubernetes.io~empty-dir/memory"
 	require.NoError(t, os.WriteFile(filepath.Join(root, memory, "file"), nil, 0o600))
 	require.FileExists(t, filepath.Join(seen, memory, "file"))
@@ -331,18 +328,18 @@ func TestSharedRoot(t *testing.T) {
 	assert.Len(t, mount.Below(table, root), 1, "it is bound over itself once")
 }
 
-// BenchmarkUpAndDown is a pod with five volumes that comes and goes.
+// BenchmarkUpAndDown sets up and tears down a pod with five volumes.
 func BenchmarkUpAndDown(b *testing.B) {
-	m, err := objectsOf()
+	m, err := newObjects()
 	require.NoError(b, err)
-	v, err := volume.New(local(b.TempDir(), m))
+	v, err := volume.New(localOptions(b.TempDir(), m))
 	require.NoError(b, err)
 	go func() { _ = v.Run(b.Context()) }()
 	i := 0
 	for b.Loop() {
 		i++
 		uid := fmt.Sprint("u", i)
-		require.NoError(b, v.Prepare(b.Context(), podOf(b, uid)))
+		require.NoError(b, v.Prepare(b.Context(), podWithFiveVolumes(b, uid)))
 		require.NoError(b, v.Release(b.Context(), uid))
 	}
 }

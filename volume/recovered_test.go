@@ -19,12 +19,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// An agent that is started while what a volume shows cannot be had goes on with what is there: a container that has ended is started
-// again at once. The volume is brought up to date when that is possible.
-func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
+// A container of the pod can be restarted at once. The volume is updated as soon as possible.
+func TestRecoveredVolumeUsableIfUpdateFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root, m, p := t.TempDir(), &volumetest.MemoryPlugin{}, pod("u1", "a")
-		a := start(t, memory(root, m))
+		root, m, p := t.TempDir(), &volumetest.MemoryPlugin{}, podWithConfigMaps("u1", "a")
+		a := startAgent(t, memoryOptions(root, m))
 		require.NoError(t, a.Prepare(t.Context(), p))
 		a.stop()
 
@@ -42,7 +41,7 @@ func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
 				return &volume.StaleError{Err: errors.New("no route")}
 			}
 		}}
-		a = start(t, memory(root, faulty))
+		a = startAgent(t, memoryOptions(root, faulty))
 		began := time.Now()
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Zero(t, time.Since(began))
@@ -50,11 +49,11 @@ func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
 		var l podspec.Launch
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		assert.NotEmpty(t, l.Volumes["a"].HostPath)
-		assert.Empty(t, a.seen(), "nothing has failed that a user has to know of")
+		assert.Empty(t, a.recordedEvents(), "nothing has failed that a user has to know of")
 
 		time.Sleep(5 * time.Second)
 		assert.Greater(t, updates.Load(), int32(1))
-		assert.Contains(t, a.seen()[0], corev1.EventTypeWarning+" FailedMount")
+		assert.Contains(t, a.recordedEvents()[0], corev1.EventTypeWarning+" FailedMount")
 		there.Store(true)
 		time.Sleep(5 * time.Second)
 		calls := len(m.Calls())

@@ -19,37 +19,37 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// labeling is a plugin that mounts with labels, unless it is told otherwise, and notes them.
-type labeling struct {
+// labelPlugin is a plugin that mounts with labels, unless cannot is set, and records the labels.
+type labelPlugin struct {
 	*volumetest.MemoryStager
 	cannot bool
 	fails  error
 	labels []string
 }
 
-func (p *labeling) MountsWithLabel(_ context.Context, v volume.Volume) (bool, error) {
+func (p *labelPlugin) MountsWithLabel(_ context.Context, v volume.Volume) (bool, error) {
 	if v.PV == nil {
 		return false, errors.New("a volume without a PV")
 	}
 	return !p.cannot, p.fails
 }
 
-func (p *labeling) Stage(ctx context.Context, v volume.Volume) error {
+func (p *labelPlugin) Stage(ctx context.Context, v volume.Volume) error {
 	p.labels = append(p.labels, fmt.Sprintf("stage %s %q", v.SpecName, v.SELinuxLabel))
 	return p.MemoryStager.Stage(ctx, v)
 }
 
-func (p *labeling) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+func (p *labelPlugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	p.labels = append(p.labels, fmt.Sprintf("set up %s %q", v.UID, v.SELinuxLabel))
 	return p.MemoryStager.SetUp(ctx, v)
 }
 
-// enforcing is a node on which files of containers have a label.
-var enforcing = volume.SELinux{Enabled: true, FileLabel: "system_u:object_r:container_file_t:s0"}
+// enforcingNode is a node with SELinux.
+var enforcingNode = volume.SELinux{Enabled: true, FileLabel: "system_u:object_r:container_file_t:s0"}
 
-// leveled returns a pod that mounts a claim in containers of these levels; empty: the container has no options.
-func leveled(uid, claim string, levels ...string) *corev1.Pod {
-	p := claiming(uid, claim)
+// podWithLevels returns a pod that mounts a claim in one container per level; an empty level means no SELinux options.
+func podWithLevels(uid, claim string, levels ...string) *corev1.Pod {
+	p := podWithClaims(uid, claim)
 	c := p.Spec.Containers[0]
 	p.Spec.Containers = nil
 	for i, level := range levels {
@@ -63,27 +63,26 @@ func leveled(uid, claim string, levels ...string) *corev1.Pod {
 	return p
 }
 
-// A device is staged and its volumes are set up with the label of their containers, also by an agent that was started again and whose
-// plugin says now that it cannot. A pod of another label waits until the last one of the first is gone.
-func TestSELinuxMount(t *testing.T) {
+// A restarted agent keeps the recorded label. A pod with another label waits until no pod uses the volume.
+func TestVolumeMountedWithOneSELinuxLabelAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		p := &labeling{MemoryStager: s.MemoryStager}
-		o := s.with(root, p)
-		o.SELinux = enforcing
-		a := start(t, o)
+		p := &labelPlugin{MemoryStager: s.MemoryStager}
+		o := s.optionsWith(root, p)
+		o.SELinux = enforcingNode
+		a := startAgent(t, o)
 		const label = "system_u:object_r:container_file_t:s0:c1,c2"
-		require.NoError(t, a.Prepare(t.Context(), leveled("u1", "db", "s0:c1,c2")))
-		require.NoError(t, a.Prepare(t.Context(), leveled("u2", "db", "s0:c1,c2", "", "s0:c1,c2")), "one without options has none to disagree with")
-		for _, other := range []*corev1.Pod{leveled("u3", "db", "s0:c3"), leveled("u3", "db", "")} {
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u1", "db", "s0:c1,c2")))
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u2", "db", "s0:c1,c2", "", "s0:c1,c2")), "one without options has none to disagree with")
+		for _, other := range []*corev1.Pod{podWithLevels("u3", "db", "s0:c3"), podWithLevels("u3", "db", "")} {
 			require.ErrorContains(t, a.Prepare(t.Context(), other), `conflicting SELinux labels of volume pv1: "`+label+`" and "`)
 		}
-		require.NoError(t, a.Prepare(t.Context(), leveled("u4", "logs", "s0:c3")), "another volume has a label of its own")
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u4", "logs", "s0:c3")), "another volume has a label of its own")
 		a.stop()
 
 		p.cannot = true
-		a = start(t, o)
-		require.NoError(t, a.Prepare(t.Context(), leveled("u1", "db", "s0:c1,c2")))
+		a = startAgent(t, o)
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u1", "db", "s0:c1,c2")))
 		assert.Equal(t, []string{
 			fmt.Sprintf("stage pv1 %q", label), fmt.Sprintf("set up u1 %q", label), fmt.Sprintf("set up u2 %q", label),
 			`stage pv2 "system_u:object_r:container_file_t:s0:c3"`, `set up u4 "system_u:object_r:container_file_t:s0:c3"`,
@@ -91,44 +90,44 @@ func TestSELinuxMount(t *testing.T) {
 		}, p.labels)
 		p.cannot, p.labels = false, nil
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		require.Error(t, a.Prepare(t.Context(), leveled("u3", "db", "s0:c3")))
+		require.Error(t, a.Prepare(t.Context(), podWithLevels("u3", "db", "s0:c3")))
 		var notified []string
 		a.Notify(func(uids ...string) { notified = append(notified, uids...) })
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		assert.Equal(t, []string{"u3"}, notified, "it may be able to have the volume now")
-		require.NoError(t, a.Prepare(t.Context(), leveled("u3", "db", "s0:c3")))
+		require.NoError(t, a.Prepare(t.Context(), podWithLevels("u3", "db", "s0:c3")))
 		assert.Equal(t, `stage pv1 "system_u:object_r:container_file_t:s0:c3"`, p.labels[0])
 		require.NoError(t, a.Release(t.Context(), "u3"))
 		require.NoError(t, a.Release(t.Context(), "u4"))
-		s.nothing(t, root)
+		s.checkNothingLeft(t, root)
 	})
 }
 
-func TestSELinuxMountWithout(t *testing.T) {
+func TestVolumeMountedWithoutSELinuxLabel(t *testing.T) {
 	recursive := func(p *corev1.Pod) *corev1.Pod {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{SELinuxChangePolicy: new(corev1.SELinuxChangePolicyRecursive)}
 		return p
 	}
 	for name, c := range map[string]struct {
 		node   volume.SELinux
-		plugin labeling
+		plugin labelPlugin
 		pod    *corev1.Pod
 		err    string
 	}{
-		"not enabled":    {volume.SELinux{}, labeling{}, leveled("u1", "db", "s0:c1", "s0:c2"), ""},
-		"no level":       {enforcing, labeling{}, leveled("u1", "db", ""), ""},
-		"relabel":        {enforcing, labeling{}, recursive(leveled("u1", "db", "s0:c1")), ""},
-		"it cannot":      {enforcing, labeling{cannot: true}, leveled("u1", "db", "s0:c1"), ""},
-		"nobody knows":   {enforcing, labeling{fails: errors.New("no CSIDriver")}, leveled("u1", "db", "s0:c1"), "no CSIDriver"},
-		"several levels": {enforcing, labeling{cannot: true}, leveled("u1", "db", "s0:c1", "s0:c2"), "multiple SELinux labels found: "},
+		"not enabled":    {volume.SELinux{}, labelPlugin{}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), ""},
+		"no level":       {enforcingNode, labelPlugin{}, podWithLevels("u1", "db", ""), ""},
+		"relabel":        {enforcingNode, labelPlugin{}, recursive(podWithLevels("u1", "db", "s0:c1")), ""},
+		"it cannot":      {enforcingNode, labelPlugin{cannot: true}, podWithLevels("u1", "db", "s0:c1"), ""},
+		"nobody knows":   {enforcingNode, labelPlugin{fails: errors.New("no CSIDriver")}, podWithLevels("u1", "db", "s0:c1"), "no CSIDriver"},
+		"several levels": {enforcingNode, labelPlugin{cannot: true}, podWithLevels("u1", "db", "s0:c1", "s0:c2"), "multiple SELinux labels found: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root, s := t.TempDir(), newStorage()
 				c.plugin.MemoryStager = s.MemoryStager
-				o := s.with(root, &c.plugin)
+				o := s.optionsWith(root, &c.plugin)
 				o.SELinux, o.WaitTimeout = c.node, time.Second
-				a := start(t, o)
+				a := startAgent(t, o)
 				err := a.Prepare(t.Context(), c.pod)
 				if c.err != "" {
 					require.ErrorContains(t, err, c.err)
@@ -138,7 +137,7 @@ func TestSELinuxMountWithout(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, []string{`stage pv1 ""`, `set up u1 ""`}, c.plugin.labels)
 				require.NoError(t, a.Release(t.Context(), "u1"))
-				s.nothing(t, root)
+				s.checkNothingLeft(t, root)
 			})
 		})
 	}

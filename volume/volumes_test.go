@@ -24,18 +24,18 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// agent is Volumes that run.
+// agent is a running Volumes, with the events and errors that it has recorded.
 type agent struct {
 	*volume.Volumes
 	t    *testing.T
 	stop func()
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events []string
 	errs   []string
 }
 
-// podDirs returns the names of the directories of pods below a root, where the lock of Volumes is the only file beside them.
+// podDirs returns the names of the pod directories below root, without the lock file of Volumes.
 func podDirs(t *testing.T, root string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(root)
@@ -48,8 +48,8 @@ func podDirs(t *testing.T, root string) (names []string) {
 	return names
 }
 
-// start starts an agent, which stop ends.
-func start(t *testing.T, o volume.Options) *agent {
+// startAgent starts an agent, which runs until stop is called or the test ends.
+func startAgent(t *testing.T, o volume.Options) *agent {
 	t.Helper()
 	a := &agent{t: t}
 	o.Rand = func() float64 { return 0 }
@@ -77,20 +77,20 @@ func start(t *testing.T, o volume.Options) *agent {
 	return a
 }
 
-func (a *agent) seen() (events []string) {
+func (a *agent) recordedEvents() (events []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append(events, a.events...)
 }
 
-func (a *agent) reported() (errs []string) {
+func (a *agent) reportedErrors() (errs []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append(errs, a.errs...)
 }
 
-// pod returns a pod whose one container mounts config maps of those names.
-func pod(uid string, volumes ...string) *corev1.Pod {
+// podWithConfigMaps returns a pod with one container that mounts the given config maps.
+func podWithConfigMaps(uid string, volumes ...string) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID = "pod-"+uid, "default", types.UID(uid)
 	c := corev1.Container{Name: "c"}
@@ -104,15 +104,15 @@ func pod(uid string, volumes ...string) *corev1.Pod {
 	return p
 }
 
-func memory(root string, m volume.Plugin) volume.Options {
+func memoryOptions(root string, m volume.Plugin) volume.Options {
 	return volume.Options{Root: root, Plugins: map[string]volume.Plugin{volume.ConfigMap: m}}
 }
 
-func TestPrepareAndRelease(t *testing.T) {
+func TestPrepareSetsUpUsedVolumesAndReleaseRemovesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
-		a := start(t, memory(root, m))
-		p := pod("u1", "a", "b")
+		a := startAgent(t, memoryOptions(root, m))
+		p := podWithConfigMaps("u1", "a", "b")
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "unused", VolumeSource: p.Spec.Volumes[0].VolumeSource})
 		require.Empty(t, a.Check(p))
 		require.NoError(t, a.Prepare(t.Context(), p))
@@ -140,36 +140,34 @@ func TestPrepareAndRelease(t *testing.T) {
 		assert.Empty(t, a.Pods())
 		require.Error(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &podspec.Launch{}))
 
-		require.NoError(t, a.Prepare(t.Context(), pod("u2")), "a pod without volumes")
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u2")), "a pod without volumes")
 		assert.Empty(t, a.Pods())
 	})
 }
 
-// An agent that starts knows what earlier ones have set up, and does nothing about it until it is told.
-func TestRestart(t *testing.T) {
+func TestRestartedAgentKeepsVolumesUntilCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
-		a := start(t, memory(root, m))
+		a := startAgent(t, memoryOptions(root, m))
 		for _, uid := range []string{"u1", "u2", "u3"} {
-			require.NoError(t, a.Prepare(t.Context(), pod(uid, "x")))
+			require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps(uid, "x")))
 		}
 		a.stop()
 
-		a = start(t, memory(root, m))
+		a = startAgent(t, memoryOptions(root, m))
 		assert.Equal(t, []string{"u1", "u2", "u3"}, a.Pods())
 		synctest.Wait()
 		assert.Len(t, m.Calls(), 3)
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		require.NoError(t, a.Prepare(t.Context(), pod("u2", "x")))
-		a.Update(pod("u3", "x"))
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u2", "x")))
+		a.Update(podWithConfigMaps("u3", "x"))
 		synctest.Wait()
 		assert.Equal(t, []string{"tear down u1/x", "set up u2/x", "set up u3/x"}, m.Calls()[3:])
 		assert.Equal(t, []string{"u2/x", "u3/x"}, m.Volumes())
 	})
 }
 
-// The error says which volume is missing and why, and so do the events. The volume is tried again meanwhile.
-func TestFailure(t *testing.T) {
+func TestPrepareErrorNamesFailedVolumeAndRunRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &volumetest.MemoryPlugin{}
 		fault := errors.New("configmap \"a\" not found")
@@ -182,8 +180,8 @@ func TestFailure(t *testing.T) {
 			}
 			return nil
 		}}
-		a := start(t, memory(t.TempDir(), f))
-		p := pod("u1", "a", "b")
+		a := startAgent(t, memoryOptions(t.TempDir(), f))
+		p := podWithConfigMaps("u1", "a", "b")
 		began := time.Now()
 		err := a.Prepare(t.Context(), p)
 		require.EqualError(t, err, `volumes of pod default/pod-u1: timed out after 2m3s: set up volume "a": configmap "a" not found`)
@@ -191,8 +189,8 @@ func TestFailure(t *testing.T) {
 		require.EqualError(t, a.WaitError("u1"), `set up volume "a": configmap "a" not found`)
 		assert.Equal(t, []string{"u1/b"}, m.Volumes())
 		want := `pod-u1 Warning FailedMount: MountVolume.SetUp failed for volume "a" : configmap "a" not found`
-		assert.Len(t, a.seen(), 8, "0.5 s, doubled each time, are 63.5 s after 7 failures and 127.5 s after 8")
-		assert.Equal(t, want, a.seen()[0])
+		assert.Len(t, a.recordedEvents(), 8, "0.5 s, doubled each time, are 63.5 s after 7 failures and 127.5 s after 8")
+		assert.Equal(t, want, a.recordedEvents()[0])
 
 		mu.Lock()
 		fault = nil
@@ -209,25 +207,25 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// unanswered is the error of what nobody could be asked for, as those of an API server that is away.
-type unanswered struct{ error }
+// unansweredError is the error of a server that does not respond.
+type unansweredError struct{ error }
 
-func (unanswered) Unanswered() bool { return true }
+func (unansweredError) Unanswered() bool { return true }
 
-// However long nobody could be asked, a pod has its volume 15 s after somebody can be again.
-func TestWhoIsBackIsAskedSoon(t *testing.T) {
+// The back-off is short even after nine minutes without a response.
+func TestSetUpRetriedWithin15SecondsAfterServerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, back := &volumetest.MemoryPlugin{}, time.Now().Add(9*time.Minute)
 		f := &volumetest.FaultyPlugin{Plugin: m, SetUpFault: func(context.Context, volume.Volume) error {
 			if time.Now().Before(back) {
-				return fmt.Errorf("token: %w", unanswered{errors.New("no answer")})
+				return fmt.Errorf("token: %w", unansweredError{errors.New("no answer")})
 			}
 			return nil
 		}}
-		a := start(t, memory(t.TempDir(), f))
+		a := startAgent(t, memoryOptions(t.TempDir(), f))
 		ready := make(chan string, 10)
 		a.Notify(func(uids ...string) { ready <- uids[0] })
-		p := pod("u1", "a")
+		p := podWithConfigMaps("u1", "a")
 		require.ErrorContains(t, a.Prepare(t.Context(), p), `set up volume "a": token: no answer`)
 		require.Equal(t, "u1", <-ready)
 		assert.LessOrEqual(t, time.Since(back), 15*time.Second)
@@ -235,8 +233,7 @@ func TestWhoIsBackIsAskedSoon(t *testing.T) {
 	})
 }
 
-// A plugin that does not answer delays its pod, whose error says so, and no other. Release ends what has become pointless.
-func TestHang(t *testing.T) {
+func TestHungSetUpDelaysOnlyItsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &volumetest.MemoryPlugin{}
 		f := &volumetest.FaultyPlugin{Plugin: m, SetUpFault: func(ctx context.Context, v volume.Volume) error {
@@ -245,20 +242,20 @@ func TestHang(t *testing.T) {
 			}
 			return nil
 		}}
-		o := memory(t.TempDir(), f)
+		o := memoryOptions(t.TempDir(), f)
 		o.Parallel = 2
-		a := start(t, o)
+		a := startAgent(t, o)
 		var wg sync.WaitGroup
 		for i := range 5 {
 			wg.Go(func() {
-				err := a.Prepare(t.Context(), pod(fmt.Sprint("hung", i), "hangs"))
+				err := a.Prepare(t.Context(), podWithConfigMaps(fmt.Sprint("hung", i), "hangs"))
 				assert.ErrorContains(t, err, `set up volume "hangs": `)
 			})
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
 		for i := range 50 {
-			require.NoError(t, a.Prepare(t.Context(), pod(fmt.Sprint("u", i), "x")))
+			require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps(fmt.Sprint("u", i), "x")))
 		}
 		assert.Less(t, time.Since(began), 30*time.Second, "a step that hangs counts for 10 s")
 		wg.Wait()
@@ -274,8 +271,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// A teardown that fails keeps the pod known.
-func TestTeardownFails(t *testing.T) {
+func TestFailedTeardownKeepsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &volumetest.MemoryPlugin{}
 		fault := errors.New("device busy")
@@ -286,8 +282,8 @@ func TestTeardownFails(t *testing.T) {
 			return fault
 		}}
 		root := t.TempDir()
-		a := start(t, memory(root, f))
-		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		a := startAgent(t, memoryOptions(root, f))
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x")))
 		err := a.Release(t.Context(), "u1")
 		require.EqualError(t, err, `release volumes of pod default/pod-u1: timed out after 2m3s: tear down volume "x": device busy`)
 		assert.Equal(t, []string{"u1"}, a.Pods())
@@ -304,7 +300,7 @@ func TestTeardownFails(t *testing.T) {
 	})
 }
 
-// watcher tells of what is put into it.
+// watcher is a Watcher whose changes and errors come from the test.
 type watcher struct {
 	changed func(kind, namespace, name string)
 	ready   chan struct{}
@@ -322,15 +318,14 @@ func (w *watcher) Watch(ctx context.Context, changed func(kind, namespace, name 
 	}
 }
 
-// Volumes are brought up to date when an object changes, when their pod does, and every minute.
-func TestRefresh(t *testing.T) {
+func TestVolumesUpdatedOnObjectChangePodChangeAndEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, w := &volumetest.MemoryPlugin{}, &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
-		o := memory(t.TempDir(), m)
+		o := memoryOptions(t.TempDir(), m)
 		o.Watcher = w
-		a := start(t, o)
+		a := startAgent(t, o)
 		<-w.ready
-		p := pod("u1", "a", "b")
+		p := podWithConfigMaps("u1", "a", "b")
 		require.NoError(t, a.Prepare(t.Context(), p))
 		calls := func() int { synctest.Wait(); return len(m.Calls()) }
 		require.Equal(t, 2, calls())
@@ -355,83 +350,83 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is named, and nothing of its pod is removed. Others work, and the pod itself when it is wanted.
-func TestDamagedRecord(t *testing.T) {
+// Nothing of the pod is removed, and other pods are not affected.
+func TestDamagedRecordReportedAndReplacedByPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
 		dir := filepath.Join(root, "u1", "volumes", "kubernetes.io~configmap", "x")
 		require.NoError(t, os.MkdirAll(dir, 0o750))
 		file := filepath.Join(root, "u1", "volumes.json")
 		require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-		a := start(t, memory(root, m))
+		a := startAgent(t, memoryOptions(root, m))
 		synctest.Wait()
-		require.Len(t, a.reported(), 1)
-		assert.Contains(t, a.reported()[0], file)
+		require.Len(t, a.reportedErrors(), 1)
+		assert.Contains(t, a.reportedErrors()[0], file)
 		assert.Equal(t, []string{"u1"}, a.Pods())
 		require.ErrorContains(t, a.Release(t.Context(), "u1"), file)
 		require.DirExists(t, dir)
-		require.NoError(t, a.Prepare(t.Context(), pod("u2", "x")))
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u2", "x")))
 
-		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x")))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoFileExists(t, file)
 	})
 }
 
-func TestNotRun(t *testing.T) {
+func TestPrepareErrorNamesMissingRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, err := volume.New(memory(t.TempDir(), &volumetest.MemoryPlugin{}))
+		v, err := volume.New(memoryOptions(t.TempDir(), &volumetest.MemoryPlugin{}))
 		require.NoError(t, err)
-		require.ErrorContains(t, v.Prepare(t.Context(), pod("u1", "x")), "volume.Volumes.Run is not running")
+		require.ErrorContains(t, v.Prepare(t.Context(), podWithConfigMaps("u1", "x")), "volume.Volumes.Run is not running")
 	})
 }
 
-func TestRunTwice(t *testing.T) {
+func TestSecondRunReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := start(t, memory(t.TempDir(), &volumetest.MemoryPlugin{}))
+		a := startAgent(t, memoryOptions(t.TempDir(), &volumetest.MemoryPlugin{}))
 		synctest.Wait()
 		require.EqualError(t, a.Run(t.Context()), "volume.Volumes: second call of Run")
 	})
 }
 
-// It keeps two agents from setting up and tearing down the same volumes, each from a state of its own.
-func TestTwoOnOneRoot(t *testing.T) {
+// Two agents with separate states would set up and tear down the same volumes.
+func TestRunFailsWhileAnotherVolumesLocksRoot(t *testing.T) {
 	root := t.TempDir()
-	a := start(t, memory(root, &volumetest.MemoryPlugin{}))
-	require.NoError(t, a.Prepare(t.Context(), pod("u1", "x"))) // so that it runs
-	second, err := volume.New(memory(root, &volumetest.MemoryPlugin{}))
+	a := startAgent(t, memoryOptions(root, &volumetest.MemoryPlugin{}))
+	require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x"))) // so that it runs
+	second, err := volume.New(memoryOptions(root, &volumetest.MemoryPlugin{}))
 	require.NoError(t, err)
 	err = second.Run(t.Context())
 	require.ErrorContains(t, err, "volume.Volumes: lock Options.Root "+root)
 	require.ErrorContains(t, err, "another agent has it open")
 	a.stop()
-	third := start(t, memory(root, &volumetest.MemoryPlugin{}))
-	require.NoError(t, third.Prepare(t.Context(), pod("u1", "x")), "the lock is released when Run returns")
+	third := startAgent(t, memoryOptions(root, &volumetest.MemoryPlugin{}))
+	require.NoError(t, third.Prepare(t.Context(), podWithConfigMaps("u1", "x")), "the lock is released when Run returns")
 }
 
-// A program that forgot Run hears of it within 10 s, not after the time that a Prepare waits.
-func TestRunLeftOutIsReported(t *testing.T) {
+// WaitTimeout is longer than 10 s.
+func TestErrorHookReportsMissingRunWithin10Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []error
-		o := memory(t.TempDir(), &volumetest.MemoryPlugin{})
+		o := memoryOptions(t.TempDir(), &volumetest.MemoryPlugin{})
 		o.Hooks.Error = func(err error) { reported = append(reported, err) }
 		v, err := volume.New(o)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		require.Error(t, v.Prepare(ctx, pod("u1", "x")))
+		require.Error(t, v.Prepare(ctx, podWithConfigMaps("u1", "x")))
 		synctest.Wait()
 		require.Len(t, reported, 1)
 		require.ErrorContains(t, reported[0], "volume.Volumes.Run is not running")
 	})
 }
 
-func TestInvalidOptions(t *testing.T) {
+func TestNewNamesInvalidField(t *testing.T) {
 	for name, o := range map[string]volume.Options{
-		"Root":     {},
-		"Plugins":  {Root: "/x", Plugins: map[string]volume.Plugin{volume.NFS: nil}},
+		"Root":      {},
+		"Plugins":   {Root: "/x", Plugins: map[string]volume.Plugin{volume.NFS: nil}},
 		"SlowAfter": {Root: "/x", SlowAfter: -1},
-		"Parallel": {Root: "/x", Parallel: -1},
+		"Parallel":  {Root: "/x", Parallel: -1},
 	} {
 		_, err := volume.New(o)
 		require.ErrorContains(t, err, "volume: field "+name)
@@ -442,19 +437,18 @@ func TestInvalidOptions(t *testing.T) {
 	require.ErrorContains(t, err, "read records")
 }
 
-// The hook sees each step.
-func TestStepHook(t *testing.T) {
+func TestStepCompletedHookCalledOncePerStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var steps []string
-		o := memory(t.TempDir(), &volumetest.MemoryPlugin{})
+		o := memoryOptions(t.TempDir(), &volumetest.MemoryPlugin{})
 		o.Hooks.StepCompleted = func(plugin string, step volume.Step, _ time.Duration, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			steps = append(steps, fmt.Sprint(plugin, " ", step, " ", err))
 		}
-		a := start(t, o)
-		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		a := startAgent(t, o)
+		require.NoError(t, a.Prepare(t.Context(), podWithConfigMaps("u1", "x")))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		a.stop()
 		assert.Equal(t, []string{"kubernetes.io/configmap set up <nil>", "kubernetes.io/configmap tear down <nil>"}, steps)

@@ -83,13 +83,13 @@ func (e *entry) pendingError(p *podState, want plan.Phase, now time.Time) error 
 	case want == plan.Ready && e.plan.Desired != plan.Mounted:
 		return nil
 	case want == plan.Absent && e.plan.Phase == plan.Absent && d != nil && d.isLastUser(p):
-		return nameError(plan.Unstage, e.plan.Name, d.pendingError(now))
+		return withName(plan.Unstage, e.plan.Name, d.pendingError(now))
 	case e.plan.Phase == want:
 		return nil
 	case e.plan.Step != plan.None:
-		return nameError(e.plan.Step, e.plan.Name, stepError(&e.plan.Progress, e.err, now))
+		return withName(e.plan.Step, e.plan.Name, stepError(&e.plan.Progress, e.err, now))
 	case want == plan.Ready && d != nil && d.plan.Phase != plan.Ready && (e.err == nil || d.plan.Step != plan.None || d.err != nil):
-		return nameError(plan.Stage, e.plan.Name, d.pendingError(now))
+		return withName(plan.Stage, e.plan.Name, d.pendingError(now))
 	}
 	step, err := plan.SetUp, e.err
 	if want == plan.Absent {
@@ -98,7 +98,7 @@ func (e *entry) pendingError(p *podState, want plan.Phase, now time.Time) error 
 	if err == nil {
 		err = errors.New("it has not begun")
 	}
-	return nameError(step, e.plan.Name, err)
+	return withName(step, e.plan.Name, err)
 }
 
 // pendingError returns the reason why volumes wait for a device. Volumes.mu is held.
@@ -122,7 +122,7 @@ func stepError(p *plan.Progress, err error, now time.Time) error {
 }
 
 // nameError wraps err in an [Error] with step and volume name, unless it is one.
-func nameError(s plan.Step, name string, err error) error {
+func withName(s plan.Step, name string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// tick notices an object after a while, and fails after that, if it has an error.
-type tick struct {
+// failingWatcher reports an object after a delay, and then returns its error, if any.
+type failingWatcher struct {
 	name  string
 	after time.Duration
 	err   error
 }
 
-func (w tick) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
+func (w failingWatcher) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	select {
 	case <-time.After(w.after):
 		changed("ConfigMap", "default", w.name)
@@ -38,7 +38,7 @@ func (w tick) Watch(ctx context.Context, changed func(kind, namespace, name stri
 	return ctx.Err()
 }
 
-func TestJoinWatchers(t *testing.T) {
+func TestJoinedWatchersEndWithFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []string
@@ -48,12 +48,12 @@ func TestJoinWatchers(t *testing.T) {
 			seen = append(seen, name)
 		}
 		gone := errors.New("the server is gone")
-		err := volume.JoinWatchers(tick{"a", time.Second, nil}, tick{"b", time.Minute, gone}, tick{"c", time.Hour, nil}).Watch(t.Context(), note)
+		err := volume.JoinWatchers(failingWatcher{"a", time.Second, nil}, failingWatcher{"b", time.Minute, gone}, failingWatcher{"c", time.Hour, nil}).Watch(t.Context(), note)
 		require.ErrorIs(t, err, gone)
 		slices.Sort(seen)
 		assert.Equal(t, []string{"a", "b"}, seen)
 
-		for _, w := range []volume.Watcher{volume.JoinWatchers(), volume.JoinWatchers(tick{"d", time.Hour, nil})} {
+		for _, w := range []volume.Watcher{volume.JoinWatchers(), volume.JoinWatchers(failingWatcher{"d", time.Hour, nil})} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			require.ErrorIs(t, w.Watch(ctx, note), context.DeadlineExceeded)
 			cancel()

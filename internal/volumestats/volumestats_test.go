@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// volumes has the places of the volumes of pod u1, and the usage that the plugin of each returns.
+// volumes has the locations of the volumes of pod u1, and the usage that the plugin of each returns.
 type volumes struct {
 	places map[string]volume.Location
 	err    error
@@ -45,7 +45,7 @@ func withVolume(source corev1.VolumeSource) *corev1.Pod {
 	}
 }
 
-// byName returns the measured volume of a name, or nil.
+// byName returns the measured volume with that name, or nil.
 func byName(list []stats.Volume, name string) *stats.Volume {
 	for i := range list {
 		if list[i].Name == name {
@@ -112,7 +112,7 @@ func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
 	require.ErrorIs(t, err, v.err)
 }
 
-// The statistics are read while pods start and terminate.
+// Statistics are read while pods start and terminate.
 func TestVolumesOfPodWithoutPlacesAreThoseOfItsDirectory(t *testing.T) {
 	pod := withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	require.Equal(t, stats.VolumesOf("/pods", pod), volumestats.ListMeasured("/pods", pod, volumes{}))

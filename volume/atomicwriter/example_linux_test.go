@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
-// A config map of two keys, and then of one.
+// A config map with two keys, and then with one.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

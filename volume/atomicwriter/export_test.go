@@ -3,5 +3,5 @@
 
 package atomicwriter
 
-// MaxFiles is the limit of files in a payload.
+// MaxFiles is the maximum number of files of a payload.
 const MaxFiles = maxFiles

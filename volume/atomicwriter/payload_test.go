@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateRefusesInvalidPayloads(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	deep := strings.Repeat("d/", 127) + "f"
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 	require.ErrorContains(t, atomicwriter.Validate(map[string]atomicwriter.File{"": {}}), "must not be empty")
 }
 
-func TestValidateLimits(t *testing.T) {
+func TestValidateEnforcesLimits(t *testing.T) {
 	payload := map[string]atomicwriter.File{}
 	data := make([]byte, 1<<20)
 	for i := range 64 {

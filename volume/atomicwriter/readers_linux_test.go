@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Readers in a tight loop: all files that a reader finds by one look at "..data" are of the same version.
-func TestReadersSeeNoMix(t *testing.T) {
+// All files that a reader finds through one lookup of "..data" belong to one version.
+func TestReadersSeeOneVersion(t *testing.T) {
 	dir := t.TempDir()
 	payload := func(version int) map[string]File {
 		p := map[string]File{}
@@ -48,7 +48,7 @@ func TestReadersSeeNoMix(t *testing.T) {
 	t.Log(<-reads, "versions read")
 }
 
-// readOnce reads all files of a version and returns 1, or 0 if it was removed meanwhile.
+// readOnce reads all files of a version and returns 1, or 0 if the version was removed meanwhile.
 func readOnce(t *testing.T, data string) int {
 	before, err := os.Readlink(data)
 	if err != nil {
@@ -57,7 +57,7 @@ func readOnce(t *testing.T, data string) int {
 	}
 	root, err := os.OpenRoot(data)
 	if err != nil {
-		// It may be removed between the look at the link and the one at it, but not before the link leads elsewhere.
+		// The version may be removed between the two lookups of the link, but not before the link has changed.
 		if now, _ := os.Readlink(data); !errors.Is(err, fs.ErrNotExist) || now == before {
 			t.Error(err)
 		}

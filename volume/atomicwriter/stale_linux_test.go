@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDebris begins with what a crash, the kubelet's included, or a container that may write has made of the directory.
-func TestDebris(t *testing.T) {
+// A crash of this writer or the kubelet's, or a container, has left entries in the directory.
+func TestWriteRemovesStaleEntries(t *testing.T) {
 	const stale = "..2020_01_02_03_04_05.1"
 	for _, test := range []struct {
 		name string
@@ -88,7 +88,7 @@ func symlink(t *testing.T, target, dir, name string) {
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 }
 
-// relink lets the link to the current version lead elsewhere. The version itself becomes debris.
+// relink changes the target of the link to the current version, which becomes stale.
 func relink(t *testing.T, target, dir string) {
 	t.Helper()
 	require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
@@ -109,8 +109,7 @@ func put(t *testing.T, dir, name string) {
 	require.NoError(t, os.WriteFile(path, []byte("secret"), 0o600))
 }
 
-// More debris than one write looks after goes in several.
-func TestMuchDebris(t *testing.T) {
+func TestManyStaleEntriesRemovedBySeveralWrites(t *testing.T) {
 	dir := prepared(t, files("a=1"))
 	for i := range maxStale + 10 {
 		put(t, dir, "..2020_01_02_03_04_05."+strconv.Itoa(i))
@@ -124,8 +123,8 @@ func TestMuchDebris(t *testing.T) {
 	requireClean(t, dir, files("a=1"))
 }
 
-// Links and directories that are not the writer's are left alone: those of a container, and mount points of other volumes.
-func TestOthersStay(t *testing.T) {
+// These are links and directories of a container, and mount points of other volumes.
+func TestWriteKeepsForeignEntries(t *testing.T) {
 	dir := prepared(t, files("a=1", "b=2"))
 	symlink(t, "..data/elsewhere", dir, "link")
 	symlink(t, "/etc", dir, "absolute")

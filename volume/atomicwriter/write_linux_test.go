@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// files makes a payload out of "path=content" words.
+// files returns a payload from "path=content" words.
 func files(words ...string) map[string]File {
 	payload := map[string]File{}
 	for _, word := range words {
@@ -30,7 +30,7 @@ func files(words ...string) map[string]File {
 	return payload
 }
 
-// view returns what a reader finds: the content of each file, by way of the links.
+// view returns the contents of each file that a reader finds through the links.
 func view(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -45,8 +45,8 @@ func view(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// current returns the content of the files of the current version.
-func current(t *testing.T, dir string) map[string]string {
+// currentFiles returns the contents of the files of the current version.
+func currentFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	collect(t, filepath.Join(dir, dataName), "", found)
@@ -74,8 +74,8 @@ func collect(t *testing.T, path, name string, found map[string]string) {
 	}
 }
 
-// want is what a reader is to find of a payload.
-func want(payload map[string]File) map[string]string {
+// wantFiles returns the files that a reader must find of a payload.
+func wantFiles(payload map[string]File) map[string]string {
 	found := map[string]string{}
 	for path, file := range payload {
 		found[path] = string(file.Data)
@@ -83,11 +83,11 @@ func want(payload map[string]File) map[string]string {
 	return found
 }
 
-// requireClean requires that a directory holds a payload and nothing else.
+// requireClean requires that a directory has a payload and nothing else.
 func requireClean(t *testing.T, dir string, payload map[string]File) {
 	t.Helper()
-	require.Equal(t, want(payload), view(t, dir))
-	require.Equal(t, want(payload), current(t, dir))
+	require.Equal(t, wantFiles(payload), view(t, dir))
+	require.Equal(t, wantFiles(payload), currentFiles(t, dir))
 	version, err := os.Readlink(filepath.Join(dir, dataName))
 	require.NoError(t, err)
 	allowed := map[string]bool{version: true, dataName: true}
@@ -102,7 +102,7 @@ func requireClean(t *testing.T, dir string, payload map[string]File) {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteReplacesPayload(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range []struct {
 		payload map[string]File
@@ -129,7 +129,7 @@ func TestWrite(t *testing.T) {
 	} {
 		changed, err := Write(dir, step.payload, Options{})
 		require.NoError(t, err)
-		require.Equal(t, step.changed, changed, "%v", want(step.payload))
+		require.Equal(t, step.changed, changed, "%v", wantFiles(step.payload))
 		requireClean(t, dir, step.payload)
 	}
 	link, err := os.Readlink(filepath.Join(dir, "a"))
@@ -143,8 +143,7 @@ func TestWrite(t *testing.T) {
 	requireClean(t, dir, files("a=1"))
 }
 
-// What is as it should be is not written to.
-func TestWriteUnchanged(t *testing.T) {
+func TestWriteKeepsUnchangedPayload(t *testing.T) {
 	dir := t.TempDir()
 	payload := files("a=1", "dir/b=2")
 	_, err := Write(dir, payload, Options{})
@@ -167,7 +166,7 @@ func TestWriteUnchanged(t *testing.T) {
 	requireClean(t, dir, payload)
 }
 
-func TestWriteModes(t *testing.T) {
+func TestWriteSetsModes(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := t.TempDir()
 	payload := map[string]File{
@@ -196,7 +195,7 @@ func TestWriteModes(t *testing.T) {
 	}
 }
 
-func TestWriteOwners(t *testing.T) {
+func TestWriteSetsOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("giving files away takes root")
 	}
@@ -218,8 +217,8 @@ func TestWriteOwners(t *testing.T) {
 	}
 }
 
-// The new version does not fit beside the old one: that stays, and nothing of the new one.
-func TestWriteFullDisk(t *testing.T) {
+// The new version does not fit on the disk and is removed.
+func TestWriteOnFullDiskKeepsOldVersion(t *testing.T) {
 	mounttest.Need(t)
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=262144"))
@@ -238,7 +237,7 @@ func TestWriteFullDisk(t *testing.T) {
 	require.NoError(t, err, "there is space for this")
 }
 
-func TestIsVersion(t *testing.T) {
+func TestIsVersionMatchesKubeletNames(t *testing.T) {
 	for name, is := range map[string]bool{
 		"..2026_01_02_03_04_05.123":                           true,
 		"..2026_01_02_03_04_05.1":                             true,

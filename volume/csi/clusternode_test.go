@@ -22,17 +22,17 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// ebs is a driver as it registers on a node of zone a.
+// ebs is a driver that registers on a node of zone a.
 var ebs = csi.NodeInfo{Driver: "ebs.example", NodeID: "i-1", MaxVolumes: 25, Topology: map[string]string{"topology.ebs.example/zone": "a"}}
 
-// clusterNode is a ClusterNode on an API server in memory, which runs.
+// clusterNode is a running ClusterNode on an API server in memory.
 type clusterNode struct {
 	*testing.T
 	*csi.ClusterNode
 	server *apiservertest.Server
 }
 
-// newClusterNode returns it with a Node of labels, in a synctest bubble.
+// newClusterNode returns a clusterNode whose Node has labels, in a synctest bubble.
 func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}}))
@@ -49,7 +49,7 @@ func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
 	return c
 }
 
-// returnUntil has the API server return, and waits until Run has sent a request that takes 5 s more.
+// returnUntil makes the API server respond again, and waits until Run has sent a request that takes 5 s.
 func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	synctest.Wait()
 	c.server.ForgetRequests()
@@ -60,7 +60,7 @@ func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	}
 }
 
-// node returns the label of the zone and the IDs of drivers on the Node.
+// node returns the zone label and the annotation with the driver IDs of the Node.
 func (c *clusterNode) node() string {
 	c.Helper()
 	node, ok := apiservertest.Get[*corev1.Node](c.server, "", "n1")
@@ -68,7 +68,7 @@ func (c *clusterNode) node() string {
 	return node.Labels["topology.ebs.example/zone"] + " " + node.Annotations[csi.AnnotationNodeID]
 }
 
-// drivers returns the names of the drivers of the CSINode.
+// drivers returns the names of the drivers in the CSINode.
 func (c *clusterNode) drivers() (names []string) {
 	node, _ := apiservertest.Get[*storagev1.CSINode](c.server, "", "n1")
 	if node == nil {
@@ -95,7 +95,7 @@ func TestClusterNodeOfRegisteredDriverIsInBothObjects(t *testing.T) {
 	})
 }
 
-// Pods that ran before have volumes of the driver, which the node mounts without the API server.
+// Pods of a restarted agent can mount volumes of the driver without the API server.
 func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
@@ -110,7 +110,7 @@ func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) 
 	})
 }
 
-// The driver was removed from the node before the API server returned.
+// The driver was deregistered before the API server returned.
 func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
@@ -124,7 +124,7 @@ func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 	})
 }
 
-// The driver was removed while a request for it was under way.
+// The driver was deregistered during a request about it.
 func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
@@ -138,7 +138,7 @@ func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 	})
 }
 
-// The driver was replaced by another version while a request for the old one was under way.
+// Another version of the driver has registered during a request about the old version.
 func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
@@ -153,7 +153,7 @@ func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 	})
 }
 
-// A request that hangs delays Install no longer than its context: the driver is accepted.
+// A request that hangs delays InstallDriver no longer than its context, and the driver is accepted.
 func TestClusterNodeInstallWhileAPIServerHangsEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
@@ -171,7 +171,7 @@ func TestClusterNodeInstallWhileAPIServerHangsEndsWithContext(t *testing.T) {
 	})
 }
 
-// An error that no repetition mends is returned: registration of the driver fails with it.
+// A permanent error is returned, so that the registration of the driver fails.
 func TestClusterNodeReturnsRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels map[string]string

@@ -25,14 +25,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// nodes is what was told of drivers; it fails as often as it is told.
-type nodes struct {
+// recordingUpdater records the drivers that it is called with, and fails a given number of times.
+type recordingUpdater struct {
 	fail      int
 	installed []csi.NodeInfo
 	removed   []string
 }
 
-func (n *nodes) InstallDriver(_ context.Context, i csi.NodeInfo) error {
+func (n *recordingUpdater) InstallDriver(_ context.Context, i csi.NodeInfo) error {
 	n.installed = append(n.installed, i)
 	if n.fail > 0 {
 		n.fail--
@@ -41,17 +41,17 @@ func (n *nodes) InstallDriver(_ context.Context, i csi.NodeInfo) error {
 	return nil
 }
 
-func (n *nodes) UninstallDriver(_ context.Context, driver string) error {
+func (n *recordingUpdater) UninstallDriver(_ context.Context, driver string) error {
 	n.removed = append(n.removed, driver)
 	return nil
 }
 
-// What a driver says about the node is told on, four times if it has to be; what nobody takes is no driver.
-func TestNodeInfoIsTold(t *testing.T) {
+// Four errors in a row fail the registration of the driver.
+func TestNodeInfoPassedToNodeUpdaterWithRetries(t *testing.T) {
 	info := &spec.NodeGetInfoResponse{
 		NodeId: "id-7", MaxVolumesPerNode: 5, AccessibleTopology: &spec.Topology{Segments: map[string]string{"zone": "a"}},
 	}
-	n := &nodes{fail: 3}
+	n := &recordingUpdater{fail: 3}
 	e := newEnv(t, csitest.Options{NodeInfo: info}, csi.Options{NodeUpdater: n})
 	e.driver.Stop()
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
@@ -61,7 +61,7 @@ func TestNodeInfoIsTold(t *testing.T) {
 	require.Equal(t, []string{"csi.example"}, n.removed)
 
 	registry := t.TempDir()
-	n = &nodes{fail: 1000}
+	n = &recordingUpdater{fail: 1000}
 	p, err := csi.New(csi.Options{Registry: registry, NodeUpdater: n})
 	require.NoError(t, err)
 	d := csitest.Start(t, csitest.Options{Registry: registry})
@@ -82,8 +82,8 @@ func run(t *testing.T, p *csi.Plugin) {
 	})
 }
 
-// Which versions of the specification are taken, and which driver of a name.
-func TestVersions(t *testing.T) {
+// The result depends on the supported versions, and on a registered driver of this name.
+func TestRegistrationByVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		versions []string
 		refused  string
@@ -111,8 +111,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A driver is replaced by one of the same name with a higher version, and by no other; the end of the old one is not that of the new.
-func TestSuccessor(t *testing.T) {
+// Removing the socket of the old driver does not deregister the new one.
+func TestOnlyHigherVersionReplacesDriver(t *testing.T) {
 	e := newEnv(t, csitest.Options{Versions: []string{"1.1.0"}}, csi.Options{})
 	registry := filepath.Dir(e.driver.RegistrationSocket())
 	sub := filepath.Join(registry, "sub")
@@ -133,9 +133,9 @@ func TestSuccessor(t *testing.T) {
 	require.Equal(t, []string{"NodeGetInfo", "NodePublishVolume"}, next.Methods())
 }
 
-// A successor that does not work leaves the driver as it was that does, unless that has gone meanwhile.
-func TestSuccessorFails(t *testing.T) {
-	n := &nodes{}
+// If the old driver was deregistered meanwhile, no driver remains.
+func TestFailedSuccessorLeavesDriverRegistered(t *testing.T) {
+	n := &recordingUpdater{}
 	e := newEnv(t, csitest.Options{Versions: []string{"1.1.0"}}, csi.Options{NodeUpdater: n})
 	sub := filepath.Join(filepath.Dir(e.driver.RegistrationSocket()), "sub")
 	require.NoError(t, os.Mkdir(sub, 0o750))
@@ -165,8 +165,7 @@ func TestSuccessorFails(t *testing.T) {
 	close(answer)
 }
 
-// Whoever waits for a driver hears of it.
-func TestWatch(t *testing.T) {
+func TestWatchReportsRegisteredDriver(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	heard, ended := make(chan string, 10), make(chan error, 1)
@@ -192,8 +191,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A volume that a controller attaches is waited for, and its driver is told what the controller says.
-func TestAttachment(t *testing.T) {
+func TestWaitForAttachPassesPublishContext(t *testing.T) {
 	c := &cluster{attachments: map[string]*storagev1.VolumeAttachment{}}
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Attachments: c})
 	v := e.persistent(false)
@@ -229,8 +227,7 @@ func TestAttachment(t *testing.T) {
 	require.ErrorContains(t, err, "is being deleted")
 }
 
-// The directory of a block volume cannot be one that all of them share.
-func TestBlockNames(t *testing.T) {
+func TestDeviceRefusesPVNamedLikeBlockDirectory(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
 	for _, name := range []string{"staging", "publish"} {
 		v := e.persistent(true)
@@ -243,7 +240,7 @@ func TestBlockNames(t *testing.T) {
 	}
 }
 
-func TestWaitsFor(t *testing.T) {
+func TestWaitsForCSIDriverObjects(t *testing.T) {
 	p, err := csi.New(csi.Options{Registry: "/x"})
 	require.NoError(t, err)
 	for kind, want := range map[string]bool{"CSIDriver": true, volume.KindPV: false, "": true} {
@@ -251,7 +248,7 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRefusesInvalidInlineVolumes(t *testing.T) {
 	p, err := csi.New(csi.Options{Registry: "/x"})
 	require.NoError(t, err)
 	v := &corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "../x", NodePublishSecretRef: &corev1.LocalObjectReference{Name: "key"}}}}
@@ -263,7 +260,7 @@ func TestCheck(t *testing.T) {
 	require.Empty(t, p.Check(nil, &corev1.Volume{}, field.NewPath("x")))
 }
 
-func TestNew(t *testing.T) {
+func TestNewNamesInvalidField(t *testing.T) {
 	for want, o := range map[string]csi.Options{
 		"field Registry is empty":         {},
 		`field Registry: "x" is no absol`: {Registry: "x"},

@@ -32,14 +32,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-func TestPlugin(t *testing.T) {
+func TestPluginPassesSuite(t *testing.T) {
 	volumetest.TestPlugin(t, func(t *testing.T) volumetest.Subject {
 		e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: driverObject(nil)})
 		return volumetest.Subject{Plugin: e.plugin, Name: volume.CSI, Pod: inlinePod("1", "csi.example")}
 	})
 }
 
-// inlinePod is a pod that mounts an inline volume of a driver.
+// inlinePod returns a pod that mounts an inline volume of a driver.
 func inlinePod(uid, driver string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod" + uid, UID: types.UID("uid-" + uid)},
@@ -50,7 +50,7 @@ func inlinePod(uid, driver string) *corev1.Pod {
 	}
 }
 
-// engine runs the volumes of a node, until it is stopped as a crash would.
+// engine runs a volume.Volumes until stop is called, as a crash would stop it.
 func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
 	e.t.Helper()
 	v, err := volume.New(volume.Options{
@@ -66,8 +66,8 @@ func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
 	return v, stop
 }
 
-// A driver that hangs delays its own pod, which says so, and nobody else; that pod can be released all the same, once it answers.
-func TestHungDriverDelaysItsOwnPods(t *testing.T) {
+// The error of the pod names the call. The pod can be released once the driver responds.
+func TestHungDriverDelaysOnlyItsPods(t *testing.T) {
 	c := driverObject(nil)
 	c.drivers["hung.example"] = c.drivers["csi.example"].DeepCopy()
 	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: c})
@@ -119,8 +119,8 @@ func TestHungDriverDelaysItsOwnPods(t *testing.T) {
 	require.Empty(t, e.files())
 }
 
-// An agent that died leaves volumes that the next one takes over, or takes down by the record alone.
-func TestNextAgent(t *testing.T) {
+// Volumes of an agent that was killed are used again, or torn down by their records.
+func TestRestartedAgentUsesOrRemovesVolumes(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: driverObject(func(s *storagev1.CSIDriverSpec) {})})
 	v, stop := e.engine(timeout)
 	kept, gone := inlinePod("kept", "csi.example"), inlinePod("gone", "csi.example")
@@ -142,7 +142,7 @@ func TestNextAgent(t *testing.T) {
 	require.Empty(t, e.files())
 }
 
-// claimPod is a pod that mounts a claim, or has it as a device.
+// claimPod returns a pod that mounts a claim, or has it as a device.
 func claimPod(uid, name string, block bool) *corev1.Pod {
 	p := inlinePod(uid, "")
 	p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
@@ -166,9 +166,8 @@ func (e *env) claim(name string) {
 	})
 }
 
-// Two pods share a claim: it is staged once, before the first of them, and unstaged after the last, by agents that know nothing but the
-// records. It does not matter that there are neither claims nor a CSIDriver object by then.
-func TestSharedClaim(t *testing.T) {
+// Claims and the CSIDriver object are deleted before the last pod is released.
+func TestSharedClaimStagedOnceAndUnstagedByRecords(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	v, stop := e.engine(timeout)
@@ -195,16 +194,16 @@ func TestSharedClaim(t *testing.T) {
 	}, timeout, time.Millisecond)
 }
 
-// An agent dies at each call of the driver, before it or after it. The next one goes on, and in the end nothing is left.
-func TestDeathAtEachCall(t *testing.T) {
+// The agent is killed before or after each call of the driver. In the end nothing remains.
+func TestCrashAtEachCallIsRecovered(t *testing.T) {
 	for at := 1; at <= 6; at++ {
 		for _, after := range []bool{false, true} {
-			t.Run(fmt.Sprint(at, after), func(t *testing.T) { deathAt(t, at, after) })
+			t.Run(fmt.Sprint(at, after), func(t *testing.T) { crashAt(t, at, after) })
 		}
 	}
 }
 
-func deathAt(t *testing.T, at int, after bool) {
+func crashAt(t *testing.T, at int, after bool) {
 	var calls atomic.Int64
 	dying := make(chan struct{})
 	die := func(c csitest.Call) bool {
@@ -261,9 +260,8 @@ func deathAt(t *testing.T, at int, after bool) {
 	}, timeout, time.Millisecond)
 }
 
-// Pods that wait for a driver go on when it has registered itself, at whatever back-off they are. The fastest of some counts, on a
-// machine that may be busy.
-func TestDriverComesLate(t *testing.T) {
+// The pods do not wait for the end of their back-off. The fastest of several attempts counts, because the machine may be busy.
+func TestWaitingPodsStartWhenDriverRegisters(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	v, _ := e.engine(1700 * time.Millisecond)
@@ -285,9 +283,8 @@ func TestDriverComesLate(t *testing.T) {
 	require.Less(t, took, 1500*time.Millisecond)
 }
 
-// A volume whose driver wants that is published again and again, and what goes wrong then is tried again and takes nothing away. Another
-// one is not.
-func TestRepublish(t *testing.T) {
+// Errors of a republish are retried and keep the volume. Other volumes are not republished.
+func TestVolumeRepublishedIfRequired(t *testing.T) {
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = &yes })
 	var fail atomic.Bool
@@ -318,8 +315,7 @@ func TestRepublish(t *testing.T) {
 	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
 }
 
-// A volume that has grown elsewhere grows on the node, once for all pods, and is measured.
-func TestGrownClaim(t *testing.T) {
+func TestVolumeExpandedOncePerNodeAndMeasured(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	e.claim("data")
 	pvc, err := e.claims.PersistentVolumeClaim(t.Context(), "default", "data")

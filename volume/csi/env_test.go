@@ -27,10 +27,10 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// timeout is the longest wait for something that happens at once.
+// timeout is the maximum wait for an event that normally is immediate.
 const timeout = time.Minute
 
-// cluster is what the cluster has of objects, by their names.
+// cluster has the API objects of a test, by name.
 type cluster struct {
 	drivers     map[string]*storagev1.CSIDriver
 	secrets     map[string]*corev1.Secret
@@ -56,7 +56,7 @@ func (c *cluster) VolumeAttachment(_ context.Context, name string) (*storagev1.V
 	return find(c.attachments, name)
 }
 
-// env is a plugin with a driver.
+// env is a plugin with a fake driver.
 type env struct {
 	t       *testing.T
 	root    string
@@ -67,7 +67,7 @@ type env struct {
 	stop    func()
 }
 
-// newEnv starts a driver and a plugin that knows it. Its options have a registry and a node already.
+// newEnv starts a driver and a plugin, and registers the driver. It fills in Registry and NodeName.
 func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
 	t.Helper()
 	e := &env{t: t, root: t.TempDir()}
@@ -80,7 +80,7 @@ func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
 	return e
 }
 
-// run runs a plugin as an agent does that was started again.
+// run runs a plugin, like a restarted agent.
 func (e *env) run(o csi.Options) {
 	e.t.Helper()
 	if e.stop != nil {
@@ -96,7 +96,7 @@ func (e *env) run(o csi.Options) {
 	e.plugin = p
 }
 
-// await waits until the driver is registered, and forgets how that went.
+// await waits until the driver is registered, and clears its calls.
 func (e *env) await() {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { return slices.Contains(e.driver.RegistrationResults(), "registered") }, timeout, time.Millisecond)
@@ -105,7 +105,7 @@ func (e *env) await() {
 	e.driver.ClearCalls()
 }
 
-// pod returns a pod with a group for its files.
+// pod returns a pod with an fsGroup.
 func pod() *corev1.Pod {
 	group := int64(4321)
 	return &corev1.Pod{
@@ -123,7 +123,7 @@ func (e *env) inline(attributes map[string]string) volume.Volume {
 	return e.volume(p, "data")
 }
 
-// volume returns the first volume of a pod as the engine has it.
+// volume returns the first volume of a pod as package volume passes it.
 func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
 	e.t.Helper()
 	dir := filepath.Join(e.root, "pods", string(p.UID))
@@ -156,7 +156,7 @@ func (e *env) persistent(block bool) volume.Volume {
 	return e.withDevice(v)
 }
 
-// withDevice returns a volume with what the plugin says that it shares.
+// withDevice sets the device of a volume.
 func (e *env) withDevice(v volume.Volume) volume.Volume {
 	e.t.Helper()
 	d, err := e.plugin.Device(e.t.Context(), v)
@@ -165,7 +165,7 @@ func (e *env) withDevice(v volume.Volume) volume.Volume {
 	return v
 }
 
-// recorded returns what an agent has of a volume from its record.
+// recorded returns a volume as known from its record.
 func recorded(v volume.Volume) volume.Volume {
 	v.Pod, v.Source, v.Claim, v.PV, v.Recovered = nil, nil, nil, nil, true
 	return v

@@ -29,7 +29,7 @@ func ExampleNew() {
 	// 1 []
 }
 
-// What a driver says of its node, in the objects of a cluster.
+// The NodeGetInfo response of a driver in the objects of a cluster.
 func ExampleNodeInfo() {
 	info := csi.NodeInfo{Driver: "csi.example", NodeID: "id-7", MaxVolumes: 8, Topology: map[string]string{"topology.example/zone": "a"}}
 	var node corev1.Node
@@ -45,7 +45,7 @@ func ExampleNodeInfo() {
 	// true <nil> true
 }
 
-// The calls of drivers that fail, by their gRPC codes.
+// Failed calls of drivers, by gRPC code.
 func ExampleHooks() {
 	failures := map[string]int{}
 	hooks := csi.Hooks{CallCompleted: func(driver, method string, _ time.Duration, err error) {

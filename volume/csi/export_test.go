@@ -3,5 +3,5 @@
 
 package csi
 
-// CallIsFinal reports whether a call has failed for good.
+// CallIsFinal reports whether a failed call certainly had no effect.
 func CallIsFinal(e *CallError) bool { return e.isFinal() }

@@ -18,9 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// A driver that mounts with labels gets that of a volume when it stages and when it publishes it, it is in the data on disk, and nobody
-// relabels the files. The options of the PV are not changed.
-func TestSELinuxLabel(t *testing.T) {
+// The label is passed on stage and publish, and is stored in vol_data.json. The files are not relabeled, and the mount options of
+// the PV are not changed.
+func TestDriverReceivesSELinuxLabel(t *testing.T) {
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.SELinuxMount = &yes })
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: c})
@@ -49,7 +49,7 @@ func TestSELinuxLabel(t *testing.T) {
 	assert.NoDirExists(t, filepath.Dir(v.StagingDir))
 }
 
-func TestMountsWithLabel(t *testing.T) {
+func TestMountsWithLabelFollowsCSIDriver(t *testing.T) {
 	no := false
 	for name, c := range map[string]*cluster{"no object": {}, "not said": driverObject(nil), "no": driverObject(func(s *storagev1.CSIDriverSpec) { s.SELinuxMount = &no })} {
 		e := newEnv(t, csitest.Options{}, csi.Options{Drivers: c})
@@ -66,7 +66,7 @@ func TestMountsWithLabel(t *testing.T) {
 	require.ErrorContains(t, err, "it is no CSI volume")
 }
 
-// errUnknown is that nobody can be asked about drivers.
+// errUnknown is the error of an unavailable API server.
 var errUnknown = errors.New("the API server is gone")
 
 type unknown struct{}

@@ -27,14 +27,14 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// loop is a plugin with the driver of loop devices, which is a process.
+// loop is a plugin with the loop device driver of hack/csidriver, which runs as a process.
 type loop struct {
 	*env
 	binary, data string
 	cmd          *exec.Cmd
 }
 
-// built is where the driver is built, once for all tests.
+// built is the path of the driver, which is built once for all tests.
 var built string
 
 var build = sync.OnceValues(func() (string, error) {
@@ -96,7 +96,7 @@ func (l *loop) start() {
 	require.Eventually(l.t, func() bool { return slices.Contains(l.plugin.Drivers(), loopName) }, timeout, time.Millisecond)
 }
 
-// kill ends the driver at once. Its sockets stay.
+// kill kills the driver. Its sockets remain.
 func (l *loop) kill() {
 	if l.cmd != nil {
 		_ = l.cmd.Process.Kill()
@@ -114,7 +114,7 @@ func (l *loop) restart() {
 	l.start()
 }
 
-// attached returns the loop devices of volumes.
+// attached returns the loop devices of the volumes.
 func (l *loop) attached() (devices []string) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(l.t, err)
@@ -126,7 +126,7 @@ func (l *loop) attached() (devices []string) {
 	return devices
 }
 
-// claimed returns a volume with a claim for 16 MiB.
+// claimed returns a volume with a claim of 16 MiB.
 func (l *loop) claimed(uid string, block bool) volume.Volume {
 	l.t.Helper()
 	image := filepath.Join(l.data, "volumes", "disk1.img")
@@ -148,9 +148,9 @@ func capacity(t *testing.T, path string) int64 {
 	return int64(st.Blocks) * st.Bsize
 }
 
-// Two pods share a file system of a real driver, which is killed between any two calls; it grows while they use it, and is there
-// again for the next pod.
-func TestLoopFilesystem(t *testing.T) {
+// Two pods share the file system, and the driver is killed between the calls. The file system is expanded while in use, and keeps
+// its files for the next pod.
+func TestLoopFilesystemSurvivesDriverRestarts(t *testing.T) {
 	l := newLoop(t)
 	one, two := l.claimed("one", false), l.claimed("two", false)
 	require.NoError(t, l.plugin.Stage(t.Context(), one))
@@ -199,7 +199,7 @@ func TestLoopFilesystem(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(m.HostPath, "file"))
 	require.NoError(t, err)
 	require.Equal(t, "data", string(text))
-	// Nobody has published it any more, and nobody removes what is mounted: the driver says no.
+	// The driver refuses to remove a volume that is still mounted, although it is not published.
 	l.kill()
 	require.Error(t, l.plugin.TearDown(t.Context(), recorded(three)))
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
@@ -209,7 +209,7 @@ func TestLoopFilesystem(t *testing.T) {
 	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
 }
 
-// restartAfterKill starts a driver whose predecessor has left its sockets.
+// restartAfterKill starts a driver although sockets of a killed driver remain.
 func (l *loop) restartAfterKill() {
 	l.t.Helper()
 	l.start()
@@ -219,7 +219,7 @@ func (l *loop) restartAfterKill() {
 	}, timeout, 10*time.Millisecond)
 }
 
-// mayResize reports whether a file system that is mounted can grow, which takes CAP_SYS_RESOURCE.
+// mayResize reports whether a mounted file system can be expanded, which needs CAP_SYS_RESOURCE.
 func mayResize(t *testing.T) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -228,7 +228,7 @@ func mayResize(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-func TestLoopBlock(t *testing.T) {
+func TestLoopBlockVolume(t *testing.T) {
 	l := newLoop(t)
 	v := l.claimed("one", true)
 	require.NoError(t, l.plugin.Stage(t.Context(), v))
@@ -262,8 +262,8 @@ func TestLoopBlock(t *testing.T) {
 	require.Equal(t, "data", string(text))
 }
 
-// An inline volume exists as long as its pod; what the pod has mounted in it keeps it, and is not removed.
-func TestLoopInline(t *testing.T) {
+// An inline volume is not removed while the pod has a file system mounted inside.
+func TestLoopInlineVolumeKeptWhileMounted(t *testing.T) {
 	l := newLoop(t)
 	v := l.inline(map[string]string{"size": "8388608"})
 	fsType := "ext4"
@@ -279,7 +279,7 @@ func TestLoopInline(t *testing.T) {
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
 
-	// vol_data.json is lost: the pod knows its driver, or else nothing is removed that is mounted.
+	// vol_data.json is lost. The driver is known from the pod; otherwise no mounted file system is removed.
 	require.NoError(t, os.Remove(filepath.Join(v.Dir, "vol_data.json")))
 	require.ErrorContains(t, l.plugin.TearDown(t.Context(), recorded(v)), "nobody knows the driver")
 	require.FileExists(t, filepath.Join(m.HostPath, "file"))
@@ -298,9 +298,8 @@ func TestLoopInline(t *testing.T) {
 	require.True(t, isFinal(err))
 }
 
-// An agent that is started while neither the cluster nor the driver can be asked goes on with what is mounted, be it a file system or a
-// device. What is not mounted waits for both.
-func TestLoopAway(t *testing.T) {
+// A restarted agent uses a mounted file system or device. A volume that is not mounted waits for driver and API server.
+func TestLoopVolumeUsedWithoutDriverAndAPIServer(t *testing.T) {
 	for name, mode := range map[string]corev1.PersistentVolumeMode{"file system": corev1.PersistentVolumeFilesystem, "block": corev1.PersistentVolumeBlock} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t)

@@ -29,8 +29,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
-// asked requires that a driver was asked for one thing, exactly so, and forgets that.
-func (e *env) asked(want proto.Message) {
+// requireCall requires that the driver has received exactly this request, and clears its calls.
+func (e *env) requireCall(want proto.Message) {
 	e.t.Helper()
 	calls := e.driver.Calls()
 	require.Len(e.t, calls, 1, "%v", e.driver.Methods())
@@ -43,8 +43,8 @@ func isFinal(err error) bool {
 	return ok
 }
 
-// An inline volume is published with what the driver wants to know of the pod, and nothing is left of it.
-func TestInline(t *testing.T) {
+// The driver receives the pod info that its CSIDriver object asks for, and nothing remains in the end.
+func TestInlineVolumePublishedAndRemoved(t *testing.T) {
 	tokens := volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
 		return volume.Token{Value: "token for " + r.Audience + " of " + r.ServiceAccount, Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}, nil
 	})
@@ -82,10 +82,10 @@ func TestInline(t *testing.T) {
 			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{FsType: "ext4", VolumeMountGroup: "4321"}},
 		},
 	}
-	e.asked(want)
+	e.requireCall(want)
 	require.Equal(t, map[string]string{"size": "1"}, v.Source.CSI.VolumeAttributes, "the pod is not changed")
 
-	// Again, with the tokens among the secrets.
+	// The tokens are passed as secrets now.
 	c.drivers["csi.example"].Spec.ServiceAccountTokenInSecrets = &yes
 	v.Update = true
 	_, err = e.plugin.SetUp(t.Context(), v)
@@ -93,18 +93,18 @@ func TestInline(t *testing.T) {
 	key := "csi.storage.k8s.io/serviceAccount.tokens"
 	want.Secrets[key] = want.VolumeContext[key]
 	delete(want.VolumeContext, key)
-	e.asked(want)
+	e.requireCall(want)
 
 	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-	e.asked(&spec.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: at})
+	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: at})
 	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/"}, e.files())
 	require.Empty(t, e.driver.Volumes())
 	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
 	require.Empty(t, e.driver.Methods(), "there is nothing to be taken")
 }
 
-// A volume with a claim is staged, published for two pods, grows, is measured, and all of that is undone, by the record alone.
-func TestPersistent(t *testing.T) {
+// The volume is published for two pods, and removed by its record alone.
+func TestPVStagedPublishedExpandedAndRemovedByRecord(t *testing.T) {
 	c := &cluster{secrets: map[string]*corev1.Secret{}}
 	for _, name := range []string{"stage", "publish", "expand"} {
 		c.secrets["infra/"+name] = &corev1.Secret{Data: map[string][]byte{"for": []byte(name)}}
@@ -129,7 +129,7 @@ func TestPersistent(t *testing.T) {
 		}
 	}
 	secret := func(of string) map[string]string { return map[string]string{"for": of} }
-	e.asked(&spec.NodeStageVolumeRequest{
+	e.requireCall(&spec.NodeStageVolumeRequest{
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, Secrets: secret("stage"), VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability("4321"),
 	})
 	require.Equal(t, map[string]string{"volumeHandle": "handle1", "driverName": "csi.example"}, data(t, filepath.Dir(v.StagingDir)))
@@ -139,14 +139,14 @@ func TestPersistent(t *testing.T) {
 	require.NoError(t, err)
 	at := filepath.Join(v.Dir, "mount")
 	require.Equal(t, volume.Mount{HostPath: at, ReadOnly: true}, m)
-	e.asked(&spec.NodePublishVolumeRequest{
+	e.requireCall(&spec.NodePublishVolumeRequest{
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, TargetPath: at, Readonly: true, Secrets: secret("publish"),
 		VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability("4321"),
 	})
 	require.Equal(t, "Persistent", data(t, v.Dir)["volumeLifecycleMode"])
 
 	require.NoError(t, e.plugin.NodeExpand(t.Context(), v, volume.Expansion{OldSize: 1, NewSize: 2 << 30}))
-	e.asked(&spec.NodeExpandVolumeRequest{
+	e.requireCall(&spec.NodeExpandVolumeRequest{
 		VolumeId: "handle1", VolumePath: at, StagingTargetPath: v.StagingDir, Secrets: secret("expand"), VolumeCapability: capability(""),
 		CapacityRange: &spec.CapacityRange{RequiredBytes: 2 << 30},
 	})
@@ -161,15 +161,15 @@ func TestPersistent(t *testing.T) {
 	require.ErrorContains(t, e.plugin.Unstage(t.Context(), recorded(v)), "the volume is published")
 	e.driver.ClearCalls()
 	require.NoError(t, e.plugin.TearDown(t.Context(), recorded(v)))
-	e.asked(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
+	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
 	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
-	e.asked(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
+	e.requireCall(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
 	require.NoError(t, e.plugin.Unstage(t.Context(), recorded(v)))
 	require.Empty(t, e.driver.Methods(), "there is nothing to be undone")
 	require.Equal(t, []string{"pods/uid-1/volumes/kubernetes.io~csi/", "plugins/kubernetes.io/csi/"}, e.files())
 }
 
-func TestBlock(t *testing.T) {
+func TestBlockVolumeStagedAndPublished(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{})
 	v := e.persistent(true)
 	home := filepath.Join(v.PluginDir, "kubernetes.io/csi/volumeDevices")
@@ -180,7 +180,7 @@ func TestBlock(t *testing.T) {
 		AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
 		AccessType: &spec.VolumeCapability_Block{Block: &spec.VolumeCapability_BlockVolume{}},
 	}
-	e.asked(&spec.NodeStageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir, VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability})
+	e.requireCall(&spec.NodeStageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir, VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability})
 	kept := data(t, filepath.Join(home, "pv1/data"))
 	require.Equal(t, map[string]string{
 		"specVolID": "pv1", "volumeHandle": "handle1", "driverName": "csi.example", "nodeName": "n1",
@@ -191,22 +191,22 @@ func TestBlock(t *testing.T) {
 	require.NoError(t, err)
 	at := filepath.Join(home, "publish/pv1/uid-1")
 	require.Equal(t, at, m.HostPath)
-	e.asked(&spec.NodePublishVolumeRequest{
+	e.requireCall(&spec.NodePublishVolumeRequest{
 		VolumeId: "handle1", StagingTargetPath: v.StagingDir, TargetPath: at, VolumeContext: map[string]string{"size": "1"}, VolumeCapability: capability,
 	})
 	r := recorded(v)
 	r.Device.Data = nil // as a kubelet leaves it: there is no record
 	require.NoError(t, e.plugin.TearDown(t.Context(), r))
-	e.asked(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
+	e.requireCall(&spec.NodeUnpublishVolumeRequest{VolumeId: "handle1", TargetPath: at})
 	require.NoError(t, e.plugin.Unstage(t.Context(), r))
-	e.asked(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
+	e.requireCall(&spec.NodeUnstageVolumeRequest{VolumeId: "handle1", StagingTargetPath: v.StagingDir})
 	for _, left := range e.files() {
 		require.NotContains(t, left, "pv1", "left behind")
 	}
 }
 
-// A driver that does not stage is asked for nothing, and nothing is made for it.
-func TestNoStaging(t *testing.T) {
+// Nothing is created for the driver in the directory of plugins.
+func TestDriverWithoutStagingNotCalledToStage(t *testing.T) {
 	e := newEnv(t, csitest.Options{}, csi.Options{})
 	v := e.persistent(false)
 	require.NoError(t, e.plugin.Stage(t.Context(), v))
@@ -227,8 +227,8 @@ func TestNoStaging(t *testing.T) {
 	require.Empty(t, e.driver.Methods())
 }
 
-// An error after which nothing can be under way leaves nothing; any other leaves what is needed to undo it.
-func TestFinalAndUncertain(t *testing.T) {
+// After any other error, the data that a teardown needs is kept.
+func TestOnlyFinalErrorsLeaveNothing(t *testing.T) {
 	final := map[codes.Code]bool{
 		codes.Canceled: false, codes.Unknown: true, codes.InvalidArgument: true, codes.DeadlineExceeded: false, codes.NotFound: true,
 		codes.AlreadyExists: true, codes.PermissionDenied: true, codes.ResourceExhausted: false, codes.FailedPrecondition: true,
@@ -284,8 +284,8 @@ func TestFinalAndUncertain(t *testing.T) {
 	}
 }
 
-// What fails before the driver is asked leaves nothing, and says what is missing.
-func TestNothingDone(t *testing.T) {
+// The error names the missing object.
+func TestErrorBeforeFirstCallIsFinal(t *testing.T) {
 	c := driverObject(func(s *storagev1.CSIDriverSpec) {
 		s.VolumeLifecycleModes = nil
 		s.TokenRequests = []storagev1.TokenRequest{{}}
@@ -319,8 +319,7 @@ func TestNothingDone(t *testing.T) {
 	require.NoDirExists(t, e.inline(nil).Dir)
 }
 
-// A secret that a driver repeats is not in the error, and neither is all of a long text.
-func TestErrorTexts(t *testing.T) {
+func TestErrorsContainNoSecretsAndAreCut(t *testing.T) {
 	c := driverObject(nil)
 	c.secrets = map[string]*corev1.Secret{"shop/key": {Data: map[string][]byte{"password": []byte("hunter2"), "short": []byte("x")}}}
 	e := newEnv(t, csitest.Options{BeforeCall: func(_ context.Context, call csitest.Call) error {
@@ -340,21 +339,21 @@ func TestErrorTexts(t *testing.T) {
 	require.True(t, csi.CallIsFinal(call))
 }
 
-// moody is a driver whose answers a test changes while it runs.
-type moody struct {
+// scriptedDriver is a driver whose responses a test changes while it runs.
+type scriptedDriver struct {
 	mu    sync.Mutex // guards what follows
 	fault func(ctx context.Context, c csitest.Call) error
 	done  func(err error) error
 }
 
-func (m *moody) set(fault func(ctx context.Context, c csitest.Call) error, done func(err error) error) {
+func (m *scriptedDriver) set(fault func(ctx context.Context, c csitest.Call) error, done func(err error) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault, m.done = fault, done
 }
 
-// options has what is published and unpublished fail as it is set, and each call answered so.
-func (m *moody) options() csitest.Options {
+// options returns options whose publish and unpublish calls use the current functions.
+func (m *scriptedDriver) options() csitest.Options {
 	return csitest.Options{
 		Capabilities: csitest.AllCapabilities(),
 		BeforeCall: func(ctx context.Context, c csitest.Call) error {
@@ -377,9 +376,9 @@ func (m *moody) options() csitest.Options {
 	}
 }
 
-// A driver that hangs has its time and no more. One that dies in a call, or answers wrongly though it has done it, is asked again.
-func TestHangDeathTwoAnswers(t *testing.T) {
-	m := &moody{}
+// A driver that hangs is called until the timeout only.
+func TestCallsRepeatedAfterHangCrashOrWrongResponse(t *testing.T) {
+	m := &scriptedDriver{}
 	e := newEnv(t, m.options(), csi.Options{Drivers: driverObject(nil), Timeout: 5 * time.Second}) // in which a busy machine answers
 	v := e.inline(nil)
 
@@ -436,8 +435,7 @@ func TestHangDeathTwoAnswers(t *testing.T) {
 	require.Empty(t, e.driver.Volumes())
 }
 
-// A failure to publish again leaves what the pod has.
-func TestRepublishFails(t *testing.T) {
+func TestFailedRepublishKeepsVolume(t *testing.T) {
 	var fail atomic.Bool
 	e := newEnv(t, csitest.Options{BeforeCall: func(_ context.Context, c csitest.Call) error {
 		if fail.Load() && c.Method == "NodePublishVolume" {
@@ -459,8 +457,8 @@ func TestRepublishFails(t *testing.T) {
 	}
 }
 
-// Without its data a volume is taken down by what else is known of it.
-func TestDamagedData(t *testing.T) {
+// The driver is known from the PV, the pod or the record.
+func TestTearDownWithDamagedVolData(t *testing.T) {
 	e := newEnv(t, csitest.Options{Capabilities: csitest.AllCapabilities()}, csi.Options{Drivers: driverObject(nil)})
 	for name, text := range map[string]string{
 		"empty": "", "no JSON": "{", "no object": "[]", "no driver": `{"volumeHandle":"x"}`, "path": `{"driverName":"../x","volumeHandle":"x"}`,

@@ -13,7 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-func TestAccessMode(t *testing.T) {
+func TestAccessModeOfDriverWithAndWithoutMultiWriter(t *testing.T) {
 	for mode, want := range map[corev1.PersistentVolumeAccessMode][2]spec.VolumeCapability_AccessMode_Mode{
 		corev1.ReadWriteOnce:    {spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
 		corev1.ReadWriteOncePod: {spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, spec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
@@ -26,8 +26,7 @@ func TestAccessMode(t *testing.T) {
 	}
 }
 
-// Who gives the files of a volume to the group of a pod.
-func TestChangesGroup(t *testing.T) {
+func TestNeedsFSGroupByPolicy(t *testing.T) {
 	group := int64(1)
 	writable := volumeSpec{fsType: "ext4", singleNodeWriter: true}
 	for name, c := range map[string]struct {
@@ -60,7 +59,7 @@ func TestChangesGroup(t *testing.T) {
 	}
 }
 
-func TestDriverNames(t *testing.T) {
+func TestCheckDriverRefusesInvalidNames(t *testing.T) {
 	for _, good := range []string{"a", "csi.example", "EBS.csi.AWS.com", strings.Repeat("x", 63)} {
 		assert.NoError(t, checkDriver(good), good)
 	}
@@ -69,7 +68,7 @@ func TestDriverNames(t *testing.T) {
 	}
 }
 
-// The data of a volume may be anybody's.
+// The file may have any contents.
 func FuzzParseData(f *testing.F) {
 	f.Add([]byte(`{"driverName":"csi.example","volumeHandle":"x"}`))
 	f.Add([]byte(`{"driverName":"../x","volumeHandle":"x"}`))

@@ -31,7 +31,7 @@ const (
 	immutable = 0x10
 )
 
-// needRoot skips a test that gives files to a group that the test is not in.
+// needRoot skips a test that needs root to use a group.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +39,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// putFile makes a file with a mode as the kernel has it, and the group 7.
+// putFile creates a file with group 7 and the exact mode.
 func putFile(t *testing.T, mode uint32, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(elements...)
@@ -50,7 +50,7 @@ func putFile(t *testing.T, mode uint32, elements ...string) string {
 	return path
 }
 
-// putDir makes a directory.
+// putDir creates a directory with group 7 and the exact mode.
 func putDir(t *testing.T, mode uint32, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(elements...)
@@ -59,15 +59,15 @@ func putDir(t *testing.T, mode uint32, elements ...string) string {
 	return path
 }
 
-// is returns mode and group of a file, such as "0660 1000".
-func is(t *testing.T, path string) string {
+// modeAndGroup returns mode and group of a file, such as "0660 1000".
+func modeAndGroup(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
 	require.NoError(t, unix.Lstat(path, &st))
 	return fmt.Sprintf("%04o %d", st.Mode&0o7777, st.Gid)
 }
 
-func TestModes(t *testing.T) {
+func TestApplyAddsModes(t *testing.T) {
 	needRoot(t)
 	for _, test := range []struct {
 		mode, file, fileRO, dir, dirRO uint32
@@ -89,14 +89,14 @@ func TestModes(t *testing.T) {
 			if readOnly {
 				wantFile, wantDir = test.fileRO, test.dirRO
 			}
-			require.Equal(t, fmt.Sprintf("%04o %d", wantFile, group), is(t, f), "%04o read-only: %v", test.mode, readOnly)
-			require.Equal(t, fmt.Sprintf("%04o %d", wantDir, group), is(t, d), "%04o read-only: %v", test.mode, readOnly)
+			require.Equal(t, fmt.Sprintf("%04o %d", wantFile, group), modeAndGroup(t, f), "%04o read-only: %v", test.mode, readOnly)
+			require.Equal(t, fmt.Sprintf("%04o %d", wantDir, group), modeAndGroup(t, d), "%04o read-only: %v", test.mode, readOnly)
 		}
 	}
 }
 
-// Links are changed and not followed; what they lead to is not of the volume.
-func TestLinks(t *testing.T) {
+// The target of a link is outside of the volume and is not changed.
+func TestSymbolicLinksNotFollowed(t *testing.T) {
 	needRoot(t)
 	top := t.TempDir()
 	outside, root := putFile(t, 0o600, top, "outside/f"), putDir(t, 0o755, top, "root")
@@ -105,24 +105,24 @@ func TestLinks(t *testing.T) {
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "dangling")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
-	require.Equal(t, "0600 7", is(t, outside))
+	require.Equal(t, "0600 7", modeAndGroup(t, outside))
 	for _, name := range []string{"link", "linkdir", "dangling"} {
-		require.Equal(t, "0777 1000", is(t, filepath.Join(root, name)))
+		require.Equal(t, "0777 1000", modeAndGroup(t, filepath.Join(root, name)))
 	}
-	require.Equal(t, "0660 1000", is(t, filepath.Join(root, "pipe")))
-	require.Equal(t, "2775 1000", is(t, root))
+	require.Equal(t, "0660 1000", modeAndGroup(t, filepath.Join(root, "pipe")))
+	require.Equal(t, "2775 1000", modeAndGroup(t, root))
 
 	require.NoError(t, Apply(t.Context(), outside, group, Options{}), "a volume that is a file")
-	require.Equal(t, "0660 1000", is(t, outside))
+	require.Equal(t, "0660 1000", modeAndGroup(t, outside))
 	link := filepath.Join(top, "rootlink")
 	require.NoError(t, os.Symlink(outside, link))
 	require.NoError(t, Apply(t.Context(), link, 2000, Options{}))
-	require.Equal(t, "0660 1000", is(t, outside))
-	require.Equal(t, "0777 2000", is(t, link))
+	require.Equal(t, "0660 1000", modeAndGroup(t, outside))
+	require.Equal(t, "0777 2000", modeAndGroup(t, link))
 }
 
-// What is right is not written to: no time of a change becomes a new one.
-func TestNothingToDo(t *testing.T) {
+// The change time of a correct file stays.
+func TestCorrectFilesNotChanged(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 50 {
@@ -146,7 +146,7 @@ func TestNothingToDo(t *testing.T) {
 	require.Equal(t, before, times())
 }
 
-func TestOnRootMismatch(t *testing.T) {
+func TestOnRootMismatchSkipsCorrectRoot(t *testing.T) {
 	needRoot(t)
 	for _, test := range []struct {
 		mode     uint32
@@ -171,19 +171,19 @@ func TestOnRootMismatch(t *testing.T) {
 		require.NoError(t, unix.Chown(root, -1, test.gid))
 		require.NoError(t, unix.Chmod(root, test.mode))
 		require.NoError(t, Apply(t.Context(), root, group, Options{ReadOnly: test.readOnly, Policy: OnRootMismatch}))
-		require.Equal(t, test.walked, is(t, f) != "0600 7", "%04o %d", test.mode, test.gid)
+		require.Equal(t, test.walked, modeAndGroup(t, f) != "0600 7", "%04o %d", test.mode, test.gid)
 		if !test.walked {
 			require.NoError(t, Apply(t.Context(), root, group, Options{ReadOnly: test.readOnly, Policy: "other"}))
-			require.NotEqual(t, "0600 7", is(t, f))
+			require.NotEqual(t, "0600 7", modeAndGroup(t, f))
 		}
 	}
 	f := putFile(t, 0o660, t.TempDir(), "f")
 	require.NoError(t, Apply(t.Context(), f, group, Options{Policy: OnRootMismatch}))
-	require.Equal(t, "0660 1000", is(t, f), "no directory")
+	require.Equal(t, "0660 1000", modeAndGroup(t, f), "no directory")
 }
 
-// A wide tree, a deep one and a large directory, with each entry changed once.
-func TestShapes(t *testing.T) {
+// A wide tree, a deep tree and a large directory.
+func TestLargeTreesChangedOnce(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 1200 {
@@ -201,7 +201,7 @@ func TestShapes(t *testing.T) {
 		if e.IsDir() {
 			want = "2775 1000"
 		}
-		require.Equal(t, want, is(t, path), path)
+		require.Equal(t, want, modeAndGroup(t, path), path)
 		return err
 	}))
 	require.Equal(t, 1+1+1200+1+200*2+600+1, count)
@@ -215,15 +215,14 @@ func descriptors(t *testing.T) int {
 	return len(entries)
 }
 
-func TestErrors(t *testing.T) {
+func TestApplyNamesPathAndCause(t *testing.T) {
 	require.ErrorIs(t, Apply(t.Context(), filepath.Join(t.TempDir(), "absent"), group, Options{}), fs.ErrNotExist)
 	for _, gid := range []int64{-1, 1 << 32, 1<<32 - 1} {
 		require.ErrorContains(t, Apply(t.Context(), t.TempDir(), gid, Options{}), "is invalid")
 	}
 }
 
-// A walk that takes long is reported after 30 s, and then once a minute.
-func TestSlow(t *testing.T) {
+func TestReportSlowAfter30SecondsAndEachMinute(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 10 {

@@ -15,20 +15,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-// Where only the agent writes a file is changed by its name, and where others do it is opened. The result is the same.
-func TestGuarded(t *testing.T) {
+// Files of a guarded directory are changed by name, other files are opened.
+func TestGuardedDirectoriesGetSameResult(t *testing.T) {
 	needRoot(t)
 	for _, mode := range []uint32{0o755, 0o775, 0o757} {
 		root := t.TempDir()
 		d := putDir(t, mode, root, "d")
 		plain, setuid := putFile(t, 0o600, d, "plain"), putFile(t, 0o4755, d, "setuid")
 		require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(d, "link")))
-		before := is(t, "/etc/hostname")
+		before := modeAndGroup(t, "/etc/hostname")
 		require.NoError(t, Apply(t.Context(), root, group, Options{}))
-		require.Equal(t, "0660 1000", is(t, plain))
-		require.Equal(t, "4775 1000", is(t, setuid))
-		require.Equal(t, "0777 1000", is(t, filepath.Join(d, "link")))
-		require.Equal(t, before, is(t, "/etc/hostname"))
+		require.Equal(t, "0660 1000", modeAndGroup(t, plain))
+		require.Equal(t, "4775 1000", modeAndGroup(t, setuid))
+		require.Equal(t, "0777 1000", modeAndGroup(t, filepath.Join(d, "link")))
+		require.Equal(t, before, modeAndGroup(t, "/etc/hostname"))
 	}
 	var st unix.Statx_t
 	st.Mode = unix.S_IFDIR | 0o755
@@ -38,8 +38,8 @@ func TestGuarded(t *testing.T) {
 	require.False(t, isGuarded(&st), "of somebody else")
 }
 
-// What kernels before 6.6 have.
-func TestChmodOpen(t *testing.T) {
+// Kernels before 6.6 need this.
+func TestSetModeByProc(t *testing.T) {
 	root := t.TempDir()
 	path, link := filepath.Join(root, "f"), filepath.Join(root, "link")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -67,8 +67,7 @@ func TestChmodOpen(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o640), info.Mode())
 }
 
-// What is mounted in the volume is of somebody else.
-func TestMounts(t *testing.T) {
+func TestMountedFileSystemsNotChanged(t *testing.T) {
 	mounttest.Need(t)
 	top := t.TempDir()
 	other, root := putDir(t, 0o700, top, "other"), putDir(t, 0o755, top, "root")
@@ -81,11 +80,11 @@ func TestMounts(t *testing.T) {
 	bind(other, putDir(t, 0o755, root, "a/dir"))
 	bind(kept, putFile(t, 0o600, root, "a/file"))
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
-	require.Equal(t, "0600 7", is(t, kept))
-	require.Equal(t, "0700 0", is(t, other))
-	require.Equal(t, "2770 1000", is(t, filepath.Join(root, "a")))
+	require.Equal(t, "0600 7", modeAndGroup(t, kept))
+	require.Equal(t, "0700 0", modeAndGroup(t, other))
+	require.Equal(t, "2770 1000", modeAndGroup(t, filepath.Join(root, "a")))
 
-	// And without openat2.
+	// The same without openat2.
 	parent, err := unix.Open(filepath.Join(root, "a"), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
 	defer unix.Close(parent)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// A volume for a pod whose fsGroup is, here, the group of this process.
+// The fsGroup of the pod is that of this process here.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// As many directories are open as may be: the walk ends, with nothing open, and the root is not right.
-func TestTooManyOpen(t *testing.T) {
+// All directories are closed, and the root is not changed.
+func TestTooManyOpenDirectoriesStopWalk(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	putFile(t, 0o600, root, "a/b/f")
@@ -29,13 +29,13 @@ func TestTooManyOpen(t *testing.T) {
 	err := w.applyTo(root, Options{})
 	require.ErrorIs(t, err, unix.EMFILE)
 	require.EqualError(t, err, "open a: too many open files")
-	require.NotContains(t, is(t, root), "1000")
+	require.NotContains(t, modeAndGroup(t, root), "1000")
 	require.Equal(t, maxOpen-1, w.open)
 	require.LessOrEqual(t, descriptors(t), before)
 }
 
-// A volume as deep as a path can be gets its group on each level.
-func TestDeepVolume(t *testing.T) {
+// The volume is as deep as the longest path.
+func TestDeepVolumeChanged(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -57,8 +57,7 @@ func TestDeepVolume(t *testing.T) {
 	require.EqualValues(t, unix.S_IFDIR|unix.S_ISGID|0o770, st.Mode)
 }
 
-// An error has a path of bounded length.
-func TestPath(t *testing.T) {
+func TestEntryPathIsBounded(t *testing.T) {
 	var d *directory
 	require.Equal(t, "f", d.entryPath("f"))
 	d = &directory{}
@@ -70,7 +69,7 @@ func TestPath(t *testing.T) {
 	require.True(t, strings.HasPrefix(path, ".../dir/") && strings.HasSuffix(path, "dir/f"))
 }
 
-func TestCancel(t *testing.T) {
+func TestCanceledContextStopsWalk(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 1000 {
@@ -86,16 +85,16 @@ func TestCancel(t *testing.T) {
 	}
 	err := w.applyTo(root, Options{})
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotContains(t, is(t, root), "1000", "the next walk under OnRootMismatch starts over")
+	require.NotContains(t, modeAndGroup(t, root), "1000", "the next walk under OnRootMismatch starts over")
 	require.LessOrEqual(t, descriptors(t), before)
 	require.ErrorIs(t, Apply(ctx, root, group, Options{}), context.Canceled)
 
 	require.NoError(t, Apply(t.Context(), root, group, Options{Policy: OnRootMismatch}))
-	require.Equal(t, "2775 1000", is(t, root))
+	require.Equal(t, "2775 1000", modeAndGroup(t, root))
 }
 
-// Files that may not be changed, here immutable ones, are counted; the others are changed, and so is the root.
-func TestFilesThatFail(t *testing.T) {
+// The files are immutable. All other files and the root are changed.
+func TestFailedFilesAreCounted(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 20 {
@@ -118,7 +117,7 @@ func TestFilesThatFail(t *testing.T) {
 	require.Len(t, files.Errs, maxErrs)
 	require.ErrorIs(t, err, unix.EPERM)
 	require.Contains(t, files.Errs[0].Error(), "d/")
-	require.Equal(t, "0660 1000", is(t, filepath.Join(root, "d/2")))
-	require.Equal(t, "0600 7", is(t, filepath.Join(root, "d/1")))
-	require.Equal(t, "2775 1000", is(t, root))
+	require.Equal(t, "0660 1000", modeAndGroup(t, filepath.Join(root, "d/2")))
+	require.Equal(t, "0600 7", modeAndGroup(t, filepath.Join(root, "d/1")))
+	require.Equal(t, "2775 1000", modeAndGroup(t, root))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// pair returns the key pair in the credential bundle of a volume, once it verifies by the trust bundle beside it.
+// pair returns the key pair in the credential bundle of a volume, after verifying it with the trust bundle beside it.
 func pair(t *testing.T, n *node, m volume.Mount) string {
 	t.Helper()
 	bundle := []byte(n.read(m, "bundle"))
@@ -35,8 +35,8 @@ func pair(t *testing.T, n *node, m volume.Mount) string {
 	return string(bundle)
 }
 
-// A pod gets a key, a certificate that its trust bundle verifies, and others as soon as they are there.
-func TestPodCertificateAndTrustBundle(t *testing.T) {
+// The volume is updated as soon as a new certificate is issued.
+func TestPodCertificateRenewedWithTrustBundle(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	signer, bundles := &volumetest.Signer{Lifetime: time.Hour}, &volumetest.TrustBundles{}
@@ -81,7 +81,7 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	assert.Empty(t, intree.CertificateCounts(keeper), "the key is forgotten with the volume")
 }
 
-func TestShowsObjectsOfTheCluster(t *testing.T) {
+func TestShowsClusterObjects(t *testing.T) {
 	shows := func(spec string, o volume.Object) bool {
 		n := newNode(t)
 		p := podtest.Pod(t, "volumes: [{name: v, projected: {sources: ["+spec+"]}}]")

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// A change of permissions that takes long is told in the kubelet's words, without the path of the host.
-func TestSlowChange(t *testing.T) {
+// The events have no path of the host.
+func TestSlowReporterUsesKubeletText(t *testing.T) {
 	var told []string
 	tell := slowReporter(volume.Volume{
 		PodDir: "/pods/u1", Dir: "/pods/u1/volumes/kubernetes.io~secret/key",

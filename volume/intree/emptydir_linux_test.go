@@ -35,7 +35,7 @@ func size(t *testing.T, path string) (kind, bytes int64) {
 	return st.Type, int64(st.Blocks) * st.Bsize
 }
 
-func TestEmptyDirOnDisk(t *testing.T) {
+func TestEmptyDirOnDiskIsSetUpOnce(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	n := newNode(t)
@@ -52,8 +52,7 @@ func TestEmptyDirOnDisk(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(v.PodDir, "plugins"))
 }
 
-// The mode of a volume holds on a disk and in memory, whatever the umask.
-func TestEmptyDirMode(t *testing.T) {
+func TestEmptyDirModeIgnoresUmask(t *testing.T) {
 	mounttest.Need(t)
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -68,7 +67,7 @@ func TestEmptyDirMode(t *testing.T) {
 	}
 }
 
-func TestEmptyDirGroup(t *testing.T) {
+func TestEmptyDirHasFSGroup(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	for _, medium := range []string{"{}", "{medium: Memory}"} {
@@ -81,8 +80,7 @@ func TestEmptyDirGroup(t *testing.T) {
 	}
 }
 
-// The size of a tmpfs is the least of what the node has, the limit of the pod and that of the volume.
-func TestEmptyDirInMemory(t *testing.T) {
+func TestTmpfsSizeIsLowestLimit(t *testing.T) {
 	mounttest.Need(t)
 	const limited = "containers: [{name: c, image: i, resources: {limits: {memory: 1Mi}}}]"
 	for name, c := range map[string]struct {
@@ -110,8 +108,8 @@ func TestEmptyDirInMemory(t *testing.T) {
 	}
 }
 
-// After a reboot the file that says ready is there, and the tmpfs is not.
-func TestEmptyDirAfterReboot(t *testing.T) {
+// The ready file remains after a reboot, the tmpfs does not.
+func TestTmpfsMountedAgainAfterReboot(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Memory}}]"))
@@ -137,9 +135,8 @@ func TestHugePagesAreMounted(t *testing.T) {
 	n.tearDown(v)
 }
 
-// What cannot be set up is no reason to refuse a pod, as in the kubelet: it is an error of the set-up, which is tried again, with the kubelet's
-// text.
-func TestPodsWithVolumesThatFailAreAccepted(t *testing.T) {
+// As in the kubelet, the pod is admitted, and its set-up fails and is retried.
+func TestInvalidMediumFailsSetUpNotCheck(t *testing.T) {
 	for name, c := range map[string]struct{ plugin, source, want string }{
 		"medium":     {volume.EmptyDir, "emptyDir: {medium: Floppy}", `unknown storage medium "Floppy"`},
 		"huge pages": {volume.EmptyDir, "emptyDir: {medium: HugePages-2Mi}", "medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages"},
@@ -163,8 +160,8 @@ func TestPodsWithVolumesThatFailAreAccepted(t *testing.T) {
 	}
 }
 
-// What a container has mounted in a volume is unmounted with it, and its data stays.
-func TestTearDownLeavesWhatIsMounted(t *testing.T) {
+// A container has mounted a file system in the volume.
+func TestTearDownUnmountsNestedMountAndKeepsItsFiles(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	data := t.TempDir()
@@ -183,8 +180,8 @@ func TestTearDownLeavesWhatIsMounted(t *testing.T) {
 	}
 }
 
-// What a container has mounted in a volume and does not serve any more ends with the volume, too.
-func TestTearDownOfDeadFileSystem(t *testing.T) {
+// The server of a file system in the volume has exited.
+func TestTearDownUnmountsHungFileSystem(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]",
@@ -196,7 +193,7 @@ func TestTearDownOfDeadFileSystem(t *testing.T) {
 	n.tearDown(v)
 }
 
-func TestUsage(t *testing.T) {
+func TestUsageByWalkAndStatfs(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	for _, medium := range []string{"{}", "{medium: Memory, sizeLimit: 8Mi}"} {
@@ -239,8 +236,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What a container has mounted in a volume and does not serve is not asked.
-func TestUsageBesideDeadFileSystem(t *testing.T) {
+// The server of a file system in the volume has exited.
+func TestUsageSkipsHungFileSystem(t *testing.T) {
 	n := newNode(t)
 	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
 	n.setUp(v)
@@ -256,7 +253,8 @@ func TestUsageBesideDeadFileSystem(t *testing.T) {
 	n.tearDown(v)
 }
 
-// Without a user namespace of its own a pod could take its files out of a quota: it has none, and its volume is walked.
+// A pod in the host's user namespace could move its files out of the project. So it has no quota, and its volume is measured by a
+// walk.
 func TestIntegrationNoQuotaInTheHostsUserNamespace(t *testing.T) {
 	root, has := mounttest.QuotaFS(t)
 	if !has {
@@ -273,7 +271,7 @@ func TestIntegrationNoQuotaInTheHostsUserNamespace(t *testing.T) {
 	}
 }
 
-// A sizeLimit on the disk is a hard limit where the file system has quotas, which then measure the volume. Elsewhere it is not.
+// The sizeLimit is a hard limit on a file system with project quotas, which also measure the volume.
 func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 	root, has := mounttest.QuotaFS(t)
 	n := newNode(t)

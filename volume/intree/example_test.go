@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// The kinds of volumes that a node offers.
+// The volume types that a node supports.
 func ExamplePlugins_names() {
 	plugins := intree.Plugins(intree.Options{})
 	delete(plugins, volume.HostPath) // no pod sees the files of the node
@@ -38,7 +38,7 @@ func ExamplePlugins_names() {
 	// kubernetes.io/csi is refused
 }
 
-// Projected volumes without an API server: tokens, trust bundles and certificates from sources of one's own.
+// Projected volumes without an API server: tokens, trust bundles and certificates have custom sources.
 func ExampleNewCertificateKeeper() {
 	signer, bundles := &volumetest.Signer{}, &volumetest.TrustBundles{}
 	ca, err := signer.TrustBundle("example.com:x:ca", "example.com/x")

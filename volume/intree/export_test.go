@@ -7,7 +7,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 )
 
-// CertificateCounts returns the number of certificates of a keeper by their states.
+// CertificateCounts returns the number of certificates of a keeper by state.
 func CertificateCounts(k *CertificateKeeper) map[podcert.CertificateState]int {
 	return k.keeper.CountStates()
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-func TestConfigMapIsUpdated(t *testing.T) {
+func TestConfigMapVolumeUpdated(t *testing.T) {
 	n := newNode(t)
 	v := n.volume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
 	m := n.setUp(v)
@@ -43,8 +43,8 @@ func TestConfigMapIsUpdated(t *testing.T) {
 	n.tearDown(v)
 }
 
-// A volume whose object goes away keeps the files that it has.
-func TestFailedUpdateLeavesFiles(t *testing.T) {
+// The object of the volume was deleted.
+func TestFailedUpdateKeepsFiles(t *testing.T) {
 	n := newNode(t)
 	v := n.volume(volume.ConfigMap, podtest.Pod(t, "volumes: [{name: v, configMap: {name: app}}]"))
 	m := n.setUp(v)
@@ -63,8 +63,7 @@ func TestFailedUpdateLeavesFiles(t *testing.T) {
 	require.NoDirExists(t, v.Dir)
 }
 
-// Secrets, tokens and the like are in memory, config maps on the disk.
-func TestWhereFilesAre(t *testing.T) {
+func TestOnlyConfigMapsAreOnDisk(t *testing.T) {
 	mounttest.Need(t)
 	for name, k := range kinds {
 		if k.plugin == volume.EmptyDir {
@@ -89,8 +88,8 @@ func TestWhereFilesAre(t *testing.T) {
 	}
 }
 
-// The group of the pod can read all files, and a token with the user of all containers only both.
-func TestGroupOfFiles(t *testing.T) {
+// A token is also readable by the user of all containers.
+func TestFilesReadableByFSGroup(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	p := podtest.Pod(t, "{securityContext: {fsGroup: 1234, runAsUser: 77}, serviceAccountName: app, volumes: [{name: v, "+kinds["projected"].spec+"}]}")
@@ -109,8 +108,7 @@ func TestGroupOfFiles(t *testing.T) {
 	n.tearDown(v)
 }
 
-// Where containers mount other volumes below it, a read-only volume has directories for them.
-func TestNestedMountPoints(t *testing.T) {
+func TestNestedMountPointsCreated(t *testing.T) {
 	n := newNode(t)
 	p := podtest.Pod(t, `{volumes: [{name: v, configMap: {name: app}}, {name: x}, {name: y}, {name: z}, {name: w}],
 		initContainers: [{name: i, image: i, volumeMounts: [{name: v, mountPath: /etc/app/}, {name: x, mountPath: /etc/app/init}]}],
@@ -130,7 +128,7 @@ func TestNestedMountPoints(t *testing.T) {
 	n.tearDown(v)
 }
 
-func TestShows(t *testing.T) {
+func TestShowsObjectsOfVolume(t *testing.T) {
 	shows := func(plugin, spec string, o volume.Object) bool {
 		n := newNode(t)
 		p := podtest.Pod(t, "volumes: [{name: v, "+spec+"}]")
@@ -146,8 +144,8 @@ func TestShows(t *testing.T) {
 	assert.False(t, shows(volume.Secret, kinds["secret"].spec, volume.Object{Kind: volume.KindPod}))
 }
 
-// What nobody has is refused, with the field that asks for it.
-func TestCheckSources(t *testing.T) {
+// The error has the field of the source.
+func TestCheckRefusesMissingSources(t *testing.T) {
 	const all = `projected: {sources: [{serviceAccountToken: {path: t}}, {clusterTrustBundle: {name: x, path: b}},
 		{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}, {configMap: {name: app, optional: true}}]}`
 	check := func(o intree.Options, plugin, spec string) (fields []string) {
@@ -184,7 +182,7 @@ func (cluster) Certificate(_ context.Context, pod *corev1.Pod, name string, sour
 	return volume.PodCertificate{Key: []byte("key of " + pod.Name), Chain: []byte("chain")}, nil
 }
 
-func TestProjectedFromTheCluster(t *testing.T) {
+func TestProjectedVolumeWithClusterObjects(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	n.options.TrustBundles, n.options.Certificates = cluster{}, cluster{}
@@ -207,8 +205,8 @@ func TestProjectedFromTheCluster(t *testing.T) {
 	require.NoDirExists(t, v.Dir)
 }
 
-// What an issuer or an object says is wrapped: by that package plan knows how soon to try again.
-func TestCausesAreWrapped(t *testing.T) {
+// Package plan needs the cause to choose the back-off.
+func TestSetUpErrorWrapsCause(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	away := errors.New("no answer")

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-func TestHostPathTypes(t *testing.T) {
+func TestHostPathCheckedByType(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // the path of a socket has to be short
 	require.NoError(t, os.Mkdir("dir", 0o755))
@@ -76,7 +76,7 @@ func TestHostPathTypes(t *testing.T) {
 	}
 }
 
-func TestHostPathCheck(t *testing.T) {
+func TestHostPathCheckRefusesInvalidFields(t *testing.T) {
 	p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: /a/../b, type: Door}}]")
 	errs := newNode(t).plugins[volume.HostPath].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v"))
 	require.Len(t, errs, 2)
@@ -84,8 +84,7 @@ func TestHostPathCheck(t *testing.T) {
 	assert.Equal(t, "v.type", errs[1].Field)
 }
 
-// Nobody serves the path: the call ends with its context.
-func TestHostPathThatDoesNotAnswer(t *testing.T) {
+func TestHungHostPathFailsSetUp(t *testing.T) {
 	mounttest.Need(t)
 	dir := t.TempDir()
 	mounttest.DeadFUSE(t, dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podtest"
 )
 
-func TestPageSize(t *testing.T) {
+func TestPageSizeByMediumAndRequests(t *testing.T) {
 	const (
 		two  = "{requests: {hugepages-2Mi: 4Mi, memory: 1Mi, cpu: 1}}"
 		both = "{requests: {hugepages-2Mi: 4Mi, hugepages-1Gi: 1Gi, memory: 1Mi, cpu: 1}}"

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// node is a node with objects, and one volume.
+// node has the plugins, objects and one volume.
 type node struct {
 	t       *testing.T
 	objects *objects.Memory
@@ -56,7 +56,7 @@ func (n *node) configMap(name string, data map[string]string) {
 	require.NoError(n.t, n.objects.PutConfigMap(o))
 }
 
-// volume returns the first volume of a pod for its plugin, with the directories that lead to it.
+// volume returns the first volume of a pod as passed to its plugin, and creates its parent directories.
 func (n *node) volume(plugin string, pod *corev1.Pod) volume.Volume {
 	n.t.Helper()
 	v := volume.Volume{
@@ -81,7 +81,7 @@ func (n *node) tearDown(v volume.Volume) {
 	require.NoDirExists(n.t, v.Dir)
 }
 
-// read returns a file in a volume.
+// read returns the contents of a file in a volume.
 func (n *node) read(m volume.Mount, name string) string {
 	n.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.HostPath, name))
@@ -89,7 +89,7 @@ func (n *node) read(m volume.Mount, name string) string {
 	return string(data)
 }
 
-// kinds are the volumes that the suite is run with.
+// kinds are the volumes with which the suite runs.
 var kinds = map[string]struct{ plugin, spec string }{
 	"emptyDir":           {volume.EmptyDir, "emptyDir: {}"},
 	"emptyDir in memory": {volume.EmptyDir, "emptyDir: {medium: Memory, sizeLimit: 1Mi}"},
@@ -99,7 +99,7 @@ var kinds = map[string]struct{ plugin, spec string }{
 	"projected":          {volume.Projected, "projected: {sources: [{configMap: {name: app}}, {secret: {name: key}}, {serviceAccountToken: {path: token}}]}"},
 }
 
-func TestSuite(t *testing.T) {
+func TestPluginsPassSuite(t *testing.T) {
 	mounttest.Need(t)
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// disks is a node with claims to what it has on disk.
+// disks is a node with claims to local directories and devices.
 type disks struct {
 	*volume.Volumes
 	t       *testing.T
@@ -63,7 +63,7 @@ func newDisks(t *testing.T) *disks {
 	return d
 }
 
-// bind makes a claim to a path, of the same name as its volume.
+// bind binds a claim to a PV with the path; the two have the same name.
 func (d *disks) bind(name, path string, change func(*corev1.PersistentVolume)) {
 	pv := &corev1.PersistentVolume{}
 	pv.Name = name
@@ -95,7 +95,7 @@ const (
 	asDevice = "volumeDevices: [{name: data, devicePath: /dev/data}]"
 )
 
-// fails requires that an act fails in a way. It is given little time, and more while nothing has come of it yet.
+// fails requires that act fails with an error that contains want. It retries with a longer timeout while act times out early.
 func fails(t *testing.T, want string, act func(ctx context.Context) error) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -110,7 +110,7 @@ func fails(t *testing.T, want string, act func(ctx context.Context) error) {
 	}
 }
 
-// of returns the volume as the container gets it.
+// of returns the volume as passed to the container.
 func (d *disks) of(p *corev1.Pod) podspec.Volume {
 	d.t.Helper()
 	l := podspec.Launch{}
@@ -118,8 +118,8 @@ func (d *disks) of(p *corev1.Pod) podspec.Volume {
 	return l.Volumes["data"]
 }
 
-// The suite, with a directory and with a block device.
-func TestLocalPlugin(t *testing.T) {
+// The suite runs with a directory and with a block device.
+func TestLocalPluginPassesSuite(t *testing.T) {
 	needTools(t, "blkid", "mkfs.ext4", "fsck")
 	for name, path := range map[string]func(t *testing.T) string{
 		"directory": func(t *testing.T) string { return t.TempDir() },
@@ -137,8 +137,8 @@ func TestLocalPlugin(t *testing.T) {
 	}
 }
 
-// A directory is bound for each pod, with the group of the first one. Its files stay.
-func TestLocalDirectory(t *testing.T) {
+// The files remain.
+func TestLocalDirectoryBoundForEachPodWithFirstFSGroup(t *testing.T) {
 	d := newDisks(t)
 	data := filepath.Join(d.root, "data")
 	require.NoError(t, os.Mkdir(data, 0o755))
@@ -172,8 +172,8 @@ func TestLocalDirectory(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(d.root, "pods/u1"))
 }
 
-// A directory that was bound by a set-up which came no further gets its group by the next one.
-func TestLocalGroupAfterBind(t *testing.T) {
+// The first set-up was interrupted between bind mount and change of the group.
+func TestLocalGroupChangedAfterInterruptedSetUp(t *testing.T) {
 	mounttest.Need(t)
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "disk")
 	file := filepath.Join(data, "file")
@@ -202,8 +202,8 @@ func TestLocalGroupAfterBind(t *testing.T) {
 	assert.Equal(t, "4321", setUp(4321, func(*volume.Volume) {}), "the walk may have come no further than that")
 }
 
-// A block device gets a file system, is mounted once for all pods, and is unmounted after the last of them. Its files stay.
-func TestLocalDisk(t *testing.T) {
+// The files remain.
+func TestLocalDiskFormattedAndMountedOnce(t *testing.T) {
 	needTools(t, "blkid", "mkfs.ext4", "fsck", "resize2fs")
 	d := newDisks(t)
 	d.bind("disk", mounttest.LoopDevice(t, 8<<20), func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = []string{"noatime", "nodev"} })
@@ -233,8 +233,7 @@ func TestLocalDisk(t *testing.T) {
 	}
 }
 
-// A container gets a block device as it is.
-func TestLocalBlock(t *testing.T) {
+func TestLocalBlockVolumeIsDevice(t *testing.T) {
 	d := newDisks(t)
 	device := mounttest.LoopDevice(t, 1<<20)
 	d.bind("disk", device, block)
@@ -266,8 +265,8 @@ func TestLocalBlock(t *testing.T) {
 	require.NoError(t, d.Release(t.Context(), "u2"))
 }
 
-// A path on a server that is dead delays its pod, whose release is not delayed.
-func TestLocalDead(t *testing.T) {
+// The path is on a server that has exited. The release of the pod is not delayed.
+func TestHungLocalPathDelaysOnlySetUp(t *testing.T) {
 	d := newDisks(t)
 	dead := t.TempDir()
 	abort := mounttest.DeadFUSE(t, dead)
@@ -280,8 +279,8 @@ func TestLocalDead(t *testing.T) {
 	assert.Less(t, time.Since(began), 30*time.Second)
 }
 
-// NFS is mounted by mount(8), of which a stand-in notes what it was asked and mounts a tmpfs.
-func TestNFS(t *testing.T) {
+// A fake mount(8) records its arguments and mounts a tmpfs.
+func TestNFSMountCommand(t *testing.T) {
 	d := newDisks(t)
 	bin, log := t.TempDir(), filepath.Join(d.root, "log")
 	script := "#!/bin/sh\necho \"$@\" >> " + log + "\nfor last; do :; done\ncase \"$*\" in *hung*) sleep 60;; *refused*) echo access denied by server; exit 32;; esac\nexec " + realMount(t) + " -t tmpfs none \"$last\"\n"
@@ -343,7 +342,7 @@ func group(t *testing.T, path string) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid)
 }
 
-// holders returns how many loop devices are on a path.
+// holders returns the number of loop devices of a file.
 func holders(t *testing.T, path string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")

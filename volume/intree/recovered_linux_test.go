@@ -30,18 +30,20 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// away is an API server that does not answer, or only when it is too late.
-type away struct{ hang bool }
+// unavailableServer is an API server that returns errors, or hangs until ctx ends.
+type unavailableServer struct{ hang bool }
 
 var errAway = errors.New("no route")
 
-func (away) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+func (unavailableServer) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
 	return nil, errAway
 }
 
-func (away) Secret(context.Context, string, string) (*corev1.Secret, error) { return nil, errAway }
+func (unavailableServer) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errAway
+}
 
-func (a away) Token(ctx context.Context, _ volume.TokenRequest) (volume.Token, error) {
+func (a unavailableServer) Token(ctx context.Context, _ volume.TokenRequest) (volume.Token, error) {
 	if !a.hang {
 		return volume.Token{}, errAway
 	}
@@ -49,11 +51,11 @@ func (a away) Token(ctx context.Context, _ volume.TokenRequest) (volume.Token, e
 	return volume.Token{}, ctx.Err()
 }
 
-func (away) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
+func (unavailableServer) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
 	return volume.PodCertificate{}, errAway
 }
 
-// issue has tokens and certificates that are valid for so long.
+// issue makes the node issue tokens and certificates with a validity.
 func (n *node) issue(valid time.Duration) {
 	n.t.Helper()
 	expires := time.Now().Add(valid)
@@ -72,17 +74,17 @@ func (n *node) issue(valid time.Duration) {
 	n.plugins = intree.Plugins(n.options)
 }
 
-// certificates are the same for all.
+// certificates returns one certificate for all sources.
 type certificates volume.PodCertificate
 
 func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
 	return volume.PodCertificate(c), nil
 }
 
-// recover sets a volume up as an agent does that was started again, without an API server.
+// recover sets up a volume like a restarted agent without an API server.
 func (n *node) recover(v volume.Volume, hang bool) (volume.Mount, error) {
 	v.Recovered = true
-	began, a := time.Now(), away{hang}
+	began, a := time.Now(), unavailableServer{hang}
 	m, err := intree.Plugins(intree.Options{Objects: a, Tokens: a, Certificates: a})[v.Plugin].SetUp(n.t.Context(), v)
 	require.Error(n.t, err)
 	assert.Less(n.t, time.Since(began), 20*time.Second, "a container waits for it")
@@ -99,8 +101,7 @@ func (n *node) requireUsable(v volume.Volume, want, hang bool) {
 	}
 }
 
-// What an earlier agent has written does while there is no API server, unless something in it has expired or is not there.
-func TestRecoveredFilesAreUsed(t *testing.T) {
+func TestRecoveredFilesUsedUnlessExpired(t *testing.T) {
 	mounttest.Need(t)
 	bundle := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, credentialBundlePath: both}}]}"
 	chain := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, certificateChainPath: chain}}]}"
@@ -152,7 +153,7 @@ func remove(name string) func(*testing.T, volume.Volume) {
 	}
 }
 
-// link has the token be one that a container has put elsewhere.
+// link replaces the token by a link to a file outside of the volume.
 func link(t *testing.T, v volume.Volume) {
 	t.Helper()
 	path, other := filepath.Join(v.Dir, "token"), filepath.Join(t.TempDir(), "token")

@@ -5,7 +5,7 @@ package subpath
 
 import "strings"
 
-// cases are subPaths of volumes. What the kernel does at once and what is done element by element have to be the same.
+// cases are subPaths of volumes. openat2 and the stepwise resolution must have equal results.
 var cases = []struct {
 	name, script, subPath string
 	want                  string // where it leads, in the volume

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-func TestClean(t *testing.T) {
+func TestCleanRemovesTargets(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		script string   // what is there; paths from the root
@@ -62,8 +62,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// Clean of a single target, and of one volume.
-func TestCleanParts(t *testing.T) {
+func TestCleanOfTargetOrVolume(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a; file f")
 	for _, target := range []string{"data/c/0", "data/c/1", "other/c/0"} {
@@ -84,8 +83,8 @@ func TestCleanParts(t *testing.T) {
 	h.requireClean()
 }
 
-// A server that is gone is not asked.
-func TestCleanDead(t *testing.T) {
+// The server of the file system has exited.
+func TestCleanDetachesHungFileSystem(t *testing.T) {
 	h := newHost(t)
 	h.do("dir ROOT/pod/volume-subpaths/data/c/0")
 	mounttest.DeadFUSE(t, h.target()[:len(h.target())-len("container/0")]+"c/0")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// A container has made a link out of its volume, and asks for it as a subPath.
+// A container has created a link that leaves its volume, and uses it as a subPath.
 func ExamplePrepare() {
 	volume, err := os.MkdirTemp("", "example")
 	if err != nil {

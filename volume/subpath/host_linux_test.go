@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-// host is a directory with a volume, something outside of it, and a place for targets.
+// host is a directory with a volume, files outside of it, and a directory for targets.
 type host struct {
 	t                       *testing.T
 	root, volume, pod, path string // path: the directory of the pod's subPaths
@@ -41,8 +41,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// do carries out lines of a few words: "dir PATH", "file PATH", "link PATH TARGET", "pipe PATH", "socket PATH". VOLUME and
-// ROOT stand for where these are.
+// do executes lines such as "dir PATH", "file PATH", "link PATH TARGET", "pipe PATH", "socket PATH". VOLUME and ROOT stand for
+// the paths of volume and host.
 func (h *host) do(script string) {
 	h.t.Helper()
 	script = strings.NewReplacer("VOLUME", h.volume, "ROOT", h.root).Replace(script)
@@ -81,7 +81,7 @@ func (h *host) prepare(subPath string) (string, error) {
 	return Prepare(h.t.Context(), Request{Volume: h.volume, SubPath: subPath, Target: h.target()})
 }
 
-// requireBound requires that the target is the file at a path.
+// requireBound requires that the target is a bind mount of the file at a path.
 func (h *host) requireBound(path string) {
 	h.t.Helper()
 	want, err := os.Stat(path)

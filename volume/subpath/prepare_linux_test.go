@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-func TestPrepare(t *testing.T) {
+func TestPrepareBindsOrRefuses(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHost(t)
@@ -48,8 +48,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// Element by element, as it is where openat2 is missing, leads to the same place.
-func TestWalk(t *testing.T) {
+func TestStepwiseEqualsOpenat2(t *testing.T) {
 	for _, test := range cases {
 		if checkSubPath(test.subPath) != nil {
 			continue
@@ -76,8 +75,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// A walk does not leak descriptors, however it ends.
-func TestDescriptors(t *testing.T) {
+func TestOpenLeaksNoDescriptors(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a/b/c; link a/up ../..; link a/ring ring; link a/in VOLUME/a/b")
 	count := func() int {
@@ -94,8 +92,8 @@ func TestDescriptors(t *testing.T) {
 	require.InDelta(t, before, count(), 3)
 }
 
-// What is made has the mode of the volume's root, whatever the umask.
-func TestModes(t *testing.T) {
+// The umask has no effect.
+func TestCreatedDirectoriesHaveModeOfRoot(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	for _, mode := range []fs.FileMode{0o755, 0o777 | fs.ModeSticky, 0o770 | fs.ModeSetgid, 0o700} {
 		h := newHost(t)
@@ -128,7 +126,7 @@ func (h *host) mountID() int {
 	return found[0].ID
 }
 
-func TestPrepareAgain(t *testing.T) {
+func TestPrepareTwiceKeepsBind(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a; file f")
 	_, err := h.prepare("a")
@@ -154,8 +152,8 @@ func TestPrepareAgain(t *testing.T) {
 	h.requireClean()
 }
 
-// Several binds on one target, as an agent that was killed may have left them, give way to the right one.
-func TestPrepareStacked(t *testing.T) {
+// An agent that was killed may leave several bind mounts on one target.
+func TestPrepareDetachesStaleBinds(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a; dir b; dir c")
 	require.NoError(t, os.MkdirAll(h.target(), 0o750))
@@ -168,8 +166,8 @@ func TestPrepareStacked(t *testing.T) {
 	h.requireClean()
 }
 
-// A target on which a file system is mounted whose server is gone.
-func TestPrepareCorrupted(t *testing.T) {
+// The server of the file system that is mounted on the target has exited.
+func TestPrepareReplacesDisconnectedMount(t *testing.T) {
 	for _, aborted := range []bool{true, false} {
 		h := newHost(t)
 		h.do("dir a")
@@ -185,8 +183,8 @@ func TestPrepareCorrupted(t *testing.T) {
 	}
 }
 
-// A volume that is reached by a link, and one that is a mount with another one in it.
-func TestVolumes(t *testing.T) {
+// One volume is reached by a link; another is a mount point with a mount inside.
+func TestPrepareInLinkedAndNestedVolumes(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a; link ROOT/link VOLUME; link l ROOT/link/a")
 	directory := h.volume
@@ -214,12 +212,12 @@ func TestVolumes(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestErrorText(t *testing.T) {
+func TestErrorHasNoHostPath(t *testing.T) {
 	err := &Error{SubPath: "a\nb" + strings.Repeat("x", 200), Err: ErrOutside}
 	require.Equal(t, `subPath "a?b`+strings.Repeat("x", 97)+`...": leads out of the volume`, err.Error())
 }
 
-// FuzzWalk opens any subPath of a volume with links in it and out of it. What is opened is of the volume.
+// FuzzWalk opens any subPath of a volume with links that stay inside and links that leave it. The result must be in the volume.
 func FuzzWalk(f *testing.F) {
 	for _, test := range cases {
 		f.Add(test.subPath, "target")

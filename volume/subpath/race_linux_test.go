@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-// attack replaces the directory "a/b" of a volume by links that lead out of it, and back, until stop is closed.
+// attack replaces the directory "a/b" of a volume by links that leave the volume, and back, until stop is closed.
 func (h *host) attack(stop <-chan struct{}) *sync.WaitGroup {
 	h.t.Helper()
 	outside := filepath.Join(h.root, "outside")
@@ -41,8 +41,8 @@ func (h *host) attack(stop <-chan struct{}) *sync.WaitGroup {
 	return &attackers
 }
 
-// escapes opens subPaths of the volume as long as the race lasts and until one could be opened, or until one has led out of it,
-// and reports whether one has: to what was opened, or to a directory that was made.
+// escapes opens subPaths of the volume for duration d, and until one could be opened. It reports whether an opened or created
+// file was outside of the volume.
 func (h *host) escapes(d time.Duration, open func(subPath string) (unix.Stat_t, error)) (escaped bool, opened int) {
 	h.t.Helper()
 	stop := make(chan struct{})
@@ -68,7 +68,7 @@ func (h *host) escapes(d time.Duration, open func(subPath string) (unix.Stat_t, 
 	return false, opened
 }
 
-// bound returns what is at the target.
+// bound returns the attributes of the target.
 func (h *host) bound(err error) (st unix.Stat_t, _ error) {
 	if err == nil {
 		err = unix.Lstat(h.target(), &st)
@@ -76,8 +76,7 @@ func (h *host) bound(err error) (st unix.Stat_t, _ error) {
 	return st, err
 }
 
-// TestRace lets a container replace directories by links in a tight loop. Nothing leads out of the volume.
-func TestRace(t *testing.T) {
+func TestConcurrentLinksDoNotEscape(t *testing.T) {
 	h := newHost(t)
 	escaped, opened := h.escapes(mounttest.RaceTime(t)/2, func(subPath string) (unix.Stat_t, error) {
 		_, err := h.prepare(subPath)
@@ -88,8 +87,7 @@ func TestRace(t *testing.T) {
 	h.requireClean()
 }
 
-// The same, element by element.
-func TestRaceWalk(t *testing.T) {
+func TestConcurrentLinksDoNotEscapeStepwise(t *testing.T) {
 	h := newHost(t)
 	escaped, opened := h.escapes(mounttest.RaceTime(t)/2, func(subPath string) (st unix.Stat_t, err error) {
 		v, err := openVolume(h.volume)
@@ -107,8 +105,8 @@ func TestRaceWalk(t *testing.T) {
 	require.Positive(t, opened)
 }
 
-// TestRaceNaive shows that the race is one: whoever checks a path and then uses it is led out of the volume.
-func TestRaceNaive(t *testing.T) {
+// Checking a path before using it is not safe: this shows that the attack works.
+func TestCheckThenUseEscapes(t *testing.T) {
 	h := newHost(t)
 	require.NoError(t, os.MkdirAll(h.target(), 0o755))
 	escaped, _ := h.escapes(30*time.Second, func(subPath string) (unix.Stat_t, error) {

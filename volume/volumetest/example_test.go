@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// The suite on a plugin, here that of emptyDir.
-func TestPluginOfOnesOwn(t *testing.T) {
+// The suite for a plugin, here that of emptyDir.
+func TestPluginPassesSuite(t *testing.T) {
 	volumetest.TestPlugin(t, func(*testing.T) volumetest.Subject {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name, pod.UID = "default", "web", "u1"
@@ -54,7 +54,7 @@ func ExampleFaultyPlugin() {
 	// [u1/data] <nil> [set up u1/data tear down u1/data]
 }
 
-// A claim whose volume is staged, while its server comes and goes.
+// A claim whose volume is staged, while its server is unavailable at times.
 func ExampleClaims() {
 	var claims volumetest.Claims
 	pv := &corev1.PersistentVolume{}

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// mutantVariable names the mutant that TestMutant gives to the suite.
+// mutantVariable is the environment variable with the mutant that TestMutant tests.
 const mutantVariable = "VOLUMETEST_MUTANT"
 
-// emptyDir is the plugin that mutants are made of: a directory, which takes no root.
+// emptyDir returns the plugin from which mutants are made: a directory, which needs no root.
 func emptyDir() volume.Plugin { return intree.Plugins(intree.Options{})[volume.EmptyDir] }
 
-// mutants are plugins that break one sentence each.
+// mutants are plugins that violate one rule each.
 var mutants = map[string]struct {
 	test   string // the case that finds it
 	broken string // words of the sentence
@@ -74,7 +74,7 @@ var mutants = map[string]struct {
 	}},
 }
 
-// errStop keeps a plugin from being called.
+// errStop prevents a call of the plugin.
 var errStop = errors.New("stop")
 
 func subject(plugin volume.Plugin) func(t *testing.T) volumetest.Subject {
@@ -83,9 +83,9 @@ func subject(plugin volume.Plugin) func(t *testing.T) volumetest.Subject {
 	}
 }
 
-func TestEmptyDirPasses(t *testing.T) { volumetest.TestPlugin(t, subject(emptyDir())) }
+func TestEmptyDirPassesSuite(t *testing.T) { volumetest.TestPlugin(t, subject(emptyDir())) }
 
-// TestMutant is the suite on one mutant, in a process of its own.
+// TestMutant runs the suite on one mutant, in a process of its own.
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantVariable)
 	if name == "" {

@@ -73,7 +73,7 @@ func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 // CheckPV returns an error if the pod cannot use PV pv for volume v: the PV is not bound to claim pvc, or its volumeMode does not
 // fit the containers.
 func CheckPV(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
-	err := checkClaimRef(pvc, pv)
+	err := boundClaim(pvc, pv)
 	if err == nil {
 		err = checkMode(pod, v, volumeMode(pv))
 	}
@@ -81,7 +81,7 @@ func CheckPV(pod *corev1.Pod, v *corev1.Volume, pvc *corev1.PersistentVolumeClai
 }
 
 // checkClaimRef returns an error if a PV is not bound to the claim.
-func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
+func boundClaim(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
 		return fmt.Errorf("PV %s has no claimRef, so it is not yet bound to the claim", pv.Name)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// bound returns a pod that mounts a claim, the claim, and the volume that it is bound to.
-func checkClaimRef(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+// boundClaim returns a pod that mounts a claim, the claim, and the PV that it is bound to.
+func boundClaim(t *testing.T) (*corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	pod := podtest.Pod(t, `{volumes: [{name: data, persistentVolumeClaim: {claimName: db}}],
 		containers: [{name: c, image: i, volumeMounts: [{name: data, mountPath: /data}]}]}`)
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "c1"}}
@@ -35,7 +35,7 @@ func check(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.Persis
 	return claim.CheckPV(pod, v, pvc, pv)
 }
 
-// ephemeral makes the volume of a pod one with a claim of its own, which has an owner.
+// ephemeral makes the volume of a pod a generic ephemeral volume whose claim has an owner.
 func ephemeral(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, owner metav1.OwnerReference) {
 	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	owner.Controller = new(true)
@@ -43,12 +43,12 @@ func ephemeral(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.Pe
 	pv.Spec.ClaimRef.Name = pvc.Name
 }
 
-// fromFiles takes the UIDs of a claim and of the reference to it, which objects from files do not have.
+// fromFiles removes the UIDs that objects from files do not have.
 func fromFiles(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	pvc.UID, pv.Spec.ClaimRef.UID = "", ""
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckClaimAndPV(t *testing.T) {
 	type objects = func(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume)
 	for name, test := range map[string]struct {
 		change objects
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 		}, "PVC was not created for pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, pvc, pv := checkClaimRef(t)
+			pod, pvc, pv := boundClaim(t)
 			test.change(pod, pvc, pv)
 			err := check(pod, pvc, pv)
 			if test.want == "" {
@@ -139,8 +139,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
-	pod, _, _ := checkClaimRef(t)
+func TestNameOfClaim(t *testing.T) {
+	pod, _, _ := boundClaim(t)
 	name, ok := claim.NameOf(pod, &pod.Spec.Volumes[0])
 	assert.Equal(t, []any{"db", true}, []any{name, ok})
 	name, ok = claim.NameOf(pod, &corev1.Volume{Name: "x", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
@@ -149,8 +149,8 @@ func TestOf(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestMountOptions(t *testing.T) {
-	_, _, pv := checkClaimRef(t)
+func TestMountOptionsSortedWithoutDuplicates(t *testing.T) {
+	_, _, pv := boundClaim(t)
 	assert.Empty(t, claim.MountOptions(pv))
 	pv.Spec.MountOptions = []string{"nolock", "hard", "", "nolock"}
 	assert.Equal(t, []string{"hard", "nolock"}, claim.MountOptions(pv))
@@ -159,8 +159,8 @@ func TestMountOptions(t *testing.T) {
 	assert.Equal(t, []string{"ro", "soft"}, claim.MountOptions(pv))
 }
 
-func TestGroup(t *testing.T) {
-	_, _, pv := checkClaimRef(t)
+func TestSupplementalGroupOfAnnotation(t *testing.T) {
+	_, _, pv := boundClaim(t)
 	for text, want := range map[string]int64{"1234": 1234, "x": -1, "": -1, " 1": -1, "0x10": -1} {
 		pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": text}
 		gid, ok := claim.SupplementalGroup(pv)
@@ -171,7 +171,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-func TestCheckAffinity(t *testing.T) {
+func TestCheckAffinityMatchesNodeLabels(t *testing.T) {
 	labels := map[string]string{"kubernetes.io/hostname": "n1", "zone": "a", "cpus": "8"}
 	expression := func(key string, op corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
@@ -200,7 +200,7 @@ func TestCheckAffinity(t *testing.T) {
 		"field operator":   {[]corev1.NodeSelectorTerm{field("Exists")}, `operator "Exists" of field "metadata.name" is not supported`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, pv := checkClaimRef(t)
+			_, _, pv := boundClaim(t)
 			require.NoError(t, claim.CheckAffinity(pv, labels))
 			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: test.terms}}
 			err := claim.CheckAffinity(pv, labels)
@@ -213,7 +213,7 @@ func TestCheckAffinity(t *testing.T) {
 	}
 }
 
-func TestGrow(t *testing.T) {
+func TestPlanExpansionByClaimStatus(t *testing.T) {
 	gib := func(n int64) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(n<<30, resource.BinarySI)}
 	}
@@ -249,7 +249,7 @@ func TestGrow(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, pvc, pv := checkClaimRef(t)
+			_, pvc, pv := boundClaim(t)
 			pvc.Status.Capacity, pv.Spec.Capacity = gib(test.has), gib(test.wanted)
 			if test.change != nil {
 				test.change(pvc)

@@ -31,7 +31,7 @@ func pod(t testing.TB, spec string) *corev1.Pod {
 	return p
 }
 
-// text writes files down, sorted: a line for each.
+// text returns a sorted list with one line per file.
 func text(files payload.Files) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -60,7 +60,7 @@ func inputs() payload.Inputs {
 
 const containers = "\ncontainers: [{name: c, resources: {limits: {memory: 100Mi, cpu: 250m}, requests: {cpu: 200m, hugepages-2Mi: 4Mi}}}, {name: free}]\ninitContainers: [{name: i}]\n"
 
-func TestFiles(t *testing.T) {
+func TestBuildFilesOfVolumes(t *testing.T) {
 	for name, c := range map[string]struct{ volume, spec, want string }{
 		"config map":                {"configMap: {name: app}", "", "a 644 \"1\"\nb 644 \"2\"\nc 644 \"\\x00\\xff\""},
 		"default mode":              {"configMap: {name: other, defaultMode: 0440}", "", "a 440 \"later\""},
@@ -100,7 +100,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestBuildFilesRefusesInvalidVolumes(t *testing.T) {
 	for name, c := range map[string]struct{ volume, want string }{
 		"missing object":        {"configMap: {name: none}", "configmap \"none\" not found"},
 		"missing secret":        {"secret: {secretName: none}", "secret \"none\" not found"},
@@ -132,7 +132,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestFaultsAreBounded(t *testing.T) {
+func TestErrorsAreBounded(t *testing.T) {
 	p := pod(t, "volumes: [{name: v, projected: {}}]")
 	for i := range 1000 {
 		source := corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{}}
@@ -144,7 +144,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	require.Less(t, len(err.Error()), 1000)
 }
 
-func TestWants(t *testing.T) {
+func TestReferencesInOrder(t *testing.T) {
 	for spec, want := range map[string]string{
 		"configMap: {name: a, optional: true}": "[{ConfigMap a true}]",
 		"secret: {secretName: b}":              "[{Secret b false}]",
@@ -157,7 +157,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// Whatever the paths of a volume are: either they are refused, or each of them is a file below the volume.
+// Each path is refused or is a file below the volume.
 func FuzzPaths(f *testing.F) {
 	for _, seed := range []string{"a", "a/b", "..a", "a/..", "/", ".", "a//b", "\x00", "..data/x"} {
 		f.Add(seed, "b")

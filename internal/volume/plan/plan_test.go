@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// node plays a scenario: what is said of volumes and devices, and at which times Plan is asked. What it returns is begun.
+// node executes a scenario: changes of volumes and devices, and calls of Plan at given times. It starts the returned steps.
 type node struct {
 	t     *testing.T
 	state plan.State
@@ -26,7 +26,7 @@ type node struct {
 	gave  map[string]plan.Step // up, by volume or device
 }
 
-func TestScenarios(t *testing.T) {
+func TestPlanScenarios(t *testing.T) {
 	script.Run(t, "testdata/*.txt", func(t *testing.T, text string) string {
 		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		n := &node{t: t, begin: start, now: start, state: plan.State{Parallel: 16, Slow: 10 * time.Second}, gave: map[string]plan.Step{}}
@@ -57,7 +57,7 @@ func (n *node) line(out *strings.Builder, words []string) {
 	}
 }
 
-// failure returns the failure that a verb stands for; nil: success.
+// failure returns the failure for a verb of a scenario; nil: success.
 func failure(verb string) *plan.Failure {
 	switch verb {
 	case "fails", "hangs":
@@ -73,7 +73,7 @@ func failure(verb string) *plan.Failure {
 	}
 }
 
-// say notes something about a volume.
+// say applies a verb of a scenario to a volume.
 func (n *node) say(verb string, v *plan.Volume) {
 	name := v.Pod + "/" + v.Name
 	switch verb {
@@ -101,7 +101,7 @@ func (n *node) say(verb string, v *plan.Volume) {
 	}
 }
 
-// sayDevice notes something about a device.
+// sayDevice applies a verb of a scenario to a device.
 func (n *node) sayDevice(verb string, d *plan.Device) {
 	switch verb {
 	case "found":
@@ -119,7 +119,7 @@ func (n *node) sayDevice(verb string, d *plan.Device) {
 	}
 }
 
-// at asks for a plan and begins what is in it.
+// at calls Plan and starts its actions.
 func (n *node) at(out *strings.Builder, text string) {
 	d, err := time.ParseDuration(text)
 	require.NoError(n.t, err)
@@ -148,7 +148,7 @@ func describe(a plan.Action) string {
 	}
 }
 
-// volume returns the volume of a name POD/VOLUME.
+// volume returns the volume with the name POD/VOLUME.
 func (n *node) volume(name string) *plan.Volume {
 	pod, rest, _ := strings.Cut(name, "/")
 	for _, v := range n.state.Volumes {
@@ -161,7 +161,7 @@ func (n *node) volume(name string) *plan.Volume {
 	return v
 }
 
-// device returns the device of a name.
+// device returns the device with a name.
 func (n *node) device(name string) *plan.Device {
 	for _, d := range n.state.Devices {
 		if d.Name == name {
@@ -173,9 +173,9 @@ func (n *node) device(name string) *plan.Device {
 	return d
 }
 
-// Whatever is said in whatever order: a volume and a device have one step at a time, no step is taken that nobody wants or that another
-// one of the device forbids, the bound holds, and once all that was wanted succeeds everything is as it is desired.
-func TestProperties(t *testing.T) {
+// After any sequence of operations, a volume and a device have one step at a time, and no step starts that is not desired or that
+// the device excludes. The limit of concurrent steps holds. Once all steps succeed, each volume is in its desired state.
+func TestRandomOperationsKeepInvariants(t *testing.T) {
 	for seed := range 500 {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -202,7 +202,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// chaos is a node of which anything is said.
+// chaos is a node with random operations.
 type chaos struct {
 	r     *rand.Rand
 	s     *plan.State
@@ -245,7 +245,7 @@ func (c *chaos) say(now time.Time) {
 	}
 }
 
-// step begins what is due, and checks it.
+// step starts the due steps, and checks them.
 func step(t *testing.T, s *plan.State, now time.Time) {
 	t.Helper()
 	actions, _ := plan.Plan(s, now)
@@ -275,7 +275,7 @@ func step(t *testing.T, s *plan.State, now time.Time) {
 	require.LessOrEqual(t, counted, s.Parallel)
 }
 
-// exclusive checks that the steps of a device and its volumes that are under way may be.
+// exclusive checks that the running steps of a device and its volumes may run concurrently.
 func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
 	t.Helper()
 	setUps, removes, there := 0, 0, 0
@@ -303,7 +303,7 @@ func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
 	require.True(t, setUps == 0 || removes == 0 && d.Phase == plan.Ready, "a volume is set up on a device that is staged, and not while others are torn down")
 }
 
-// settle lets all steps succeed until there is nothing to do.
+// settle completes all steps with success until none is due.
 func settle(t *testing.T, s *plan.State, now time.Time) {
 	t.Helper()
 	for range 200 {
@@ -345,7 +345,7 @@ func settle(t *testing.T, s *plan.State, now time.Time) {
 	}
 }
 
-// idle returns a node that is at rest.
+// idle returns a node on which no step is due.
 func idle(volumes int, now time.Time) *plan.State {
 	s := &plan.State{Parallel: 16, Slow: 10 * time.Second}
 	for i := range volumes {
@@ -362,7 +362,7 @@ func idle(volumes int, now time.Time) *plan.State {
 	return s
 }
 
-func TestIdleAllocatesNothing(t *testing.T) {
+func TestPlanOfIdleNodeAllocatesNothing(t *testing.T) {
 	now := time.Now()
 	s := idle(2500, now)
 	require.Zero(t, testing.AllocsPerRun(10, func() {

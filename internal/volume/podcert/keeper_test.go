@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// node is a Keeper that runs, with its signer.
+// node is a running Keeper, with its signer.
 type node struct {
 	t      *testing.T
 	signer *volumetest.Signer
@@ -73,7 +73,7 @@ func (n *node) requireState(want string) {
 	require.Equal(n.t, map[podcert.CertificateState]int{{Signer: "example.com/x", State: want}: 1}, n.keeper.CountStates())
 }
 
-// takeEvents returns the events so far, and forgets them.
+// takeEvents returns the recorded events, and clears them.
 func (n *node) takeEvents() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,8 +82,8 @@ func (n *node) takeEvents() []string {
 	return events
 }
 
-// A pod gets a certificate for a key that nobody else has, another one of each when it is time to, and its volume is told.
-func TestCertificateIsRenewed(t *testing.T) {
+// The certificate has a new key after each renewal, and watchers are informed.
+func TestCertificateRenewedWithNewKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, &volumetest.Signer{}, 0.5)
 		first, err := n.get()
@@ -99,7 +99,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		}, r)
 		n.requireState("fresh")
 
-		// It is valid for 24 h, the last fifth of which is for its renewal, which begins up to 5 min later.
+		// The certificate is valid for 24 h. Its last fifth is for the renewal, which starts up to 5 min later.
 		time.Sleep(24*time.Hour*4/5 + 149*time.Second)
 		again, err := n.get()
 		require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 	})
 }
 
-// A renewal that does not come leaves the old certificate in use, past its end, and is told once each.
-func TestRenewalThatDoesNotCome(t *testing.T) {
+// The certificate is used even after its expiry. Overdue and expired are reported once each.
+func TestOverdueCertificateKeptAndReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		n := start(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error {
@@ -156,8 +156,7 @@ func TestRenewalThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// What was refused is not asked for again.
-func TestRefused(t *testing.T) {
+func TestRefusedRequestNotRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    volume.CertificateRefusedError
 		state  string
@@ -192,8 +191,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A signer that hangs delays who asks it by 3 s, and nobody else.
-func TestSignerHangs(t *testing.T) {
+// Certificate returns after 3 s for pods of this signer.
+func TestHungSignerDelaysOnlyItsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, &volumetest.Signer{Fault: func(ctx context.Context, r volume.CertificateRequest) error {
 			if r.Signer == "example.com/x" {
@@ -225,8 +224,8 @@ func TestSignerHangs(t *testing.T) {
 	})
 }
 
-// An issuer that says that a renewal may begin at once is not asked in a loop.
-func TestRenewalAtOnce(t *testing.T) {
+// The issuer allows the renewal at once.
+func TestEarlyRenewalNotRepeatedInLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, &volumetest.Signer{Lifetime: time.Nanosecond}, 0)
 		time.Sleep(time.Second)
@@ -237,8 +236,8 @@ func TestRenewalAtOnce(t *testing.T) {
 	})
 }
 
-// Sources of certificates that one pod has in thousands leave room for those of another.
-func TestKeeperHasAShareForEachPod(t *testing.T) {
+// A pod with thousands of sources leaves room for other pods.
+func TestKeeperLimitsCertificatesPerPod(t *testing.T) {
 	k := podcert.New(&volumetest.Signer{}, podcert.Options{Wait: time.Nanosecond})
 	many := podtest.Pod(t, "{volumes: [{name: v, projected: {sources: []}}]}")
 	for range 2 * podcert.MaxCertificates {
@@ -259,7 +258,7 @@ func TestKeeperHasAShareForEachPod(t *testing.T) {
 	require.Equal(t, map[podcert.CertificateState]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.CountStates())
 }
 
-func TestMisuse(t *testing.T) {
+func TestKeeperReportsMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, &volumetest.Signer{}, 0)
 		synctest.Wait()

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 )
 
-// describeKey returns the algorithm of a public key and its size.
+// describeKey returns algorithm and size of a public key.
 func describeKey(t *testing.T, public any) string {
 	t.Helper()
 	switch k := public.(type) {
@@ -31,7 +31,7 @@ func describeKey(t *testing.T, public any) string {
 	}
 }
 
-// Of each type of key there is a key as PEM, and a request without a name that only who has the key can have signed.
+// The request has no subject, and is signed by the key.
 func TestGenerateKey(t *testing.T) {
 	want := map[string]string{
 		"RSA3072": "RSA3072", "RSA4096": "RSA4096", "ECDSAP256": "*ecdsa.PublicKey 91", "ECDSAP384": "*ecdsa.PublicKey 120",
@@ -65,7 +65,7 @@ func TestGenerateKey(t *testing.T) {
 	}
 }
 
-func TestCleanChain(t *testing.T) {
+func TestNormalizeChain(t *testing.T) {
 	block := func(text string) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(text)}))
 	}
@@ -92,8 +92,8 @@ func TestCleanChain(t *testing.T) {
 	}
 }
 
-// A chain that is clean stays as it is, and has nothing but blocks.
-func FuzzCleanChain(f *testing.F) {
+// A normalized chain stays unchanged, and has only PEM blocks.
+func FuzzNormalizeChain(f *testing.F) {
 	f.Add([]byte("-----BEGIN X-----\nYQ==\n-----END X-----\n"))
 	f.Add([]byte("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\ntext"))
 	f.Fuzz(func(t *testing.T, chain []byte) {

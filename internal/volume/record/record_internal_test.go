@@ -21,7 +21,7 @@ import (
 
 const good = `{"version":1,"uid":"u1","pod":"default/web","volumes":[{"name":"x","plugin":"kubernetes.io/empty-dir","dir":"volumes/kubernetes.io~empty-dir/x"}]}`
 
-func TestRecord(t *testing.T) {
+func TestRecordWrittenReadAndRemoved(t *testing.T) {
 	r, err := parseRecord([]byte(good), "u1")
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "u1")
@@ -34,9 +34,9 @@ func TestRecord(t *testing.T) {
 	assert.NoDirExists(t, dir)
 }
 
-// What a record keeps of a claim does not grow with what its author writes into its metadata, and one that is too large all the same is
-// not written: it could not be read, and the pod stayed Terminating.
-func TestRecordIsBounded(t *testing.T) {
+// The metadata of a claim does not enlarge the record. A record that is too large could not be read, and the pod would stay
+// Terminating.
+func TestTooLargeRecordNotWritten(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Annotations: map[string]string{"a": strings.Repeat("x", 250<<10), "volume.beta.kubernetes.io/mount-options": "ro"}, Labels: map[string]string{},
 	}
@@ -72,7 +72,7 @@ func TestRecordIsBounded(t *testing.T) {
 	require.Equal(t, again, kept, "the record is the one before")
 }
 
-func TestDamagedRecords(t *testing.T) {
+func TestReadRefusesDamagedRecords(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":                            "",
 		"cut off":                          good[:len(good)-1],
@@ -99,7 +99,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// Whatever is in a record, each volume of one that is accepted is at a place of its own below the directory of the pod.
+// Each volume of an accepted record has a directory of its own below that of the pod.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"version":1,"uid":"u1","volumes":[{"name":"x","also":["y"],"plugin":"a/b","dir":"volumeDevices/a~b/z","block":true,"device":{"name":"d","dir":"s","mapDir":"m","data":{"k":"v"}}}]}`))

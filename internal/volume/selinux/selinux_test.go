@@ -26,7 +26,7 @@ file = "system_u:object_r:container_file_t:s0"
 ro_file="system_u:object_r:container_ro_file_t:s0"
 `
 
-// node returns the files of a node, some of which are changed; an empty text removes one.
+// node returns the files of a node with changes; an empty text removes a file.
 func node(changes map[string]string) fstest.MapFS {
 	files := map[string]string{
 		"sys/fs/selinux/enforce":                     "1",
@@ -45,7 +45,7 @@ func node(changes map[string]string) fstest.MapFS {
 	return root
 }
 
-func TestRead(t *testing.T) {
+func TestReadNodeFromFiles(t *testing.T) {
 	enabled := selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 	for name, c := range map[string]struct {
 		changes map[string]string
@@ -76,7 +76,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestFileLabel(t *testing.T) {
+func TestFileLabelOfOptions(t *testing.T) {
 	on := selinux.Node{Enabled: true, DefaultFileLabel: "system_u:object_r:container_file_t:s0"}
 	for name, c := range map[string]struct {
 		node selinux.Node
@@ -107,7 +107,7 @@ func TestFileLabel(t *testing.T) {
 	}
 }
 
-func TestMount(t *testing.T) {
+func TestMountLabelOfPod(t *testing.T) {
 	on := selinux.Node{Enabled: true, DefaultFileLabel: "u:r:t:s0"}
 	const mount = "volumeMounts: [{name: v, mountPath: /v}]"
 	for name, c := range map[string]struct {
@@ -155,12 +155,12 @@ func TestMount(t *testing.T) {
 	}
 }
 
-func TestConflict(t *testing.T) {
+func TestCheckConflictComparesLabels(t *testing.T) {
 	require.NoError(t, selinux.CheckConflict("pv1", "a", "a"))
 	require.EqualError(t, selinux.CheckConflict("pv1", "a", ""), `conflicting SELinux labels of volume pv1: "a" and ""`)
 }
 
-// No label leads out of its option.
+// A label cannot add another mount option.
 func FuzzMountOption(f *testing.F) {
 	f.Add("u", "s0:c1,c2")
 	f.Add(`"`, "\\")

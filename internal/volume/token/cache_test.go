@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// A token of an hour is never due before 2,870 s and always after 2,880 s; one of a week after a day.
-func TestDue(t *testing.T) {
+// A token of an hour is due between 2,870 s and 2,880 s; a token of a week after a day.
+func TestNeedsRefreshByAgeAndLifetime(t *testing.T) {
 	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		seconds int64
@@ -42,7 +42,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// issuer counts the tokens that it makes.
+// issuer counts the tokens that it issues.
 type issuer struct {
 	made int
 	err  error
@@ -63,7 +63,7 @@ func get(t *testing.T, c *token.Cache, r volume.TokenRequest) string {
 	return text
 }
 
-func TestCache(t *testing.T) {
+func TestCacheRefreshesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &issuer{}
 		c := token.NewCache(from, func() float64 { return 0 })
@@ -94,8 +94,8 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// Tokens of 20,000 audiences of one pod leave room for those of another.
-func TestCacheHasAShareForEachPod(t *testing.T) {
+// A pod with tokens for 20,000 audiences leaves room for other pods.
+func TestCacheLimitsTokensPerPod(t *testing.T) {
 	from := &issuer{}
 	c := token.NewCache(from, func() float64 { return 0 })
 	many := volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "many"}
@@ -113,7 +113,7 @@ func TestCacheHasAShareForEachPod(t *testing.T) {
 	require.Equal(t, get(t, c, many), get(t, c, many))
 }
 
-func TestNilIssuer(t *testing.T) {
+func TestNewCachePanicsWithoutIssuer(t *testing.T) {
 	require.Panics(t, func() { token.NewCache(nil, nil) })
 }
 

@@ -15,12 +15,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
-// web returns a token with these claims.
+// web returns a JSON Web Token with these claims.
 func web(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-func TestExpiry(t *testing.T) {
+func TestParseExpiryOfToken(t *testing.T) {
 	at, err := token.ParseExpiry(web(`{"exp":1790000000,"iat":1,"aud":["x"]}`))
 	require.NoError(t, err)
 	assert.Equal(t, time.Unix(1790000000, 0), at)
@@ -33,7 +33,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-func FuzzExpiry(f *testing.F) {
+func FuzzParseExpiry(f *testing.F) {
 	f.Add(web(`{"exp":1790000000}`))
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// certificates returns texts as if they were certificates.
+// certificates returns texts as PEM certificates.
 func certificates(texts ...string) string {
 	var out strings.Builder
 	for _, text := range texts {
@@ -33,7 +33,7 @@ func certificates(texts ...string) string {
 	return out.String()
 }
 
-// texts returns what is in a file, sorted.
+// texts returns the certificates of a file, sorted.
 func texts(t *testing.T, file []byte) (all []string) {
 	t.Helper()
 	for len(file) > 0 {
@@ -47,7 +47,7 @@ func texts(t *testing.T, file []byte) (all []string) {
 	return all
 }
 
-func TestSelect(t *testing.T) {
+func TestSelectBundlesByNameOrSigner(t *testing.T) {
 	all := []volume.TrustBundle{
 		{Name: "nobody"},
 		{Name: "x:a", Signer: "x", Labels: map[string]string{"env": "prod"}},
@@ -102,8 +102,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A certificate is there once, whatever is around it, and in an order that stays and that no name decides.
-func TestAnchors(t *testing.T) {
+// Text around a certificate is dropped. The order is constant, and does not depend on names.
+func TestEncodeAnchorsWithoutDuplicates(t *testing.T) {
 	bundles := []volume.TrustBundle{
 		{PEM: "text\n" + certificates("a", "b") + "more text"},
 		{PEM: certificates("b", "c") + string(pem.EncodeToMemory(&pem.Block{Type: "X", Headers: map[string]string{"h": "i"}, Bytes: []byte("d")}))},
@@ -133,7 +133,7 @@ func TestAnchors(t *testing.T) {
 	require.ErrorContains(t, err, "more than")
 }
 
-func TestReader(t *testing.T) {
+func TestReaderReturnsAnchorsOrError(t *testing.T) {
 	var bundles volumetest.TrustBundles
 	reader := trustbundle.NewReader(&bundles)
 	source := &corev1.ClusterTrustBundleProjection{Name: new("ca")}
@@ -154,8 +154,8 @@ func TestReader(t *testing.T) {
 	assert.Panics(t, func() { trustbundle.NewReader(nil) })
 }
 
-// What is put in comes out, each block once, in any split into bundles.
-func FuzzAnchors(f *testing.F) {
+// The result has each block once, however blocks are distributed over bundles.
+func FuzzEncodeAnchors(f *testing.F) {
 	f.Add(certificates("a", "b"), certificates("b"))
 	f.Add("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\n", "text")
 	f.Fuzz(func(t *testing.T, a, b string) {

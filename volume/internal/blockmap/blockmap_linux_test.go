@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// loops returns the loop devices on a path.
+// loops returns the loop devices of a file.
 func loops(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -34,8 +34,8 @@ func loops(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// A device takes the place of another one, which nothing holds any more.
-func TestMapAnother(t *testing.T) {
+// The previous device is not held open any more.
+func TestMapReplacesDevice(t *testing.T) {
 	first, second := mounttest.LoopDevice(t, 1<<20), mounttest.LoopDevice(t, 1<<20)
 	dir := t.TempDir()
 	m := blockmap.Mapping{Bound: filepath.Join(dir, "map", "u1"), Link: filepath.Join(dir, "link")}

@@ -21,26 +21,25 @@ import (
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// unshared is a plugin whose volumes with a claim are of one pod each.
-type unshared struct{ *volumetest.MemoryPlugin }
+// unsharedPlugin is a plugin whose volumes with a claim have no device.
+type unsharedPlugin struct{ *volumetest.MemoryPlugin }
 
-// grouped returns a volume whose files are of a group.
-func grouped(name string) *corev1.PersistentVolume {
-	pv := persistent(name, 1)
+// pvWithGroup returns a PV whose files have a supplemental group.
+func pvWithGroup(name string) *corev1.PersistentVolume {
+	pv := newPV(name, 1)
 	pv.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": "4321", corev1.LastAppliedConfigAnnotation: "{}"}
 	return pv
 }
 
-// An agent that is started while nobody can be asked about claims goes on with volumes as the record has their claims: a container that
-// has ended is started again, with the groups of the volume. When somebody can be asked it goes on as ever.
-func TestRecoveredClaimIsUsedAsItWas(t *testing.T) {
+// A container of the pod can be restarted, with the supplemental groups of the PV.
+func TestRecordedClaimUsedWhileAPIServerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, m, claims := t.TempDir(), &volumetest.MemoryPlugin{}, &volumetest.Claims{}
-		claims.Bind("default", "db", grouped("pv1"))
-		o := memory(root, m)
-		o.Claims, o.Plugins = claims, map[string]volume.Plugin{volume.Local: unshared{m}}
-		p := claiming("u1", "db")
-		a := start(t, o)
+		claims.Bind("default", "db", pvWithGroup("pv1"))
+		o := memoryOptions(root, m)
+		o.Claims, o.Plugins = claims, map[string]volume.Plugin{volume.Local: unsharedPlugin{m}}
+		p := podWithClaims("u1", "db")
+		a := startAgent(t, o)
 		require.NoError(t, a.Prepare(t.Context(), p))
 		require.Equal(t, []int64{4321}, a.SupplementalGroups(p))
 		a.stop()
@@ -49,19 +48,19 @@ func TestRecoveredClaimIsUsedAsItWas(t *testing.T) {
 		require.NotContains(t, string(text), corev1.LastAppliedConfigAnnotation)
 
 		claims.FailCalls(errors.New("no API server"))
-		a = start(t, o)
+		a = startAgent(t, o)
 		require.NoError(t, a.Prepare(t.Context(), p))
 		require.Equal(t, []int64{4321}, a.SupplementalGroups(p))
 		var l podspec.Launch
 		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
 		require.NotEmpty(t, l.Volumes["v-db"].HostPath)
-		require.Empty(t, a.seen())
-		require.ErrorContains(t, a.Prepare(t.Context(), claiming("u2", "db")), "no API server", "nobody has made that before")
+		require.Empty(t, a.recordedEvents())
+		require.ErrorContains(t, a.Prepare(t.Context(), podWithClaims("u2", "db")), "no API server", "nobody has made that before")
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, a.WaitError("u1"))
 		claims.FailCalls(nil)
-		require.NoError(t, a.Prepare(t.Context(), claiming("u2", "db")))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u2", "db")))
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		require.NoError(t, a.Release(t.Context(), "u2"))
 		assert.Empty(t, m.Volumes())
@@ -69,9 +68,7 @@ func TestRecoveredClaimIsUsedAsItWas(t *testing.T) {
 	})
 }
 
-// What says that the pod cannot have the claim any more is no reason to go on with it, and neither is a volume of which nothing is mounted
-// and that another node may have by now.
-func TestRecoveredClaimIsNotUsed(t *testing.T) {
+func TestRecordedClaimNotUsedIfLostOrNotMounted(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s storage){
 		"lost": func(t *testing.T, s storage) {
 			pvc, err := s.PersistentVolumeClaim(t.Context(), "default", "db")
@@ -85,27 +82,26 @@ func TestRecoveredClaimIsNotUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root, s := t.TempDir(), newStorage()
-				a := start(t, s.with(root, s.MemoryStager))
-				require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
+				a := startAgent(t, s.optionsWith(root, s.MemoryStager))
+				require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
 				a.stop()
 				change(t, s)
 				calls := len(s.Calls())
-				a = start(t, s.with(root, s.MemoryStager))
-				require.Error(t, a.Prepare(t.Context(), claiming("u1", "db")))
+				a = startAgent(t, s.optionsWith(root, s.MemoryStager))
+				require.Error(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
 				require.Len(t, s.Calls(), calls)
 				require.NoError(t, a.Release(t.Context(), "u1"))
-				s.nothing(t, root)
+				s.checkNothingLeft(t, root)
 			})
 		})
 	}
 }
 
-// A record whose claim is that of another volume is damaged.
-func TestRecordOfAnotherClaim(t *testing.T) {
+func TestRecordWithClaimOfAnotherVolumeIsDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, s := t.TempDir(), newStorage()
-		a := start(t, s.with(root, s.MemoryStager))
-		require.NoError(t, a.Prepare(t.Context(), claiming("u1", "db")))
+		a := startAgent(t, s.optionsWith(root, s.MemoryStager))
+		require.NoError(t, a.Prepare(t.Context(), podWithClaims("u1", "db")))
 		a.stop()
 		path := filepath.Join(root, "pods", "u1", "volumes.json")
 		text, err := os.ReadFile(path)
@@ -117,7 +113,7 @@ func TestRecordOfAnotherClaim(t *testing.T) {
 		text, err = json.Marshal(record)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		a = start(t, s.with(root, s.MemoryStager))
+		a = startAgent(t, s.optionsWith(root, s.MemoryStager))
 		require.ErrorContains(t, a.Release(t.Context(), "u1"), `volume "v-db": what is kept of its claim is not that of "pv1"`)
 	})
 }

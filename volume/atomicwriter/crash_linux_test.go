@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// updates are pairs of payloads, an older and a newer one.
+// updates are pairs of an older and a newer payload.
 var updates = []struct {
 	name     string
 	old, new map[string]File
@@ -29,19 +29,19 @@ var updates = []struct {
 	{"directory to file", files("a/x=1", "a/y=2"), files("a=1")},
 }
 
-// errDead is the panic of a writer that dies.
+// errDead is the panic value of a writer that crashes.
 var errDead = errors.New("dead")
 
-// TestDeath lets the writer die before each of its system calls, and after the last. A reader then finds the old payload
-// or the new one; the next write, of either, succeeds and leaves nothing behind.
-func TestDeath(t *testing.T) {
+// The writer crashes before each of its system calls, and after the last one. A reader then finds the old or the new payload; the
+// next write of either succeeds and leaves nothing stale.
+func TestCrashAtEachCallIsRecovered(t *testing.T) {
 	for _, u := range updates {
 		t.Run(u.name, func(t *testing.T) {
 			deaths := 0
 			for died := true; died; deaths++ {
 				for _, next := range []map[string]File{u.new, u.old, files("other=1")} {
 					dir := prepared(t, u.old)
-					died = dieAt(t, dir, u.new, deaths)
+					died = crashAt(t, dir, u.new, deaths)
 					requireOneOf(t, dir, u.old, u.new)
 					_, err := Write(dir, next, Options{})
 					require.NoError(t, err)
@@ -64,8 +64,8 @@ func prepared(t *testing.T, payload map[string]File) string {
 	return dir
 }
 
-// dieAt writes a payload and dies after n calls, if there are more. It reports whether there were.
-func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool) {
+// crashAt writes a payload and crashes after n calls. died is false if the write has fewer calls.
+func crashAt(t *testing.T, dir string, payload map[string]File, n int) (died bool) {
 	t.Helper()
 	entries, err := parsePayload(payload)
 	require.NoError(t, err)
@@ -86,8 +86,8 @@ func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool)
 	return false
 }
 
-// requireOneOf requires that a reader finds one of two payloads. A link may lead nowhere, and one may be missing, but none
-// leads to what is not of the payload.
+// requireOneOf requires that a reader finds one of two payloads. Links may be broken or missing, but must not point to other
+// files.
 func requireOneOf(t *testing.T, dir string, older, newer map[string]File) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(dir, dataName)); errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +95,9 @@ func requireOneOf(t *testing.T, dir string, older, newer map[string]File) {
 		require.Empty(t, view(t, dir))
 		return
 	}
-	found := current(t, dir)
-	if !maps.Equal(found, want(older)) {
-		require.Equal(t, want(newer), found)
+	found := currentFiles(t, dir)
+	if !maps.Equal(found, wantFiles(older)) {
+		require.Equal(t, wantFiles(newer), found)
 	}
 	for path, content := range view(t, dir) {
 		if content != "-> nothing" {
@@ -106,9 +106,8 @@ func requireOneOf(t *testing.T, dir string, older, newer map[string]File) {
 	}
 }
 
-// TestFailures fails each system call once. Until the new version is published the old one stays as it was, with nothing
-// beside it; after that the new one is there.
-func TestFailures(t *testing.T) {
+// Before the new version is published, the old one stays unchanged and alone; after that the new one is complete.
+func TestFailedCallKeepsOldOrNewVersion(t *testing.T) {
 	fault := errors.New("fault")
 	for _, u := range updates {
 		t.Run(u.name, func(t *testing.T) {
@@ -132,7 +131,7 @@ func TestFailures(t *testing.T) {
 				require.Equal(t, slices.Contains(made[:n], "renameat"), changed)
 				switch {
 				case changed:
-					require.Equal(t, want(u.new), current(t, dir))
+					require.Equal(t, wantFiles(u.new), currentFiles(t, dir))
 				case u.old != nil:
 					requireClean(t, dir, u.old)
 				default:
@@ -157,7 +156,7 @@ func requireNames(t *testing.T, dir string, want ...string) {
 	require.Equal(t, want, names)
 }
 
-func TestSetPermsFails(t *testing.T) {
+func TestSetPermsErrorFailsWrite(t *testing.T) {
 	old := files("a=1")
 	dir := prepared(t, old)
 	fault := errors.New("fault")
@@ -167,8 +166,7 @@ func TestSetPermsFails(t *testing.T) {
 	requireClean(t, dir, old)
 }
 
-// FuzzWrite writes a file with any path. Either it is refused, or it is found where the path says, and nothing is anywhere
-// else.
+// FuzzWrite writes a file with any path. It is refused, or found at this path, and no other file is created.
 func FuzzWrite(f *testing.F) {
 	for _, path := range []string{"a", "a/b", "../a", "..a", "a/..", "./a", "a//b", "/a", "", ".", "a/./b/", "..data", "\xff", "a\x00"} {
 		f.Add(path)

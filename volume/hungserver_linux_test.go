@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// whole is an agent on a runtime in memory, whose pods have volumes on disk.
-type whole struct {
+// podAgent is an agent on a runtime in memory, whose pods have volumes on disk.
+type podAgent struct {
 	t          *testing.T
 	rt         *critest.Runtime
 	volumes    *volume.Volumes
@@ -39,8 +39,8 @@ type whole struct {
 	gone     map[string]bool
 }
 
-func newWhole(t *testing.T, o volume.Options) *whole {
-	w := &whole{t: t, rt: critest.New(critest.Options{}), statuses: map[string]*corev1.PodStatus{}, gone: map[string]bool{}}
+func newPodAgent(t *testing.T, o volume.Options) *podAgent {
+	w := &podAgent{t: t, rt: critest.New(critest.Options{}), statuses: map[string]*corev1.PodStatus{}, gone: map[string]bool{}}
 	var err error
 	w.volumes, err = volume.New(o)
 	require.NoError(t, err)
@@ -70,13 +70,13 @@ func newWhole(t *testing.T, o volume.Options) *whole {
 	return w
 }
 
-func (w *whole) set(pods ...*corev1.Pod) {
+func (w *podAgent) set(pods ...*corev1.Pod) {
 	w.t.Helper()
 	require.NoError(w.t, w.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
-// await waits until something holds of what is known, and returns how long it took.
-func (w *whole) await(limit time.Duration, what string, holds func() bool) time.Duration {
+// await waits until holds returns true, and returns the time that this took.
+func (w *podAgent) await(limit time.Duration, what string, holds func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()
 	require.Eventually(w.t, func() bool {
@@ -87,7 +87,7 @@ func (w *whole) await(limit time.Duration, what string, holds func() bool) time.
 	return time.Since(began)
 }
 
-func (w *whole) running(names ...string) func() bool {
+func (w *podAgent) running(names ...string) func() bool {
 	return func() bool {
 		for _, name := range names {
 			if st := w.statuses[name]; st == nil || st.Phase != corev1.PodRunning {
@@ -98,26 +98,26 @@ func (w *whole) running(names ...string) func() bool {
 	}
 }
 
-// named returns a pod of five volumes with another name.
-func nameError(p *corev1.Pod, name string) *corev1.Pod {
+// withName returns a pod with another name.
+func withName(p *corev1.Pod, name string) *corev1.Pod {
 	p.Name, p.UID = name, types.UID("uid-"+name)
 	return p
 }
 
-// A pod whose volume is on a FUSE file system that nobody serves waits and says why. Fifty others start in the time that they take
-// without it, and its deletion does not wait for the server either.
-func TestDeadServerHoldsUpItsPodAlone(t *testing.T) {
+// The FUSE file system of one volume has no server. Fifty other pods start as fast as without it, and the pod is deleted in
+// bounded time.
+func TestHungServerDelaysOnlyItsPod(t *testing.T) {
 	mounttest.Need(t)
 	crowd := func(t *testing.T, dead string) time.Duration {
-		m, err := objectsOf()
+		m, err := newObjects()
 		require.NoError(t, err)
-		o := local(t.TempDir(), m)
+		o := localOptions(t.TempDir(), m)
 		o.StepTimeout = time.Second // less than a file system has to answer
-		w := newWhole(t, o)
+		w := newPodAgent(t, o)
 		var pods []*corev1.Pod
 		if dead != "" {
 			for name, typ := range map[string]string{"typed": "type: Directory", "untyped": "type: ''"} {
-				pods = append(pods, nameError(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
+				pods = append(pods, withName(podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+", "+typ+"}}]",
 					"{volumeMounts: [{name: v, mountPath: /v}]}"), name))
 			}
 			w.set(pods...)
@@ -126,7 +126,7 @@ func TestDeadServerHoldsUpItsPodAlone(t *testing.T) {
 		names := make([]string, 50)
 		for i := range names {
 			names[i] = fmt.Sprint("p", i)
-			pods = append(pods, nameError(podOf(t, ""), names[i]))
+			pods = append(pods, withName(podWithFiveVolumes(t, ""), names[i]))
 		}
 		w.set(pods...)
 		took := w.await(time.Minute, "fifty pods run", w.running(names...))
