@@ -19,24 +19,24 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	var b budget
+	var b readBudget
 	now := time.Unix(1000, 0)
-	take := func(most time.Duration) (time.Duration, bool) { return b.take(now, most) }
-	for range podBurst {
+	take := func(most time.Duration) (time.Duration, bool) { return b.reserveRead(now, most) }
+	for range podReadBurst {
 		wait, ok := take(0)
 		require.True(t, ok)
 		require.Zero(t, wait)
 	}
-	_, ok := take(podGap - 1)
+	_, ok := take(podReadInterval - 1)
 	require.False(t, ok)
 	for i := range 3 {
 		wait, ok := take(time.Second)
 		require.True(t, ok)
-		require.Equal(t, time.Duration(i+1)*podGap, wait)
+		require.Equal(t, time.Duration(i+1)*podReadInterval, wait)
 	}
-	require.False(t, b.full(now))
-	now = now.Add(podGap * (podBurst + 3))
-	require.True(t, b.full(now))
+	require.False(t, b.isFull(now))
+	now = now.Add(podReadInterval * (podReadBurst + 3))
+	require.True(t, b.isFull(now))
 	wait, ok := take(0)
 	require.True(t, ok)
 	require.Zero(t, wait)
@@ -61,7 +61,7 @@ func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()
 		const minutes = 5
-		many, good := manyMaps(t, w, "many", 600), manyMaps(t, w, "good", podShare+50)
+		many, good := manyMaps(t, w, "many", 600), manyMaps(t, w, "good", maxPodWatches+50)
 		w.Retain([]*corev1.Pod{many, good})
 		stop := make(chan struct{})
 		var group sync.WaitGroup
@@ -76,8 +76,8 @@ func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
 					}
 					o := many.Spec.Volumes[int(next.Add(1))%len(many.Spec.Volumes)].ConfigMap.Name
 					_, err := v.ConfigMap(t.Context(), "shop", o)
-					if isTooMany(err) {
-						assert.False(t, away(err), "the API server is there")
+					if isReadBudgetError(err) {
+						assert.False(t, isUnavailable(err), "the API server is there")
 						refused.Add(1)
 						time.Sleep(50 * time.Millisecond)
 						continue
@@ -103,7 +103,7 @@ func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
 		close(stop)
 		group.Wait()
 		t.Logf("%d requests, %d reads, %d refused", requests, read.Load(), refused.Load())
-		require.LessOrEqual(t, requests, minutes*(60*int(time.Second/podGap)+50)+podBurst)
+		require.LessOrEqual(t, requests, minutes*(60*int(time.Second/podReadInterval)+50)+podReadBurst)
 		require.Positive(t, refused.Load())
 	})
 }

@@ -19,17 +19,17 @@ import (
 // claimExpanded writes into the status of a claim that its volume has grown on this node, to a number of bytes: the end of what
 // volume.Hooks.Expanded tells. A claim that is gone, or has another UID by now, is left alone, and an error that wraps [fs.ErrNotExist].
 // Source: pkg/volume/util/resize_util.go.
-func (b *Objects) claimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
+func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
 	claims := kubeapi.In(b.client, kubeapi.PersistentVolumeClaims, claim.Namespace)
-	return conflicting(ctx, func() error {
-		o, err := read(ctx, b.client, kubeapi.PersistentVolumeClaims, claim.Namespace, claim.Name)
+	return retryOnConflict(ctx, func() error {
+		o, err := readObject(ctx, b.client, kubeapi.PersistentVolumeClaims, claim.Namespace, claim.Name)
 		if err != nil {
 			return err
 		}
 		if o.UID != claim.UID {
-			return missing{fmt.Errorf("claim %s/%s has UID %s, not %s: it was created anew", o.Namespace, o.Name, o.UID, claim.UID)}
+			return notFoundError{fmt.Errorf("claim %s/%s has UID %s, not %s: it was created anew", o.Namespace, o.Name, o.UID, claim.UID)}
 		}
-		patch, err := expandedPatch(o, size)
+		patch, err := buildExpandedPatch(o, size)
 		if patch == nil || err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (b *Objects) claimExpanded(ctx context.Context, claim *corev1.PersistentVol
 }
 
 // expandedPatch returns what ends the expansion of a claim; nil: its status says so already.
-func expandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
+func buildExpandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
 	status := map[string]any{}
 	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(o.Status.Capacity[corev1.ResourceStorage]) != 0 {
 		status["capacity"] = map[string]any{"storage": q.String()}
@@ -47,7 +47,7 @@ func expandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) 
 	if _, ok := o.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; ok {
 		status["allocatedResourceStatuses"] = map[string]any{"storage": nil}
 	}
-	conditions := slices.DeleteFunc(slices.Clone(o.Status.Conditions), ofResize)
+	conditions := slices.DeleteFunc(slices.Clone(o.Status.Conditions), isResizeCondition)
 	if len(conditions) != len(o.Status.Conditions) {
 		status["conditions"] = conditions
 	}
@@ -58,7 +58,7 @@ func expandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) 
 }
 
 // ofResize reports whether a condition is about an expansion that has not ended.
-func ofResize(c corev1.PersistentVolumeClaimCondition) bool {
+func isResizeCondition(c corev1.PersistentVolumeClaimCondition) bool {
 	switch c.Type {
 	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
 		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:

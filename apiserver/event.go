@@ -37,7 +37,7 @@ func newEvent(about corev1.ObjectReference, node, eventType, reason, message str
 	at := metav1.Time{Time: now}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: eventName(about.Name, number), Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault)},
-		InvolvedObject: about, Type: eventType, Reason: reason, Message: shortMessage(message),
+		InvolvedObject: about, Type: eventType, Reason: reason, Message: truncateMessage(message),
 		Source:         corev1.EventSource{Component: eventComponent, Host: node},
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		ReportingController: eventComponent, ReportingInstance: node,
@@ -54,7 +54,7 @@ func eventName(object string, number int64) string {
 }
 
 // shortMessage returns a message that is not too long.
-func shortMessage(message string) string {
+func truncateMessage(message string) string {
 	const more = "..."
 	if message = strings.ToValidUTF8(message, "�"); len(message) <= maxEventMessage {
 		return message
@@ -74,11 +74,11 @@ func (r *Recorder) PodEvent(pod cri.PodIdentity, e podevents.Event) {
 
 // AnnotatedPodEvent records one with annotations, for programs: those that podevict.Explain has for an eviction. It does not wait.
 func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
-	r.record(podReference(pod), e.Container, annotations, e.Type, e.Reason, e.Message)
+	r.enqueueEvent(podReference(pod), e.Container, annotations, e.Type, e.Reason, e.Message)
 }
 
 // locate says which container an event is about. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
-func (r *Recorder) locate(e *recorded) {
+func (r *Recorder) setFieldPath(e *queuedEvent) {
 	about := &e.event.InvolvedObject
 	if about.Kind != "Pod" {
 		return
@@ -119,52 +119,52 @@ func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 		return
 	}
 	r.mu.Lock()
-	again := r.told.again(err.Pod.UID, err.Error(), time.Now())
+	again := r.refusals.recordIfNew(err.Pod.UID, err.Error(), time.Now())
 	r.mu.Unlock()
 	if again {
-		r.record(podReference(err.Pod), "", nil, corev1.EventTypeWarning, reasonFailedValidation, err.Error())
+		r.enqueueEvent(podReference(err.Pod), "", nil, corev1.EventTypeWarning, reasonFailedValidation, err.Error())
 	}
 }
 
 // told is what was said of pods that are refused.
-type told struct {
-	last map[string]telling // by UID
+type refusalLog struct {
+	entries map[string]refusalEntry // by UID
 }
 
-type telling struct {
-	text [sha256.Size]byte
+type refusalEntry struct {
+	hash [sha256.Size]byte
 	at   time.Time
 }
 
 // The limits of what is said again.
 const (
-	toldAgain = 5 * time.Minute
-	toldMost  = 1024
+	refusalRepeatAfter = 5 * time.Minute
+	maxRefusalEntries  = 1024
 )
 
 // again reports whether a text is to be said of a pod, and notes that it is.
-func (t *told) again(uid, text string, now time.Time) bool {
+func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
-	if was, ok := t.last[uid]; ok && was.text == hash && now.Sub(was.at) < toldAgain {
+	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {
 		return false
 	}
-	if t.last == nil || len(t.last) >= toldMost {
-		t.forget(now)
+	if t.entries == nil || len(t.entries) >= maxRefusalEntries {
+		t.dropExpired(now)
 	}
-	t.last[uid] = telling{hash, now}
+	t.entries[uid] = refusalEntry{hash, now}
 	return true
 }
 
 // forget makes room: what could be said again anyhow is forgotten, and if that is nothing, all.
-func (t *told) forget(now time.Time) {
-	kept := map[string]telling{}
-	for uid, was := range t.last {
-		if now.Sub(was.at) < toldAgain {
+func (t *refusalLog) dropExpired(now time.Time) {
+	kept := map[string]refusalEntry{}
+	for uid, was := range t.entries {
+		if now.Sub(was.at) < refusalRepeatAfter {
 			kept[uid] = was
 		}
 	}
-	if len(kept) >= toldMost {
-		kept = map[string]telling{}
+	if len(kept) >= maxRefusalEntries {
+		kept = map[string]refusalEntry{}
 	}
-	t.last = kept
+	t.entries = kept
 }

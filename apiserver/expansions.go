@@ -39,7 +39,7 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Expansions{log: log, queue: retryqueue.New[types.UID](func(ctx context.Context, x *expansion) bool {
-		err := objects.claimExpanded(ctx, x.claim, x.size)
+		err := objects.reportClaimExpanded(ctx, x.claim, x.size)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // the claim was deleted
 			return true
 		}

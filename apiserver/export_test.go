@@ -10,18 +10,20 @@ import (
 )
 
 // Object is object.
-func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) { return p.object(namespace, name) }
+func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) {
+	return p.getObject(namespace, name)
+}
 
 // Mirror is mirror.
-func (p *Pods) Mirror(static *corev1.Pod) (*corev1.Pod, bool) { return p.mirror(static) }
+func (p *Pods) Mirror(static *corev1.Pod) (*corev1.Pod, bool) { return p.mirrorOf(static) }
 
 // Synced is synced.
-func (p *Pods) Synced() bool { return p.synced() }
+func (p *Pods) Synced() bool { return p.isSynced() }
 
 // Pending is pendingPods.
 func (s *Statuses) Pending() int { return s.pendingPods() }
 
 // ClaimExpanded is claimExpanded.
 func (b *Objects) ClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
-	return b.claimExpanded(ctx, claim, size)
+	return b.reportClaimExpanded(ctx, claim, size)
 }

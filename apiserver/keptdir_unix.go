@@ -13,7 +13,7 @@ import (
 )
 
 // private makes a directory one that only its owner, who must be the user of this process, can enter.
-func private(dir string, info fs.FileInfo) error {
+func ensurePrivate(dir string, info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("its owner is user %d: must be %d", stat.Uid, os.Geteuid())
 	}

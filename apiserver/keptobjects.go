@@ -24,32 +24,32 @@ import (
 
 // Limits of what is kept on disk.
 const (
-	maxKept      = 2000     // objects
-	maxKeptBytes = 64 << 20 // bytes of their files
-	maxKeptFile  = 4 << 20  // bytes of one: 1 MiB of data in base64, and room
+	maxCachedObjects = 2000     // objects
+	maxCacheBytes    = 64 << 20 // bytes of their files
+	maxCachedFile    = 4 << 20  // bytes of one: 1 MiB of data in base64, and room
 )
 
 // errKeepFull is why an object is not kept.
-var errKeepFull = fmt.Errorf("%d objects or %d bytes are kept already", maxKept, maxKeptBytes)
+var errCacheFull = fmt.Errorf("%d objects or %d bytes are kept already", maxCachedObjects, maxCacheBytes)
 
 // keep has objects on disk, one in a file whose name says nothing of it, for the user of this process only.
-type keep struct {
+type objectCache struct {
 	dir string
 
 	mu    sync.Mutex // guards what follows, and the files
-	files map[string]keptFile
+	files map[string]cachedFile
 	bytes int64
 }
 
 // keptFile is what is known of a file.
-type keptFile struct {
+type cachedFile struct {
 	size    int64
 	version string // empty: not read yet
 }
 
 // openKeep makes a directory that only its owner can read, or takes one that is there. A file that cannot be one of its own is an
 // error, so that no directory of somebody else is emptied.
-func openKeep(dir string) (*keep, error) {
+func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("directory of kept objects %q: must be absolute", dir)
 	}
@@ -63,37 +63,37 @@ func openKeep(dir string) (*keep, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("directory of kept objects %s: it is %s", dir, info.Mode())
 	}
-	if err := private(dir, info); err != nil {
+	if err := ensurePrivate(dir, info); err != nil {
 		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
 	}
-	k := &keep{dir: dir, files: map[string]keptFile{}}
-	if err := k.scan(); err != nil {
+	k := &objectCache{dir: dir, files: map[string]cachedFile{}}
+	if err := k.scanDir(); err != nil {
 		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
 	}
 	return k, nil
 }
 
 // scan takes stock of the files, and removes those that a killed process has left.
-func (k *keep) scan() error {
+func (k *objectCache) scanDir() error {
 	entries, err := os.ReadDir(k.dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		base, ok := strings.CutSuffix(e.Name(), keptSuffix)
+		base, ok := strings.CutSuffix(e.Name(), cacheFileSuffix)
 		switch {
-		case strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), keptSuffix+".") && e.Type().IsRegular():
+		case strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), cacheFileSuffix+".") && e.Type().IsRegular():
 			if err := os.Remove(filepath.Join(k.dir, e.Name())); err != nil {
 				return err
 			}
-		case !ok || len(base) != keptName || strings.Trim(base, "0123456789abcdef") != "" || !e.Type().IsRegular():
+		case !ok || len(base) != cacheNameLen || strings.Trim(base, "0123456789abcdef") != "" || !e.Type().IsRegular():
 			return fmt.Errorf("%s is not a kept object: want a directory of its own", e.Name())
 		default:
 			info, err := e.Info()
 			if err != nil {
 				return err
 			}
-			k.files[e.Name()] = keptFile{size: info.Size()}
+			k.files[e.Name()] = cachedFile{size: info.Size()}
 			k.bytes += info.Size()
 		}
 	}
@@ -101,27 +101,27 @@ func (k *keep) scan() error {
 }
 
 const (
-	keptSuffix = ".json"
-	keptName   = 32 // characters of a file's name
+	cacheFileSuffix = ".json"
+	cacheNameLen    = 32 // characters of a file's name
 )
 
 // fileName is made of a hash, as a namespace and a name together may be longer than a file's name.
-func fileName(kind, key string) string {
+func cacheFileName(kind, key string) string {
 	sum := sha256.Sum256([]byte(kind + " " + key))
-	return hex.EncodeToString(sum[:])[:keptName] + keptSuffix
+	return hex.EncodeToString(sum[:])[:cacheNameLen] + cacheFileSuffix
 }
 
 // kept is the form of a file.
-type kept struct {
+type cacheEntry struct {
 	Kind   string          `json:"kind"`
 	Key    string          `json:"key"`
 	Object json.RawMessage `json:"object"`
 }
 
 // put keeps an object, unless it is kept in this version.
-func (k *keep) put(kind string, o kubeapi.Object) error {
+func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
 	key := kubeapi.Key(o.GetNamespace(), o.GetName())
-	name := fileName(kind, key)
+	name := cacheFileName(kind, key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old, was := k.files[name]
@@ -132,32 +132,32 @@ func (k *keep) put(kind string, o kubeapi.Object) error {
 	if err != nil {
 		return fmt.Errorf("keep %s %s: %w", kind, key, err)
 	}
-	text, err := json.Marshal(kept{kind, key, object})
+	text, err := json.Marshal(cacheEntry{kind, key, object})
 	if err != nil {
 		return fmt.Errorf("keep %s %s: %w", kind, key, err)
 	}
 	size := int64(len(text))
-	if !was && len(k.files) >= maxKept || k.bytes-old.size+size > maxKeptBytes || size > maxKeptFile {
-		return errors.Join(fmt.Errorf("keep %s %s: %w", kind, key, errKeepFull), k.removeLocked(name))
+	if !was && len(k.files) >= maxCachedObjects || k.bytes-old.size+size > maxCacheBytes || size > maxCachedFile {
+		return errors.Join(fmt.Errorf("keep %s %s: %w", kind, key, errCacheFull), k.removeFileLocked(name))
 	}
 	if err := atomicfile.WriteFile(filepath.Join(k.dir, name), text, 0o600); err != nil {
 		return fmt.Errorf("keep %s %s: %w", kind, key, err)
 	}
-	k.files[name] = keptFile{size, o.GetResourceVersion()}
+	k.files[name] = cachedFile{size, o.GetResourceVersion()}
 	k.bytes += size - old.size
 	return nil
 }
 
 // get reads an object that is kept into o. None is an error that wraps [fs.ErrNotExist].
-func (k *keep) get(kind, namespace, name string, o kubeapi.Object) error {
+func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	text, err := plainfile.Read(filepath.Join(k.dir, fileName(kind, key)), maxKeptFile)
+	text, err := plainfile.Read(filepath.Join(k.dir, cacheFileName(kind, key)), maxCachedFile)
 	if err != nil {
 		return err
 	}
-	var file kept
+	var file cacheEntry
 	if err := json.Unmarshal(text, &file); err != nil {
 		return fmt.Errorf("kept %s %s: its file is damaged", kind, key) // the cause would quote it
 	}
@@ -171,13 +171,13 @@ func (k *keep) get(kind, namespace, name string, o kubeapi.Object) error {
 }
 
 // remove forgets an object.
-func (k *keep) remove(kind, namespace, name string) error {
+func (k *objectCache) removeObject(kind, namespace, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.removeLocked(fileName(kind, kubeapi.Key(namespace, name)))
+	return k.removeFileLocked(cacheFileName(kind, kubeapi.Key(namespace, name)))
 }
 
-func (k *keep) removeLocked(name string) error {
+func (k *objectCache) removeFileLocked(name string) error {
 	old, was := k.files[name]
 	if !was {
 		return nil
@@ -191,19 +191,19 @@ func (k *keep) removeLocked(name string) error {
 }
 
 // retain forgets all objects but those of some names.
-func (k *keep) retain(wanted map[string]bool) error {
+func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
 	for name := range k.files {
 		if !wanted[name] {
-			errs = append(errs, k.removeLocked(name))
+			errs = append(errs, k.removeFileLocked(name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // bare is the metadata that is kept.
-func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
+func minimalMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }

@@ -88,70 +88,70 @@ func TestKeepDirectory(t *testing.T) {
 		t.Skip("files have no owner and mode")
 	}
 	root := t.TempDir()
-	_, err := openKeep("relative")
+	_, err := openObjectCache("relative")
 	require.ErrorContains(t, err, "must be absolute")
 	require.NoError(t, os.Symlink(root, filepath.Join(root, "link")))
-	_, err = openKeep(filepath.Join(root, "link"))
+	_, err = openObjectCache(filepath.Join(root, "link"))
 	require.ErrorContains(t, err, "it is L")
 	full := filepath.Join(root, "home")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "photos"), 0o755))
-	_, err = openKeep(full)
+	_, err = openObjectCache(full)
 	require.ErrorContains(t, err, "want a directory of its own")
 
 	dir := filepath.Join(root, "kept")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	k, err := openKeep(dir)
+	k, err := openObjectCache(dir)
 	require.NoError(t, err)
 	s := secret("s", "geheim")
 	s.ResourceVersion = "1"
-	require.NoError(t, k.put(kindSecret, s))
-	path := filepath.Join(dir, fileName(kindSecret, "shop/s"))
+	require.NoError(t, k.storeObject(kindSecret, s))
+	path := filepath.Join(dir, cacheFileName(kindSecret, "shop/s"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "."+filepath.Base(path)+".123.tmp"), []byte("half"), 0o600))
-	k, err = openKeep(dir)
+	k, err = openObjectCache(dir)
 	require.NoError(t, err, "what a killed process has left is removed")
 	require.Len(t, k.files, 1)
 
 	got := &corev1.Secret{}
-	require.NoError(t, k.get(kindSecret, "shop", "s", got))
+	require.NoError(t, k.loadObject(kindSecret, "shop", "s", got))
 	require.Equal(t, s.Data, got.Data)
-	require.ErrorIs(t, k.get(kindConfigMap, "shop", "s", &corev1.ConfigMap{}), fs.ErrNotExist)
-	other := filepath.Join(dir, fileName(kindSecret, "shop/t"))
+	require.ErrorIs(t, k.loadObject(kindConfigMap, "shop", "s", &corev1.ConfigMap{}), fs.ErrNotExist)
+	other := filepath.Join(dir, cacheFileName(kindSecret, "shop/t"))
 	require.NoError(t, os.Rename(path, other))
-	require.ErrorContains(t, k.get(kindSecret, "shop", "t", got), "another object")
+	require.ErrorContains(t, k.loadObject(kindSecret, "shop", "t", got), "another object")
 	require.NoError(t, os.WriteFile(other, []byte(`{"kind":"geheim`), 0o600))
-	err = k.get(kindSecret, "shop", "t", got)
+	err = k.loadObject(kindSecret, "shop", "t", got)
 	require.ErrorContains(t, err, "damaged")
 	require.NotContains(t, err.Error(), "geheim")
 	require.NoError(t, os.Remove(other))
 	require.NoError(t, os.Symlink("/etc/passwd", other))
-	require.Error(t, k.get(kindSecret, "shop", "t", got), "links are not followed")
+	require.Error(t, k.loadObject(kindSecret, "shop", "t", got), "links are not followed")
 }
 
 func TestKeepBounds(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no owner and mode")
 	}
-	k, err := openKeep(filepath.Join(t.TempDir(), "kept"))
+	k, err := openObjectCache(filepath.Join(t.TempDir(), "kept"))
 	require.NoError(t, err)
 	big := secret("big", strings.Repeat("x", 1<<20))
-	require.NoError(t, k.put(kindSecret, big))
-	for k.bytes+k.bytes/int64(len(k.files)) < maxKeptBytes { // as if they were there
+	require.NoError(t, k.storeObject(kindSecret, big))
+	for k.bytes+k.bytes/int64(len(k.files)) < maxCacheBytes { // as if they were there
 		name := fmt.Sprint(len(k.files))
-		k.files[name] = keptFile{size: 1 << 20}
+		k.files[name] = cachedFile{size: 1 << 20}
 		k.bytes += 1 << 20
 	}
 	small := secret("small", "1")
-	require.NoError(t, k.put(kindSecret, small))
+	require.NoError(t, k.storeObject(kindSecret, small))
 	big.Name = "big2"
-	require.ErrorIs(t, k.put(kindSecret, big), errKeepFull)
-	for i := len(k.files); i < maxKept; i++ {
-		k.files[fmt.Sprint(i)] = keptFile{}
+	require.ErrorIs(t, k.storeObject(kindSecret, big), errCacheFull)
+	for i := len(k.files); i < maxCachedObjects; i++ {
+		k.files[fmt.Sprint(i)] = cachedFile{}
 	}
 	small.Name = "one too many"
-	require.ErrorIs(t, k.put(kindSecret, small), errKeepFull)
+	require.ErrorIs(t, k.storeObject(kindSecret, small), errCacheFull)
 	small.Name = "small"
 	small.ResourceVersion = "2"
-	require.NoError(t, k.put(kindSecret, small))
+	require.NoError(t, k.storeObject(kindSecret, small))
 }
 
 // With Keep, what volumes with claims and runtime classes are made of is there for an agent that is started while the API server is away:

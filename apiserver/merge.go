@@ -42,22 +42,22 @@ type Update struct {
 //
 // Pods of another node are left out, as are those without a name, namespace or UID, which no API server has.
 func Merge(before Update, listed []*corev1.Pod, node string) Update {
-	known := make(map[types.UID]*corev1.Pod, len(before.Pods))
+	previousByUID := make(map[types.UID]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
-		known[pod.UID] = pod
+		previousByUID[pod.UID] = pod
 	}
 	next := Update{PodSet: lifecycle.PodSet{Source: API, Shared: true, Pods: make([]*corev1.Pod, 0, len(listed))}}
 	for _, pod := range listed {
-		err := usable(pod, node)
-		switch was := known[podUID(pod)]; {
+		err := checkPod(pod, node)
+		switch previous := previousByUID[podUID(pod)]; {
 		case err != nil:
 			next.Errs = append(next.Errs, err)
 		case qos.IsMirror(pod):
 			next.Mirrors = append(next.Mirrors, pod)
-		case was != nil && pod.ResourceVersion != "" && was.ResourceVersion == pod.ResourceVersion:
-			next.Pods = append(next.Pods, was)
+		case previous != nil && pod.ResourceVersion != "" && previous.ResourceVersion == pod.ResourceVersion:
+			next.Pods = append(next.Pods, previous)
 		default:
-			next.Pods = append(next.Pods, adopt(pod))
+			next.Pods = append(next.Pods, withAPISource(pod))
 		}
 	}
 	return next
@@ -71,7 +71,7 @@ func podUID(pod *corev1.Pod) types.UID {
 }
 
 // usable returns why a pod cannot be one of the node, or nil.
-func usable(pod *corev1.Pod, node string) error {
+func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
 		return fmt.Errorf("pods of node %s: one of the list is nil", node)
@@ -84,7 +84,7 @@ func usable(pod *corev1.Pod, node string) error {
 }
 
 // adopt returns a pod as one of this source: itself, where it is one.
-func adopt(pod *corev1.Pod) *corev1.Pod {
+func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod
 	}
@@ -98,7 +98,7 @@ func adopt(pod *corev1.Pod) *corev1.Pod {
 }
 
 // equal reports whether two updates say the same, by pointers.
-func (u Update) equal(other Update) bool {
+func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })
 }

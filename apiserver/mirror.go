@@ -18,7 +18,7 @@ import (
 )
 
 // do deletes and creates what an action says.
-func (m *Mirrors) do(ctx context.Context, action MirrorAction) error {
+func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {
 		none := int64(0)
@@ -28,7 +28,7 @@ func (m *Mirrors) do(ctx context.Context, action MirrorAction) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // of a conflict it is another one by now
 			return err
 		}
-		m.noteDeleted(mirror)
+		m.recordDeleted(mirror)
 		if apierrors.IsConflict(err) {
 			return err
 		}
@@ -36,20 +36,20 @@ func (m *Mirrors) do(ctx context.Context, action MirrorAction) error {
 	if action.Create == nil {
 		return nil
 	}
-	m.expect(action)
+	m.resetWatchSeen(action)
 	created, err := pods.Create(ctx, action.Create)
 	if apierrors.IsAlreadyExists(err) {
-		created, err = m.existing(ctx, action, err)
+		created, err = m.findExisting(ctx, action, err)
 		if err == nil {
-			m.noteMade(created)
+			m.recordCreated(created)
 		}
 		return err // where it stands for another pod it is replaced
 	}
 	if err != nil {
 		return err
 	}
-	m.noteMade(created)
-	if !mirrors(created, action.Create) {
+	m.recordCreated(created)
+	if !matchesStatic(created, action.Create) {
 		return fmt.Errorf("the API server has made another pod of it: annotation %s is %q, not %q",
 			annotationMirror, created.Annotations[annotationMirror], action.Create.Annotations[annotationMirror])
 	}
@@ -58,7 +58,7 @@ func (m *Mirrors) do(ctx context.Context, action MirrorAction) error {
 
 // existing returns the mirror that is there already: of an agent before this one, or of a request whose answer was lost. The
 // watch has yet to show it.
-func (m *Mirrors) existing(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
+func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
 	case err != nil:
@@ -72,71 +72,71 @@ func (m *Mirrors) existing(ctx context.Context, action MirrorAction, cause error
 }
 
 // expect begins to note whether the watch tells of a name.
-func (m *Mirrors) expect(action MirrorAction) {
+func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tries[action.name()].told = false
+	m.states[action.namespacedName()].watchSeen = false
 }
 
-func (m *Mirrors) noteDeleted(mirror *corev1.Pod) {
+func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deleted[mirror.UID] = time.Now()
-	if claimed, ok := m.made[nameOf(mirror)]; ok && claimed.pod.UID == mirror.UID {
-		delete(m.made, nameOf(mirror))
+	if created, ok := m.created[namespacedNameOf(mirror)]; ok && created.pod.UID == mirror.UID {
+		delete(m.created, namespacedNameOf(mirror))
 	}
 }
 
 // noteMade believes in a mirror until the watch tells of its name. If it has done so since the request began, the mirror may
 // have come and gone by now.
-func (m *Mirrors) noteMade(mirror *corev1.Pod) {
+func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if told := m.tries[nameOf(mirror)].told; !told {
-		m.made[nameOf(mirror)] = createdMirror{mirror, time.Now()}
+	if seen := m.states[namespacedNameOf(mirror)].watchSeen; !seen {
+		m.created[namespacedNameOf(mirror)] = createdMirror{mirror, time.Now()}
 	}
 }
 
 // believed returns the mirror pods that the API server has: those of the watch, without those that it has deleted since and
 // with those that it has created. Until is when that is not believed any more. The lock is held.
-func (m *Mirrors) believed(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
-	there := map[string]bool{}
+func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
+	watched := map[string]bool{}
 	listed := m.source.pods.store.List()
 	for _, pod := range listed {
-		there[string(pod.UID)] = true
+		watched[string(pod.UID)] = true
 	}
-	for name, claimed := range m.made {
-		if there[string(claimed.pod.UID)] || now.Sub(claimed.at) >= unseen {
-			delete(m.made, name)
+	for name, created := range m.created {
+		if watched[string(created.pod.UID)] || now.Sub(created.at) >= watchWait {
+			delete(m.created, name)
 			continue
 		}
-		until = sleep.Earlier(until, claimed.at.Add(unseen))
+		until = sleep.Earlier(until, created.at.Add(watchWait))
 	}
 	for uid, at := range m.deleted {
-		if now.Sub(at) >= unseen {
+		if now.Sub(at) >= watchWait {
 			delete(m.deleted, uid)
-		} else if there[string(uid)] {
-			until = sleep.Earlier(until, at.Add(unseen))
+		} else if watched[string(uid)] {
+			until = sleep.Earlier(until, at.Add(watchWait))
 		}
 	}
 	for _, pod := range listed {
 		_, deleted := m.deleted[pod.UID]
-		_, replaced := m.made[nameOf(pod)]
+		_, replaced := m.created[namespacedNameOf(pod)]
 		if qos.IsMirror(pod) && !deleted && !replaced {
 			mirrorPods = append(mirrorPods, pod)
 		}
 	}
-	for _, claimed := range m.made {
-		if _, deleted := m.deleted[claimed.pod.UID]; !deleted {
-			mirrorPods = append(mirrorPods, claimed.pod)
+	for _, created := range m.created {
+		if _, deleted := m.deleted[created.pod.UID]; !deleted {
+			mirrorPods = append(mirrorPods, created.pod)
 		}
 	}
 	return mirrorPods, until
 }
 
 // taken reports whether a pod that is no mirror has the name.
-func (m *Mirrors) taken(namespace, name string) bool {
-	pod, ok := m.source.pods.object(namespace, name)
+func (m *Mirrors) isNameTaken(namespace, name string) bool {
+	pod, ok := m.source.pods.getObject(namespace, name)
 	return ok && !qos.IsMirror(pod)
 }
 
@@ -152,12 +152,12 @@ func (p *Pods) MirrorCount() (count int) {
 
 // mirror returns the mirror pod of a static pod: the one that a status of the static pod goes to. It is none that stands for
 // another pod of the name, and none that is being deleted.
-func (p *Pods) mirror(static *corev1.Pod) (*corev1.Pod, bool) {
+func (p *Pods) mirrorOf(static *corev1.Pod) (*corev1.Pod, bool) {
 	if static == nil {
 		return nil, false
 	}
-	mirror, ok := p.object(static.Namespace, static.Name)
-	if !ok || !qos.IsMirror(mirror) || mirror.DeletionTimestamp != nil || !mirrors(mirror, static) {
+	mirror, ok := p.getObject(static.Namespace, static.Name)
+	if !ok || !qos.IsMirror(mirror) || mirror.DeletionTimestamp != nil || !matchesStatic(mirror, static) {
 		return nil, false
 	}
 	return mirror, true

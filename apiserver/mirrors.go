@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	mirrorsAtOnce = 4               // names that are worked on
-	lookAgain     = time.Second     // for what nobody tells of: the node, a pod that terminates
-	unseen        = 1 * time.Minute // after which what the watch never showed is not believed
+	maxParallelMirrors = 4               // names that are worked on
+	mirrorPollInterval = time.Second     // for what nobody tells of: the node, a pod that terminates
+	watchWait          = 1 * time.Minute // after which what the watch never showed is not believed
 )
 
 // maxRetry is the longest wait after a failed action, and maxNamespaceRetry the longest for a mirror in a namespace that does not
 // exist or is being deleted: the node learns of a new namespace only by the next attempt.
 const (
-	maxRetry          = time.Minute
+	maxMirrorRetry    = time.Minute
 	maxNamespaceRetry = 10 * time.Minute
 )
 
@@ -67,9 +67,9 @@ type Mirrors struct {
 
 	mu      sync.Mutex // guards what follows
 	static  *podset.Merge
-	made    map[types.NamespacedName]createdMirror // created, and the watch has yet to show it
+	created map[types.NamespacedName]createdMirror // created, and the watch has yet to show it
 	deleted map[types.UID]time.Time                // deleted, and the watch has yet to show it
-	tries   map[types.NamespacedName]*try
+	states  map[types.NamespacedName]*nameState
 }
 
 // createdMirror is a mirror pod that the API server has created and the watch has yet to show.
@@ -79,12 +79,12 @@ type createdMirror struct {
 }
 
 // try is how it goes with a name.
-type try struct {
-	failures int
-	next     time.Time // nothing is done before
-	logged   string    // error of the last warning; empty after a success
-	blocked  string    // why nothing can be done, once it was told
-	told     bool      // the watch has told of the name since the last request to create the mirror began
+type nameState struct {
+	failures      int
+	next          time.Time // nothing is done before
+	logged        string    // error of the last warning; empty after a success
+	blockedReason string    // why nothing can be done, once it was told
+	watchSeen     bool      // the watch has told of the name since the last request to create the mirror began
 }
 
 // Mirrors returns what keeps mirror pods. A Source has one. It starts nothing; the pods of the Source have to be run, too.
@@ -97,9 +97,9 @@ func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 	}
 	m := &Mirrors{
 		source: s, opts: o, wake: make(chan struct{}, 1), static: podset.NewMerge(o.Sources...),
-		made: map[types.NamespacedName]createdMirror{}, deleted: map[types.UID]time.Time{}, tries: map[types.NamespacedName]*try{},
+		created: map[types.NamespacedName]createdMirror{}, deleted: map[types.UID]time.Time{}, states: map[types.NamespacedName]*nameState{},
 	}
-	s.pods.subscribe(m.shown)
+	s.pods.addListener(m.handleWatched)
 	return m, nil
 }
 
@@ -119,20 +119,20 @@ func (m *Mirrors) Changed() {
 }
 
 // shown forgets what was believed of pods that the watch has told of.
-func (m *Mirrors) shown(keys ...string) {
+func (m *Mirrors) handleWatched(keys ...string) {
 	m.mu.Lock()
-	told := make(map[string]bool, len(keys))
+	watched := make(map[string]bool, len(keys))
 	for _, key := range keys {
-		told[key] = true
+		watched[key] = true
 	}
-	for name, t := range m.tries {
-		if told[kubeapi.Key(name.Namespace, name.Name)] {
-			t.told = true
+	for name, t := range m.states {
+		if watched[kubeapi.Key(name.Namespace, name.Name)] {
+			t.watchSeen = true
 		}
 	}
-	for name := range m.made {
-		if told[kubeapi.Key(name.Namespace, name.Name)] {
-			delete(m.made, name)
+	for name := range m.created {
+		if watched[kubeapi.Key(name.Namespace, name.Name)] {
+			delete(m.created, name)
 		}
 	}
 	m.mu.Unlock()
@@ -147,18 +147,18 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	}
 	defer m.guard.End()
 	for ctx.Err() == nil {
-		due, next := m.plan(time.Now())
-		m.act(ctx, due)
+		due, next := m.planActions(time.Now())
+		m.runActions(ctx, due)
 		if len(due) > 0 {
 			continue
 		}
-		m.sleep(ctx, next)
+		m.awaitWork(ctx, next)
 	}
 	return nil
 }
 
 // sleep waits until there may be something to do. Without a time that is until it is told.
-func (m *Mirrors) sleep(ctx context.Context, next time.Time) {
+func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
 		t := time.NewTimer(time.Until(next))
@@ -173,18 +173,18 @@ func (m *Mirrors) sleep(ctx context.Context, next time.Time) {
 }
 
 // plan returns what is to be done now, and when to look again if nothing is.
-func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
-	if !m.source.pods.synced() {
+func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
+	if !m.source.pods.isSynced() {
 		return nil, time.Time{} // the first list wakes
 	}
 	node := m.opts.Node()
 	m.mu.Lock()
 	static, complete := m.staticPods(), m.static.IsComplete()
-	mirrorPods, until := m.believed(now)
+	mirrorPods, until := m.expectedMirrors(now)
 	m.mu.Unlock()
 	waiting := false
 	actions := PlanMirrors(static, mirrorPods, MirrorInput{
-		Node: node, SourcesComplete: complete, NameTaken: m.taken,
+		Node: node, SourcesComplete: complete, NameTaken: m.isNameTaken,
 		StillRunning: func(namespace, name string) bool {
 			running := m.isRunningUnlisted(namespace, name, static)
 			waiting = waiting || running
@@ -196,10 +196,10 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 			return admitted
 		},
 	})
-	due, next = m.pace(actions, now)
+	due, next = m.selectDue(actions, now)
 	next = sleep.Earlier(next, until)
 	if waiting {
-		next = sleep.Earlier(next, now.Add(lookAgain))
+		next = sleep.Earlier(next, now.Add(mirrorPollInterval))
 	}
 	return due, next
 }
@@ -215,24 +215,24 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 }
 
 // pace returns those actions whose time has come, and when that of the next one comes.
-func (m *Mirrors) pace(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
+func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
 	needed := make(map[types.NamespacedName]bool, len(actions))
 	for _, action := range actions {
-		name := action.name()
+		name := action.namespacedName()
 		needed[name] = true
-		t := m.tries[name]
+		t := m.states[name]
 		if t == nil {
-			t = &try{}
-			m.tries[name] = t
+			t = &nameState{}
+			m.states[name] = t
 		}
 		if action.Delete == nil && action.Create == nil {
 			if errors.Is(action.Err, errNotRegistered) {
-				next = sleep.Earlier(next, now.Add(lookAgain))
+				next = sleep.Earlier(next, now.Add(mirrorPollInterval))
 			}
-			if text := action.Err.Error(); t.blocked != text {
-				t.blocked = text
+			if text := action.Err.Error(); t.blockedReason != text {
+				t.blockedReason = text
 				blocked = append(blocked, action)
 			}
 			continue
@@ -243,44 +243,44 @@ func (m *Mirrors) pace(actions []MirrorAction, now time.Time) (due []MirrorActio
 		}
 		due = append(due, action)
 	}
-	for name, t := range m.tries {
+	for name, t := range m.states {
 		if !needed[name] && !now.Before(t.next) {
-			delete(m.tries, name)
+			delete(m.states, name)
 		}
 	}
 	m.mu.Unlock()
 	for _, action := range blocked {
-		m.warn(action, action.Err)
+		m.logFailure(action, action.Err)
 		m.callFailed(action, action.Err, 0)
 	}
 	return due, next
 }
 
-func (a MirrorAction) name() types.NamespacedName {
+func (a MirrorAction) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
 // warn logs why there is no mirror for a pod.
-func (m *Mirrors) warn(action MirrorAction, err error) {
+func (m *Mirrors) logFailure(action MirrorAction, err error) {
 	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
 }
 
 // callFailed calls the hook Failed, if there is one.
 func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration) {
 	if m.opts.ActionFailed != nil {
-		m.opts.ActionFailed(action.name(), err, retry)
+		m.opts.ActionFailed(action.namespacedName(), err, retry)
 	}
 }
 
 // act does some actions beside each other, and returns when all are done.
-func (m *Mirrors) act(ctx context.Context, actions []MirrorAction) {
+func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, mirrorsAtOnce)
+	slots := make(chan struct{}, maxParallelMirrors)
 	for _, action := range actions {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			m.note(ctx, action, m.do(ctx, action))
+			m.recordResult(ctx, action, m.applyAction(ctx, action))
 		})
 	}
 	wg.Wait()
@@ -288,27 +288,27 @@ func (m *Mirrors) act(ctx context.Context, actions []MirrorAction) {
 
 // note stores when a name may be worked on again: a second after a success, so that a client that deletes mirrors keeps nothing busy.
 // It logs an error once, until another error or a success.
-func (m *Mirrors) note(ctx context.Context, action MirrorAction, err error) {
+func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	wait := lookAgain
+	wait := mirrorPollInterval
 	m.mu.Lock()
-	t := m.tries[action.name()]
-	t.blocked = ""
+	t := m.states[action.namespacedName()]
+	t.blockedReason = ""
 	logged := t.logged
 	if err == nil {
 		t.failures, t.logged = 0, ""
 	} else {
 		t.failures++
 		t.logged = err.Error()
-		policy := backoff.Policy{First: time.Second, Max: maxRetry}
+		policy := backoff.Policy{First: time.Second, Max: maxMirrorRetry}
 		if lacksNamespace(err) {
 			policy.Max = maxNamespaceRetry
 		}
 		wait = backoff.Jitter(policy.After(t.failures), 1, 1.5, m.opts.Rand())
-		if asked, ok := kubeapi.RetryAfter(err); ok {
-			wait = max(wait, asked)
+		if requested, ok := kubeapi.RetryAfter(err); ok {
+			wait = max(wait, requested)
 		}
 	}
 	t.next = time.Now().Add(wait)
@@ -317,7 +317,7 @@ func (m *Mirrors) note(ctx context.Context, action MirrorAction, err error) {
 		return
 	}
 	if logged != err.Error() {
-		m.warn(action, err)
+		m.logFailure(action, err)
 	}
 	m.callFailed(action, err, wait)
 }

@@ -21,13 +21,13 @@ import (
 )
 
 // conflictTries is how often a change is made to what is newer each time, with a wait of 100 ms after the first that doubles.
-const conflictTries = 5
+const maxConflictTries = 5
 
 // EditNode changes labels and annotations of this node's Node object, as NodeInfo.AddToNode of package volume/csi does: edit is
 // called with a copy, again if somebody else changes the object at the same time, and reports whether it has changed that.
 func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
 	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
-	return conflicting(ctx, func() error {
+	return retryOnConflict(ctx, func() error {
 		node, err := nodes.Get(ctx, b.node)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed
 		if changed, err := edit(wanted); err != nil || !changed {
 			return err
 		}
-		patch, err := metadataPatch(&node.ObjectMeta, &wanted.ObjectMeta)
+		patch, err := buildMetadataPatch(&node.ObjectMeta, &wanted.ObjectMeta)
 		if err != nil {
 			return err
 		}
@@ -46,19 +46,19 @@ func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed
 }
 
 // metadataPatch returns what makes labels and annotations of one object those of the other, if the object is still the one.
-func metadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
+func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}
-	if d := difference(before.Labels, after.Labels); len(d) > 0 {
+	if d := diffMap(before.Labels, after.Labels); len(d) > 0 {
 		metadata["labels"] = d
 	}
-	if d := difference(before.Annotations, after.Annotations); len(d) > 0 {
+	if d := diffMap(before.Annotations, after.Annotations); len(d) > 0 {
 		metadata["annotations"] = d
 	}
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
 // difference has the values that are new, and nil for keys that are gone.
-func difference(before, after map[string]string) map[string]any {
+func diffMap(before, after map[string]string) map[string]any {
 	d := map[string]any{}
 	for key, value := range after {
 		if old, ok := before[key]; !ok || old != value {
@@ -77,7 +77,7 @@ func difference(before, after map[string]string) map[string]any {
 // object if there is none. See EditNode.
 func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error {
 	nodes := kubeapi.In(b.client, kubeapi.CSINodes, "")
-	return conflicting(ctx, func() error {
+	return retryOnConflict(ctx, func() error {
 		o, err := nodes.Get(ctx, b.node)
 		if apierrors.IsNotFound(err) {
 			if o, err = b.newCSINode(ctx); err != nil {
@@ -112,14 +112,14 @@ func (b *Objects) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 }
 
 // conflicting makes a change again that met another one.
-func conflicting(ctx context.Context, change func() error) error {
+func retryOnConflict(ctx context.Context, change func() error) error {
 	wait := 100 * time.Millisecond
 	for try := 1; ; try++ {
 		err := change()
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if try == conflictTries {
+		if try == maxConflictTries {
 			return fmt.Errorf("%d tries: %w", try, err)
 		}
 		if sleep.For(ctx, wait) != nil {

@@ -79,7 +79,7 @@ func TestServiceMemory(t *testing.T) {
 	for i := range 10_000 {
 		require.NoError(t, server.Put(serviceObject(i)))
 	}
-	s := newServices(source.client, nil, slog.New(slog.DiscardHandler))
+	s := newServiceTable(source.client, nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.table.Run(ctx) }()
@@ -91,7 +91,7 @@ func TestServiceMemory(t *testing.T) {
 		require.NoError(t, server.Put(o))
 	}
 	require.Eventually(t, func() bool {
-		got, err := s.in(t.Context(), "team-099")
+		got, err := s.listServices(t.Context(), "team-099")
 		return err == nil && got[99].Spec.Ports[1].Port == 9091
 	}, 20*time.Second, 10*time.Millisecond)
 	cancel()

@@ -43,18 +43,18 @@ type Objects struct {
 	node   string
 	log    *slog.Logger
 	guard  runonce.Guard
-	kept   *keep // nil: off
+	cache  *objectCache // nil: off
 
-	configMaps     *watched[*corev1.ConfigMap]
-	secrets        *watched[*corev1.Secret]
-	readConfigMaps flights[*corev1.ConfigMap]
-	readSecrets    flights[*corev1.Secret]
-	services       *services
+	configMaps     *objectWatcher[*corev1.ConfigMap]
+	secrets        *objectWatcher[*corev1.Secret]
+	readConfigMaps requestGroup[*corev1.ConfigMap]
+	readSecrets    requestGroup[*corev1.Secret]
+	services       *serviceTable
 	classes        *kubeapi.Table[*nodev1.RuntimeClass, string]
 	drivers        *kubeapi.Store[*storagev1.CSIDriver]
 	driversReady   chan struct{}
-	bundles        *trustBundles
-	requests       *podRequests
+	bundles        *bundleTable
+	requests       *requestTable
 	watchers       objectwatch.Watchers
 }
 
@@ -66,19 +66,19 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	}
 	c, node := s.client, s.opts.NodeName
 	b := &Objects{client: c, node: node, log: o.Logger, driversReady: make(chan struct{})}
-	if err := b.open(o); err != nil {
+	if err := b.openCaches(o); err != nil {
 		return nil, err
 	}
-	plain, err := c.WithBudget(plainQPS, plainBurst)
+	plain, err := c.WithBudget(directReadQPS, directReadBurst)
 	if err != nil {
 		return nil, err
 	}
-	b.configMaps = newWatched(c, plain, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Notify(kindConfigMap, namespace, name) })
-	b.secrets = newWatched(c, plain, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Notify(kindSecret, namespace, name) })
+	b.configMaps = newObjectWatcher(c, plain, kubeapi.ConfigMaps, isImmutableConfigMap, func(namespace, name string) { b.watchers.Notify(kindConfigMap, namespace, name) })
+	b.secrets = newObjectWatcher(c, plain, kubeapi.Secrets, isImmutableSecret, func(namespace, name string) { b.watchers.Notify(kindSecret, namespace, name) })
 	b.classes = kubeapi.NewTable(kubeapi.In(c, kubeapi.RuntimeClasses, ""), kubeapi.TableOptions[*nodev1.RuntimeClass, string]{
 		Transform: func(o *nodev1.RuntimeClass) string { return o.Handler },
 	})
-	ready := onceClosed(b.driversReady)
+	ready := closeOnce(b.driversReady)
 	b.drivers = kubeapi.NewStore(kubeapi.In(c, kubeapi.CSIDrivers, ""), kubeapi.StoreOptions[*storagev1.CSIDriver]{
 		Changed: func(names ...string) {
 			ready()
@@ -87,29 +87,29 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 			}
 		},
 	})
-	b.watchCertificates(c, node)
+	b.addCertificateTables(c, node)
 	b.guard.Require("apiserver.Objects", o.Logger, nil)
 	return b, nil
 }
 
 // open takes what earlier agents have kept.
-func (b *Objects) open(o ObjectsOptions) (err error) {
+func (b *Objects) openCaches(o ObjectsOptions) (err error) {
 	if o.CacheDir != "" {
-		if b.kept, err = openKeep(o.CacheDir); err != nil {
+		if b.cache, err = openObjectCache(o.CacheDir); err != nil {
 			return fmt.Errorf("objects: ObjectsOptions.CacheDir: %w", err)
 		}
 	}
-	var kept *keptServices
+	var kept *serviceCache
 	if o.ServicesFile != "" {
 		var damaged error
-		if kept, damaged, err = openServices(o.ServicesFile); err != nil {
+		if kept, damaged, err = openServiceCache(o.ServicesFile); err != nil {
 			return fmt.Errorf("objects: ObjectsOptions.ServicesFile: %w", err)
 		}
 		if damaged != nil {
 			b.log.Error("services are read again", "error", damaged)
 		}
 	}
-	b.services = newServices(b.client, kept, b.log)
+	b.services = newServiceTable(b.client, kept, b.log)
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (b *Objects) Run(ctx context.Context) error {
 	}
 	defer b.guard.End()
 	var group sync.WaitGroup
-	parts := []func(context.Context) error{b.configMaps.run, b.secrets.run, b.services.table.Run, b.classes.Run, b.drivers.Run, b.bundles.run, b.requests.run}
+	parts := []func(context.Context) error{b.configMaps.runWatches, b.secrets.runWatches, b.services.table.Run, b.classes.Run, b.drivers.Run, b.bundles.runTable, b.requests.runTable}
 	errs := make([]error, len(parts))
 	for i, run := range parts {
 		group.Go(func() { errs[i] = run(ctx) })
@@ -139,108 +139,108 @@ func (b *Objects) Run(ctx context.Context) error {
 // Retain says which pods there are on this node. What none of them refers to any more is not watched and not kept. It is called
 // with all of them whenever that changes, and not before they are known.
 func (b *Objects) Retain(pods []*corev1.Pod) {
-	r, now := referencesOf(pods), time.Now()
-	b.configMaps.drop(now, r.configMaps)
-	b.secrets.drop(now, r.secrets)
-	if err := b.services.kept.retain(r.namespaces); err != nil {
+	r, now := collectReferences(pods), time.Now()
+	b.configMaps.dropUnused(now, r.configMaps)
+	b.secrets.dropUnused(now, r.secrets)
+	if err := b.services.cache.retainNamespaces(r.namespaces); err != nil {
 		b.log.Error("forget kept services", "error", err)
 	}
-	if b.kept == nil {
+	if b.cache == nil {
 		return
 	}
 	files := map[string]bool{}
 	for key := range r.configMaps {
-		files[fileName(kindConfigMap, key)] = true
+		files[cacheFileName(kindConfigMap, key)] = true
 	}
 	for key := range r.secrets {
-		files[fileName(kindSecret, key)] = true
+		files[cacheFileName(kindSecret, key)] = true
 	}
-	b.retainKept(pods, files)
-	if err := b.kept.retain(files); err != nil {
+	b.addReferencedFiles(pods, files)
+	if err := b.cache.retainFiles(files); err != nil {
 		b.log.Error("forget kept objects", "error", err)
 	}
 }
 
 // ConfigMap returns a config map as it is now.
 func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	if o, ok := b.configMaps.peek(namespace, name); ok {
+	if o, ok := b.configMaps.getIfCurrent(namespace, name); ok {
 		return o, nil
 	}
-	o, err := b.readConfigMaps.do(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.ConfigMap, error) {
-		ctx, cancel := b.readLimit(ctx)
+	o, err := b.readConfigMaps.doShared(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.ConfigMap, error) {
+		ctx, cancel := b.withReadTimeout(ctx)
 		defer cancel()
-		return read(ctx, b.client, kubeapi.ConfigMaps, namespace, name)
+		return readObject(ctx, b.client, kubeapi.ConfigMaps, namespace, name)
 	})
-	return b.configMap(o, err, namespace, name)
+	return b.cacheOrLoadConfigMap(o, err, namespace, name)
 }
 
 // Secret returns a secret as it is now.
 func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	if o, ok := b.secrets.peek(namespace, name); ok {
+	if o, ok := b.secrets.getIfCurrent(namespace, name); ok {
 		return o, nil
 	}
-	o, err := b.readSecrets.do(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.Secret, error) {
-		ctx, cancel := b.readLimit(ctx)
+	o, err := b.readSecrets.doShared(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.Secret, error) {
+		ctx, cancel := b.withReadTimeout(ctx)
 		defer cancel()
-		return read(ctx, b.client, kubeapi.Secrets, namespace, name)
+		return readObject(ctx, b.client, kubeapi.Secrets, namespace, name)
 	})
-	return b.secret(o, err, namespace, name)
+	return b.cacheOrLoadSecret(o, err, namespace, name)
 }
 
 // keptWait is how long an API server is asked before what is kept has to do.
-const keptWait = 3 * time.Second
+const cacheFallbackWait = 3 * time.Second
 
 // readLimit bounds a read where there is something else to take.
-func (b *Objects) readLimit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if b.kept == nil {
+func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.cache == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, keptWait)
+	return context.WithTimeout(ctx, cacheFallbackWait)
 }
 
 // configMap keeps what was read, or returns what is kept if nobody answers.
-func (b *Objects) configMap(o *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
-	if b.kept == nil {
+func (b *Objects) cacheOrLoadConfigMap(o *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
+	if b.cache == nil {
 		return orNil(o, err)
 	}
 	if err == nil {
-		b.keepOne(kindConfigMap, &corev1.ConfigMap{ObjectMeta: bare(o.ObjectMeta), Data: o.Data, BinaryData: o.BinaryData, Immutable: o.Immutable})
+		b.cacheObject(kindConfigMap, &corev1.ConfigMap{ObjectMeta: minimalMeta(o.ObjectMeta), Data: o.Data, BinaryData: o.BinaryData, Immutable: o.Immutable})
 		return o, nil
 	}
 	o = &corev1.ConfigMap{}
-	return orNil(o, b.recall(kindConfigMap, namespace, name, o, err))
+	return orNil(o, b.loadFromCache(kindConfigMap, namespace, name, o, err))
 }
 
 // secret does the same for secrets.
-func (b *Objects) secret(o *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
-	if b.kept == nil {
+func (b *Objects) cacheOrLoadSecret(o *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
+	if b.cache == nil {
 		return orNil(o, err)
 	}
 	if err == nil {
-		b.keepOne(kindSecret, &corev1.Secret{ObjectMeta: bare(o.ObjectMeta), Data: o.Data, Type: o.Type, Immutable: o.Immutable})
+		b.cacheObject(kindSecret, &corev1.Secret{ObjectMeta: minimalMeta(o.ObjectMeta), Data: o.Data, Type: o.Type, Immutable: o.Immutable})
 		return o, nil
 	}
 	o = &corev1.Secret{}
-	return orNil(o, b.recall(kindSecret, namespace, name, o, err))
+	return orNil(o, b.loadFromCache(kindSecret, namespace, name, o, err))
 }
 
-func (b *Objects) keepOne(kind string, o kubeapi.Object) {
-	if err := b.kept.put(kind, o); err != nil {
+func (b *Objects) cacheObject(kind string, o kubeapi.Object) {
+	if err := b.cache.storeObject(kind, o); err != nil {
 		b.log.Error("keep object", "error", err)
 	}
 }
 
 // recall reads a kept object in place of one that nobody can be asked for, and forgets one that is gone.
-func (b *Objects) recall(kind, namespace, name string, o kubeapi.Object, err error) error {
-	if !away(err) {
-		if isMissing(err) {
-			if err := b.kept.remove(kind, namespace, name); err != nil {
+func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, err error) error {
+	if !isUnavailable(err) {
+		if isNotFound(err) {
+			if err := b.cache.removeObject(kind, namespace, name); err != nil {
 				b.log.Error("forget kept object", "error", err)
 			}
 		}
 		return err
 	}
-	if b.kept.get(kind, namespace, name, o) != nil {
+	if b.cache.loadObject(kind, namespace, name, o) != nil {
 		return err // that is what there is to be said
 	}
 	b.log.Info("API server is away: kept object is used", "kind", kind, "namespace", namespace, "name", name)
@@ -249,7 +249,7 @@ func (b *Objects) recall(kind, namespace, name string, o kubeapi.Object, err err
 
 // Services returns the services of a namespace that have an address.
 func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
-	return b.services.in(ctx, namespace)
+	return b.services.listServices(ctx, namespace)
 }
 
 func orNil[T any](o *T, err error) (*T, error) {

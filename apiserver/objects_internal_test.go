@@ -154,7 +154,7 @@ func TestUnanswered(t *testing.T) {
 			"token":      func(string) error { _, err := tokens.Token(t.Context(), r); return err },
 		}
 		for name, ask := range asks {
-			u, ok := errors.AsType[unanswered](ask("none"))
+			u, ok := errors.AsType[unavailableError](ask("none"))
 			require.False(t, ok && u.Unanswered(), name)
 		}
 		for _, f := range []apiservertest.Fault{{Code: http.StatusForbidden}, {Code: http.StatusInternalServerError}, {Code: http.StatusTooManyRequests}, {Code: http.StatusUnauthorized}, {Hang: true}} {
@@ -162,7 +162,7 @@ func TestUnanswered(t *testing.T) {
 			for name, ask := range asks {
 				err := ask(fmt.Sprint("other", f.Code))
 				require.Error(t, err)
-				_, ok := errors.AsType[unanswered](err)
+				_, ok := errors.AsType[unavailableError](err)
 				require.Equal(t, f.Code != http.StatusForbidden, ok, "%s: %v", name, err)
 			}
 			end()
@@ -265,7 +265,7 @@ func TestWatchesEnd(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, w.server.OpenWatches("configmaps"))
 		time.Sleep(10 * time.Minute)
-		require.Zero(t, w.configMaps.len())
+		require.Zero(t, w.configMaps.watchCount())
 		read("c")
 		synctest.Wait()
 		require.Equal(t, 1, w.server.OpenWatches("configmaps"))
@@ -301,7 +301,7 @@ func TestReferences(t *testing.T) {
 			}}}},
 		},
 	})
-	r := referencesOf([]*corev1.Pod{p, showing("c4")})
+	r := collectReferences([]*corev1.Pod{p, showing("c4")})
 	for i := 1; i <= 4; i++ {
 		assert.Contains(t, r.configMaps, fmt.Sprint("shop/c", i))
 	}

@@ -21,37 +21,37 @@ var packedProtocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, 
 
 func packService(o *corev1.Service) packedService {
 	var room [256]byte // more than most services need
-	b := packAddress(room[:0], o.Spec.ClusterIP)
+	b := appendAddress(room[:0], o.Spec.ClusterIP)
 	for _, p := range o.Spec.Ports {
-		b = packText(b, p.Name)
+		b = appendText(b, p.Name)
 		known := slices.Index(packedProtocols, p.Protocol) + 1
 		if b = append(b, byte(known)); known == 0 {
-			b = packText(b, string(p.Protocol))
+			b = appendText(b, string(p.Protocol))
 		}
 		b = binary.AppendUvarint(b, uint64(uint32(p.Port))) //nolint:gosec // a negative one comes back as it was
 	}
 	return packedService(b)
 }
 
-func packText(b []byte, text string) []byte {
+func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // packAddress packs the bytes of an address if they say how it is written.
-func packAddress(b []byte, text string) []byte {
+func appendAddress(b []byte, text string) []byte {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.String() == text {
 		raw := a.AsSlice()
 		return append(append(b, byte(len(raw))), raw...)
 	}
-	return packText(append(b, 0), text)
+	return appendText(append(b, 0), text)
 }
 
 // unpack returns the service of a name.
-func (p packedService) unpack(name string) service {
+func (p packedService) unpackService(name string) service {
 	r := packReader(p)
-	s := service{Name: name, IP: r.address(), Ports: []servicePort{}}
+	s := service{Name: name, IP: r.readAddress(), Ports: []servicePort{}}
 	for len(r) > 0 {
-		s.Ports = append(s.Ports, servicePort{Name: r.text(), Protocol: r.protocol(), Port: r.number()})
+		s.Ports = append(s.Ports, servicePort{Name: r.readText(), Protocol: r.readProtocol(), Port: r.readPort()})
 	}
 	return s
 }
@@ -59,35 +59,35 @@ func (p packedService) unpack(name string) service {
 // packReader is the rest of what packService made.
 type packReader []byte
 
-func (r *packReader) take(n int) []byte {
+func (r *packReader) takeBytes(n int) []byte {
 	taken := (*r)[:n]
 	*r = (*r)[n:]
 	return taken
 }
 
-func (r *packReader) text() string {
+func (r *packReader) readText() string {
 	length, n := binary.Uvarint(*r)
-	r.take(n)
-	return string(r.take(int(length))) //nolint:gosec // it was an int
+	r.takeBytes(n)
+	return string(r.takeBytes(int(length))) //nolint:gosec // it was an int
 }
 
-func (r *packReader) address() string {
-	if n := r.take(1)[0]; n > 0 {
-		a, _ := netip.AddrFromSlice(r.take(int(n))) // they are of one
+func (r *packReader) readAddress() string {
+	if n := r.takeBytes(1)[0]; n > 0 {
+		a, _ := netip.AddrFromSlice(r.takeBytes(int(n))) // they are of one
 		return a.String()
 	}
-	return r.text()
+	return r.readText()
 }
 
-func (r *packReader) protocol() corev1.Protocol {
-	if known := r.take(1)[0]; known > 0 {
+func (r *packReader) readProtocol() corev1.Protocol {
+	if known := r.takeBytes(1)[0]; known > 0 {
 		return packedProtocols[known-1]
 	}
-	return corev1.Protocol(r.text())
+	return corev1.Protocol(r.readText())
 }
 
-func (r *packReader) number() int32 {
+func (r *packReader) readPort() int32 {
 	number, n := binary.Uvarint(*r)
-	r.take(n)
+	r.takeBytes(n)
 	return int32(number) //nolint:gosec // it was one
 }

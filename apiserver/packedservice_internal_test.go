@@ -30,7 +30,7 @@ func FuzzPackedService(f *testing.F) {
 			for _, p := range o.Spec.Ports {
 				want.Ports = append(want.Ports, servicePort{p.Name, p.Protocol, p.Port})
 			}
-			require.Equal(t, want, packService(o).unpack("s"))
+			require.Equal(t, want, packService(o).unpackService("s"))
 		}
 	})
 }

@@ -100,7 +100,7 @@ func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 	}
 	p.Mirrors, err = p.Source.Mirrors(MirrorsOptions{
 		Sources:     o.StaticSources,
-		RunningUIDs: func(namespace, name string) []types.UID { return uidsOf(o.Pods.Pods(), namespace, name) },
+		RunningUIDs: func(namespace, name string) []types.UID { return podUIDs(o.Pods.Pods(), namespace, name) },
 		Admitted: func(uid types.UID) bool {
 			state, _ := o.Pods.Pod(string(uid))
 			return state.Admitted
@@ -116,7 +116,7 @@ func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 }
 
 // uidsOf returns the UIDs of the pods with a namespace and a name, whether a source lists them or not.
-func uidsOf(pods []lifecycle.PodState, namespace, name string) (uids []types.UID) {
+func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UID) {
 	for _, p := range pods {
 		if p.Pod.Namespace == namespace && p.Pod.Name == name {
 			uids = append(uids, types.UID(p.Pod.UID))

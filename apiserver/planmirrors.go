@@ -48,33 +48,33 @@ var errNotRegistered = errors.New("the node is not registered, or is being delet
 // or that is being deleted, is replaced. The mirror of a static pod that no source lists any more stays until that pod has
 // terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. No mirror is created for
 // a static pod that is not admitted, as after its rejection. Of two static pods with one name the first counts. Neither list is changed.
-func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorInput) (actions []MirrorAction) {
+func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {
-		byName[nameOf(mirror)] = mirror
+		byName[namespacedNameOf(mirror)] = mirror
 	}
-	wanted := make(map[types.NamespacedName]bool, len(static))
+	planned := make(map[types.NamespacedName]bool, len(static))
 	for _, pod := range static {
-		name := nameOf(pod)
-		if wanted[name] {
+		name := namespacedNameOf(pod)
+		if planned[name] {
 			continue
 		}
-		wanted[name] = true
+		planned[name] = true
 		mirror := byName[name]
-		if isMirrorOf(mirror, pod) || facts.isRunning(name) {
+		if isMirrorOf(mirror, pod) || in.isStillRunning(name) {
 			continue
 		}
-		if facts.Admitted == nil || facts.Admitted(pod) {
-			actions = append(actions, planMirror(pod, mirror, facts))
+		if in.Admitted == nil || in.Admitted(pod) {
+			actions = append(actions, planMirror(pod, mirror, in))
 		} else if mirror != nil {
 			actions = append(actions, MirrorAction{Namespace: pod.Namespace, Name: pod.Name, Delete: mirror})
 		}
 	}
-	if !facts.SourcesComplete {
+	if !in.SourcesComplete {
 		return actions
 	}
 	for _, mirror := range mirrorPods {
-		if !wanted[nameOf(mirror)] && !facts.isRunning(nameOf(mirror)) {
+		if !planned[namespacedNameOf(mirror)] && !in.isStillRunning(namespacedNameOf(mirror)) {
 			actions = append(actions, MirrorAction{Namespace: mirror.Namespace, Name: mirror.Name, Delete: mirror})
 		}
 	}
@@ -82,25 +82,25 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorInput) (actions [
 }
 
 // isRunning reports whether a static pod of that name that no source lists any more still runs or terminates.
-func (f *MirrorInput) isRunning(name types.NamespacedName) bool {
+func (f *MirrorInput) isStillRunning(name types.NamespacedName) bool {
 	return f.StillRunning != nil && f.StillRunning(name.Namespace, name.Name)
 }
 
 // isMirrorOf reports whether a mirror pod, which may be nil, stands for a static pod and is not being deleted.
 func isMirrorOf(mirror, static *corev1.Pod) bool {
-	return mirror != nil && mirror.DeletionTimestamp == nil && mirrors(mirror, static)
+	return mirror != nil && mirror.DeletionTimestamp == nil && matchesStatic(mirror, static)
 }
 
 // planMirror returns the action that creates the mirror of a static pod, in place of the mirror of its name, which may be nil.
-func planMirror(static, mirror *corev1.Pod, facts MirrorInput) MirrorAction {
+func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
 	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
-	node := facts.Node
-	switch references := references(static); {
-	case len(references) > 0:
-		action.Err = fmt.Errorf("pod %s/%s cannot have a mirror: %w", static.Namespace, static.Name, references.ToAggregate())
+	node := in.Node
+	switch forbidden := findForbiddenReferences(static); {
+	case len(forbidden) > 0:
+		action.Err = fmt.Errorf("pod %s/%s cannot have a mirror: %w", static.Namespace, static.Name, forbidden.ToAggregate())
 	case node == nil || node.UID == "" || node.DeletionTimestamp != nil:
 		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, errNotRegistered)
-	case mirror == nil && facts.NameTaken != nil && facts.NameTaken(static.Namespace, static.Name):
+	case mirror == nil && in.NameTaken != nil && in.NameTaken(static.Namespace, static.Name):
 		action.Err = fmt.Errorf("mirror of pod %s/%s: another pod of the API server has the name", static.Namespace, static.Name)
 	default:
 		action.Create = newMirror(static, node)
@@ -108,14 +108,14 @@ func planMirror(static, mirror *corev1.Pod, facts MirrorInput) MirrorAction {
 	return action
 }
 
-func nameOf(pod *corev1.Pod) types.NamespacedName {
+func namespacedNameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // mirrors reports whether a mirror pod stands for a static pod as it is now.
-func mirrors(mirror, static *corev1.Pod) bool {
+func matchesStatic(mirror, static *corev1.Pod) bool {
 	hash, ok := mirror.Annotations[annotationMirror]
-	return ok && hash == static.Annotations[annotationHash] && nameOf(mirror) == nameOf(static)
+	return ok && hash == static.Annotations[annotationHash] && namespacedNameOf(mirror) == namespacedNameOf(static)
 }
 
 // newMirror returns what a static pod is in the API server: itself, owned by the node, with its hash.
@@ -135,66 +135,66 @@ func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 
 // references returns an error for each object of the API that a pod refers to: no mirror may, as the API server would let a
 // node read what its pods refer to (plugin/pkg/admission/noderestriction and pkg/api/pod of Kubernetes).
-func references(pod *corev1.Pod) field.ErrorList {
+func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 	r := referenceFinder{}
 	spec, path := &pod.Spec, field.NewPath("spec")
-	r.found(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
-	r.found(slices.ContainsFunc(spec.ImagePullSecrets, func(s corev1.LocalObjectReference) bool { return s.Name != "" }),
+	r.checkField(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
+	r.checkField(slices.ContainsFunc(spec.ImagePullSecrets, func(s corev1.LocalObjectReference) bool { return s.Name != "" }),
 		path.Child("imagePullSecrets"), "secrets")
-	r.found(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
+	r.checkField(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
 	for i := range spec.InitContainers {
-		r.container(&spec.InitContainers[i], path.Child("initContainers").Index(i))
+		r.checkContainer(&spec.InitContainers[i], path.Child("initContainers").Index(i))
 	}
 	for i := range spec.Containers {
-		r.container(&spec.Containers[i], path.Child("containers").Index(i))
+		r.checkContainer(&spec.Containers[i], path.Child("containers").Index(i))
 	}
 	for i := range spec.EphemeralContainers {
-		r.container((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
+		r.checkContainer((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
 	}
 	for i := range spec.Volumes {
-		r.volume(&spec.Volumes[i], path.Child("volumes").Index(i))
+		r.checkVolume(&spec.Volumes[i], path.Child("volumes").Index(i))
 	}
 	return r.errs
 }
 
 type referenceFinder struct{ errs field.ErrorList }
 
-func (r *referenceFinder) found(set bool, path *field.Path, what string) {
+func (r *referenceFinder) checkField(set bool, path *field.Path, objects string) {
 	const enough = 10
 	if set && len(r.errs) < enough {
-		r.errs = append(r.errs, field.Forbidden(path, "mirror pods may not reference "+what))
+		r.errs = append(r.errs, field.Forbidden(path, "mirror pods may not reference "+objects))
 	}
 }
 
-func (r *referenceFinder) container(c *corev1.Container, path *field.Path) {
+func (r *referenceFinder) checkContainer(c *corev1.Container, path *field.Path) {
 	for i, from := range c.EnvFrom {
-		r.found(from.SecretRef != nil && from.SecretRef.Name != "", path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
-		r.found(from.ConfigMapRef != nil && from.ConfigMapRef.Name != "", path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
+		r.checkField(from.SecretRef != nil && from.SecretRef.Name != "", path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
+		r.checkField(from.ConfigMapRef != nil && from.ConfigMapRef.Name != "", path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
 	}
 	for i, env := range c.Env {
 		if from := env.ValueFrom; from != nil {
 			at := path.Child("env").Index(i).Child("valueFrom")
-			r.found(from.SecretKeyRef != nil && from.SecretKeyRef.Name != "", at.Child("secretKeyRef"), "secrets")
-			r.found(from.ConfigMapKeyRef != nil && from.ConfigMapKeyRef.Name != "", at.Child("configMapKeyRef"), "config maps")
+			r.checkField(from.SecretKeyRef != nil && from.SecretKeyRef.Name != "", at.Child("secretKeyRef"), "secrets")
+			r.checkField(from.ConfigMapKeyRef != nil && from.ConfigMapKeyRef.Name != "", at.Child("configMapKeyRef"), "config maps")
 		}
 	}
 }
 
 // volume knows the volumes without a reference; all others, and those of a later version, have one.
-func (r *referenceFinder) volume(v *corev1.Volume, path *field.Path) {
+func (r *referenceFinder) checkVolume(v *corev1.Volume, path *field.Path) {
 	switch {
 	case v.Projected != nil:
 		for i, s := range v.Projected.Sources {
-			r.found(s.DownwardAPI == nil || s.ConfigMap != nil || s.Secret != nil || s.ServiceAccountToken != nil ||
+			r.checkField(s.DownwardAPI == nil || s.ConfigMap != nil || s.Secret != nil || s.ServiceAccountToken != nil ||
 				s.ClusterTrustBundle != nil || s.PodCertificate != nil, path.Child("projected", "sources").Index(i), "objects of the API server")
 		}
 	default:
-		r.found(!withoutReference(v) || secretOf(v), path, "objects of the API server by this kind of volume")
+		r.checkField(!hasNoAPIReference(v) || hasSecretRef(v), path, "objects of the API server by this kind of volume")
 	}
 }
 
 // withoutReference reports whether a volume is of a kind that names no object of the API, or only a secret.
-func withoutReference(v *corev1.Volume) bool {
+func hasNoAPIReference(v *corev1.Volume) bool {
 	return v.AWSElasticBlockStore != nil || v.AzureDisk != nil || v.CephFS != nil || v.Cinder != nil || v.DownwardAPI != nil ||
 		v.EmptyDir != nil || v.FC != nil || v.FlexVolume != nil || v.Flocker != nil || v.GCEPersistentDisk != nil ||
 		v.GitRepo != nil || v.HostPath != nil || v.Image != nil || v.ISCSI != nil || v.NFS != nil ||
@@ -203,24 +203,24 @@ func withoutReference(v *corev1.Volume) bool {
 }
 
 // secretOf reports whether a volume names a secret besides.
-func secretOf(v *corev1.Volume) bool {
+func hasSecretRef(v *corev1.Volume) bool {
 	switch {
 	case v.CephFS != nil:
-		return named(v.CephFS.SecretRef)
+		return hasName(v.CephFS.SecretRef)
 	case v.Cinder != nil:
-		return named(v.Cinder.SecretRef)
+		return hasName(v.Cinder.SecretRef)
 	case v.FlexVolume != nil:
-		return named(v.FlexVolume.SecretRef)
+		return hasName(v.FlexVolume.SecretRef)
 	case v.RBD != nil:
-		return named(v.RBD.SecretRef)
+		return hasName(v.RBD.SecretRef)
 	case v.ScaleIO != nil:
-		return named(v.ScaleIO.SecretRef)
+		return hasName(v.ScaleIO.SecretRef)
 	case v.ISCSI != nil:
-		return named(v.ISCSI.SecretRef)
+		return hasName(v.ISCSI.SecretRef)
 	case v.StorageOS != nil:
-		return named(v.StorageOS.SecretRef)
+		return hasName(v.StorageOS.SecretRef)
 	}
 	return false
 }
 
-func named(ref *corev1.LocalObjectReference) bool { return ref != nil && ref.Name != "" }
+func hasName(ref *corev1.LocalObjectReference) bool { return ref != nil && ref.Name != "" }

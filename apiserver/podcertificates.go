@@ -25,21 +25,21 @@ var (
 const maxTrustBundles = 1000
 
 // trustBundles is the table of cluster trust bundles.
-type trustBundles = onDemand[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]
+type bundleTable = lazyTable[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]
 
 // podRequests is the table of the node's requests for pod certificates.
-type podRequests = onDemand[*certificatesv1.PodCertificateRequest, podRequest]
+type requestTable = lazyTable[*certificatesv1.PodCertificateRequest, requestOutcome]
 
 // podRequest is what became of one.
-type podRequest struct {
+type requestOutcome struct {
 	uid    types.UID
-	done   bool
+	final  bool
 	issued volume.IssuedCertificate
 	err    error // why it was not issued, if done
 }
 
-func (b *Objects) watchCertificates(c *kubeapi.Client, node string) {
-	b.bundles = newOnDemand(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
+func (b *Objects) addCertificateTables(c *kubeapi.Client, node string) {
+	b.bundles = newLazyTable(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
 		Transform: func(o *certificatesv1.ClusterTrustBundle) volume.TrustBundle {
 			return volume.TrustBundle{Name: o.Name, Labels: o.Labels, Signer: o.Spec.SignerName, PEM: o.Spec.TrustBundle}
@@ -49,23 +49,23 @@ func (b *Objects) watchCertificates(c *kubeapi.Client, node string) {
 			b.watchers.Notify(volume.KindTrustBundle, "", name)
 		}
 	})
-	b.requests = newOnDemand(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, podRequest]{
+	b.requests = newLazyTable(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, requestOutcome]{
 		FieldSelector: "spec.nodeName=" + node,
-		Transform:     podRequestOf,
+		Transform:     outcomeOf,
 	}, nil)
 }
 
 // podRequestOf reads what became of a request.
-func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
-	r := podRequest{uid: o.UID}
+func outcomeOf(o *certificatesv1.PodCertificateRequest) requestOutcome {
+	r := requestOutcome{uid: o.UID}
 	for _, c := range o.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
 			denied := c.Type == certificatesv1.PodCertificateRequestConditionTypeDenied
-			r.done, r.err = true, &volume.CertificateRefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
+			r.final, r.err = true, &volume.CertificateRefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
 			return r
 		case certificatesv1.PodCertificateRequestConditionTypeIssued:
-			r.done = true
+			r.final = true
 			if o.Status.CertificateChain == "" || o.Status.BeginRefreshAt == nil || o.Status.NotAfter == nil {
 				r.err = fmt.Errorf("pod certificate request %s/%s was issued without status.certificateChain, beginRefreshAt or notAfter", o.Namespace, o.Name)
 				return r
@@ -81,7 +81,7 @@ func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
 
 // TrustBundles returns all cluster trust bundles. They are watched from the first call on.
 func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error) {
-	if err := b.bundles.await(ctx, "cluster trust bundles"); err != nil {
+	if err := b.bundles.awaitFirstList(ctx, "cluster trust bundles"); err != nil {
 		return nil, err
 	}
 	return b.bundles.table.List(), nil
@@ -90,10 +90,10 @@ func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error
 // Issue has the key of a pod certified by a PodCertificateRequest, and returns when that was issued, denied or failed. The node's
 // requests are watched from the first call on.
 func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
-	if err := b.requests.await(ctx, "pod certificate requests"); err != nil {
+	if err := b.requests.awaitFirstList(ctx, "pod certificate requests"); err != nil {
 		return none, err
 	}
-	account, err := read(ctx, b.client, kubeapi.ServiceAccounts, r.Namespace, r.ServiceAccount)
+	account, err := readObject(ctx, b.client, kubeapi.ServiceAccounts, r.Namespace, r.ServiceAccount)
 	if err != nil {
 		return none, err
 	}
@@ -101,16 +101,16 @@ func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none 
 	if err != nil {
 		return none, err
 	}
-	made, err := allowed(ctx, func(ctx context.Context) (*certificatesv1.PodCertificateRequest, error) {
-		return kubeapi.In(b.client, kubeapi.PodCertificateRequests, r.Namespace).Create(ctx, podCertificateRequest(r, account.UID, b.node, node.UID))
+	created, err := retryForbidden(ctx, func(ctx context.Context) (*certificatesv1.PodCertificateRequest, error) {
+		return kubeapi.In(b.client, kubeapi.PodCertificateRequests, r.Namespace).Create(ctx, newCertificateRequest(r, account.UID, b.node, node.UID))
 	})
 	if err != nil {
 		return none, err
 	}
-	return b.outcome(ctx, made)
+	return b.awaitOutcome(ctx, created)
 }
 
-func podCertificateRequest(r volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
+func newCertificateRequest(r volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, GenerateName: "req-",
@@ -125,26 +125,26 @@ func podCertificateRequest(r volume.CertificateRequest, account types.UID, node 
 }
 
 // errRequestGone is about a request that somebody has deleted.
-var errRequestGone = errors.New("it was deleted before it was issued")
+var errRequestDeleted = errors.New("it was deleted before it was issued")
 
 // outcome waits until a request was issued, denied or failed.
-func (b *Objects) outcome(ctx context.Context, made *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
+func (b *Objects) awaitOutcome(ctx context.Context, created *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
 	seen := false
 	for {
-		changed := b.requests.next()
-		now, there := b.requests.table.Get(kubeapi.Key(made.Namespace, made.Name))
-		there = there && now.uid == made.UID
+		changed := b.requests.nextChange()
+		current, found := b.requests.table.Get(kubeapi.Key(created.Namespace, created.Name))
+		found = found && current.uid == created.UID
 		switch {
-		case there && now.done:
-			return now.issued, now.err
-		case seen && !there:
-			return none, fmt.Errorf("pod certificate request %s/%s: %w", made.Namespace, made.Name, errRequestGone)
+		case found && current.final:
+			return current.issued, current.err
+		case seen && !found:
+			return none, fmt.Errorf("pod certificate request %s/%s: %w", created.Namespace, created.Name, errRequestDeleted)
 		}
-		seen = there
+		seen = found
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return none, fmt.Errorf("pod certificate request %s/%s was neither issued nor denied: %w", made.Namespace, made.Name, context.Cause(ctx))
+			return none, fmt.Errorf("pod certificate request %s/%s was neither issued nor denied: %w", created.Namespace, created.Name, context.Cause(ctx))
 		}
 	}
 }

@@ -32,7 +32,7 @@ const maxTerminated = 1_000
 
 // relist is how often the pods come from a list of the API server's own store, times a factor between 1 and 1.25: a pod
 // whose deletion was lost would run for as long. Other objects can wait for a store's hour.
-const relist = 12 * time.Minute
+const relistPeriod = 12 * time.Minute
 
 // Pods are the pods that the API server has bound to the node. Get them from [Source.Pods].
 type Pods struct {
@@ -49,12 +49,12 @@ func newPods(s *Source) *Pods {
 	p := &Pods{source: s, wake: make(chan struct{}, 1)}
 	p.store = kubeapi.NewStore(kubeapi.In(s.client, kubeapi.Pods, ""), kubeapi.StoreOptions[*corev1.Pod]{
 		FieldSelector: "spec.nodeName=" + s.opts.NodeName,
-		Transform:     slim,
-		Changed:       p.changed,
-		Failed:        p.failed,
+		Transform:     trimPod,
+		Changed:       p.notifyChanged,
+		Failed:        p.reportFailure,
 		MaxObjects:    maxPods,
 		Compare:       comparePods,
-		Relist:        relist,
+		Relist:        relistPeriod,
 	})
 	return p
 }
@@ -77,28 +77,28 @@ func podRank(pod *corev1.Pod) int {
 
 // limitTerminated returns pods without the oldest pods in a terminal phase beyond most of them, in the same order. Deleted pods and mirror pods
 // do not count. It may change the slice.
-func limitTerminated(pods []*corev1.Pod, most int) []*corev1.Pod {
+func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	var terminated []*corev1.Pod
 	for _, pod := range pods {
 		if podRank(pod) == 2 && !qos.IsMirror(pod) {
 			terminated = append(terminated, pod)
 		}
 	}
-	if len(terminated) <= most {
+	if len(terminated) <= limit {
 		return pods
 	}
 	slices.SortFunc(terminated, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	omitted := map[types.UID]bool{}
-	for _, pod := range terminated[:len(terminated)-most] {
+	for _, pod := range terminated[:len(terminated)-limit] {
 		omitted[pod.UID] = true
 	}
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
 // slim drops of a pod what no part of an agent reads, and makes it one of this source, so that [Merge] needs no copy.
-func slim(pod *corev1.Pod) *corev1.Pod {
+func trimPod(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields = nil
 	if qos.IsMirror(pod) {
 		return pod
@@ -111,7 +111,7 @@ func slim(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func (p *Pods) failed(err error) {
+func (p *Pods) reportFailure(err error) {
 	p.source.opts.Logger.Warn("pods of the node", "error", err)
 	if hook := p.source.opts.Hooks.Error; hook != nil {
 		hook(err)
@@ -119,7 +119,7 @@ func (p *Pods) failed(err error) {
 }
 
 // changed is told the keys of pods that have come, changed or gone.
-func (p *Pods) changed(keys ...string) {
+func (p *Pods) notifyChanged(keys ...string) {
 	p.mu.Lock()
 	listeners := p.listeners
 	p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Pods) changed(keys ...string) {
 
 // subscribe has a part of the Source told the keys of pods that have come, changed or gone, mirror pods too, with no lock
 // held. It must not block.
-func (p *Pods) subscribe(listen func(keys ...string)) {
+func (p *Pods) addListener(listen func(keys ...string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(slices.Clip(p.listeners), listen)
@@ -162,11 +162,11 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	ended := make(chan error, 1)
 	wg.Go(func() { ended <- p.store.Run(ctx) })
 	defer cancel()
-	return p.follow(ctx, ended, sink)
+	return p.sendUpdates(ctx, ended, sink)
 }
 
 // follow hands on what the store has, after each change.
-func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)) error {
+func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Update)) error {
 	var last *Update
 	for {
 		select {
@@ -187,7 +187,7 @@ func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)
 		if omitted, first := p.store.Omitted(); omitted > 0 {
 			next.Incomplete = podRank(first) == 0 // then a pod that is left out may run
 		}
-		if last != nil && next.equal(before) {
+		if last != nil && next.isEqual(before) {
 			continue
 		}
 		last = &next
@@ -196,13 +196,13 @@ func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)
 }
 
 // synced reports whether all pods of the node are known: the API server has listed them once.
-func (p *Pods) synced() bool { return p.store.Synced() }
+func (p *Pods) isSynced() bool { return p.store.Synced() }
 
 // Err returns what the last request failed with, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
 // object returns a pod of the node as the API server has it, mirror pods too; but in others kubernetes.io/config.source is "api". It is
 // shared and must not be changed.
-func (p *Pods) object(namespace, name string) (*corev1.Pod, bool) {
+func (p *Pods) getObject(namespace, name string) (*corev1.Pod, bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

@@ -19,119 +19,119 @@ import (
 
 // bindingWaits are the waits after a refusal: an API server allows a node what its pods refer to a moment after it has told the
 // node of the pod.
-func bindingWaits() []time.Duration {
+func forbiddenRetryDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
 // allowed asks again for a moment when it is refused.
-func allowed[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	o, err := ask(ctx)
-	for _, d := range bindingWaits() {
+func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
+	o, err := send(ctx)
+	for _, d := range forbiddenRetryDelays() {
 		if !apierrors.IsForbidden(err) || sleep.For(ctx, d) != nil {
 			return o, err
 		}
-		o, err = ask(ctx)
+		o, err = send(ctx)
 	}
 	return o, err
 }
 
 // read reads an object that a pod of this node refers to.
-func read[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kubeapi.Kind[T], namespace, name string) (T, error) {
-	o, err := allowed(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(c, k, namespace).Get(ctx, name) })
+func readObject[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kubeapi.Kind[T], namespace, name string) (T, error) {
+	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(c, k, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
-		return o, missing{err}
+		return o, notFoundError{err}
 	}
-	return o, judged(err)
+	return o, markUnavailable(err)
 }
 
 // missing is the error of an object that does not exist.
-type missing struct{ error }
+type notFoundError struct{ error }
 
 // Is makes it one that wraps [fs.ErrNotExist].
-func (m missing) Is(target error) bool { return target == fs.ErrNotExist }
+func (m notFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Unwrap returns the API server's error.
-func (m missing) Unwrap() error { return m.error }
+func (m notFoundError) Unwrap() error { return m.error }
 
 // away reports whether an error says that nobody can be asked, as with a certificate that has expired, and not something of the
 // object.
-func away(err error) bool {
+func isUnavailable(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
 		return false
 	}
-	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isTooMany(err)
+	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isReadBudgetError(err)
 }
 
 // judged marks an error that says that nobody can be asked.
-func judged(err error) error {
-	if away(err) {
-		return unanswered{err}
+func markUnavailable(err error) error {
+	if isUnavailable(err) {
+		return unavailableError{err}
 	}
 	return err
 }
 
 // unanswered is the error of what nobody could be asked for.
-type unanswered struct{ error }
+type unavailableError struct{ error }
 
 // Unanswered has package volume ask again soon.
-func (unanswered) Unanswered() bool { return true }
+func (unavailableError) Unanswered() bool { return true }
 
 // Unwrap returns what went wrong.
-func (u unanswered) Unwrap() error { return u.error }
+func (u unavailableError) Unwrap() error { return u.error }
 
 // flights makes one request of several at the same time for the same object.
-type flights[T any] struct {
-	mu  sync.Mutex // guards what follows
-	all map[string]*flight[T]
+type requestGroup[T any] struct {
+	mu       sync.Mutex // guards what follows
+	inFlight map[string]*sharedRequest[T]
 }
 
-type flight[T any] struct {
-	landed    chan struct{}
-	value     T
-	err       error
-	abandoned bool // by the end of the context of who asked
+type sharedRequest[T any] struct {
+	done     chan struct{}
+	value    T
+	err      error
+	canceled bool // by the end of the context of who asked
 }
 
 // do calls ask, or waits for another's call that is under way. The end of another's context is no answer.
-func (f *flights[T]) do(ctx context.Context, key string, ask func(context.Context) (T, error)) (T, error) {
+func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
-		one, mine := f.join(key)
-		if mine {
-			one.value, one.err = ask(ctx)
-			one.abandoned = ctx.Err() != nil
-			f.land(key, one)
-			return one.value, one.err
+		request, isOwner := f.joinRequest(key)
+		if isOwner {
+			request.value, request.err = send(ctx)
+			request.canceled = ctx.Err() != nil
+			f.finishRequest(key, request)
+			return request.value, request.err
 		}
 		select {
-		case <-one.landed:
+		case <-request.done:
 		case <-ctx.Done():
 			var none T
 			return none, ctx.Err()
 		}
-		if !one.abandoned {
-			return one.value, one.err
+		if !request.canceled {
+			return request.value, request.err
 		}
 	}
 }
 
-func (f *flights[T]) join(key string) (one *flight[T], mine bool) {
+func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one, ok := f.all[key]; ok {
-		return one, false
+	if request, ok := f.inFlight[key]; ok {
+		return request, false
 	}
-	if f.all == nil {
-		f.all = map[string]*flight[T]{}
+	if f.inFlight == nil {
+		f.inFlight = map[string]*sharedRequest[T]{}
 	}
-	one = &flight[T]{landed: make(chan struct{})}
-	f.all[key] = one
-	return one, true
+	request = &sharedRequest[T]{done: make(chan struct{})}
+	f.inFlight[key] = request
+	return request, true
 }
 
-func (f *flights[T]) land(key string, one *flight[T]) {
+func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.all, key)
-	close(one.landed)
+	delete(f.inFlight, key)
+	close(request.done)
 }

@@ -25,9 +25,9 @@ import (
 
 // The limits of a [Recorder]. Source: maxQueuedEvents, maxTriesPerEvent and defaultSleepDuration in tools/record/event.go of client-go.
 const (
-	maxQueued   = 1000
-	maxTries    = 12
-	recordRetry = 10 * time.Second
+	maxQueuedEvents = 1000
+	maxEventTries   = 12
+	eventRetryDelay = 10 * time.Second
 )
 
 // RecorderOptions configures a [Recorder]. The zero value is for production.
@@ -67,19 +67,19 @@ type Recorder struct {
 	node   string
 	opts   RecorderOptions
 	guard  runonce.Guard
-	kick   chan struct{}
+	wakeup chan struct{}
 
-	mu    sync.Mutex // guards what follows
-	queue []recorded
-	stats RecorderStats
-	last  int64 // the time of the newest event: names are made of it
-	told  told
+	mu         sync.Mutex // guards what follows
+	queue      []queuedEvent
+	stats      RecorderStats
+	lastNumber int64 // the time of the newest event: names are made of it
+	refusals   refusalLog
 
 	correlator *correlator.Correlator // of the goroutine of Run alone
 }
 
 // recorded is an event that is to be sent, and what has yet to be known of it.
-type recorded struct {
+type queuedEvent struct {
 	event     *corev1.Event
 	container string // of the pod that it is about; empty: it is about no container
 }
@@ -92,35 +92,35 @@ func newRecorder(client *kubeapi.Client, node string, o RecorderOptions) *Record
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{client: client, node: node, opts: o, kick: make(chan struct{}, 1), correlator: correlator.New()}
+	return &Recorder{client: client, node: node, opts: o, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
 // Event records something about an object. The event type is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not wait: an
 // event that there is no room for is dropped, and counted. What is said of an object may be read by all who can read events of its
 // namespace.
 func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, message string) {
-	r.record(about, "", nil, eventType, reason, message)
+	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }
 
 // record puts an event into the queue.
-func (r *Recorder) record(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
+func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
 	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
 	r.stats.Recorded++
 	now := time.Now()
-	r.last = max(now.UnixNano(), r.last+1)
-	e := newEvent(about, r.node, eventType, reason, message, now, r.last)
+	r.lastNumber = max(now.UnixNano(), r.lastNumber+1)
+	e := newEvent(about, r.node, eventType, reason, message, now, r.lastNumber)
 	e.Annotations = maps.Clone(annotations)
-	full := len(r.queue) >= maxQueued
+	full := len(r.queue) >= maxQueuedEvents
 	if !full {
-		r.queue = append(r.queue, recorded{e, container})
+		r.queue = append(r.queue, queuedEvent{e, container})
 	}
 	r.mu.Unlock()
 	if full {
-		r.drop(e, ErrQueueFull)
+		r.dropEvent(e, ErrQueueFull)
 		return
 	}
-	sleep.Wake(r.kick)
+	sleep.Wake(r.wakeup)
 }
 
 // Stats returns how many events there were.
@@ -140,8 +140,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 	defer r.guard.End()
 	for {
-		for next, ok := r.take(); ok; next, ok = r.take() {
-			r.handle(ctx, next)
+		for next, ok := r.dequeueEvent(); ok; next, ok = r.dequeueEvent() {
+			r.processEvent(ctx, next)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -149,20 +149,20 @@ func (r *Recorder) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.kick:
+		case <-r.wakeup:
 		}
 	}
 }
 
 // take returns the event that has waited for longest.
-func (r *Recorder) take() (next recorded, ok bool) {
+func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
 		return next, false
 	}
 	next = r.queue[0]
-	r.queue[0] = recorded{}
+	r.queue[0] = queuedEvent{}
 	if r.queue = r.queue[1:]; len(r.queue) == 0 {
 		r.queue = nil // or the array grows for ever
 	}
@@ -170,36 +170,36 @@ func (r *Recorder) take() (next recorded, ok bool) {
 }
 
 // handle sends an event, or what it is with those before it.
-func (r *Recorder) handle(ctx context.Context, next recorded) {
-	r.locate(&next)
+func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
+	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
 	if result.Skip {
-		r.count(func(s *RecorderStats) { s.Skipped++ })
+		r.updateStats(func(s *RecorderStats) { s.Skipped++ })
 		return
 	}
 	for try := 1; ; try++ {
-		err := r.send(ctx, result)
+		err := r.sendEvent(ctx, result)
 		switch {
 		case err == nil:
-			r.count(func(s *RecorderStats) { s.Sent++ })
+			r.updateStats(func(s *RecorderStats) { s.Sent++ })
 			return
-		case !mayWorkLater(err), try == maxTries, ctx.Err() != nil:
-			r.drop(result.Event, err)
+		case !isUnreachable(err), try == maxEventTries, ctx.Err() != nil:
+			r.dropEvent(result.Event, err)
 			return
 		}
-		wait := recordRetry
+		wait := eventRetryDelay
 		if try == 1 { // not all agents at the same time
 			wait = time.Duration(float64(wait) * r.opts.Rand())
 		}
 		if sleep.For(ctx, wait) != nil {
-			r.drop(result.Event, err)
+			r.dropEvent(result.Event, err)
 			return
 		}
 	}
 }
 
 // send sends an event: as one more of what the API server has, or if it has that no longer, as a new one.
-func (r *Recorder) send(ctx context.Context, result correlator.Result) error {
+func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
 		_, err := events.Patch(ctx, result.Event.Name, types.StrategicMergePatchType, result.Patch)
@@ -215,15 +215,15 @@ func (r *Recorder) send(ctx context.Context, result correlator.Result) error {
 }
 
 // mayWorkLater reports whether the API server was not reached. What it refuses it will refuse again.
-func mayWorkLater(err error) bool {
+func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status)
 }
 
 // drop counts and tells an event that is lost.
-func (r *Recorder) drop(e *corev1.Event, why error) {
-	r.count(func(s *RecorderStats) { s.Dropped++ })
-	if !errors.Is(why, ErrQueueFull) || r.Stats().Dropped%maxQueued == 1 {
+func (r *Recorder) dropEvent(e *corev1.Event, why error) {
+	r.updateStats(func(s *RecorderStats) { s.Dropped++ })
+	if !errors.Is(why, ErrQueueFull) || r.Stats().Dropped%maxQueuedEvents == 1 {
 		r.opts.Logger.Warn("event is dropped", "about", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "error", why)
 	}
 	if r.opts.EventDropped != nil {
@@ -231,7 +231,7 @@ func (r *Recorder) drop(e *corev1.Event, why error) {
 	}
 }
 
-func (r *Recorder) count(change func(*RecorderStats)) {
+func (r *Recorder) updateStats(change func(*RecorderStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.stats)

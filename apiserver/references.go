@@ -12,79 +12,79 @@ import (
 
 // podShare is how many config maps, and how many secrets, that the volumes of one pod show are watched. The objects beyond it are read by
 // plain requests, so that one pod cannot use up the watches of the node.
-const podShare = 32
+const maxPodWatches = 32
 
 // referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of.
-type referenced struct {
+type referenceSet struct {
 	configMaps, secrets map[string]reference
 	namespaces          map[string]bool
 }
 
 // reference is how pods refer to an object.
 type reference struct {
-	share bool   // it is within the podShare of a pod
-	pod   string // the key of the first pod, whose budget pays for plain requests
+	watchable bool   // it is within the podShare of a pod
+	pod       string // the key of the first pod, whose budget pays for plain requests
 }
 
 // referencesOf collects what pods refer to in their specs. Secrets of a persistent volume are not among them.
-func referencesOf(pods []*corev1.Pod) referenced {
-	all := referenced{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
+func collectReferences(pods []*corev1.Pod) referenceSet {
+	refs := referenceSet{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
-		all.namespaces[pod.Namespace] = true
-		one := podReferenced{referenced: all, namespace: pod.Namespace, pod: kubeapi.Key(pod.Namespace, pod.Name), shown: map[string]int{}}
+		refs.namespaces[pod.Namespace] = true
+		podRefs := podReferences{referenceSet: refs, namespace: pod.Namespace, pod: kubeapi.Key(pod.Namespace, pod.Name), volumeCounts: map[string]int{}}
 		for _, s := range pod.Spec.ImagePullSecrets {
-			one.secret(s.Name)
+			podRefs.addSecret(s.Name)
 		}
 		for c := range containers.All(&pod.Spec) {
-			one.container(c.Container)
+			podRefs.addContainer(c.Container)
 		}
 		for i := range pod.Spec.Volumes {
-			one.volume(&pod.Spec.Volumes[i])
+			podRefs.addVolume(&pod.Spec.Volumes[i])
 		}
 	}
-	return all
+	return refs
 }
 
 // podReferenced adds those of one pod.
-type podReferenced struct {
-	referenced
-	namespace string
-	pod       string         // its key
-	shown     map[string]int // by kind, objects of volumes
+type podReferences struct {
+	referenceSet
+	namespace    string
+	pod          string         // its key
+	volumeCounts map[string]int // by kind, objects of volumes
 }
 
-func (r podReferenced) configMap(name string) { r.add(r.configMaps, name, false) }
+func (r podReferences) addConfigMap(name string) { r.addReference(r.configMaps, name, false) }
 
-func (r podReferenced) secret(name string) { r.add(r.secrets, name, false) }
+func (r podReferences) addSecret(name string) { r.addReference(r.secrets, name, false) }
 
-func (r podReferenced) shownConfigMap(name string) {
-	r.shown[kindConfigMap]++
-	r.add(r.configMaps, name, r.shown[kindConfigMap] <= podShare)
+func (r podReferences) addVolumeConfigMap(name string) {
+	r.volumeCounts[kindConfigMap]++
+	r.addReference(r.configMaps, name, r.volumeCounts[kindConfigMap] <= maxPodWatches)
 }
 
-func (r podReferenced) shownSecret(name string) {
-	r.shown[kindSecret]++
-	r.add(r.secrets, name, r.shown[kindSecret] <= podShare)
+func (r podReferences) addVolumeSecret(name string) {
+	r.volumeCounts[kindSecret]++
+	r.addReference(r.secrets, name, r.volumeCounts[kindSecret] <= maxPodWatches)
 }
 
 // add adds a reference to an object, with those of pods before.
-func (r podReferenced) add(objects map[string]reference, name string, share bool) {
+func (r podReferences) addReference(objects map[string]reference, name string, watchable bool) {
 	key := kubeapi.Key(r.namespace, name)
-	was, known := objects[key]
+	reference, known := objects[key]
 	if !known {
-		was.pod = r.pod
+		reference.pod = r.pod
 	}
-	was.share = was.share || share
-	objects[key] = was
+	reference.watchable = reference.watchable || watchable
+	objects[key] = reference
 }
 
-func (r podReferenced) container(c *corev1.Container) {
+func (r podReferences) addContainer(c *corev1.Container) {
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef != nil {
-			r.configMap(from.ConfigMapRef.Name)
+			r.addConfigMap(from.ConfigMapRef.Name)
 		}
 		if from.SecretRef != nil {
-			r.secret(from.SecretRef.Name)
+			r.addSecret(from.SecretRef.Name)
 		}
 	}
 	for _, e := range c.Env {
@@ -92,29 +92,29 @@ func (r podReferenced) container(c *corev1.Container) {
 			continue
 		}
 		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
-			r.configMap(ref.Name)
+			r.addConfigMap(ref.Name)
 		}
 		if ref := e.ValueFrom.SecretKeyRef; ref != nil {
-			r.secret(ref.Name)
+			r.addSecret(ref.Name)
 		}
 	}
 }
 
-func (r podReferenced) volume(v *corev1.Volume) {
+func (r podReferences) addVolume(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		r.shownConfigMap(v.ConfigMap.Name)
+		r.addVolumeConfigMap(v.ConfigMap.Name)
 	case v.Secret != nil:
-		r.shownSecret(v.Secret.SecretName)
+		r.addVolumeSecret(v.Secret.SecretName)
 	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
-		r.shownSecret(v.CSI.NodePublishSecretRef.Name)
+		r.addVolumeSecret(v.CSI.NodePublishSecretRef.Name)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {
-				r.shownConfigMap(s.ConfigMap.Name)
+				r.addVolumeConfigMap(s.ConfigMap.Name)
 			}
 			if s.Secret != nil {
-				r.shownSecret(s.Secret.Name)
+				r.addVolumeSecret(s.Secret.Name)
 			}
 		}
 	}

@@ -24,12 +24,12 @@ const (
 )
 
 // remember keeps what was read, or returns what is kept if nobody answers.
-func remember[T any, P interface {
+func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
 }](b *Objects, kind, namespace, name string, o P, err error) (P, error) {
 	switch {
-	case b.kept == nil:
+	case b.cache == nil:
 		return orNil[T](o, err)
 	case err == nil:
 		slim := o.DeepCopyObject().(P) // a copy is of the same type
@@ -37,27 +37,27 @@ func remember[T any, P interface {
 		annotations := maps.Clone(slim.GetAnnotations())
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		slim.SetAnnotations(annotations)
-		b.keepOne(kind, slim)
+		b.cacheObject(kind, slim)
 		return o, nil
 	}
 	o = new(T)
-	return orNil[T](o, b.recall(kind, namespace, name, o, err))
+	return orNil[T](o, b.loadFromCache(kind, namespace, name, o, err))
 }
 
 // RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. Before the first list there is none, or with
 // Keep that which was there when a pod was started with it.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
-	if b.kept == nil {
+	if b.cache == nil {
 		return handler, ok
 	}
 	kept := &nodev1.RuntimeClass{}
 	switch status := b.classes.Status(); {
 	case ok:
 		kept.Name, kept.Handler, kept.ResourceVersion = class, handler, "handler "+handler // of the class nothing else is known
-		b.keepOne(kindRuntimeClass, kept)
+		b.cacheObject(kindRuntimeClass, kept)
 	case status.Synced.IsZero() && status.Err != nil:
-		ok = b.recall(kindRuntimeClass, "", class, kept, status.Err) == nil
+		ok = b.loadFromCache(kindRuntimeClass, "", class, kept, status.Err) == nil
 		handler = kept.Handler
 	}
 	return handler, ok
@@ -65,42 +65,42 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 
 // retainKept adds the files of what pods refer to by their claims and runtime classes: claims, their volumes with drivers, attachments
 // and secrets, as far as they are kept.
-func (b *Objects) retainKept(pods []*corev1.Pod, files map[string]bool) {
+func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {
-			files[fileName(kindRuntimeClass, *class)] = true
+			files[cacheFileName(kindRuntimeClass, *class)] = true
 		}
 		for i := range pod.Spec.Volumes {
 			vol := &pod.Spec.Volumes[i]
 			if vol.CSI != nil {
-				files[fileName(kindCSIDriver, vol.CSI.Driver)] = true
+				files[cacheFileName(kindCSIDriver, vol.CSI.Driver)] = true
 			}
 			name, claimed := claim.NameOf(pod, vol)
 			if !claimed {
 				continue
 			}
-			files[fileName(kindClaim, kubeapi.Key(pod.Namespace, name))] = true
+			files[cacheFileName(kindClaim, kubeapi.Key(pod.Namespace, name))] = true
 			var pvc corev1.PersistentVolumeClaim
 			var pv corev1.PersistentVolume
-			if b.kept.get(kindClaim, pod.Namespace, name, &pvc) == nil && b.kept.get(kindPV, "", pvc.Spec.VolumeName, &pv) == nil {
-				b.retainVolume(&pv, files)
+			if b.cache.loadObject(kindClaim, pod.Namespace, name, &pvc) == nil && b.cache.loadObject(kindPV, "", pvc.Spec.VolumeName, &pv) == nil {
+				b.addVolumeFiles(&pv, files)
 			}
 		}
 	}
 }
 
 // retainVolume adds those of a volume.
-func (b *Objects) retainVolume(pv *corev1.PersistentVolume, files map[string]bool) {
-	files[fileName(kindPV, pv.Name)] = true
+func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]bool) {
+	files[cacheFileName(kindPV, pv.Name)] = true
 	c := pv.Spec.CSI
 	if c == nil {
 		return
 	}
-	files[fileName(kindCSIDriver, c.Driver)] = true
-	files[fileName(kindAttachment, attachmentName(c.VolumeHandle, c.Driver, b.node))] = true
+	files[cacheFileName(kindCSIDriver, c.Driver)] = true
+	files[cacheFileName(kindAttachment, attachmentName(c.VolumeHandle, c.Driver, b.node))] = true
 	for _, ref := range []*corev1.SecretReference{c.NodeStageSecretRef, c.NodePublishSecretRef, c.NodeExpandSecretRef} {
 		if ref != nil {
-			files[fileName(kindSecret, kubeapi.Key(ref.Namespace, ref.Name))] = true
+			files[cacheFileName(kindSecret, kubeapi.Key(ref.Namespace, ref.Name))] = true
 		}
 	}
 }

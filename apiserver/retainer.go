@@ -21,7 +21,7 @@ type Retainer struct {
 	pods    func() []lifecycle.PodState
 
 	mu     sync.Mutex    // guards what follows
-	wanted []*corev1.Pod // by the API server
+	listed []*corev1.Pod // by the API server
 }
 
 // Retainer returns a Retainer of objects for the pods that the agent works on, such as lifecycle.Reconciler.Pods. It panics if an
@@ -36,27 +36,27 @@ func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *R
 func (r *Retainer) Set(set lifecycle.PodSet) {
 	if set.Source == API {
 		r.mu.Lock()
-		r.wanted = set.Pods
+		r.listed = set.Pods
 		r.mu.Unlock()
 	}
-	r.retain("")
+	r.dropUnreferenced("")
 }
 
 // PodRemoved drops the objects of a pod of which nothing is left.
-func (r *Retainer) PodRemoved(uid string) { r.retain(uid) }
+func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
 // retain drops the objects that no pod except gone refers to. Before the API server has listed the pods it drops none.
-func (r *Retainer) retain(gone string) {
-	if !r.source.Pods().synced() {
+func (r *Retainer) dropUnreferenced(removedUID string) {
+	if !r.source.Pods().isSynced() {
 		return
 	}
 	r.mu.Lock()
-	pods := slices.Clone(r.wanted)
+	pods := slices.Clone(r.listed)
 	r.mu.Unlock()
 	for _, p := range r.pods() {
 		if p.Spec != nil {
 			pods = append(pods, p.Spec)
 		}
 	}
-	r.objects.Retain(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return string(pod.UID) == gone }))
+	r.objects.Retain(slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return string(pod.UID) == removedUID }))
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // newReviews makes both kinds of reviews, with budgets of their own.
-func (s *Source) newReviews() (err error) {
+func (s *Source) addReviewClients() (err error) {
 	if s.tokenReviews.client, err = s.client.WithBudget(reviewQPS, reviewBurst); err != nil {
 		return err
 	}

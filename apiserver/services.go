@@ -31,25 +31,25 @@ type servicePort struct {
 }
 
 // services has the services of all namespaces that have an address.
-type services struct {
+type serviceTable struct {
 	table *kubeapi.Table[*corev1.Service, packedService]
 	ready chan struct{}
-	kept  *keptServices // nil: none are
+	cache *serviceCache // nil: none are
 	log   *slog.Logger
 }
 
-func newServices(c *kubeapi.Client, kept *keptServices, log *slog.Logger) *services {
-	s := &services{ready: make(chan struct{}), kept: kept, log: log}
+func newServiceTable(c *kubeapi.Client, kept *serviceCache, log *slog.Logger) *serviceTable {
+	s := &serviceTable{ready: make(chan struct{}), cache: kept, log: log}
 	s.table = kubeapi.NewTable(kubeapi.In(c, kubeapi.Services, ""), kubeapi.TableOptions[*corev1.Service, packedService]{
 		FieldSelector: "spec.clusterIP!=None",
 		Transform:     packService,
-		Changed:       onceClosed(s.ready),
+		Changed:       closeOnce(s.ready),
 	})
 	return s
 }
 
 // onceClosed closes a channel when it is called first.
-func onceClosed(ready chan struct{}) func(...string) {
+func closeOnce(ready chan struct{}) func(...string) {
 	closed := false
 	return func(...string) { // by one goroutine
 		if !closed {
@@ -60,37 +60,37 @@ func onceClosed(ready chan struct{}) func(...string) {
 }
 
 // in returns the services of a namespace. Before the first list there is an error, or what is kept if nobody can be asked.
-func (s *services) in(ctx context.Context, namespace string) ([]*corev1.Service, error) {
-	if found, ok := s.keptIn(namespace); ok && !s.table.Synced() {
-		return objectsOf(namespace, found), nil
+func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*corev1.Service, error) {
+	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() {
+		return serviceObjects(namespace, found), nil
 	}
-	timer := time.NewTimer(syncWait)
+	timer := time.NewTimer(firstListWait)
 	defer timer.Stop()
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("list services of namespace %s: %w", namespace, ctx.Err())
 	case <-timer.C:
-		if found, ok := s.keptIn(namespace); ok {
-			return objectsOf(namespace, found), nil
+		if found, ok := s.cachedServices(namespace); ok {
+			return serviceObjects(namespace, found), nil
 		}
-		return nil, fmt.Errorf("list services of namespace %s: %w: %w", namespace, podenv.ErrServicesUnknown, notSynced(s.table.Status()))
+		return nil, fmt.Errorf("list services of namespace %s: %w: %w", namespace, podenv.ErrServicesUnknown, notSyncedError(s.table.Status()))
 	}
 	keys, packed := s.table.RowsIn(namespace)
 	found := make([]service, len(packed))
 	for i, p := range packed {
-		found[i] = p.unpack(strings.TrimPrefix(keys[i], namespace+"/"))
+		found[i] = p.unpackService(strings.TrimPrefix(keys[i], namespace+"/"))
 	}
-	if err := s.kept.put(namespace, found); err != nil {
+	if err := s.cache.storeServices(namespace, found); err != nil {
 		s.log.Error("keep services", "namespace", namespace, "error", err)
 	}
-	return objectsOf(namespace, found), nil
+	return serviceObjects(namespace, found), nil
 }
 
 // keptIn returns what is kept of a namespace, if nobody can be asked.
-func (s *services) keptIn(namespace string) ([]service, bool) {
-	found, ok := s.kept.get(namespace)
-	if !ok || !away(s.table.Status().Err) {
+func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
+	found, ok := s.cache.getServices(namespace)
+	if !ok || !isUnavailable(s.table.Status().Err) {
 		return nil, false
 	}
 	s.log.Info("API server is away: kept services are used", "namespace", namespace)
@@ -98,7 +98,7 @@ func (s *services) keptIn(namespace string) ([]service, bool) {
 }
 
 // objectsOf returns services as objects.
-func objectsOf(namespace string, found []service) []*corev1.Service {
+func serviceObjects(namespace string, found []service) []*corev1.Service {
 	list := make([]*corev1.Service, len(found))
 	for i, f := range found {
 		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}}
@@ -112,9 +112,9 @@ func objectsOf(namespace string, found []service) []*corev1.Service {
 }
 
 // notSynced says why nothing is known yet.
-func notSynced(s kubeapi.Status) error {
+func notSyncedError(s kubeapi.Status) error {
 	if s.Err != nil {
-		return fmt.Errorf("they have not been read yet: %w", judged(s.Err))
+		return fmt.Errorf("they have not been read yet: %w", markUnavailable(s.Err))
 	}
 	return fmt.Errorf("they have not been read yet: is Objects.Run running?")
 }

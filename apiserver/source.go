@@ -58,7 +58,7 @@ func New(config *rest.Config, o Options) (*Source, error) {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
 	s := &Source{opts: o, client: client}
-	if err := s.newReviews(); err != nil {
+	if err := s.addReviewClients(); err != nil {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
 	s.pods = newPods(s)

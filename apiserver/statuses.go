@@ -59,27 +59,27 @@ type Statuses struct {
 	pods   *Pods // as they are watched
 	opts   StatusesOptions
 	guard  runonce.Guard
-	kick   chan struct{}
+	wakeup chan struct{}
 
-	mu      sync.Mutex // guards what follows
-	left    map[string]bool
-	waiters []chan struct{} // of Flush
-	pending int
+	mu       sync.Mutex // guards what follows
+	released map[string]bool
+	waiters  []chan struct{} // of Flush
+	pending  int
 
 	// Of the goroutine of Run alone.
-	tracked    map[string]*tracked // by the UID that the agent knows a pod by
-	rejections rejections
+	tracked    map[string]*trackedPod // by the UID that the agent knows a pod by
+	rejections rejectionLimiter
 	results    chan result
-	running    int
-	away       bool // the last requests failed
+	inFlight   int
+	failing    bool // the last requests failed
 }
 
 // result is what became of a request.
 type result struct {
-	t      *tracked
-	what   request
-	answer *corev1.Pod
-	err    error
+	pod      *trackedPod
+	request  request
+	response *corev1.Pod
+	err      error
 }
 
 // Statuses returns what sends the statuses of the pods of the node, which Pods of the Source must be watching. An error names the option
@@ -101,27 +101,27 @@ func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 		o.Logger = s.opts.Logger
 	}
 	statuses := &Statuses{
-		client: s.client, pods: s.pods, opts: o, kick: make(chan struct{}, 1),
-		left: map[string]bool{}, tracked: map[string]*tracked{}, results: make(chan result, o.Parallel),
+		client: s.client, pods: s.pods, opts: o, wakeup: make(chan struct{}, 1),
+		released: map[string]bool{}, tracked: map[string]*trackedPod{}, results: make(chan result, o.Parallel),
 	}
-	s.pods.subscribe(func(...string) { statuses.wake() })
+	s.pods.addListener(func(...string) { statuses.requestPass() })
 	return statuses, nil
 }
 
-// Changed has the pods looked at. It is for Hooks.StatusChanged of package lifecycle, and does not wait.
-func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.wake() }
+// Changed has the pods looked at. It is for Hooks.Status of package lifecycle, and does not wait.
+func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
 // ResourcesReleased says that nothing of a pod is left, so that it can be removed once it is deleted and its terminal phase is sent. It is for
 // Hooks.ResourcesReleased of package lifecycle, and does not wait.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
-	s.left[pod.UID] = true
+	s.released[pod.UID] = true
 	s.mu.Unlock()
-	s.wake()
+	s.requestPass()
 }
 
-// PodRemoved says that a pod is no longer among Pods. It is for Hooks.PodRemoved of package lifecycle, and does not wait.
-func (s *Statuses) PodRemoved(cri.PodIdentity) { s.wake() }
+// PodRemoved says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
+func (s *Statuses) PodRemoved(cri.PodIdentity) { s.requestPass() }
 
 // pendingPods returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.
 func (s *Statuses) pendingPods() int {
@@ -137,7 +137,7 @@ func (s *Statuses) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	s.waiters = append(s.waiters, done)
 	s.mu.Unlock()
-	s.wake()
+	s.requestPass()
 	select {
 	case <-done:
 		return nil
@@ -147,14 +147,14 @@ func (s *Statuses) Flush(ctx context.Context) error {
 }
 
 // wake has Run look at the pods.
-func (s *Statuses) wake() {
+func (s *Statuses) requestPass() {
 	s.guard.Require("apiserver.Statuses", s.opts.Logger, nil)
-	sleep.Wake(s.kick)
+	sleep.Wake(s.wakeup)
 }
 
 // resync is how often pods are looked at without a change. Nothing is sent for those that are as they were. Source: syncPeriod in
 // pkg/kubelet/status/status_manager.go.
-const resync = 10 * time.Second
+const resyncPeriod = 10 * time.Second
 
 // Run sends statuses until ctx ends, and returns nil when all its requests have. It returns an error when it is called twice.
 func (s *Statuses) Run(ctx context.Context) error {
@@ -170,11 +170,11 @@ func (s *Statuses) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.kick:
+		case <-s.wakeup:
 		case <-timer.C:
 		case r := <-s.results:
-			s.finish(&r)
+			s.finishRequest(&r)
 		}
-		timer.Reset(s.look(ctx, &requests))
+		timer.Reset(s.sendDue(ctx, &requests))
 	}
 }

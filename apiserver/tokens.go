@@ -41,12 +41,12 @@ func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 	if r.Audience != "" {
 		request.Spec.Audiences = []string{r.Audience}
 	}
-	answer, err := allowed(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+	answer, err := retryForbidden(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
 		return kubeapi.CreateToken(ctx, t.client, r.Namespace, r.ServiceAccount, request)
 	})
 	switch {
 	case err != nil:
-		return volume.Token{}, judged(err)
+		return volume.Token{}, markUnavailable(err)
 	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
 		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
 	}
@@ -66,7 +66,7 @@ func (t Tokens) Accounts() *Accounts { return &Accounts{t.client, token.NewCache
 
 // ServiceAccount returns a service account that a pod of this node has.
 func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (credential.ServiceAccount, error) {
-	o, err := read(ctx, a.client, kubeapi.ServiceAccounts, namespace, name)
+	o, err := readObject(ctx, a.client, kubeapi.ServiceAccounts, namespace, name)
 	if err != nil {
 		return credential.ServiceAccount{}, err
 	}

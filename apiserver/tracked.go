@@ -23,7 +23,7 @@ import (
 const (
 	// answerCounts is for how long what the API server answered counts as newer than what is watched, although it may not be: a watch
 	// that lags is far behind by then, and an etcd that was restored is older for ever.
-	answerCounts = time.Minute
+	responseLifetime = time.Minute
 	// abandonedAfter is how long nobody has run a pod that is deleted before it is taken for one that nobody will.
 	abandonedAfter = time.Second
 	// repeatReset is after what time a patch that is sent again is a new one.
@@ -41,11 +41,11 @@ func repeatPolicy() backoff.Policy {
 }
 
 // view is what is known of a pod at one time. Two views of the same pointers are the same.
-type view struct {
-	api       *corev1.Pod       // as it is watched; nil: there is none. A mirror pod stands for its static pod
-	ours      *corev1.PodStatus // nil: the agent says nothing
-	left      bool              // nothing of it runs or will, and its volumes and its cgroup are given back
-	abandoned bool              // nobody runs it, and nothing of it may run
+type podView struct {
+	api         *corev1.Pod       // as it is watched; nil: there is none. A mirror pod stands for its static pod
+	agentStatus *corev1.PodStatus // nil: the agent says nothing
+	released    bool              // nothing of it runs or will, and its volumes and its cgroup are given back
+	abandoned   bool              // nobody runs it, and nothing of it may run
 }
 
 // verb is a kind of request.
@@ -64,211 +64,211 @@ type request struct {
 	verb  verb
 	pod   *corev1.Pod // as it is known
 	patch []byte
-	of    view // what it was decided from
-	rank  int  // lower ones go first
+	view  podView // what it was decided from
+	rank  int     // lower ones go first
 }
 
 // The ranks of requests: what somebody waits for goes first.
 const (
-	rankEnd   = iota // a terminal phase, or a deletion: a controller and a scheduler wait for it
-	rankReady        // ready or no longer: endpoints
+	rankTerminal = iota // a terminal phase, or a deletion: a controller and a scheduler wait for it
+	rankReady           // ready or no longer: endpoints
 	rankPhase
 	rankOther
 )
 
 // tracked is what was tried for one pod. It is of the goroutine of Run alone; what it decides takes the time and does nothing.
-type tracked struct {
-	id     cri.PodIdentity // as the agent knows it
-	since  time.Time       // when something was first to be sent; zero: nothing is
-	judged view            // came to nothing
-	idle   bool            // judged is set
+type trackedPod struct {
+	id           cri.PodIdentity // as the agent knows it
+	pendingSince time.Time       // when something was first to be sent; zero: nothing is
+	idleView     podView         // came to nothing
+	idle         bool            // judged is set
 
-	busy       bool
-	answer     *corev1.Pod // what the API server answered last; nil: what is watched is newer
-	answeredAt time.Time
-	sent       []byte // the patch that was accepted last
-	sentAt     time.Time
-	repeats    int // how often it was to be sent again
+	busy        bool
+	response    *corev1.Pod // what the API server answered last; nil: what is watched is newer
+	respondedAt time.Time
+	lastPatch   []byte // the patch that was accepted last
+	lastPatchAt time.Time
+	repeats     int // how often it was to be sent again
 
-	failures int
-	due      time.Time         // not before
-	refused  *corev1.PodStatus // which the API server finds invalid: another one need not wait
-	ask      bool              // whether this is still the pod of its name
-	gone     *corev1.Pod       // as it was watched when the API server did not have it any more
-	goneAt   time.Time         // when that was
-	deleted  bool              // and nothing else is to be done for it
+	failures      int
+	notBefore     time.Time         // not before
+	invalidStatus *corev1.PodStatus // which the API server finds invalid: another one need not wait
+	mustGet       bool              // whether this is still the pod of its name
+	notFoundPod   *corev1.Pod       // as it was watched when the API server did not have it any more
+	notFoundAt    time.Time         // when that was
+	deleted       bool              // and nothing else is to be done for it
 
-	abandoned time.Time // since when nobody runs it; zero: somebody does
-	heldUntil time.Time // a rejection is not sent before; zero: it is no rejection, or was not looked at
-	complaint string    // how the status contradicts the one before, as it was reported last; empty: it does not
+	abandoned      time.Time // since when nobody runs it; zero: somebody does
+	rejectionUntil time.Time // a rejection is not sent before; zero: it is no rejection, or was not looked at
+	contradiction  string    // how the status contradicts the one before, as it was reported last; empty: it does not
 }
 
 // base returns the newest that is known of the pod at the API server.
-func (t *tracked) base(api *corev1.Pod, now time.Time) *corev1.Pod {
-	if api == nil || t.answer == nil {
+func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
+	if api == nil || t.response == nil {
 		return api
 	}
-	newer, err := resourceversion.CompareResourceVersion(t.answer.ResourceVersion, api.ResourceVersion)
-	if t.answer.UID != api.UID || err != nil || newer <= 0 || now.Sub(t.answeredAt) > answerCounts {
-		t.answer = nil
+	newer, err := resourceversion.CompareResourceVersion(t.response.ResourceVersion, api.ResourceVersion)
+	if t.response.UID != api.UID || err != nil || newer <= 0 || now.Sub(t.respondedAt) > responseLifetime {
+		t.response = nil
 		return api
 	}
-	return t.answer
+	return t.response
 }
 
 // decide returns what to ask of the API server, or else when to look again without a change; zero: not before one. The error says how
 // the status contradicts the one before; what does not is sent all the same. Hurry has rejections not held back.
-func (t *tracked) decide(v view, r *rejections, hurry bool, now time.Time) (what request, next time.Time, err error) {
+func (t *trackedPod) planRequest(v podView, r *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || v.api == nil {
 		return request{}, time.Time{}, nil
 	}
-	if until := t.goneAt.Add(answerCounts); v.api == t.gone && now.Before(until) {
+	if until := t.notFoundAt.Add(responseLifetime); v.api == t.notFoundPod && now.Before(until) {
 		return request{}, until, nil
 	}
-	if until := t.expiry(); t.idle && t.judged == v && (until.IsZero() || now.Before(until)) {
+	if until := t.recheckTime(); t.idle && t.idleView == v && (until.IsZero() || now.Before(until)) {
 		return request{}, until, nil
 	}
 	t.idle = false
-	if now.Before(t.due) && (t.refused == nil || v.ours == t.refused) {
-		return request{}, t.due, nil
+	if now.Before(t.notBefore) && (t.invalidStatus == nil || v.agentStatus == t.invalidStatus) {
+		return request{}, t.notBefore, nil
 	}
-	base := t.base(v.api, now)
-	if t.ask {
-		return request{verb: verbGet, pod: base, of: v, rank: rankOther}, time.Time{}, nil
+	base := t.newestPod(v.api, now)
+	if t.mustGet {
+		return request{verb: verbGet, pod: base, view: v, rank: rankOther}, time.Time{}, nil
 	}
-	ours := v.ours
+	agentStatus := v.agentStatus
 	if v.abandoned {
-		ours = failedStatus(base)
+		agentStatus = failedStatus(base)
 	}
-	if ours != nil {
-		if held := t.hold(base, ours, r, now); now.Before(held) && !hurry {
+	if agentStatus != nil {
+		if held := t.rejectionTime(base, agentStatus, r, now); now.Before(held) && !flushing {
 			return request{}, held, nil
 		}
 		var update statuspatch.Update
-		update, err = statuspatch.Next(base, ours, false, now)
+		update, err = statuspatch.Next(base, agentStatus, false, now)
 		if err == nil {
-			t.complaint = ""
+			t.contradiction = ""
 		}
 		if update.Patch != nil {
-			next = t.repeatDue(update.Patch, now)
+			next = t.repeatTime(update.Patch, now)
 			if now.Before(next) {
 				return request{}, next, err
 			}
-			return request{verb: verbPatch, pod: base, patch: update.Patch, of: v, rank: rankOf(&base.Status, &update.Status)}, time.Time{}, err
+			return request{verb: verbPatch, pod: base, patch: update.Patch, view: v, rank: statusRank(&base.Status, &update.Status)}, time.Time{}, err
 		}
 	}
-	if removable(base, v.left || v.abandoned) {
-		return request{verb: verbDelete, pod: base, of: v, rank: rankEnd}, time.Time{}, err
+	if canRemove(base, v.released || v.abandoned) {
+		return request{verb: verbDelete, pod: base, view: v, rank: rankTerminal}, time.Time{}, err
 	}
-	t.settle(v)
-	return request{}, t.expiry(), err
+	t.markIdle(v)
+	return request{}, t.recheckTime(), err
 }
 
 // settle notes that there is nothing to do for what was looked at.
-func (t *tracked) settle(v view) {
-	t.idle, t.judged, t.since = true, v, time.Time{}
+func (t *trackedPod) markIdle(v podView) {
+	t.idle, t.idleView, t.pendingSince = true, v, time.Time{}
 }
 
 // expiry returns when what the API server answered has to be looked at again.
-func (t *tracked) expiry() time.Time {
-	if t.answer == nil {
+func (t *trackedPod) recheckTime() time.Time {
+	if t.response == nil {
 		return time.Time{}
 	}
-	return t.answeredAt.Add(answerCounts + time.Second)
+	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
 // repeatDue returns when a patch may be sent. One that was accepted and is to be sent again waits longer each time: the API server
 // keeps something else, or somebody changes it back.
-func (t *tracked) repeatDue(patch []byte, now time.Time) time.Time {
-	if t.sent == nil || !bytes.Equal(t.sent, patch) || now.Sub(t.sentAt) > repeatReset {
+func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
+	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
 	}
-	return t.sentAt.Add(repeatPolicy().After(t.repeats + 1))
+	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
 // hold returns until when a rejection is held back.
-func (t *tracked) hold(base *corev1.Pod, ours *corev1.PodStatus, r *rejections, now time.Time) time.Time {
-	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(ours) {
+func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, r *rejectionLimiter, now time.Time) time.Time {
+	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
 	}
-	if t.heldUntil.IsZero() {
-		t.heldUntil = r.due(base, ours.Reason, now)
+	if t.rejectionUntil.IsZero() {
+		t.rejectionUntil = r.reportTime(base, agentStatus.Reason, now)
 	}
-	return t.heldUntil
+	return t.rejectionUntil
 }
 
 // finish notes the answer to a request, and returns how long to wait after a failure.
-func (t *tracked) finish(what *request, answer *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
-	t.busy, t.idle, t.ask = false, false, false
-	if what.verb == verbPatch {
-		t.refused = nil
+func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
+	t.busy, t.idle, t.mustGet = false, false, false
+	if request.verb == verbPatch {
+		t.invalidStatus = nil
 	}
 	switch {
 	case err == nil:
-		t.succeed(what, answer, now)
+		t.recordSuccess(request, response, now)
 		return 0
 	case apierrors.IsNotFound(err):
-		t.forget(what, now)
+		t.recordNotFound(request, now)
 		return 0
-	case what.verb == verbGet, apierrors.IsConflict(err):
-		t.ask = true
+	case request.verb == verbGet, apierrors.IsConflict(err):
+		t.mustGet = true
 	case apierrors.IsInvalid(err):
-		t.refused = what.of.ours
-		t.ask = t.failures == 0 // the UID may be another's
+		t.invalidStatus = request.view.agentStatus
+		t.mustGet = t.failures == 0 // the UID may be another's
 	}
 	t.failures++
-	wait = t.wait(random)
+	wait = t.retryWait(random)
 	if asked, ok := kubeapi.RetryAfter(err); ok {
 		wait = max(wait, asked)
 	}
-	t.due = now.Add(wait)
+	t.notBefore = now.Add(wait)
 	return wait
 }
 
 // wait returns how long to wait before the next request. A status that is invalid will be so again.
-func (t *tracked) wait(random float64) time.Duration {
+func (t *trackedPod) retryWait(random float64) time.Duration {
 	policy := retryPolicy()
-	if t.refused != nil && !t.ask {
+	if t.invalidStatus != nil && !t.mustGet {
 		policy = repeatPolicy()
 	}
 	return backoff.Jitter(policy.After(t.failures), 0.75, 1.25, random)
 }
 
 // forget notes that the API server does not have the pod any more, which the watch has yet to say.
-func (t *tracked) forget(what *request, now time.Time) {
-	t.goneAt = now
-	t.gone, t.answer, t.failures, t.due, t.since = what.of.api, nil, 0, time.Time{}, time.Time{}
+func (t *trackedPod) recordNotFound(request *request, now time.Time) {
+	t.notFoundAt = now
+	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
 // succeed notes what the API server answered.
-func (t *tracked) succeed(what *request, answer *corev1.Pod, now time.Time) {
-	t.due = time.Time{}
+func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
+	t.notBefore = time.Time{}
 	switch {
-	case what.verb == verbDelete:
-		t.deleted, t.failures, t.since = true, 0, time.Time{}
+	case request.verb == verbDelete:
+		t.deleted, t.failures, t.pendingSince = true, 0, time.Time{}
 		return
-	case answer.UID != what.pod.UID:
-		t.forget(what, now)
+	case response.UID != request.pod.UID:
+		t.recordNotFound(request, now)
 		return
-	case what.verb == verbPatch:
+	case request.verb == verbPatch:
 		t.failures = 0
 		t.repeats++
-		if !bytes.Equal(t.sent, what.patch) || now.Sub(t.sentAt) > repeatReset {
-			t.sent, t.repeats = what.patch, 0
+		if !bytes.Equal(t.lastPatch, request.patch) || now.Sub(t.lastPatchAt) > repeatReset {
+			t.lastPatch, t.repeats = request.patch, 0
 		}
-		t.sentAt = now
-	case t.refused != nil: // it is the pod, and the status is invalid
-		t.due = now.Add(t.wait(0.5))
+		t.lastPatchAt = now
+	case t.invalidStatus != nil: // it is the pod, and the status is invalid
+		t.notBefore = now.Add(t.retryWait(0.5))
 	}
-	t.answer, t.answeredAt = answer, now
+	t.response, t.respondedAt = response, now
 }
 
 // rankOf returns how soon somebody has to know.
-func rankOf(before, after *corev1.PodStatus) int {
+func statusRank(before, after *corev1.PodStatus) int {
 	switch {
 	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):
-		return rankEnd
-	case readiness(before) != readiness(after):
+		return rankTerminal
+	case isReady(before) != isReady(after):
 		return rankReady
 	case before.Phase != after.Phase:
 		return rankPhase
@@ -277,16 +277,16 @@ func rankOf(before, after *corev1.PodStatus) int {
 }
 
 // readiness returns the status of condition Ready; what is not known to be ready is not.
-func readiness(st *corev1.PodStatus) bool {
+func isReady(st *corev1.PodStatus) bool {
 	c := podstatus.FindCondition(st.Conditions, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // removable reports whether a pod that was deleted can be removed from the API server: it has a terminal phase there, and nothing of it
 // is left. A mirror pod is removed by whoever made it, and one that was removed and waits for its finalizers is.
-func removable(pod *corev1.Pod, left bool) bool {
+func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
-	return left && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
+	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
 }
 
 // failedStatus returns the status of a pod that ends before anybody ran it: a controller may wait for its terminal phase.

@@ -15,73 +15,73 @@ import (
 )
 
 // maxAbsent is how many objects that do not exist are remembered, of each kind.
-const maxAbsent = 20_000
+const maxAbsences = 20_000
 
 // absentPolicy is for how long an object that did not exist is not read again.
-func absentPolicy() backoff.Policy { return backoff.Policy{First: time.Minute, Max: 8 * time.Minute} }
+func absencePolicy() backoff.Policy { return backoff.Policy{First: time.Minute, Max: 8 * time.Minute} }
 
 // absence is that of an object, by the last plain requests for it.
 type absence struct {
-	times int
-	until time.Time // it is not asked for before
+	misses  int
+	retryAt time.Time // it is not asked for before
 }
 
 // mayWatch reports whether a watch of one more object may begin: it is within the share of a pod, or no pod is known yet to refer to it and
 // its namespace has no more such watches than a share. The caller holds the lock.
-func (w *watched[T]) mayWatch(namespace, key string) bool {
-	if len(w.entries) >= maxWatched {
+func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
+	if len(w.watches) >= maxWatches {
 		return false
 	}
-	if r, known := w.known[key]; known {
-		return r.share
+	if r, found := w.references[key]; found {
+		return r.watchable
 	}
 	unknown := 0
-	for _, e := range w.entries {
-		if e.namespace == namespace && !e.pinned {
+	for _, e := range w.watches {
+		if e.namespace == namespace && !e.referenced {
 			unknown++
 		}
 	}
-	return unknown < podShare
+	return unknown < maxPodWatches
 }
 
 // retain takes what pods refer to; nil means that this has not changed. The caller holds the lock.
-func (w *watched[T]) retain(now time.Time, referenced map[string]reference) {
-	maps.DeleteFunc(w.budgets, func(_ string, b *budget) bool { return b.full(now) })
+func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
+	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {
 		return
 	}
-	w.known = referenced
-	maps.DeleteFunc(w.absent, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
+	w.references = referenced
+	maps.DeleteFunc(w.absences, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
 }
 
 // read reads an object that is not watched. One that does not exist is not read again for a minute, and then less often.
-func (w *watched[T]) read(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
+func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
-	last := w.absent[key]
+	last := w.absences[key]
 	w.mu.Unlock()
-	if time.Now().Before(last.until) {
+	if time.Now().Before(last.retryAt) {
 		return o, false, nil
 	}
-	if err := w.awaitTurn(ctx, namespace, key); err != nil {
+	if err := w.awaitReadBudget(ctx, namespace, key); err != nil {
 		return o, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, keptWait)
+	ctx, cancel := context.WithTimeout(ctx, cacheFallbackWait)
 	defer cancel()
-	o, err = read(ctx, w.plain, w.kind, namespace, name)
+	o, err = readObject(ctx, w.directClient, w.kind, namespace, name)
 	missing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !missing {
-		delete(w.absent, key)
+		delete(w.absences, key)
 		return o, err == nil, err
 	}
-	if w.absent == nil {
-		w.absent = map[string]absence{}
+	if w.absences == nil {
+		w.absences = map[string]absence{}
 	}
-	if _, was := w.absent[key]; was || len(w.absent) < maxAbsent {
-		times := last.times + 1
-		w.absent[key] = absence{times: times, until: time.Now().Add(absentPolicy().After(times))}
+	if _, was := w.absences[key]; was || len(w.absences) < maxAbsences {
+		times := last.misses + 1
+		w.absences[key] = absence{misses: times, retryAt: time.Now().Add(absencePolicy().After(times))}
 	}
 	var none T
 	return none, false, nil

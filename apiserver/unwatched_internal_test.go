@@ -43,7 +43,7 @@ func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 				group.Go(func() {
 					for i := range pod.Spec.Volumes {
 						_, err := v.ConfigMap(t.Context(), "shop", pod.Spec.Volumes[i].ConfigMap.Name)
-						for ; isTooMany(err); _, err = v.ConfigMap(t.Context(), "shop", pod.Spec.Volumes[i].ConfigMap.Name) {
+						for ; isReadBudgetError(err); _, err = v.ConfigMap(t.Context(), "shop", pod.Spec.Volumes[i].ConfigMap.Name) {
 							time.Sleep(time.Second)
 						}
 						assert.ErrorIs(t, err, fs.ErrNotExist)
@@ -54,7 +54,7 @@ func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 		}
 		readAll() // before the pods are known
 		synctest.Wait()
-		require.LessOrEqual(t, w.server.OpenWatches("configmaps"), podShare)
+		require.LessOrEqual(t, w.server.OpenWatches("configmaps"), maxPodWatches)
 		w.Retain(append(pods, good))
 		w.server.ForgetRequests()
 		for range 10 {
@@ -65,7 +65,7 @@ func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 			require.Equal(t, "1", o.Data["k"])
 		}
 		synctest.Wait()
-		require.Equal(t, 5*podShare+1, w.server.OpenWatches("configmaps"))
+		require.Equal(t, 5*maxPodWatches+1, w.server.OpenWatches("configmaps"))
 		require.Less(t, w.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "of 50,000 reads")
 
 		config = configMap("absent-4-999", "1")

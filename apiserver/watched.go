@@ -18,45 +18,45 @@ import (
 
 // Times of the watches of single objects.
 const (
-	syncWait   = 2 * time.Second        // that a read waits for the first list of a new watch
-	syncRetry  = 200 * time.Millisecond // after a first list that fails, as one before the API server knows of the pod
-	idleAfter  = 5 * time.Minute        // without a read; volumes that are shown are read every 90 s at least
-	idleCheck  = time.Minute
-	maxWatched = 5000 // objects of a kind, at a time; more are read by plain requests
+	firstListWait    = 2 * time.Second        // that a read waits for the first list of a new watch
+	firstListRetry   = 200 * time.Millisecond // after a first list that fails, as one before the API server knows of the pod
+	watchIdleTimeout = 5 * time.Minute        // without a read; volumes that are shown are read every 90 s at least
+	idleCheckPeriod  = time.Minute
+	maxWatches       = 5000 // objects of a kind, at a time; more are read by plain requests
 )
 
 // watched has objects of a kind that are watched one by one, by name, as an API server allows it to a node. A read begins the
 // watch; it ends when nothing reads the object for 5 minutes or no pod refers to it, and where the object is immutable.
-type watched[T kubeapi.Object] struct {
-	client    *kubeapi.Client
-	plain     *kubeapi.Client // with a budget of its own, for objects that are not watched
-	kind      kubeapi.Kind[T]
-	immutable func(T) bool
-	changed   func(namespace, name string) // called with no lock held
-	wake      chan struct{}                // a watch is to begin
+type objectWatcher[T kubeapi.Object] struct {
+	client       *kubeapi.Client
+	directClient *kubeapi.Client // with a budget of its own, for objects that are not watched
+	kind         kubeapi.Kind[T]
+	isImmutable  func(T) bool
+	onChange     func(namespace, name string) // called with no lock held
+	wake         chan struct{}                // a watch is to begin
 
-	mu      sync.Mutex // guards what follows
-	running bool
-	entries map[string]*entry[T]
-	known   map[string]reference // what pods refer to; nil: not known yet
-	absent  map[string]absence
-	budgets map[string]*budget // of plain requests, by pod
+	mu         sync.Mutex // guards what follows
+	running    bool
+	watches    map[string]*objectWatch[T]
+	references map[string]reference // what pods refer to; nil: not known yet
+	absences   map[string]absence
+	budgets    map[string]*readBudget // of plain requests, by pod
 }
 
 // entry is the watch of one object.
-type entry[T kubeapi.Object] struct {
+type objectWatch[T kubeapi.Object] struct {
 	namespace, name string
 	store           *kubeapi.Store[T]
 	ready           chan struct{} // closed with the first list
-	used            time.Time     // guarded by watched.mu, as are the others
-	stop            context.CancelFunc
-	pinned          bool // a pod refers to it
+	lastRead        time.Time     // guarded by watched.mu, as are the others
+	cancel          context.CancelFunc
+	referenced      bool // a pod refers to it
 }
 
-func newWatched[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *watched[T] {
-	return &watched[T]{
-		client: c, plain: plain, kind: k, immutable: immutable, changed: changed, wake: make(chan struct{}, 1),
-		entries: map[string]*entry[T]{}, budgets: map[string]*budget{},
+func newObjectWatcher[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *objectWatcher[T] {
+	return &objectWatcher[T]{
+		client: c, directClient: plain, kind: k, isImmutable: immutable, onChange: changed, wake: make(chan struct{}, 1),
+		watches: map[string]*objectWatch[T]{}, budgets: map[string]*readBudget{},
 	}
 }
 
@@ -64,15 +64,15 @@ func newWatched[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], i
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
 // get returns an object, and whether it exists. While the API server is away that is as it was.
-func (w *watched[T]) get(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
-	e, err := w.use(namespace, name)
+func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
+	e, err := w.ensureWatch(namespace, name)
 	switch {
 	case err != nil:
 		return o, false, err
 	case e == nil:
-		return w.read(ctx, namespace, name)
+		return w.readDirect(ctx, namespace, name)
 	}
-	timer := time.NewTimer(syncWait)
+	timer := time.NewTimer(firstListWait)
 	defer timer.Stop()
 	select {
 	case <-e.ready:
@@ -81,7 +81,7 @@ func (w *watched[T]) get(ctx context.Context, namespace, name string) (o T, exis
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = fmt.Errorf("no answer within %s", syncWait)
+		err = fmt.Errorf("no answer within %s", firstListWait)
 	}
 	if cause := e.store.Status().Err; cause != nil {
 		return o, false, cause
@@ -90,10 +90,10 @@ func (w *watched[T]) get(ctx context.Context, namespace, name string) (o T, exis
 }
 
 // peek returns an object that is known to be up to date without asking.
-func (w *watched[T]) peek(namespace, name string) (o T, ok bool) {
+func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (o T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
-	e := w.entries[key]
+	e := w.watches[key]
 	w.mu.Unlock()
 	if e == nil {
 		return o, false
@@ -105,89 +105,89 @@ func (w *watched[T]) peek(namespace, name string) (o T, ok bool) {
 }
 
 // use finds the watch of an object, or makes it. It returns nil for an object that is not to be watched.
-func (w *watched[T]) use(namespace, name string) (*entry[T], error) {
+func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {
 		return nil, errNotRunning
 	}
-	e := w.entries[key]
+	e := w.watches[key]
 	if e == nil {
-		if !w.mayWatch(namespace, key) {
+		if !w.canWatch(namespace, key) {
 			return nil, nil
 		}
-		e = w.newEntry(namespace, name)
-		w.entries[key] = e
+		e = w.newWatch(namespace, name)
+		w.watches[key] = e
 		sleep.Wake(w.wake)
 	}
-	e.used = time.Now()
+	e.lastRead = time.Now()
 	return e, nil
 }
 
-func (w *watched[T]) newEntry(namespace, name string) *entry[T] {
-	e := &entry[T]{namespace: namespace, name: name, ready: make(chan struct{})}
+func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
+	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })
 	e.store = kubeapi.NewStore(kubeapi.In(w.client, w.kind, namespace), kubeapi.StoreOptions[T]{
-		FieldSelector: "metadata.name=" + name, Retry: syncRetry, MaxObjects: 1,
+		FieldSelector: "metadata.name=" + name, Retry: firstListRetry, MaxObjects: 1,
 		Changed: func(...string) {
 			ready()
-			if o, ok := e.store.Get(kubeapi.Key(namespace, name)); ok && w.immutable(o) {
-				w.end(e)
+			if o, ok := e.store.Get(kubeapi.Key(namespace, name)); ok && w.isImmutable(o) {
+				w.stopWatch(e)
 			}
-			w.changed(namespace, name)
+			w.onChange(namespace, name)
 		},
 	})
 	return e
 }
 
 // end ends the watch of an object, whose store keeps it.
-func (w *watched[T]) end(e *entry[T]) {
+func (w *objectWatcher[T]) stopWatch(e *objectWatch[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.stop != nil {
-		e.stop()
+	if e.cancel != nil {
+		e.cancel()
 	}
 }
 
 // run begins and ends watches until ctx ends, and returns when all of them have.
-func (w *watched[T]) run(ctx context.Context) error {
+func (w *objectWatcher[T]) runWatches(ctx context.Context) error {
 	w.setRunning(true)
 	defer w.setRunning(false)
 	var group sync.WaitGroup
 	defer group.Wait()
-	ticker := time.NewTicker(idleCheck)
+	ticker := time.NewTicker(idleCheckPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.wake:
-			for _, begin := range w.begin(ctx) {
+			for _, begin := range w.prepareRuns(ctx) {
 				group.Go(begin)
 			}
 		case now := <-ticker.C:
-			w.drop(now, nil)
+			w.dropUnused(now, nil)
 		}
 	}
 }
 
-func (w *watched[T]) setRunning(running bool) {
+func (w *objectWatcher[T]) setRunning(running bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = running
 }
 
 // begin returns what runs the new watches.
-func (w *watched[T]) begin(ctx context.Context) (all []func()) {
+func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range w.entries {
-		if e.stop != nil {
+	for _, e := range w.watches {
+		if e.cancel != nil {
 			continue
 		}
 		var run context.Context
-		run, e.stop = context.WithCancel(ctx)
+		run, e.cancel = context.WithCancel(ctx)
 		all = append(all, func() { _ = e.store.Run(run) }) // it ends with its context
 	}
 	return all
@@ -195,34 +195,34 @@ func (w *watched[T]) begin(ctx context.Context) (all []func()) {
 
 // drop ends the watches that nothing has read for long, and those of objects that no pod refers to any more. Pods are told of
 // after their volumes are, so that what has been read just now stays.
-func (w *watched[T]) drop(now time.Time, pinned map[string]reference) {
+func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.retain(now, pinned)
-	for key, e := range w.entries {
-		was, beyond := e.pinned, false
-		if pinned != nil {
+	w.setReferences(now, referenced)
+	for key, e := range w.watches {
+		wasReferenced, overLimit := e.referenced, false
+		if referenced != nil {
 			var r reference
-			r, e.pinned = pinned[key]
-			beyond = e.pinned && !r.share
+			r, e.referenced = referenced[key]
+			overLimit = e.referenced && !r.watchable
 		}
-		if now.Sub(e.used) < idleAfter && (!was || e.pinned) && !beyond {
+		if now.Sub(e.lastRead) < watchIdleTimeout && (!wasReferenced || e.referenced) && !overLimit {
 			continue
 		}
-		if e.stop != nil {
-			e.stop()
-			delete(w.entries, key)
+		if e.cancel != nil {
+			e.cancel()
+			delete(w.watches, key)
 		}
 	}
 }
 
 // len is the number of objects that are watched, or were before they turned out to be immutable.
-func (w *watched[T]) len() int {
+func (w *objectWatcher[T]) watchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.entries)
+	return len(w.watches)
 }
 
-func immutableConfigMap(o *corev1.ConfigMap) bool { return o.Immutable != nil && *o.Immutable }
+func isImmutableConfigMap(o *corev1.ConfigMap) bool { return o.Immutable != nil && *o.Immutable }
 
-func immutableSecret(o *corev1.Secret) bool { return o.Immutable != nil && *o.Immutable }
+func isImmutableSecret(o *corev1.Secret) bool { return o.Immutable != nil && *o.Immutable }

@@ -18,7 +18,7 @@ import (
 // createBinding binds a pod to a node, as a scheduler asks for. Source: setPodNodeAndMetadata in
 // pkg/registry/core/pod/storage/storage.go.
 func (c *call) createBinding() (runtime.Object, error) {
-	decoded, err := c.decode(&corev1.Binding{})
+	decoded, err := c.decodeBody(&corev1.Binding{})
 	if err != nil {
 		return nil, err
 	}
@@ -29,31 +29,31 @@ func (c *call) createBinding() (runtime.Object, error) {
 	case binding.Name != "" && binding.Name != c.name:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Binding object: %s, %s", c.name, binding.Name))
 	case binding.Target.Kind != "" && binding.Target.Kind != "Node":
-		return nil, c.invalid(c.name, "target.kind", `must be empty or "Node"`)
+		return nil, c.invalidError(c.name, "target.kind", `must be empty or "Node"`)
 	case binding.Target.Name == "":
-		return nil, c.invalid(c.name, "target.name", "is required")
+		return nil, c.invalidError(c.name, "target.name", "is required")
 	}
-	if _, err := c.store.update(c.key(), func(before Object) (Object, error) { return c.bind(before, binding) }); err != nil {
+	if _, err := c.store.updateObject(c.objectKey(), func(before Object) (Object, error) { return c.bindPod(before, binding) }); err != nil {
 		return nil, err
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
 // bind returns the pod with the node of the binding.
-func (c *call) bind(before Object, binding *corev1.Binding) (Object, error) {
+func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 	}
 	pod := before.(*corev1.Pod).DeepCopy()
 	switch {
 	case binding.UID != "" && binding.UID != pod.UID:
-		return nil, c.conflict(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", binding.UID, pod.UID))
+		return nil, c.conflictError(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", binding.UID, pod.UID))
 	case pod.DeletionTimestamp != nil:
-		return nil, c.conflict(fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", c.name))
+		return nil, c.conflictError(fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", c.name))
 	case pod.Spec.NodeName != "":
-		return nil, c.conflict(fmt.Sprintf("pod %s is already assigned to node %q", c.name, pod.Spec.NodeName))
+		return nil, c.conflictError(fmt.Sprintf("pod %s is already assigned to node %q", c.name, pod.Spec.NodeName))
 	case len(pod.Spec.SchedulingGates) > 0:
-		return nil, c.conflict(fmt.Sprintf("pod %s has non-empty .spec.schedulingGates", c.name))
+		return nil, c.conflictError(fmt.Sprintf("pod %s has non-empty .spec.schedulingGates", c.name))
 	}
 	pod.Spec.NodeName = binding.Target.Name
 	if pod.Annotations == nil {
@@ -64,7 +64,7 @@ func (c *call) bind(before Object, binding *corev1.Binding) (Object, error) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	})
-	if err := c.admit(before, pod); err != nil {
+	if err := c.callAdmit(before, pod); err != nil {
 		return nil, err
 	}
 	return pod, nil

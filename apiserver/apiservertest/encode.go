@@ -25,7 +25,7 @@ type encoding struct {
 }
 
 // negotiate returns the first encoding of Accept that the server has, JSON where any will do, and the zero value for none.
-func (c *call) negotiate() encoding {
+func (c *call) negotiateEncoding() encoding {
 	accept := c.r.Header.Get("Accept")
 	if wantsMetadata(c.r) && c.verb == "list" {
 		accept = runtime.ContentTypeJSON
@@ -41,7 +41,7 @@ func (c *call) negotiate() encoding {
 		if name == "*/*" || name == "application/*" {
 			name = runtime.ContentTypeJSON
 		}
-		if info, ok := c.serializer(name); ok {
+		if info, ok := c.findSerializer(name); ok {
 			return encoding{info, c.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
 		}
 	}
@@ -49,7 +49,7 @@ func (c *call) negotiate() encoding {
 }
 
 // serializer returns that of a media type, of those that the server has.
-func (c *call) serializer(name string) (runtime.SerializerInfo, bool) {
+func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
 	if name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
 		return runtime.SerializerInfo{}, false
 	}
@@ -57,29 +57,29 @@ func (c *call) serializer(name string) (runtime.SerializerInfo, bool) {
 }
 
 // answer writes an object.
-func (c *call) answer(code int, obj runtime.Object) {
+func (c *call) writeObject(code int, obj runtime.Object) {
 	var body bytes.Buffer
-	if err := c.encode(obj, &body); err != nil {
-		c.answerJSON(http.StatusInternalServerError, apierrors.NewInternalError(err).ErrStatus)
+	if err := c.encodeObject(obj, &body); err != nil {
+		c.writeJSON(http.StatusInternalServerError, apierrors.NewInternalError(err).ErrStatus)
 		return
 	}
-	c.log.answered(c.index, code)
-	c.w.Header().Set("Content-Type", c.out.info.MediaType)
+	c.log.setCode(c.index, code)
+	c.w.Header().Set("Content-Type", c.encoding.info.MediaType)
 	c.w.WriteHeader(code)
 	_, _ = c.w.Write(body.Bytes()) // the client may be away by now
 }
 
 // encode writes an object, which may be shared, with its kind.
-func (c *call) encode(obj runtime.Object, w io.Writer) error {
+func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	switch obj.(type) {
 	case *metav1.Status, *metav1.PartialObjectMetadataList:
-		return c.out.info.Serializer.Encode(obj, w)
+		return c.encoding.info.Serializer.Encode(obj, w)
 	}
-	return c.out.encoder.Encode(obj.DeepCopyObject(), w) // it sets the kind for a moment
+	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // it sets the kind for a moment
 }
 
 // list makes the list object of a kind.
-func (c *call) listOf(objects []Object, version int64) (runtime.Object, error) {
+func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
 	list, err := c.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
 		return nil, err
@@ -100,14 +100,14 @@ func (c *call) listOf(objects []Object, version int64) (runtime.Object, error) {
 }
 
 // decode returns the object that was sent. Defaults are those of the types: none.
-func (c *call) decode(into runtime.Object) (runtime.Object, error) {
+func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	name := mediaType(c.r.Header.Get("Content-Type"))
 	if name == "" {
 		name = runtime.ContentTypeJSON
 	}
-	info, ok := c.serializer(name)
+	info, ok := c.findSerializer(name)
 	if !ok {
-		return nil, c.unsupported(name)
+		return nil, c.unsupportedMediaType(name)
 	}
 	var want *schema.GroupVersionKind
 	if kinds, _, err := c.kinds.scheme.ObjectKinds(into); err == nil {
@@ -120,19 +120,19 @@ func (c *call) decode(into runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-func (c *call) unsupported(name string) error {
+func (c *call) unsupportedMediaType(name string) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, c.verb, c.kind.groupResource(), c.name,
 		"the body of the request was in an unknown format - accepted media types include: application/json, not "+name, 0, true)
 }
 
 // decodeObject returns the object of the call's kind that was sent, of the namespace and name of the path.
 func (c *call) decodeObject() (Object, error) {
-	decoded, err := c.decode(c.kind.create())
+	decoded, err := c.decodeBody(c.kind.newObject())
 	if err != nil {
 		return nil, err
 	}
 	obj, ok := decoded.(Object)
-	if !ok || c.kinds.of(obj) != c.kind {
+	if !ok || c.kinds.kindOf(obj) != c.kind {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a %s", decoded, c.kind.Kind))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -149,39 +149,39 @@ func (c *call) decodeObject() (Object, error) {
 }
 
 // frames writes the events of a watch.
-type frames struct {
+type watchWriter struct {
 	*call
 	w io.Writer
 }
 
 // openFrames begins the answer of a watch.
-func (c *call) openFrames() *frames {
-	mediaType := c.out.info.MediaType
+func (c *call) startWatchResponse() *watchWriter {
+	mediaType := c.encoding.info.MediaType
 	if mediaType != runtime.ContentTypeJSON {
 		mediaType += ";stream=watch"
 	}
-	c.log.answered(c.index, http.StatusOK)
+	c.log.setCode(c.index, http.StatusOK)
 	c.w.Header().Set("Content-Type", mediaType)
 	c.w.WriteHeader(http.StatusOK)
-	f := &frames{c, c.out.info.StreamSerializer.NewFrameWriter(c.w)}
-	f.flush()
+	f := &watchWriter{c, c.encoding.info.StreamSerializer.NewFrameWriter(c.w)}
+	f.flushEvents()
 	return f
 }
 
-func (f *frames) write(event watch.EventType, obj runtime.Object) error {
+func (f *watchWriter) writeEvent(event watch.EventType, obj runtime.Object) error {
 	var body, frame bytes.Buffer
-	if err := f.encode(obj, &body); err != nil {
+	if err := f.encodeObject(obj, &body); err != nil {
 		return err
 	}
 	wrapped := &metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: body.Bytes()}}
-	if err := f.out.info.StreamSerializer.Encode(wrapped, &frame); err != nil {
+	if err := f.encoding.info.StreamSerializer.Encode(wrapped, &frame); err != nil {
 		return err
 	}
 	_, err := f.w.Write(frame.Bytes())
 	return err
 }
 
-func (f *frames) flush() {
+func (f *watchWriter) flushEvents() {
 	if flusher, ok := f.call.w.(http.Flusher); ok {
 		flusher.Flush()
 	}

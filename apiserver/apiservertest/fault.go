@@ -18,7 +18,7 @@ type Match struct {
 	Verb, Resource, Subresource, Namespace, Name, UserAgent string
 }
 
-func (m Match) matches(r Request) bool {
+func (m Match) matchesRequest(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && match(m.UserAgent, r.UserAgent)
@@ -48,22 +48,22 @@ type activeFault struct {
 
 // faults are those that are injected.
 type faults struct {
-	mu     sync.Mutex // guards what follows
-	active []*activeFault
-	down   chan struct{} // closed to cut all connections
-	away   bool          // nobody listens
+	mu          sync.Mutex // guards what follows
+	active      []*activeFault
+	disconnect  chan struct{} // closed to cut all connections
+	unavailable bool          // nobody listens
 }
 
 // Inject has requests fail in a way, until remove is called or, with Fault.Times, as often as that says.
 func (s *Server) Inject(f Fault) (remove func()) {
 	added := &activeFault{Fault: f}
-	s.fault.mu.Lock()
-	defer s.fault.mu.Unlock()
-	s.fault.active = append(s.fault.active, added)
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	s.faults.active = append(s.faults.active, added)
 	return func() {
-		s.fault.mu.Lock()
-		defer s.fault.mu.Unlock()
-		s.fault.active = slices.DeleteFunc(s.fault.active, func(a *activeFault) bool { return a == added })
+		s.faults.mu.Lock()
+		defer s.faults.mu.Unlock()
+		s.faults.active = slices.DeleteFunc(s.faults.active, func(a *activeFault) bool { return a == added })
 	}
 }
 
@@ -91,47 +91,47 @@ func (s *Server) Disconnect(verb, resource string) (remove func()) {
 
 // DisconnectAll closes the connections of all requests that are under way, watches above all.
 func (s *Server) DisconnectAll() {
-	s.fault.mu.Lock()
-	defer s.fault.mu.Unlock()
-	close(s.fault.down)
-	s.fault.down = make(chan struct{})
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	close(s.faults.disconnect)
+	s.faults.disconnect = make(chan struct{})
 }
 
 // SetUnavailable has the server go away, which closes all connections and refuses new ones, or come back. Its objects stay.
 func (s *Server) SetUnavailable(away bool) {
-	s.fault.mu.Lock()
-	s.fault.away = away
-	s.fault.mu.Unlock()
+	s.faults.mu.Lock()
+	s.faults.unavailable = away
+	s.faults.mu.Unlock()
 	if away {
 		s.DisconnectAll()
 	}
 }
 
-func (f *faults) isAway() bool {
+func (f *faults) isUnavailable() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.away
+	return f.unavailable
 }
 
 // cuts returns what is closed when all connections are cut.
-func (f *faults) cuts() <-chan struct{} {
+func (f *faults) disconnectSignal() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.down
+	return f.disconnect
 }
 
 // find returns the fault of a request, or nil.
-func (f *faults) find(c *call) *Fault {
+func (f *faults) findFault(c *call) *Fault {
 	c.log.mu.Lock()
 	r := c.log.requests[max(c.index-c.log.offset, 0)]
 	c.log.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.away {
+	if f.unavailable {
 		return &Fault{Disconnect: true}
 	}
 	for _, a := range slices.Backward(f.active) {
-		if !a.matches(r) {
+		if !a.matchesRequest(r) {
 			continue
 		}
 		if a.seen++; a.seen <= a.Skip || a.Times > 0 && a.seen > a.Skip+a.Times {
@@ -143,41 +143,41 @@ func (f *faults) find(c *call) *Fault {
 }
 
 // suffer does what a fault says, and reports whether the request is to be done after it.
-func (c *call) suffer(f *Fault) bool {
-	cut := c.fault.cuts()
+func (c *call) applyFault(f *Fault) bool {
+	disconnect := c.faults.disconnectSignal()
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-cut:
+		case <-disconnect:
 			panic(http.ErrAbortHandler)
-		case <-c.ended().Done():
+		case <-c.clientContext().Done():
 			return false
 		}
 	}
 	switch {
 	case f.Hang:
 		select {
-		case <-cut:
-		case <-c.ended().Done():
+		case <-disconnect:
+		case <-c.clientContext().Done():
 		}
 		panic(http.ErrAbortHandler)
 	case f.Disconnect:
 		panic(http.ErrAbortHandler)
 	case f.Err != nil:
-		c.fail(f.Err)
+		c.writeError(f.Err)
 		return false
 	case f.Code != 0:
-		c.fail(c.errorOf(f))
+		c.writeError(c.faultError(f))
 		return false
 	}
-	c.cutAfter = f.DisconnectAfter
+	c.disconnectAfter = f.DisconnectAfter
 	return true
 }
 
 // errorOf returns the error of the API that a fault is for.
-func (c *call) errorOf(f *Fault) error {
+func (c *call) faultError(f *Fault) error {
 	err := apierrors.NewGenericServerResponse(f.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(f.RetryAfter/time.Second), true)
 	if err.ErrStatus.Details == nil {
 		err.ErrStatus.Details = &metav1.StatusDetails{}

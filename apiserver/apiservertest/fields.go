@@ -12,7 +12,7 @@ import (
 )
 
 // fieldOf returns a field of an object that can be selected by, and whether it is one.
-func fieldOf(obj Object, name string) (string, bool) {
+func selectableField(obj Object, name string) (string, bool) {
 	switch name {
 	case "metadata.name":
 		return obj.GetName(), true

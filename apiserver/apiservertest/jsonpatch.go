@@ -19,7 +19,7 @@ type operation struct {
 }
 
 // pointerPatch is RFC 6902.
-func pointerPatch(original, patch []byte) ([]byte, error) {
+func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
 	if err := json.Unmarshal(original, &doc); err != nil {
 		return nil, err
@@ -30,59 +30,59 @@ func pointerPatch(original, patch []byte) ([]byte, error) {
 	}
 	for i, op := range ops {
 		var err error
-		if doc, err = op.apply(doc); err != nil {
+		if doc, err = op.applyTo(doc); err != nil {
 			return nil, fmt.Errorf("operation %d, %s %s: %w", i, op.Op, op.Path, err)
 		}
 	}
 	return json.Marshal(doc)
 }
 
-func (op operation) apply(doc any) (any, error) {
+func (op operation) applyTo(doc any) (any, error) {
 	switch op.Op {
 	case "add":
-		return edit(doc, pointer(op.Path), func(any, bool) (any, verdict, error) { return op.Value, insert, nil })
+		return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return op.Value, insertValue, nil })
 	case "remove":
-		return edit(doc, pointer(op.Path), func(_ any, ok bool) (any, verdict, error) { return nil, drop, missing(ok) })
+		return editPath(doc, parsePointer(op.Path), func(_ any, ok bool) (any, editAction, error) { return nil, removeValue, checkExists(ok) })
 	case "replace":
-		return edit(doc, pointer(op.Path), func(_ any, ok bool) (any, verdict, error) { return op.Value, set, missing(ok) })
+		return editPath(doc, parsePointer(op.Path), func(_ any, ok bool) (any, editAction, error) { return op.Value, setValue, checkExists(ok) })
 	case "test":
-		return edit(doc, pointer(op.Path), func(v any, ok bool) (any, verdict, error) {
+		return editPath(doc, parsePointer(op.Path), func(v any, ok bool) (any, editAction, error) {
 			if !ok || !reflect.DeepEqual(v, op.Value) {
-				return nil, set, fmt.Errorf("testing value %v failed: it is %v", op.Value, v)
+				return nil, setValue, fmt.Errorf("testing value %v failed: it is %v", op.Value, v)
 			}
-			return v, set, nil
+			return v, setValue, nil
 		})
 	case "copy", "move":
-		return op.carry(doc)
+		return op.copyOrMove(doc)
 	default:
 		return nil, fmt.Errorf("unknown operation %q", op.Op)
 	}
 }
 
 // carry copies or moves a value.
-func (op operation) carry(doc any) (any, error) {
+func (op operation) copyOrMove(doc any) (any, error) {
 	var value any
-	doc, err := edit(doc, pointer(op.From), func(v any, ok bool) (any, verdict, error) {
+	doc, err := editPath(doc, parsePointer(op.From), func(v any, ok bool) (any, editAction, error) {
 		value = v
 		if op.Op == "move" {
-			return nil, drop, missing(ok)
+			return nil, removeValue, checkExists(ok)
 		}
-		return v, set, missing(ok)
+		return v, setValue, checkExists(ok)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return edit(doc, pointer(op.Path), func(any, bool) (any, verdict, error) { return value, insert, nil })
+	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
-func missing(ok bool) error {
+func checkExists(ok bool) error {
 	if ok {
 		return nil
 	}
 	return fmt.Errorf("there is nothing at the path")
 }
 
-func pointer(path string) []string {
+func parsePointer(path string) []string {
 	if path == "" {
 		return nil
 	}
@@ -94,16 +94,16 @@ func pointer(path string) []string {
 }
 
 // verdict is what becomes of a place.
-type verdict int
+type editAction int
 
 const (
-	set verdict = iota
-	insert
-	drop
+	setValue editAction = iota
+	insertValue
+	removeValue
 )
 
 // edit returns a document in which what is at a path was replaced, inserted or removed.
-func edit(doc any, path []string, change func(v any, ok bool) (any, verdict, error)) (any, error) {
+func editPath(doc any, path []string, change func(v any, ok bool) (any, editAction, error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)
 		return v, err
@@ -118,18 +118,18 @@ func edit(doc any, path []string, change func(v any, ok bool) (any, verdict, err
 	}
 }
 
-func editMap(node map[string]any, path []string, change func(any, bool) (any, verdict, error)) (any, error) {
+func editMap(node map[string]any, path []string, change func(any, bool) (any, editAction, error)) (any, error) {
 	child, ok := node[path[0]]
 	if len(path) > 1 {
 		if !ok {
-			return nil, missing(false)
+			return nil, checkExists(false)
 		}
-		v, err := edit(child, path[1:], change)
+		v, err := editPath(child, path[1:], change)
 		node[path[0]] = v
 		return node, err
 	}
-	v, what, err := change(child, ok)
-	if what == drop {
+	v, action, err := change(child, ok)
+	if action == removeValue {
 		delete(node, path[0])
 	} else {
 		node[path[0]] = v
@@ -137,7 +137,7 @@ func editMap(node map[string]any, path []string, change func(any, bool) (any, ve
 	return node, err
 }
 
-func editList(node []any, path []string, change func(any, bool) (any, verdict, error)) (any, error) {
+func editList(node []any, path []string, change func(any, bool) (any, editAction, error)) (any, error) {
 	i := len(node)
 	if path[0] != "-" {
 		var err error
@@ -147,9 +147,9 @@ func editList(node []any, path []string, change func(any, bool) (any, verdict, e
 	}
 	if len(path) > 1 {
 		if i == len(node) {
-			return nil, missing(false)
+			return nil, checkExists(false)
 		}
-		v, err := edit(node[i], path[1:], change)
+		v, err := editPath(node[i], path[1:], change)
 		node[i] = v
 		return node, err
 	}
@@ -157,15 +157,15 @@ func editList(node []any, path []string, change func(any, bool) (any, verdict, e
 	if i < len(node) {
 		child = node[i]
 	}
-	v, what, err := change(child, i < len(node))
+	v, action, err := change(child, i < len(node))
 	switch {
 	case err != nil:
 		return nil, err
-	case what == insert:
+	case action == insertValue:
 		return slices.Insert(node, i, v), nil
 	case i == len(node):
-		return nil, missing(false)
-	case what == drop:
+		return nil, checkExists(false)
+	case action == removeValue:
 		return slices.Delete(node, i, i+1), nil
 	default:
 		node[i] = v

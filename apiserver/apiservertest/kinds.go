@@ -41,7 +41,7 @@ func (k *kind) groupResource() schema.GroupResource {
 }
 
 // create returns an empty object of the kind.
-func (k *kind) create() Object { return reflect.New(k.typ).Interface().(Object) }
+func (k *kind) newObject() Object { return reflect.New(k.typ).Interface().(Object) }
 
 // hasStatus reports whether the status has a subresource of its own.
 func (k *kind) hasStatus() bool {
@@ -84,29 +84,29 @@ func (k *kinds) addAll() {
 		"services": &corev1.Service{}, "serviceaccounts": &corev1.ServiceAccount{}, "endpoints": &corev1.Endpoints{}, //nolint:staticcheck // It is one of the kinds of v1.
 		"persistentvolumeclaims": &corev1.PersistentVolumeClaim{},
 	} {
-		k.add(corev1.SchemeGroupVersion, resource, obj, namespaced)
+		k.addKind(corev1.SchemeGroupVersion, resource, obj, namespaced)
 	}
 	for resource, obj := range map[string]Object{
 		"nodes": &corev1.Node{}, "namespaces": &corev1.Namespace{}, "persistentvolumes": &corev1.PersistentVolume{},
 	} {
-		k.add(corev1.SchemeGroupVersion, resource, obj, cluster)
+		k.addKind(corev1.SchemeGroupVersion, resource, obj, cluster)
 	}
-	k.add(coordinationv1.SchemeGroupVersion, "leases", &coordinationv1.Lease{}, namespaced).versioned = true
-	k.add(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", &certificatesv1.CertificateSigningRequest{}, cluster)
-	k.add(certificatesv1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1.ClusterTrustBundle{}, cluster)
-	k.add(certificatesv1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1.PodCertificateRequest{}, namespaced)
-	k.add(certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1beta1.ClusterTrustBundle{}, cluster)
-	k.add(certificatesv1beta1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1beta1.PodCertificateRequest{}, namespaced)
-	k.add(nodev1.SchemeGroupVersion, "runtimeclasses", &nodev1.RuntimeClass{}, cluster)
+	k.addKind(coordinationv1.SchemeGroupVersion, "leases", &coordinationv1.Lease{}, namespaced).versioned = true
+	k.addKind(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", &certificatesv1.CertificateSigningRequest{}, cluster)
+	k.addKind(certificatesv1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1.ClusterTrustBundle{}, cluster)
+	k.addKind(certificatesv1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1.PodCertificateRequest{}, namespaced)
+	k.addKind(certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1beta1.ClusterTrustBundle{}, cluster)
+	k.addKind(certificatesv1beta1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1beta1.PodCertificateRequest{}, namespaced)
+	k.addKind(nodev1.SchemeGroupVersion, "runtimeclasses", &nodev1.RuntimeClass{}, cluster)
 	for resource, obj := range map[string]Object{
 		"csidrivers": &storagev1.CSIDriver{}, "csinodes": &storagev1.CSINode{}, "storageclasses": &storagev1.StorageClass{},
 		"volumeattachments": &storagev1.VolumeAttachment{},
 	} {
-		k.add(storagev1.SchemeGroupVersion, resource, obj, cluster)
+		k.addKind(storagev1.SchemeGroupVersion, resource, obj, cluster)
 	}
 }
 
-func (k *kinds) add(version schema.GroupVersion, resource string, obj Object, namespaced bool) *kind {
+func (k *kinds) addKind(version schema.GroupVersion, resource string, obj Object, namespaced bool) *kind {
 	typ := reflect.TypeOf(obj).Elem()
 	added := &kind{GroupVersionKind: version.WithKind(typ.Name()), resource: resource, namespaced: namespaced, typ: typ}
 	k.byResource[version.WithResource(resource)] = added
@@ -115,7 +115,7 @@ func (k *kinds) add(version schema.GroupVersion, resource string, obj Object, na
 }
 
 // of returns the kind of an object, or nil.
-func (k *kinds) of(obj Object) *kind {
+func (k *kinds) kindOf(obj Object) *kind {
 	typ := reflect.TypeOf(obj)
 	if typ == nil || typ.Kind() != reflect.Pointer {
 		return nil
@@ -132,7 +132,7 @@ type address struct {
 }
 
 // parse returns what a path names.
-func (k *kinds) parse(path string) (a address, ok bool) {
+func (k *kinds) parsePath(path string) (a address, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var version schema.GroupVersion
 	switch {

@@ -18,9 +18,9 @@ import (
 
 // pages has what is left of lists after their pages, by the token that continues each. All pages of a list are of one version.
 type pages struct {
-	mu   sync.Mutex // guards what follows
-	next int
-	rest map[string]remainder
+	mu         sync.Mutex // guards what follows
+	next       int
+	remainders map[string]remainder
 }
 
 // remainder is what is left of a list.
@@ -30,7 +30,7 @@ type remainder struct {
 }
 
 // cut returns the first objects of a list, and the token that continues it; none if that is all. A limit of zero is none.
-func (p *pages) cut(from remainder, limit int) (page []Object, token string) {
+func (p *pages) cutPage(from remainder, limit int) (page []Object, token string) {
 	if limit <= 0 || len(from.objects) <= limit {
 		return from.objects, ""
 	}
@@ -38,50 +38,50 @@ func (p *pages) cut(from remainder, limit int) (page []Object, token string) {
 	defer p.mu.Unlock()
 	p.next++
 	token = fmt.Sprintf("page-%d", p.next)
-	if p.rest == nil {
-		p.rest = map[string]remainder{}
+	if p.remainders == nil {
+		p.remainders = map[string]remainder{}
 	}
-	p.rest[token] = remainder{from.objects[limit:], from.version}
+	p.remainders[token] = remainder{from.objects[limit:], from.version}
 	return from.objects[:limit:limit], token
 }
 
 // resume returns what a token continues, and whether the server still has it.
-func (p *pages) resume(token string) (remainder, bool) {
+func (p *pages) resumeList(token string) (remainder, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, ok := p.rest[token]
+	r, ok := p.remainders[token]
 	return r, ok
 }
 
 // forget expires all tokens.
-func (p *pages) forget() {
+func (p *pages) expireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rest = nil
+	p.remainders = nil
 }
 
 // list answers with a page of a list, or with all of it.
-func (c *call) list() (runtime.Object, error) {
+func (c *call) listObjects() (runtime.Object, error) {
 	query := c.r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	var from remainder
 	if token := query.Get("continue"); token != "" {
 		var ok bool
-		if from, ok = c.pages.resume(token); !ok {
+		if from, ok = c.pages.resumeList(token); !ok {
 			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
 		}
 	} else {
-		matches, err := c.selector()
+		matches, err := c.parseSelectors()
 		if err != nil {
 			return nil, err
 		}
-		from.objects, from.version = c.store.list(c.kind, matches)
-		if err := notNewer(query, from.version); err != nil {
+		from.objects, from.version = c.store.listObjects(c.kind, matches)
+		if err := checkVersion(query, from.version); err != nil {
 			return nil, err
 		}
 	}
-	page, token := c.pages.cut(from, limit)
-	list, err := c.listOf(page, from.version)
+	page, token := c.pages.cutPage(from, limit)
+	list, err := c.buildList(page, from.version)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (c *call) list() (runtime.Object, error) {
 	}
 	meta.SetContinue(token)
 	if wantsMetadata(c.r) {
-		return metadataOf(list)
+		return metadataList(list)
 	}
 	return list, nil
 }
@@ -102,7 +102,7 @@ func wantsMetadata(r *http.Request) bool {
 }
 
 // metadataOf returns a list without the specs and statuses of its objects.
-func metadataOf(list runtime.Object) (runtime.Object, error) {
+func metadataList(list runtime.Object) (runtime.Object, error) {
 	meta, err := apimeta.ListAccessor(list)
 	if err != nil {
 		return nil, err

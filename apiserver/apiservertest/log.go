@@ -26,7 +26,7 @@ type Request struct {
 }
 
 // log has all requests.
-type log struct {
+type requestLog struct {
 	mu       sync.Mutex // guards what follows
 	requests []Request
 	offset   int // requests that were forgotten
@@ -34,7 +34,7 @@ type log struct {
 }
 
 // add notes a request and returns its place.
-func (l *log) add(c *call) int {
+func (l *requestLog) addRequest(c *call) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests = append(l.requests, Request{
@@ -45,7 +45,7 @@ func (l *log) add(c *call) int {
 	return l.offset + len(l.requests) - 1
 }
 
-func (l *log) answered(index, code int) {
+func (l *requestLog) setCode(index, code int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := index - l.offset; i >= 0 && i < len(l.requests) {
@@ -54,7 +54,7 @@ func (l *log) answered(index, code int) {
 }
 
 // watching counts the watches of a resource that are open.
-func (l *log) watching(resource string, n int) {
+func (l *requestLog) countWatches(resource string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watches == nil {
@@ -67,7 +67,7 @@ func (l *log) watching(resource string, n int) {
 func (s *Server) Requests(m Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !m.matches(r) })
+	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !m.matchesRequest(r) })
 }
 
 // CountRequests returns how many requests match.

@@ -15,14 +15,14 @@ import (
 // are injected. UID and creation time are kept, or made where there are none. The objects are not changed.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
-		if err := s.put(clone(obj)); err != nil {
+		if err := s.putObject(cloneObject(obj)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) put(obj Object) error {
+func (s *Server) putObject(obj Object) error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	k, err := s.store.keyOf(obj)
@@ -48,20 +48,20 @@ func (s *Server) put(obj Object) error {
 // Delete deletes an object as a user does, with the grace of kubectl delete --grace-period, or nil for that of the object. Pods
 // that are bound to a node are gone when the node says so, or at once with a grace of zero.
 func (s *Server) Delete(obj Object, grace *int64) error {
-	return s.edit(obj, func(before Object) Object { return deleted(before, grace, time.Now()) })
+	return s.editObject(obj, func(before Object) Object { return afterDeletion(before, grace, time.Now()) })
 }
 
 // Remove removes an object at once, whatever grace and finalizers it has.
 func (s *Server) Remove(obj Object) error {
-	return s.edit(obj, func(Object) Object { return nil })
+	return s.editObject(obj, func(Object) Object { return nil })
 }
 
-func (s *Server) edit(obj Object, edit func(Object) Object) error {
+func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {
 		return err
 	}
-	_, err = s.store.update(k, func(before Object) (Object, error) {
+	_, err = s.store.updateObject(k, func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 		}
@@ -76,8 +76,8 @@ func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
 	if !ok {
 		return fmt.Errorf("change object: there is no %T %s/%s", obj, namespace, name)
 	}
-	return s.edit(obj, func(before Object) Object {
-		next := clone(before).(T)
+	return s.editObject(obj, func(before Object) Object {
+		next := cloneObject(before).(T)
 		edit(next)
 		return next
 	})
@@ -90,11 +90,11 @@ func Get[T Object](s *Server, namespace, name string) (T, bool) {
 	if k == nil {
 		return none, false
 	}
-	obj, err := s.store.get(key{k, namespace, name})
+	obj, err := s.store.getObject(key{k, namespace, name})
 	if err != nil {
 		return none, false
 	}
-	return clone(obj.(T)), true
+	return cloneObject(obj.(T)), true
 }
 
 // List returns copies of all objects of a kind, by namespace and name.
@@ -103,10 +103,10 @@ func List[T Object](s *Server) []T {
 	if k == nil {
 		return nil
 	}
-	objects, _ := s.store.list(k, func(Object) bool { return true })
+	objects, _ := s.store.listObjects(k, func(Object) bool { return true })
 	list := make([]T, len(objects))
 	for i, obj := range objects {
-		list[i] = clone(obj.(T))
+		list[i] = cloneObject(obj.(T))
 	}
 	return list
 }
@@ -117,16 +117,16 @@ func (s *Server) DeleteSilently(obj Object) error {
 	if err != nil {
 		return err
 	}
-	s.store.lose(k)
+	s.store.deleteSilently(k)
 	return nil
 }
 
 // Compact forgets all changes. Who asks for one of the past gets 410 Expired, and so does each watch that is behind, and each list
 // whose next page is asked for.
 func (s *Server) Compact() {
-	s.store.compact()
-	s.pages.forget()
+	s.store.compactHistory()
+	s.pages.expireAll()
 }
 
 // ResourceVersion returns the version of all objects together.
-func (s *Server) ResourceVersion() int64 { return s.store.current() }
+func (s *Server) ResourceVersion() int64 { return s.store.currentVersion() }

@@ -13,12 +13,12 @@ import (
 )
 
 // patch does a patch: a strategic merge patch, a merge patch, or one of JSON pointers.
-func (c *call) patch() (Object, error) {
-	return c.store.update(c.key(), func(before Object) (Object, error) {
+func (c *call) patchObject() (Object, error) {
+	return c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}
-		original, err := jsonOf(before)
+		original, err := marshalObject(before)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
@@ -26,14 +26,14 @@ func (c *call) patch() (Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		obj := c.kind.create()
+		obj := c.kind.newObject()
 		if err := json.Unmarshal(patched, obj); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("apply patch to %s: %s", c.name, err))
 		}
 		if obj.GetName() != c.name || obj.GetNamespace() != c.namespace {
-			return nil, c.invalid(c.name, "metadata.name", "field is immutable")
+			return nil, c.invalidError(c.name, "metadata.name", "field is immutable")
 		}
-		return c.replace(before, obj)
+		return c.prepareUpdate(before, obj)
 	})
 }
 
@@ -43,13 +43,13 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 	var err error
 	switch name := mediaType(c.r.Header.Get("Content-Type")); types.PatchType(name) {
 	case types.StrategicMergePatchType:
-		patched, err = strategicpatch.StrategicMergePatch(original, c.body, c.kind.create())
+		patched, err = strategicpatch.StrategicMergePatch(original, c.body, c.kind.newObject())
 	case types.MergePatchType:
-		patched, err = mergePatch(original, c.body)
+		patched, err = applyMergePatch(original, c.body)
 	case types.JSONPatchType:
-		patched, err = pointerPatch(original, c.body)
+		patched, err = applyJSONPatch(original, c.body)
 	default:
-		return nil, c.unsupported(name)
+		return nil, c.unsupportedMediaType(name)
 	}
 	if err != nil {
 		return nil, apierrors.NewGenericServerResponse(422, c.verb, c.kind.groupResource(), c.name, "apply patch: "+err.Error(), 0, true)
@@ -58,7 +58,7 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 }
 
 // mergePatch is RFC 7386.
-func mergePatch(original, patch []byte) ([]byte, error) {
+func applyMergePatch(original, patch []byte) ([]byte, error) {
 	var o, p any
 	if err := json.Unmarshal(original, &o); err != nil {
 		return nil, err
@@ -66,10 +66,10 @@ func mergePatch(original, patch []byte) ([]byte, error) {
 	if err := json.Unmarshal(patch, &p); err != nil {
 		return nil, err
 	}
-	return json.Marshal(merged(o, p))
+	return json.Marshal(mergeValues(o, p))
 }
 
-func merged(original, patch any) any {
+func mergeValues(original, patch any) any {
 	fields, ok := patch.(map[string]any)
 	if !ok {
 		return patch
@@ -82,7 +82,7 @@ func merged(original, patch any) any {
 		if value == nil {
 			delete(target, name)
 		} else {
-			target[name] = merged(target[name], value)
+			target[name] = mergeValues(target[name], value)
 		}
 	}
 	return target

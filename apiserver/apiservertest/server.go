@@ -36,12 +36,12 @@ type Options struct {
 
 // Server is an API server in memory. Make one with [NewServer].
 type Server struct {
-	opts  Options
-	kinds *kinds
-	store *store
-	pages pages
-	log   log
-	fault faults
+	opts   Options
+	kinds  *kinds
+	store  *store
+	pages  pages
+	log    requestLog
+	faults faults
 
 	wg sync.WaitGroup // requests of the transport
 }
@@ -57,7 +57,7 @@ func NewServer(o Options) *Server {
 		panic(err) // the types of k8s.io/api do not fit together
 	}
 	s := &Server{opts: o, kinds: k, store: newStore(k, o.History)}
-	s.fault.down = make(chan struct{})
+	s.faults.disconnect = make(chan struct{})
 	return s
 }
 
@@ -74,13 +74,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "ok")
 		return
 	case "/version":
-		call.answerJSON(http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1-apiservertest"})
+		call.writeJSON(http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1-apiservertest"})
 		return
 	}
-	if !call.open() {
+	if !call.parseRequest() {
 		return
 	}
-	call.serve()
+	call.serveWithFaults()
 }
 
 // call is one request with its answer.
@@ -90,32 +90,32 @@ type call struct {
 	r    *http.Request
 	body []byte
 	address
-	verb     string
-	index    int // in the log
-	out      encoding
-	cutAfter time.Duration // of a watch; zero: never
+	verb            string
+	index           int // in the log
+	encoding        encoding
+	disconnectAfter time.Duration // of a watch; zero: never
 }
 
 // open finds out what a request wants and notes it. It is false where the request was answered.
-func (c *call) open() bool {
+func (c *call) parseRequest() bool {
 	var ok bool
-	if c.address, ok = c.kinds.parse(c.r.URL.Path); !ok {
-		c.answerJSON(http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, "get",
+	if c.address, ok = c.kinds.parsePath(c.r.URL.Path); !ok {
+		c.writeJSON(http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, "get",
 			schema.GroupResource{}, c.r.URL.Path, "the server could not find the requested resource", 0, true).ErrStatus)
 		return false
 	}
 	var err error
 	c.body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	c.verb = c.findVerb()
-	c.index = c.log.add(c)
-	c.out = c.negotiate()
+	c.index = c.log.addRequest(c)
+	c.encoding = c.negotiateEncoding()
 	switch {
 	case err != nil:
-		c.fail(apierrors.NewRequestEntityTooLargeError(err.Error()))
+		c.writeError(apierrors.NewRequestEntityTooLargeError(err.Error()))
 	case c.verb == "":
-		c.fail(apierrors.NewMethodNotSupported(c.kind.groupResource(), c.r.Method))
-	case c.out.info.Serializer == nil:
-		c.fail(apierrors.NewGenericServerResponse(http.StatusNotAcceptable, c.verb, c.kind.groupResource(), c.name,
+		c.writeError(apierrors.NewMethodNotSupported(c.kind.groupResource(), c.r.Method))
+	case c.encoding.info.Serializer == nil:
+		c.writeError(apierrors.NewGenericServerResponse(http.StatusNotAcceptable, c.verb, c.kind.groupResource(), c.name,
 			"only JSON and protobuf are served, not "+c.r.Header.Get("Accept"), 0, true))
 	default:
 		return true
@@ -158,35 +158,35 @@ func (c *call) findVerb() string {
 }
 
 // serve does what faults leave of a request.
-func (c *call) serve() {
-	fault := c.fault.find(c)
+func (c *call) serveWithFaults() {
+	fault := c.faults.findFault(c)
 	if fault == nil {
-		c.do()
+		c.serveRequest()
 		return
 	}
-	if !c.suffer(fault) {
+	if !c.applyFault(fault) {
 		return
 	}
 	if fault.LoseResponse {
-		c.w = discard{http.Header{}}
-		c.do()
+		c.w = discardWriter{http.Header{}}
+		c.serveRequest()
 		panic(http.ErrAbortHandler)
 	}
-	c.do()
+	c.serveRequest()
 }
 
-func (c *call) do() {
-	obj, code, err := c.dispatch()
+func (c *call) serveRequest() {
+	obj, code, err := c.dispatchVerb()
 	switch {
 	case err != nil:
-		c.fail(err)
+		c.writeError(err)
 	case obj != nil:
-		c.answer(code, obj)
+		c.writeObject(code, obj)
 	}
 }
 
 // fail answers with an error.
-func (c *call) fail(err error) {
+func (c *call) writeError(err error) {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		status = apierrors.NewBadRequest(err.Error())
@@ -196,27 +196,27 @@ func (c *call) fail(err error) {
 	if d := answer.Details; d != nil && d.RetryAfterSeconds > 0 {
 		c.w.Header().Set("Retry-After", fmt.Sprint(d.RetryAfterSeconds))
 	}
-	if c.out.info.Serializer == nil {
-		c.answerJSON(int(answer.Code), answer)
+	if c.encoding.info.Serializer == nil {
+		c.writeJSON(int(answer.Code), answer)
 		return
 	}
-	c.answer(int(answer.Code), &answer)
+	c.writeObject(int(answer.Code), &answer)
 }
 
-func (c *call) answerJSON(code int, v any) {
-	c.log.answered(c.index, code)
+func (c *call) writeJSON(code int, v any) {
+	c.log.setCode(c.index, code)
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
 	_ = json.NewEncoder(c.w).Encode(v) // the client may be away by now
 }
 
 // discard is an answer that is lost.
-type discard struct{ header http.Header }
+type discardWriter struct{ header http.Header }
 
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d discard) WriteHeader(int)             {}
-func (d discard) Flush()                      {}
+func (d discardWriter) Header() http.Header         { return d.header }
+func (d discardWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (d discardWriter) WriteHeader(int)             {}
+func (d discardWriter) Flush()                      {}
 
 // mediaType returns a Content-Type without its parameters.
 func mediaType(header string) string {
@@ -225,4 +225,4 @@ func mediaType(header string) string {
 }
 
 // ended reports whether the client has given up.
-func (c *call) ended() context.Context { return c.r.Context() }
+func (c *call) clientContext() context.Context { return c.r.Context() }

@@ -56,7 +56,7 @@ func newStore(k *kinds, history int) *store {
 
 // keyOf returns where an object belongs.
 func (s *store) keyOf(obj Object) (key, error) {
-	k := s.kinds.of(obj)
+	k := s.kinds.kindOf(obj)
 	switch {
 	case k == nil:
 		return key{}, fmt.Errorf("%T is of no kind that the server has", obj)
@@ -67,7 +67,7 @@ func (s *store) keyOf(obj Object) (key, error) {
 }
 
 // get returns an object, which is shared, or an error of the API.
-func (s *store) get(k key) (Object, error) {
+func (s *store) getObject(k key) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.getLocked(k)
@@ -81,7 +81,7 @@ func (s *store) getLocked(k key) (Object, error) {
 }
 
 // list returns the objects of a kind that are selected, by namespace and name, and the version of all of it.
-func (s *store) list(k *kind, matches func(Object) bool) ([]Object, int64) {
+func (s *store) listObjects(k *kind, matches func(Object) bool) ([]Object, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listLocked(k, matches), s.version
@@ -102,7 +102,7 @@ func (s *store) listLocked(k *kind, matches func(Object) bool) []Object {
 
 // update replaces an object by what edit returns for it: before is nil where there is none, and after is nil to remove it.
 // What edit gets is shared, and what it returns is the store's.
-func (s *store) update(k key, edit func(before Object) (after Object, err error)) (Object, error) {
+func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.objects[k]
@@ -115,7 +115,7 @@ func (s *store) update(k key, edit func(before Object) (after Object, err error)
 
 // putLocked notes a change and returns the object that it ends with: of one that is removed its last state.
 func (s *store) putLocked(k key, before, after Object) Object {
-	if before != nil && after != nil && equal(before, after) {
+	if before != nil && after != nil && equalObjects(before, after) {
 		return before
 	}
 	if before == nil && after == nil {
@@ -128,7 +128,7 @@ func (s *store) putLocked(k key, before, after Object) Object {
 		s.objects[k] = after
 	} else {
 		delete(s.objects, k)
-		event.before = clone(before)
+		event.before = cloneObject(before)
 		event.before.SetResourceVersion(strconv.FormatInt(s.version, 10))
 		after = event.before
 	}
@@ -152,7 +152,7 @@ func (s *store) wakeLocked() {
 
 // since returns the changes after a version, the version that all of them lead to, and what is closed with the next. It is
 // false where they are no longer known.
-func (s *store) since(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
+func (s *store) changesSince(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if version < s.oldest {
@@ -163,7 +163,7 @@ func (s *store) since(version int64) (changes []change, now int64, next <-chan s
 }
 
 // compact forgets all changes: whoever watches from an older version gets 410.
-func (s *store) compact() {
+func (s *store) compactHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history, s.oldest = nil, s.version
@@ -171,7 +171,7 @@ func (s *store) compact() {
 }
 
 // lose removes an object in a way that no watch is told of.
-func (s *store) lose(k key) {
+func (s *store) deleteSilently(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, k)
@@ -179,7 +179,7 @@ func (s *store) lose(k key) {
 }
 
 // now returns the time as objects have it.
-func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
 // fillLocked gives a new object what the server gives it, its defaults too. Where it has no name it has a prefix for one.
 func (s *store) fillLocked(obj Object) {
@@ -195,25 +195,25 @@ func (s *store) fillLocked(obj Object) {
 		obj.SetUID(types.UID(fmt.Sprintf("%08x-%04x-4000-8000-%012x", s.seed>>32, s.seed&0xffff, s.version+1)))
 	}
 	if created := obj.GetCreationTimestamp(); created.IsZero() {
-		obj.SetCreationTimestamp(now())
+		obj.SetCreationTimestamp(currentTime())
 	}
 	setDefaults(obj)
 }
 
 // clone returns a copy that may be written to.
-func clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
+func cloneObject[T Object](obj T) T { return obj.DeepCopyObject().(T) }
 
 // equal reports whether two objects are the same, their versions aside.
-func equal(a, b Object) bool {
+func equalObjects(a, b Object) bool {
 	if a.GetResourceVersion() != b.GetResourceVersion() {
-		b = clone(b)
+		b = cloneObject(b)
 		b.SetResourceVersion(a.GetResourceVersion())
 	}
 	return reflect.DeepEqual(a, b)
 }
 
 // event returns what a watch is told of a change, if anything.
-func (c change) event(k *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
+func (c change) watchEvent(k *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
 	if c.kind != k {
 		return "", nil, false
 	}
@@ -224,7 +224,7 @@ func (c change) event(k *kind, matches func(Object) bool) (watch.EventType, runt
 	case is:
 		return watch.Added, c.after, true
 	case was:
-		gone := clone(c.before)
+		gone := cloneObject(c.before)
 		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
 		return watch.Deleted, gone, true
 	default:

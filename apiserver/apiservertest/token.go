@@ -26,7 +26,7 @@ const (
 
 // createToken answers a request for a token of a service account.
 func (c *call) createToken() (runtime.Object, error) {
-	decoded, err := c.decode(&authenticationv1.TokenRequest{})
+	decoded, err := c.decodeBody(&authenticationv1.TokenRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (c *call) createToken() (runtime.Object, error) {
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a TokenRequest", decoded))
 	}
-	if _, err := c.store.get(c.key()); err != nil {
+	if _, err := c.store.getObject(c.objectKey()); err != nil {
 		return nil, err
 	}
 	if request.Spec.ExpirationSeconds == nil {
@@ -42,21 +42,21 @@ func (c *call) createToken() (runtime.Object, error) {
 		request.Spec.ExpirationSeconds = &seconds
 	}
 	if seconds := *request.Spec.ExpirationSeconds; seconds < minExpiration || seconds > maxExpiration {
-		return nil, c.invalid(c.name, "spec.expirationSeconds", "may not specify a duration less than 10 minutes")
+		return nil, c.invalidError(c.name, "spec.expirationSeconds", "may not specify a duration less than 10 minutes")
 	}
-	if err := c.bound(request.Spec.BoundObjectRef); err != nil {
+	if err := c.checkBoundObject(request.Spec.BoundObjectRef); err != nil {
 		return nil, err
 	}
 	expires := time.Now().Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second).Truncate(time.Second)
 	request.Namespace, request.Name = c.namespace, c.name
 	request.Status = authenticationv1.TokenRequestStatus{
-		Token: c.token(request.Spec, expires), ExpirationTimestamp: metav1.NewTime(expires),
+		Token: c.buildToken(request.Spec, expires), ExpirationTimestamp: metav1.NewTime(expires),
 	}
 	return request, nil
 }
 
 // bound checks the object that a token is to be valid with.
-func (c *call) bound(ref *authenticationv1.BoundObjectReference) error {
+func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil
 	}
@@ -64,15 +64,15 @@ func (c *call) bound(ref *authenticationv1.BoundObjectReference) error {
 	namespace := ""
 	switch ref.Kind {
 	case "Pod":
-		k, namespace = c.kinds.of(&corev1.Pod{}), c.namespace
+		k, namespace = c.kinds.kindOf(&corev1.Pod{}), c.namespace
 	case "Secret":
-		k, namespace = c.kinds.of(&corev1.Secret{}), c.namespace
+		k, namespace = c.kinds.kindOf(&corev1.Secret{}), c.namespace
 	case "Node":
-		k = c.kinds.of(&corev1.Node{})
+		k = c.kinds.kindOf(&corev1.Node{})
 	default:
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object %s %s", c.name, ref.Kind, ref.Name))
 	}
-	obj, err := c.store.get(key{k, namespace, ref.Name})
+	obj, err := c.store.getObject(key{k, namespace, ref.Name})
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *call) bound(ref *authenticationv1.BoundObjectReference) error {
 }
 
 // token returns a token with the claims of a real one. Nothing signs it.
-func (c *call) token(spec authenticationv1.TokenRequestSpec, expires time.Time) string {
+func (c *call) buildToken(spec authenticationv1.TokenRequestSpec, expires time.Time) string {
 	bound := map[string]any{"namespace": c.namespace, "serviceaccount": map[string]string{"name": c.name}}
 	if ref := spec.BoundObjectRef; ref != nil && ref.Kind == "Pod" {
 		bound["pod"] = map[string]string{"name": ref.Name, "uid": string(ref.UID)}

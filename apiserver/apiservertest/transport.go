@@ -22,7 +22,7 @@ type transport struct{ *Server }
 // RoundTrip hands a request to the server, and returns once the answer has begun.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
-	if t.fault.isAway() {
+	if t.faults.isUnavailable() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if err := req.Context().Err(); err != nil {
@@ -36,17 +36,17 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		served.Body = io.NopCloser(req.Body)
 	}
 	r, w := io.Pipe()
-	a := &answer{header: http.Header{}, begun: make(chan struct{}), pipe: w}
+	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), pipe: w}
 	t.wg.Go(func() {
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })() // a client that does not read
-		_ = w.CloseWithError(a.serve(t.Server, served))
-		a.begin(http.StatusOK, false)
+		_ = w.CloseWithError(a.serveRequest(t.Server, served))
+		a.sendHeader(http.StatusOK, false)
 	})
 	select {
-	case <-a.begun:
+	case <-a.started:
 	case <-ctx.Done():
-		<-a.begun // the server notices, too: none of its waits is without the context
+		<-a.started // the server notices, too: none of its waits is without the context
 	}
 	if a.aborted {
 		if err := req.Context().Err(); err != nil {
@@ -56,7 +56,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		Status: http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.sent, Body: &answerBody{PipeReader: r, cancel: cancel}, ContentLength: -1, Request: req,
+		Header: a.sent, Body: &responseBody{PipeReader: r, cancel: cancel}, ContentLength: -1, Request: req,
 	}, nil
 }
 
@@ -67,10 +67,10 @@ func closeBody(req *http.Request) {
 }
 
 // answer is the ResponseWriter of a request that came without a socket.
-type answer struct {
-	header http.Header
-	pipe   *io.PipeWriter
-	begun  chan struct{} // closed once what follows is set
+type pipeResponse struct {
+	header  http.Header
+	pipe    *io.PipeWriter
+	started chan struct{} // closed once what follows is set
 
 	once    sync.Once
 	code    int
@@ -79,10 +79,10 @@ type answer struct {
 }
 
 // serve has the server answer, and returns how the answer ends.
-func (a *answer) serve(s *Server, r *http.Request) (err error) {
+func (a *pipeResponse) serveRequest(s *Server, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // It is what is thrown, never wrapped.
-			a.begin(0, true)
+			a.sendHeader(0, true)
 			err = io.ErrUnexpectedEOF
 		} else if p != nil {
 			panic(p)
@@ -92,29 +92,29 @@ func (a *answer) serve(s *Server, r *http.Request) (err error) {
 	return io.EOF
 }
 
-func (a *answer) begin(code int, aborted bool) {
+func (a *pipeResponse) sendHeader(code int, aborted bool) {
 	a.once.Do(func() {
 		a.code, a.sent, a.aborted = code, a.header.Clone(), aborted
-		close(a.begun)
+		close(a.started)
 	})
 }
 
-func (a *answer) Header() http.Header  { return a.header }
-func (a *answer) WriteHeader(code int) { a.begin(code, false) }
-func (a *answer) Flush()               { a.begin(http.StatusOK, false) }
+func (a *pipeResponse) Header() http.Header  { return a.header }
+func (a *pipeResponse) WriteHeader(code int) { a.sendHeader(code, false) }
+func (a *pipeResponse) Flush()               { a.sendHeader(http.StatusOK, false) }
 
-func (a *answer) Write(b []byte) (int, error) {
-	a.begin(http.StatusOK, false)
+func (a *pipeResponse) Write(b []byte) (int, error) {
+	a.sendHeader(http.StatusOK, false)
 	return a.pipe.Write(b)
 }
 
 // answerBody ends the request when the client has enough of it.
-type answerBody struct {
+type responseBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc
 }
 
-func (b *answerBody) Close() error {
+func (b *responseBody) Close() error {
 	b.cancel()
 	return b.PipeReader.Close()
 }

@@ -18,12 +18,12 @@ import (
 
 // bookmarks is how often a watch that asks for it is told the version, and expiry how long one lasts that does not say.
 const (
-	bookmarks = time.Minute
-	expiry    = 45 * time.Minute
+	bookmarkPeriod      = time.Minute
+	defaultWatchTimeout = 45 * time.Minute
 )
 
 // selector returns what a list or a watch selects.
-func (c *call) selector() (func(Object) bool, error) {
+func (c *call) parseSelectors() (func(Object) bool, error) {
 	query := c.r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *call) selector() (func(Object) bool, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	for _, need := range byField.Requirements() {
-		if _, ok := fieldOf(c.kind.create(), need.Field); !ok {
+		if _, ok := selectableField(c.kind.newObject(), need.Field); !ok {
 			return nil, apierrors.NewBadRequest("field label not supported: " + need.Field)
 		}
 	}
@@ -43,7 +43,7 @@ func (c *call) selector() (func(Object) bool, error) {
 			return false
 		}
 		for _, need := range byField.Requirements() {
-			is, _ := fieldOf(obj, need.Field)
+			is, _ := selectableField(obj, need.Field)
 			if (is == need.Value) != (need.Operator != "!=") {
 				return false
 			}
@@ -53,7 +53,7 @@ func (c *call) selector() (func(Object) bool, error) {
 }
 
 // notNewer refuses a version that the server has not come to, as after a restore.
-func notNewer(query url.Values, version int64) error {
+func checkVersion(query url.Values, version int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 	if err != nil || asked <= version {
 		return nil
@@ -64,57 +64,57 @@ func notNewer(query url.Values, version int64) error {
 }
 
 // stream is one watch.
-type stream struct {
+type watchStream struct {
 	*call
-	*frames
-	matches func(Object) bool
-	version int64 // all up to it was sent
-	marks   bool  // bookmarks are wanted
+	*watchWriter
+	matches        func(Object) bool
+	version        int64 // all up to it was sent
+	wantsBookmarks bool  // bookmarks are wanted
 }
 
 // watch sends what changes until the client, the time or a fault ends it.
-func (c *call) watch() error {
-	matches, err := c.selector()
+func (c *call) watchObjects() error {
+	matches, err := c.parseSelectors()
 	if err != nil {
 		return err
 	}
 	query := c.r.URL.Query()
-	if err := notNewer(query, c.store.current()); err != nil && query.Get("sendInitialEvents") == "true" {
+	if err := checkVersion(query, c.store.currentVersion()); err != nil && query.Get("sendInitialEvents") == "true" {
 		return err
 	}
-	s := &stream{call: c, matches: matches, marks: query.Get("allowWatchBookmarks") == "true"}
-	initial, err := s.begin(query)
+	s := &watchStream{call: c, matches: matches, wantsBookmarks: query.Get("allowWatchBookmarks") == "true"}
+	initial, err := s.loadInitial(query)
 	if err != nil {
 		return err
 	}
-	cut := c.fault.cuts()
-	s.frames = c.openFrames()
-	c.log.watching(c.kind.resource, 1)
-	defer c.log.watching(c.kind.resource, -1)
+	cut := c.faults.disconnectSignal()
+	s.watchWriter = c.startWatchResponse()
+	c.log.countWatches(c.kind.resource, 1)
+	defer c.log.countWatches(c.kind.resource, -1)
 	for _, obj := range initial {
-		if s.write(watch.Added, obj) != nil {
+		if s.writeEvent(watch.Added, obj) != nil {
 			return nil //nolint:nilerr // The client is gone.
 		}
 	}
-	if query.Get("sendInitialEvents") == "true" && s.marks {
-		s.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	if query.Get("sendInitialEvents") == "true" && s.wantsBookmarks {
+		s.sendBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	s.flush()
-	s.follow(cut, query)
+	s.flushEvents()
+	s.streamChanges(cut, query)
 	return nil
 }
 
-func (s *store) current() int64 {
+func (s *store) currentVersion() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
 // begin finds out from which version a watch starts, and what it is sent first.
-func (s *stream) begin(query url.Values) (initial []Object, err error) {
+func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
-		initial, s.version = s.store.list(s.kind, s.matches)
+		initial, s.version = s.store.listObjects(s.kind, s.matches)
 		if query.Get("sendInitialEvents") == "false" {
 			initial = nil
 		}
@@ -123,76 +123,76 @@ func (s *stream) begin(query url.Values) (initial []Object, err error) {
 	if s.version, err = strconv.ParseInt(text, 10, 64); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if _, _, _, ok := s.store.since(s.version); !ok {
+	if _, _, _, ok := s.store.changesSince(s.version); !ok {
 		return nil, apierrors.NewResourceExpired("too old resource version: " + text)
 	}
 	return nil, nil
 }
 
 // follow sends changes as they come.
-func (s *stream) follow(cut <-chan struct{}, query url.Values) {
-	limit := expiry
+func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
+	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
 		limit = time.Duration(seconds) * time.Second
 	}
-	end, tick := time.NewTimer(limit), time.NewTicker(bookmarks)
+	end, tick := time.NewTimer(limit), time.NewTicker(bookmarkPeriod)
 	defer end.Stop()
 	defer tick.Stop()
-	var broken <-chan time.Time
-	if s.cutAfter > 0 {
-		timer := time.NewTimer(s.cutAfter)
+	var disconnectNow <-chan time.Time
+	if s.disconnectAfter > 0 {
+		timer := time.NewTimer(s.disconnectAfter)
 		defer timer.Stop()
-		broken = timer.C
+		disconnectNow = timer.C
 	}
 	for {
-		next, ok := s.send()
+		next, ok := s.sendChanges()
 		if !ok {
 			return
 		}
 		select {
 		case <-next:
 		case <-tick.C:
-			if s.marks {
-				s.bookmark(nil)
+			if s.wantsBookmarks {
+				s.sendBookmark(nil)
 			}
 		case <-end.C:
 			return
-		case <-broken:
+		case <-disconnectNow:
 			panic(http.ErrAbortHandler)
 		case <-cut:
 			panic(http.ErrAbortHandler)
-		case <-s.ended().Done():
+		case <-s.clientContext().Done():
 			return
 		}
 	}
 }
 
 // send sends all that has changed, and returns what is closed with the next change. It is false when the watch has ended.
-func (s *stream) send() (next <-chan struct{}, ok bool) {
-	changes, version, next, ok := s.store.since(s.version)
+func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
+	changes, version, next, ok := s.store.changesSince(s.version)
 	if !ok {
 		expired := apierrors.NewResourceExpired("too old resource version").ErrStatus
-		_ = s.write(watch.Error, &expired) // the watch ends either way
-		s.flush()
+		_ = s.writeEvent(watch.Error, &expired) // the watch ends either way
+		s.flushEvents()
 		return nil, false
 	}
 	for _, c := range changes {
-		if event, obj, wanted := c.event(s.kind, s.matches); wanted && s.write(event, obj) != nil {
+		if event, obj, wanted := c.watchEvent(s.kind, s.matches); wanted && s.writeEvent(event, obj) != nil {
 			return nil, false
 		}
 	}
 	if len(changes) > 0 {
-		s.flush()
+		s.flushEvents()
 	}
 	s.version = max(s.version, version)
 	return next, true
 }
 
 // bookmark tells a watch the version that it has come to.
-func (s *stream) bookmark(annotations map[string]string) {
-	obj := s.kind.create()
+func (s *watchStream) sendBookmark(annotations map[string]string) {
+	obj := s.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	obj.SetAnnotations(annotations)
-	_ = s.write(watch.Bookmark, obj) // the client is gone, which ends the watch
-	s.flush()
+	_ = s.writeEvent(watch.Bookmark, obj) // the client is gone, which ends the watch
+	s.flushEvents()
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // dispatch does a request, and returns what is answered: nothing where that was written already.
-func (c *call) dispatch() (runtime.Object, int, error) {
+func (c *call) dispatchVerb() (runtime.Object, int, error) {
 	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
 		obj, err := c.createToken()
 		return obj, http.StatusCreated, err
@@ -28,30 +28,30 @@ func (c *call) dispatch() (runtime.Object, int, error) {
 		obj, err := c.createBinding()
 		return obj, http.StatusCreated, err
 	}
-	if known := c.knowsSubresource(); !known {
+	if known := c.hasSubresource(); !known {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.kind.groupResource(), c.name,
 			"the server could not find the requested resource", 0, true)
 	}
 	switch c.verb {
 	case "get":
-		obj, err := c.store.get(c.key())
+		obj, err := c.store.getObject(c.objectKey())
 		return orNone(obj), http.StatusOK, err
 	case "list":
-		obj, err := c.list()
+		obj, err := c.listObjects()
 		return obj, http.StatusOK, err
 	case "watch":
-		return nil, 0, c.watch()
+		return nil, 0, c.watchObjects()
 	case "create":
-		obj, err := c.create()
+		obj, err := c.createObject()
 		return orNone(obj), http.StatusCreated, err
 	case "update":
-		obj, err := c.update()
+		obj, err := c.updateObject()
 		return orNone(obj), http.StatusOK, err
 	case "patch":
-		obj, err := c.patch()
+		obj, err := c.patchObject()
 		return orNone(obj), http.StatusOK, err
 	default:
-		obj, err := c.remove()
+		obj, err := c.deleteObject()
 		return obj, http.StatusOK, err
 	}
 }
@@ -65,7 +65,7 @@ func orNone(obj Object) runtime.Object {
 }
 
 // knowsSubresource reports whether the kind has the subresource of the path.
-func (c *call) knowsSubresource() bool {
+func (c *call) hasSubresource() bool {
 	switch c.subresource {
 	case "":
 		return true
@@ -80,19 +80,19 @@ func (c *call) knowsSubresource() bool {
 	}
 }
 
-func (c *call) key() key { return key{c.kind, c.namespace, c.name} }
+func (c *call) objectKey() key { return key{c.kind, c.namespace, c.name} }
 
-func (c *call) invalid(name, path, detail string) error {
+func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
 }
 
 // admit asks the user of the server.
-func (c *call) admit(before, obj Object) error {
+func (c *call) callAdmit(before, obj Object) error {
 	if c.opts.Admit == nil {
 		return nil
 	}
 	if obj != nil {
-		obj = clone(obj)
+		obj = cloneObject(obj)
 	}
 	err := c.opts.Admit(c.verb, before, obj)
 	if _, ok := err.(apierrors.APIStatus); ok || err == nil {
@@ -101,7 +101,7 @@ func (c *call) admit(before, obj Object) error {
 	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
 }
 
-func (c *call) create() (Object, error) {
+func (c *call) createObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
 		return nil, err
@@ -112,18 +112,18 @@ func (c *call) create() (Object, error) {
 	case obj.GetResourceVersion() != "":
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	case obj.GetName() == "" && obj.GetGenerateName() == "":
-		return nil, c.invalid("", "metadata.name", "name or generateName is required")
+		return nil, c.invalidError("", "metadata.name", "name or generateName is required")
 	}
 	obj.SetUID("")
 	obj.SetCreationTimestamp(metav1.Time{})
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
 	prepareCreate(obj)
-	return c.store.create(obj, func(obj Object) error { return c.admit(nil, obj) })
+	return c.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
 }
 
 // create stores a new object.
-func (s *store) create(obj Object, admit func(Object) error) (Object, error) {
+func (s *store) createObject(obj Object, admit func(Object) error) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fillLocked(obj)
@@ -155,37 +155,37 @@ func prepareCreate(obj Object) {
 	}
 }
 
-func (c *call) update() (Object, error) {
+func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
 		return nil, err
 	}
-	return c.store.update(c.key(), func(before Object) (Object, error) {
+	return c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}
 		if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
-			return nil, c.conflict(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+			return nil, c.conflictError(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
 		}
 		if obj.GetResourceVersion() == "" && c.kind.versioned {
-			return nil, c.invalid(c.name, "metadata.resourceVersion", "must be specified for an update")
+			return nil, c.invalidError(c.name, "metadata.resourceVersion", "must be specified for an update")
 		}
-		return c.replace(before, obj)
+		return c.prepareUpdate(before, obj)
 	})
 }
 
-func (c *call) conflict(text string) error {
+func (c *call) conflictError(text string) error {
 	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
 }
 
 // replace returns what an object becomes with an update or a patch of it: a part of it is the server's, and another one the
 // subresource's.
-func (c *call) replace(before, obj Object) (Object, error) {
+func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
-		return nil, c.conflict("the object has been modified; please apply your changes to the latest version and try again")
+		return nil, c.conflictError("the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
-		return nil, c.invalid(c.name, "metadata.uid", "field is immutable")
+		return nil, c.invalidError(c.name, "metadata.uid", "field is immutable")
 	}
 	obj.SetUID(before.GetUID())
 	obj.SetResourceVersion(before.GetResourceVersion())
@@ -193,26 +193,26 @@ func (c *call) replace(before, obj Object) (Object, error) {
 	obj.SetDeletionTimestamp(before.GetDeletionTimestamp())
 	obj.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
 	obj.SetGeneration(before.GetGeneration())
-	c.split(before, obj)
+	c.restoreOtherFields(before, obj)
 	setDefaults(obj)
 	if pod, ok := obj.(*corev1.Pod); ok && !reflect.DeepEqual(pod.Spec, before.(*corev1.Pod).Spec) {
 		pod.Generation++
 	}
-	if err := c.admit(before, obj); err != nil {
+	if err := c.callAdmit(before, obj); err != nil {
 		return nil, err
 	}
-	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && !gracefully(obj) {
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && !hasGracePeriod(obj) {
 		return nil, nil // nothing keeps it any more
 	}
 	return obj, nil
 }
 
 // split puts back what the subresource of a request does not write to.
-func (c *call) split(before, obj Object) {
+func (c *call) restoreOtherFields(before, obj Object) {
 	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
 	switch {
 	case c.subresource == "" && c.kind.hasStatus():
-		is.FieldByName("Status").Set(reflect.ValueOf(clone(before)).Elem().FieldByName("Status"))
+		is.FieldByName("Status").Set(reflect.ValueOf(cloneObject(before)).Elem().FieldByName("Status"))
 	case c.subresource == "resize":
 		resources := obj.(*corev1.Pod).DeepCopy().Spec
 		pod := before.(*corev1.Pod).DeepCopy()
@@ -224,7 +224,7 @@ func (c *call) split(before, obj Object) {
 	case c.subresource != "":
 		for i := range old.NumField() {
 			if name := old.Type().Field(i).Name; name != "Status" && name != "ObjectMeta" {
-				is.Field(i).Set(reflect.ValueOf(clone(before)).Elem().Field(i))
+				is.Field(i).Set(reflect.ValueOf(cloneObject(before)).Elem().Field(i))
 			}
 		}
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -234,16 +234,16 @@ func (c *call) split(before, obj Object) {
 }
 
 // gracefully reports whether an object waits for whoever runs it.
-func gracefully(obj Object) bool {
+func hasGracePeriod(obj Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return grace != nil && *grace > 0
 }
 
 // remove does a deletion. What is answered is the object as it is then.
-func (c *call) remove() (runtime.Object, error) {
+func (c *call) deleteObject() (runtime.Object, error) {
 	var o metav1.DeleteOptions
 	if len(c.body) > 0 {
-		if _, err := c.decode(&o); err != nil {
+		if _, err := c.decodeBody(&o); err != nil {
 			return nil, err
 		}
 	}
@@ -254,50 +254,50 @@ func (c *call) remove() (runtime.Object, error) {
 		}
 		o.GracePeriodSeconds = &n
 	}
-	obj, err := c.store.update(c.key(), func(before Object) (Object, error) {
+	obj, err := c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}
-		if err := c.check(o.Preconditions, before); err != nil {
+		if err := c.checkPreconditions(o.Preconditions, before); err != nil {
 			return nil, err
 		}
-		if err := c.admit(before, nil); err != nil {
+		if err := c.callAdmit(before, nil); err != nil {
 			return nil, err
 		}
-		return deleted(before, o.GracePeriodSeconds, time.Now()), nil
+		return afterDeletion(before, o.GracePeriodSeconds, time.Now()), nil
 	})
 	return orNone(obj), err
 }
 
-func (c *call) check(p *metav1.Preconditions, obj Object) error {
+func (c *call) checkPreconditions(p *metav1.Preconditions, obj Object) error {
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != obj.GetUID():
-		return c.conflict(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, obj.GetUID()))
+		return c.conflictError(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, obj.GetUID()))
 	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
-		return c.conflict(fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+		return c.conflictError(fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
 			*p.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil
 }
 
 // deleted returns what a deletion leaves of an object: nil for nothing.
-func deleted(before Object, asked *int64, now time.Time) Object {
+func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
-		grace := graceOf(pod, asked)
+		grace := deletionGrace(pod, asked)
 		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
 			if asked == nil && *was > 0 || grace >= *was && *was > 0 {
 				return before // only a shorter grace counts
 			}
 		}
 		if grace > 0 {
-			return terminating(pod, grace, now)
+			return terminatingPod(pod, grace, now)
 		}
 	}
 	if len(before.GetFinalizers()) == 0 {
 		return nil
 	}
-	obj := clone(before)
+	obj := cloneObject(before)
 	if obj.GetDeletionTimestamp() == nil {
 		at, zero := metav1.NewTime(now.Truncate(time.Second)), int64(0)
 		obj.SetDeletionTimestamp(&at)
@@ -307,7 +307,7 @@ func deleted(before Object, asked *int64, now time.Time) Object {
 }
 
 // graceOf returns how long a pod that is deleted has.
-func graceOf(pod *corev1.Pod, asked *int64) int64 {
+func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
 	grace := int64(0)
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
@@ -323,7 +323,7 @@ func graceOf(pod *corev1.Pod, asked *int64) int64 {
 }
 
 // terminating returns a pod that is deleted with a grace, or with a shorter one than before.
-func terminating(pod *corev1.Pod, grace int64, now time.Time) Object {
+func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	next := pod.DeepCopy()
 	began := now
 	if was := pod.DeletionTimestamp; was != nil && pod.DeletionGracePeriodSeconds != nil {
@@ -341,4 +341,4 @@ func terminating(pod *corev1.Pod, grace int64, now time.Time) Object {
 }
 
 // jsonOf returns an object as JSON.
-func jsonOf(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) }
+func marshalObject(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) }

@@ -18,7 +18,7 @@ import (
 
 // await returns the certificate of a request when it is issued. An API server that is away, and a watch that was cut, are waited
 // out, until ctx ends.
-func await(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
+func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
 	changed := make(chan struct{}, 1)
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), MaxObjects: 1,

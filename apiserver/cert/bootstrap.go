@@ -32,24 +32,24 @@ const bootstrapTimeout = time.Hour
 // Bootstrap gets a client certificate for an agent that does not rotate it, and writes the kubeconfig. It does nothing if that is
 // usable. It returns when the certificate is there, or with the error of ctx: what fails is logged and tried again.
 func Bootstrap(ctx context.Context, o ClientOptions) error {
-	b, why, err := prepare(o)
+	b, reason, err := newBootstrap(o)
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
-	if why == nil {
+	if reason == nil {
 		return nil
 	}
-	b.common.log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
+	b.base.log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", reason)
 	for failures := 1; ; failures++ {
-		err := b.try(ctx)
+		err := b.bootstrapOnce(ctx)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("bootstrap: %w: %w", ctx.Err(), err)
 		}
-		b.common.failed(err)
-		wait := certrequest.RetryDelay(failures, b.common.random())
+		b.base.reportFailure(err)
+		wait := certrequest.RetryDelay(failures, b.base.random())
 		if _, refused := errors.AsType[*RefusedError](err); refused {
 			wait = max(wait, certrequest.MinInterval)
 		}
@@ -61,83 +61,83 @@ func Bootstrap(ctx context.Context, o ClientOptions) error {
 
 // bootstrap is one call of [Bootstrap].
 type bootstrap struct {
-	common common
+	base rotationBase
 
-	o       ClientOptions
-	another bool // the key of the store is not to be used: its request was refused
+	opts          ClientOptions
+	discardStored bool // the key of the store is not to be used: its request was refused
 }
 
 // prepare returns why the kubeconfig cannot be used, or nil.
-func prepare(o ClientOptions) (b *bootstrap, why, err error) {
-	if err := o.check(); err != nil {
+func newBootstrap(o ClientOptions) (b *bootstrap, reason, err error) {
+	if err := o.checkRequired(); err != nil {
 		return nil, nil, err
 	}
-	b = &bootstrap{o: o}
-	b.common.setUp("client", o.Logger, o.Hooks, o.Rand)
-	if b.common.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ClientPrefix}); err != nil {
+	b = &bootstrap{opts: o}
+	b.base.setDefaults("client", o.Logger, o.Hooks, o.Rand)
+	if b.base.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ClientPrefix}); err != nil {
 		return nil, nil, err
 	}
 	if o.BootstrapKubeconfig == "" {
 		_, err := kubeconfig.Load(o.Kubeconfig)
 		return b, nil, err
 	}
-	why, err = unusable(o.Kubeconfig, b.common.now())
-	return b, why, err
+	reason, err = checkKubeconfig(o.Kubeconfig, b.base.now())
+	return b, reason, err
 }
 
 // try makes one attempt.
-func (b *bootstrap) try(ctx context.Context) error {
+func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
-	k, err := kubeconfig.Load(b.o.BootstrapKubeconfig)
+	k, err := kubeconfig.Load(b.opts.BootstrapKubeconfig)
 	if err != nil {
 		return fmt.Errorf("bootstrap %w", err)
 	}
-	if err := b.common.store.CheckWritable(); err != nil {
+	if err := b.base.store.CheckWritable(); err != nil {
 		return err
 	}
-	key, keyPEM, err := b.key()
+	key, keyPEM, err := b.loadKey()
 	if err != nil {
 		return err
 	}
-	client, end, err := connect(k.REST, b.o.BootstrapKubeconfig, &b.o)
+	client, end, err := newRequestClient(k.REST, b.opts.BootstrapKubeconfig, &b.opts)
 	if err != nil {
 		return err
 	}
 	defer end()
-	chain, err := b.issue(ctx, client, key)
+	chain, err := b.obtainCertificate(ctx, client, key)
 	if err != nil {
 		return err
 	}
-	pair, err := b.common.store.Update(chain, keyPEM)
+	pair, err := b.base.store.Update(chain, keyPEM)
 	if err != nil {
 		return err
 	}
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
-		b.common.log.Warn("key remains", "error", err)
+		b.base.log.Warn("key remains", "error", err)
 	}
-	if b.common.hooks.Rotated != nil {
-		b.common.hooks.Rotated(nil, pair.Leaf)
+	if b.base.hooks.Rotated != nil {
+		b.base.hooks.Rotated(nil, pair.Leaf)
 	}
-	return kubeconfig.Write(b.o.Kubeconfig, k, b.common.store.CurrentPath())
+	return kubeconfig.Write(b.opts.Kubeconfig, k, b.base.store.CurrentPath())
 }
 
 // issue makes a request, or finds the one that was made before, and waits for its certificate. A request that is not ours, or was
 // refused, costs its key: the next one has another name.
-func (b *bootstrap) issue(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
-	name, uid, err := b.request(ctx, client, key)
+func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
+	name, uid, err := b.createRequest(ctx, client, key)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := await(ctx, client, name, uid)
+	chain, err := awaitCertificate(ctx, client, name, uid)
 	if _, refused := errors.AsType[*RefusedError](err); refused {
-		return nil, errors.Join(err, b.forgetKey())
+		return nil, errors.Join(err, b.discardKey())
 	}
 	return chain, err
 }
 
-func (b *bootstrap) request(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (string, types.UID, error) {
-	template := certrequest.ClientTemplate(b.o.NodeName)
+func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (string, types.UID, error) {
+	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
 	if err != nil {
 		return "", "", err
@@ -147,28 +147,28 @@ func (b *bootstrap) request(ctx context.Context, client *kubeapi.Client, key cry
 		return "", "", err
 	}
 	requests := kubeapi.In(client, kubeapi.CertificateSigningRequests, "")
-	made, err := requests.Create(ctx, wanted)
+	created, err := requests.Create(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) {
-		if made, err = requests.Get(ctx, wanted.Name); err == nil {
-			if err := certrequest.CheckReusable(made, wanted, key.Public(), b.common.now()); err != nil {
-				return "", "", errors.Join(err, b.forgetKey())
+		if created, err = requests.Get(ctx, wanted.Name); err == nil {
+			if err := certrequest.CheckReusable(created, wanted, key.Public(), b.base.now()); err != nil {
+				return "", "", errors.Join(err, b.discardKey())
 			}
 		}
 	}
 	if err != nil {
 		return "", "", err
 	}
-	return made.Name, made.UID, nil
+	return created.Name, created.UID, nil
 }
 
 // keyPath is where a key is until it has a certificate.
 func (b *bootstrap) keyPath() string {
-	return filepath.Join(filepath.Dir(b.common.store.CurrentPath()), certstore.ClientPrefix+".key.tmp")
+	return filepath.Join(filepath.Dir(b.base.store.CurrentPath()), certstore.ClientPrefix+".key.tmp")
 }
 
 // forgetKey has the next attempt made with another key.
-func (b *bootstrap) forgetKey() error {
-	b.another = true
+func (b *bootstrap) discardKey() error {
+	b.discardStored = true
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
 		return err
 	}
@@ -177,8 +177,8 @@ func (b *bootstrap) forgetKey() error {
 
 // key returns the key to make a request with: that of the certificate that has expired, or the one of the last attempt, or a new
 // one.
-func (b *bootstrap) key() (crypto.Signer, []byte, error) {
-	if pair, err := b.common.store.Current(); err == nil && !b.another {
+func (b *bootstrap) loadKey() (crypto.Signer, []byte, error) {
+	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {
 			return key, text, nil
 		}
@@ -199,7 +199,7 @@ func (b *bootstrap) key() (crypto.Signer, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(b.common.store.CurrentPath()), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(b.base.store.CurrentPath()), 0o755); err != nil {
 		return nil, nil, err
 	}
 	return key, text, atomicfile.WriteFile(b.keyPath(), text, 0o600)

@@ -39,7 +39,7 @@ type ClientOptions struct {
 	Hooks               Hooks
 }
 
-func (o *ClientOptions) check() error {
+func (o *ClientOptions) checkRequired() error {
 	switch {
 	case o.NodeName == "":
 		return errors.New("ClientOptions.NodeName must not be empty: it is who the certificate is for")
@@ -53,70 +53,70 @@ func (o *ClientOptions) check() error {
 type Client struct {
 	rotation rotation
 
-	o      ClientOptions
+	opts   ClientOptions
 	config *rest.Config
 	conns  transports
-	own    *kubeapi.Client
+	client *kubeapi.Client
 }
 
 // NewClient decides which credentials to begin with, writes the kubeconfig if there is no valid one, and returns a Client that has
 // the certificate that is there, if any. It asks nobody for one: that is [Client.Run]. The error names the file that cannot be
 // used.
 func NewClient(o ClientOptions) (*Client, error) {
-	if err := o.check(); err != nil {
+	if err := o.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	c := &Client{o: o}
-	c.rotation.common.setUp("client", o.Logger, o.Hooks, o.Rand)
-	if err := c.open(); err != nil {
+	c := &Client{opts: o}
+	c.rotation.base.setDefaults("client", o.Logger, o.Hooks, o.Rand)
+	if err := c.openStore(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	c.rotation.load()
-	c.rotation.guard.Require("cert.Client", c.rotation.common.log, c.rotation.common.hooks.Failed)
+	c.rotation.loadExisting()
+	c.rotation.guard.Require("cert.Client", c.rotation.base.log, c.rotation.base.hooks.Failed)
 	return c, nil
 }
 
 // open reads the kubeconfig to begin with.
-func (c *Client) open() (err error) {
-	if c.rotation.common.store, err = certstore.Open(certstore.Options{Dir: c.o.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
+func (c *Client) openStore() (err error) {
+	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
 		return err
 	}
-	k, err := begin(&c.o, c.rotation.common.store, c.rotation.common.log)
+	k, err := loadInitialKubeconfig(&c.opts, c.rotation.base.store, c.rotation.base.log)
 	if err != nil {
 		return err
 	}
-	files := certstore.Options{Dir: c.o.Dir, Prefix: certstore.ClientPrefix, CertFile: k.REST.CertFile, KeyFile: k.REST.KeyFile}
-	if c.rotation.common.store, err = certstore.Open(files); err != nil {
+	files := certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix, CertFile: k.REST.CertFile, KeyFile: k.REST.KeyFile}
+	if c.rotation.base.store, err = certstore.Open(files); err != nil {
 		return err
 	}
 	c.rotation.signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-	c.rotation.period = certrequest.MaxSleep
-	c.rotation.template = func() (certrequest.Template, bool) { return certrequest.ClientTemplate(c.o.NodeName), true }
-	c.rotation.connect, c.rotation.reload = c.credentials, c.find
-	c.rotation.rotated, c.rotation.sweep = c.conns.rotate, c.conns.sweep
+	c.rotation.pollInterval = certrequest.MaxSleep
+	c.rotation.template = func() (certrequest.Template, bool) { return certrequest.ClientTemplate(c.opts.NodeName), true }
+	c.rotation.requestClient, c.rotation.findCertificate = c.requestClient, c.findCertificate
+	c.rotation.onRotated, c.rotation.closeExpired = c.conns.rotateAll, c.conns.closeExpired
 	if c.config, err = kubeconfig.Inline(rest.AnonymousClientConfig(k.REST)); err != nil {
 		return err
 	}
-	c.conns.certificate = c.certificate
-	c.config.Dial, c.config.WrapTransport = c.o.Dial, c.conns.wrap
-	c.own, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.rotation.common.log})
+	c.conns.certificate = c.clientCertificate
+	c.config.Dial, c.config.WrapTransport = c.opts.Dial, c.conns.wrapTransport
+	c.client, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.rotation.base.log})
 	return err
 }
 
 // begin returns the kubeconfig to begin with: the one that is there if it is usable, or if there is nothing else; and
 // otherwise one that is made of that with the bootstrap credentials, and written.
-func begin(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
+func loadInitialKubeconfig(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if o.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(o.Kubeconfig)
 	}
-	why, err := unusable(o.Kubeconfig, time.Now())
+	reason, err := checkKubeconfig(o.Kubeconfig, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if why == nil {
+	if reason == nil {
 		return kubeconfig.Load(o.Kubeconfig)
 	}
-	log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
+	log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", reason)
 	k, err := kubeconfig.Load(o.BootstrapKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap %w", err)
@@ -131,7 +131,7 @@ func begin(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubecon
 
 // unusable returns why a kubeconfig is not used, or nil if it is. The error is that it cannot be looked at, which is for a
 // person to mend: it must not be replaced.
-func unusable(path string, now time.Time) (why, err error) {
+func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -140,60 +140,60 @@ func unusable(path string, now time.Time) (why, err error) {
 
 // find looks for a certificate: in the store, then in the kubeconfig. That one goes to the store, and is replaced at once: it
 // may be one with more rights than those of a node.
-func (c *Client) find() (pair *tls.Certificate, force bool, err error) {
-	pair, err = c.rotation.common.store.Current()
-	if err == nil && c.rotation.common.now().Before(pair.Leaf.NotAfter) {
+func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
+	pair, err = c.rotation.base.store.Current()
+	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {
 		return pair, false, nil
 	}
-	k, loadErr := kubeconfig.Load(c.o.Kubeconfig)
+	k, loadErr := kubeconfig.Load(c.opts.Kubeconfig)
 	if loadErr != nil || len(k.REST.CertData) == 0 || len(k.REST.KeyData) == 0 {
 		return nil, false, err
 	}
 	given, pairErr := tls.X509KeyPair(k.REST.CertData, k.REST.KeyData)
 	if pairErr != nil {
-		return nil, false, fmt.Errorf("kubeconfig %s: client-certificate-data: %w", c.o.Kubeconfig, pairErr)
+		return nil, false, fmt.Errorf("kubeconfig %s: client-certificate-data: %w", c.opts.Kubeconfig, pairErr)
 	}
-	if !c.rotation.common.now().Before(given.Leaf.NotAfter) {
+	if !c.rotation.base.now().Before(given.Leaf.NotAfter) {
 		return nil, false, err
 	}
-	if _, err := c.rotation.common.store.Update(k.REST.CertData, k.REST.KeyData); err != nil {
-		c.rotation.common.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
+	if _, err := c.rotation.base.store.Update(k.REST.CertData, k.REST.KeyData); err != nil {
+		c.rotation.base.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
 	}
 	return &given, true, nil
 }
 
 // credentials returns a client for a request: with the current certificate, else with what the bootstrap kubeconfig has, else
 // with what the kubeconfig has beside a certificate. Files are read anew, as somebody may have written them to help.
-func (c *Client) credentials() (*kubeapi.Client, func(), error) {
-	pair := c.rotation.current()
-	other := pair != nil && otherNode(pair.Leaf.Subject.CommonName, c.o.NodeName) && c.o.BootstrapKubeconfig != ""
+func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
+	pair := c.rotation.currentPair()
+	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
 	if pair != nil && !other {
-		return c.own, func() {}, nil
+		return c.client, func() {}, nil
 	}
 	var missing error
-	for _, path := range []string{c.o.BootstrapKubeconfig, c.o.Kubeconfig} {
+	for _, path := range []string{c.opts.BootstrapKubeconfig, c.opts.Kubeconfig} {
 		if path == "" {
 			continue
 		}
 		config, err := LoadKubeconfig(path)
-		if err == nil && (path == c.o.BootstrapKubeconfig || identifies(config)) {
-			return connect(config, path, &c.o)
+		if err == nil && (path == c.opts.BootstrapKubeconfig || hasCredentials(config)) {
+			return newRequestClient(config, path, &c.opts)
 		}
 		missing = errors.Join(missing, err)
 	}
 	c.rotation.mu.Lock()
 	leaf := c.rotation.state.Leaf
 	c.rotation.mu.Unlock()
-	why := "there is no certificate"
+	reason := "there is no certificate"
 	if leaf != nil {
-		why = fmt.Sprintf("the certificate of %q has expired at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
+		reason = fmt.Sprintf("the certificate of %q has expired at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil, nil, errors.Join(fmt.Errorf("%s, and there are no credentials to request another one with: write some to %s",
-		why, cmp.Or(c.o.BootstrapKubeconfig, c.o.Kubeconfig)), missing)
+		reason, cmp.Or(c.opts.BootstrapKubeconfig, c.opts.Kubeconfig)), missing)
 }
 
 // connect returns a client with the credentials of a kubeconfig.
-func connect(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
+func newRequestClient(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
 	config, err := kubeconfig.Inline(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
@@ -207,19 +207,19 @@ func connect(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Clien
 }
 
 // identifies reports whether a config says who somebody is by other means than a certificate.
-func identifies(config *rest.Config) bool {
+func hasCredentials(config *rest.Config) bool {
 	return config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.ExecProvider != nil || config.AuthProvider != nil
 }
 
 // otherNode reports whether a name is that of another node.
-func otherNode(commonName, node string) bool {
+func isOtherNode(commonName, node string) bool {
 	name, isNode := strings.CutPrefix(commonName, certrequest.UserPrefix)
 	return isNode && name != node
 }
 
 // Run requests the certificate, and replaces it in time, until ctx ends. It is called once. Whatever fails is tried again, and never
 // ends it.
-func (c *Client) Run(ctx context.Context) error { return c.rotation.run(ctx) }
+func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
 // Config returns the config of a client that has the certificate of the time, from the first on. Until there is one, and after it
 // has expired, it has no credentials. Its connections are replaced with the certificate: requests that are under way end in their
@@ -227,15 +227,15 @@ func (c *Client) Run(ctx context.Context) error { return c.rotation.run(ctx) }
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // certificate is for a [tls.Config]. It returns an empty certificate if there is no valid one.
-func (c *Client) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if pair := c.rotation.current(); pair != nil {
+func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if pair := c.rotation.currentPair(); pair != nil {
 		return pair, nil
 	}
 	return &tls.Certificate{}, nil
 }
 
 // Current returns the certificate, or nil if there is none that is valid.
-func (c *Client) Current() *tls.Certificate { return c.rotation.current() }
+func (c *Client) Current() *tls.Certificate { return c.rotation.currentPair() }
 
 // Status returns what is known about the certificate.
 func (c *Client) Status() Status { return c.rotation.status() }

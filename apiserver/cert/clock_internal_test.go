@@ -35,7 +35,7 @@ func TestClockIsSet(t *testing.T) {
 			Hooks: Hooks{Rotated: func(_, _ *x509.Certificate) { rotated.Add(1) }},
 		})
 		require.NoError(t, err)
-		client.rotation.common.now = func() time.Time { return time.Now().Round(0).Add(time.Duration(offset.Load())) }
+		client.rotation.base.now = func() time.Time { return time.Now().Round(0).Add(time.Duration(offset.Load())) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- client.Run(ctx) }()

@@ -36,7 +36,7 @@ type Status struct {
 }
 
 // common is what each way to a certificate needs.
-type common struct {
+type rotationBase struct {
 	name   string // for the log
 	store  *certstore.Store
 	now    func() time.Time // time.Now but in tests
@@ -46,7 +46,7 @@ type common struct {
 }
 
 // setUp fills in what is not set.
-func (c *common) setUp(name string, log *slog.Logger, hooks Hooks, random func() float64) {
+func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -57,7 +57,7 @@ func (c *common) setUp(name string, log *slog.Logger, hooks Hooks, random func()
 }
 
 // failed reports that a request has come to nothing.
-func (c *common) failed(err error) {
+func (c *rotationBase) reportFailure(err error) {
 	c.log.Error("no certificate", "certificate", c.name, "error", err)
 	if c.hooks.Failed != nil {
 		c.hooks.Failed(err)
@@ -66,33 +66,33 @@ func (c *common) failed(err error) {
 
 // rotation has a certificate, and replaces it in time.
 type rotation struct {
-	common common
+	base rotationBase
 
-	signer   string
-	period   time.Duration // between two looks at template; at most maxSleep
-	template func() (certrequest.Template, bool)
+	signer       string
+	pollInterval time.Duration // between two looks at template; at most maxSleep
+	template     func() (certrequest.Template, bool)
 	// connect returns a client to make requests with, and a function that ends it.
-	connect func() (*kubeapi.Client, func(), error)
+	requestClient func() (*kubeapi.Client, func(), error)
 	// reload looks for a certificate that somebody has put there. Force is one that is not the node's own.
-	reload  func() (pair *tls.Certificate, force bool, err error)
-	rotated func(now time.Time)           // before the hook; nil: nobody has to know
-	sweep   func(now time.Time) time.Time // what is left of earlier certificates; nil: nothing
-	guard   runonce.Guard
+	findCertificate func() (pair *tls.Certificate, force bool, err error)
+	onRotated       func(now time.Time)           // before the hook; nil: nobody has to know
+	closeExpired    func(now time.Time) time.Time // what is left of earlier certificates; nil: nothing
+	guard           runonce.Guard
 
-	mu     sync.Mutex // guards what follows
-	pair   *tls.Certificate
-	state  certrequest.State
-	doing  string
-	err    error
-	looked time.Time // when reload was called last
-	loaded string    // the error of that, which is logged once
+	mu          sync.Mutex // guards what follows
+	pair        *tls.Certificate
+	state       certrequest.State
+	reason      string
+	err         error
+	reloadedAt  time.Time // when reload was called last
+	reloadError string    // the error of that, which is logged once
 }
 
 // current returns the certificate, or nil if there is none that is valid.
-func (r *rotation) current() *tls.Certificate {
+func (r *rotation) currentPair() *tls.Certificate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pair == nil || r.common.now().After(r.pair.Leaf.NotAfter) {
+	if r.pair == nil || r.base.now().After(r.pair.Leaf.NotAfter) {
 		return nil
 	}
 	return r.pair
@@ -102,7 +102,7 @@ func (r *rotation) current() *tls.Certificate {
 func (r *rotation) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Leaf: r.state.Leaf, Reason: r.doing, Failures: r.state.Failures, Err: r.err}
+	s := Status{Leaf: r.state.Leaf, Reason: r.reason, Failures: r.state.Failures, Err: r.err}
 	if s.Leaf != nil {
 		s.RotationDeadline = certrequest.RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, r.state.Random)
 	}
@@ -110,33 +110,33 @@ func (r *rotation) status() Status {
 }
 
 // use makes a certificate the current one.
-func (r *rotation) use(pair *tls.Certificate, force bool) (old *x509.Certificate) {
+func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old = r.state.Leaf
-	r.pair, r.state.Leaf, r.state.IsBootstrap, r.state.Random = pair, pair.Leaf, force, r.common.random()
+	r.pair, r.state.Leaf, r.state.IsBootstrap, r.state.Random = pair, pair.Leaf, force, r.base.random()
 	return old
 }
 
 // load uses a certificate that is there, if there is a valid one. That there is none is no error.
-func (r *rotation) load() {
-	r.looked = r.common.now()
-	pair, force, err := r.reload()
+func (r *rotation) loadExisting() {
+	r.reloadedAt = r.base.now()
+	pair, force, err := r.findCertificate()
 	if err != nil && !errors.Is(err, certstore.ErrNoCertificate) {
-		if text := err.Error(); text != r.loaded {
-			r.loaded = text
-			r.common.log.Error("certificate cannot be used", "certificate", r.common.name, "error", err)
+		if text := err.Error(); text != r.reloadError {
+			r.reloadError = text
+			r.base.log.Error("certificate cannot be used", "certificate", r.base.name, "error", err)
 		}
 		return
 	}
-	r.loaded = ""
+	r.reloadError = ""
 	if pair == nil {
 		return
 	}
-	r.use(pair, force)
-	r.common.log.Info("certificate loaded", "certificate", r.common.name, "commonName", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
-	if r.rotated != nil {
-		r.rotated(r.common.now())
+	r.setCurrent(pair, force)
+	r.base.log.Info("certificate loaded", "certificate", r.base.name, "commonName", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
+	if r.onRotated != nil {
+		r.onRotated(r.base.now())
 	}
 }
 
@@ -149,39 +149,39 @@ type attempt struct {
 }
 
 // run decides and does, until ctx ends.
-func (r *rotation) run(ctx context.Context) error {
+func (r *rotation) runLoop(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return err
 	}
 	defer r.guard.End()
-	var under *attempt
+	var running *attempt
 	var done chan struct{} // of under
 	defer func() {
-		if under != nil {
-			under.cancel()
-			<-under.done
+		if running != nil {
+			running.cancel()
+			<-running.done
 		}
 	}()
 	for {
-		action := r.step()
+		action := r.nextAction()
 		wake := action.Wake
 		switch action.Verb {
 		case certrequest.Request:
-			under = r.begin(ctx, action.Reason)
-			done = under.done
+			running = r.startAttempt(ctx, action.Reason)
+			done = running.done
 			continue
 		case certrequest.Cancel:
-			under.cancel()
-			<-under.done // its calls end with its context
-			r.finish(under, action.Reason)
-			under, done = nil, nil
+			running.cancel()
+			<-running.done // its calls end with its context
+			r.finishAttempt(running, action.Reason)
+			running, done = nil, nil
 			continue
 		case certrequest.Wait:
 		}
-		if r.sweep != nil {
-			wake = sleep.Earlier(r.sweep(r.common.now()), wake)
+		if r.closeExpired != nil {
+			wake = sleep.Earlier(r.closeExpired(r.base.now()), wake)
 		}
-		wait := min(max(wake.Sub(r.common.now()), 0), r.period) // the clock may have been set back since wake was chosen
+		wait := min(max(wake.Sub(r.base.now()), 0), r.pollInterval) // the clock may have been set back since wake was chosen
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -193,18 +193,18 @@ func (r *rotation) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			r.finish(under, "")
-			under, done = nil, nil
+			r.finishAttempt(running, "")
+			running, done = nil, nil
 		}
 	}
 }
 
 // step looks at what may have changed, and decides.
-func (r *rotation) step() certrequest.Action {
+func (r *rotation) nextAction() certrequest.Action {
 	template, known := r.template()
-	now := r.common.now()
-	if since := now.Sub(r.looked); r.current() == nil && r.idle() && (since >= certrequest.MaxSleep || since < 0) {
-		r.load()
+	now := r.base.now()
+	if since := now.Sub(r.reloadedAt); r.currentPair() == nil && r.isIdle() && (since >= certrequest.MaxSleep || since < 0) {
+		r.loadExisting()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,39 +213,39 @@ func (r *rotation) step() certrequest.Action {
 		r.state.Template = &template
 	}
 	action := certrequest.Step(r.state, now)
-	action.Wake = sleep.Earlier(action.Wake, now.Add(r.period))
-	r.doing = action.Reason
+	action.Wake = sleep.Earlier(action.Wake, now.Add(r.pollInterval))
+	r.reason = action.Reason
 	return action
 }
 
 // idle reports whether no request is under way.
-func (r *rotation) idle() bool {
+func (r *rotation) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.Pending == nil
 }
 
 // begin makes a request.
-func (r *rotation) begin(ctx context.Context, why string) *attempt {
+func (r *rotation) startAttempt(ctx context.Context, why string) *attempt {
 	r.mu.Lock()
-	now, template := r.common.now(), *r.state.Template
+	now, template := r.base.now(), *r.state.Template
 	r.state.Pending, r.state.LastTemplate = &certrequest.Pending{Template: template, Since: now}, &template
 	r.state.RequestTimes = certrequest.AppendRequestTime(r.state.RequestTimes, now)
 	r.mu.Unlock()
-	r.common.log.Info("certificate requested", "certificate", r.common.name, "why", why)
+	r.base.log.Info("certificate requested", "certificate", r.base.name, "why", why)
 	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // Step ends it before
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
 		defer cancel()
-		a.pair, a.err = r.request(ctx, template)
+		a.pair, a.err = r.requestCertificate(ctx, template)
 	}()
 	return a
 }
 
 // request has a new key certified, and stores both.
-func (r *rotation) request(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
-	if err := r.common.store.CheckWritable(); err != nil {
+func (r *rotation) requestCertificate(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
+	if err := r.base.store.CheckWritable(); err != nil {
 		return nil, err
 	}
 	key, keyPEM, err := certstore.NewKey()
@@ -256,27 +256,27 @@ func (r *rotation) request(ctx context.Context, template certrequest.Template) (
 	if err != nil {
 		return nil, err
 	}
-	client, end, err := r.connect()
+	client, end, err := r.requestClient()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	made, err := kubeapi.In(client, kubeapi.CertificateSigningRequests, "").Create(ctx, wanted)
+	created, err := kubeapi.In(client, kubeapi.CertificateSigningRequests, "").Create(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
-	r.common.log.Info("certificate signing request made", "certificate", r.common.name, "request", made.Name)
-	chain, err := await(ctx, client, made.Name, made.UID)
+	r.base.log.Info("certificate signing request made", "certificate", r.base.name, "request", created.Name)
+	chain, err := awaitCertificate(ctx, client, created.Name, created.UID)
 	if err != nil {
 		return nil, err
 	}
-	return r.common.store.Update(chain, keyPEM)
+	return r.base.store.Update(chain, keyPEM)
 }
 
 // finish notes what has come of a request. Why is that it was given up, or empty.
-func (r *rotation) finish(a *attempt, why string) {
+func (r *rotation) finishAttempt(a *attempt, why string) {
 	r.mu.Lock()
-	now := r.common.now()
+	now := r.base.now()
 	outdated := r.state.Template != nil && !r.state.Template.Equal(r.state.Pending.Template)
 	r.state.Pending = nil
 	err := a.err
@@ -288,7 +288,7 @@ func (r *rotation) finish(a *attempt, why string) {
 		r.state.Failures, r.state.LastRefused, r.err = 0, false, nil
 	case why != "" && outdated:
 		r.mu.Unlock()
-		r.common.log.Info("certificate signing request given up", "certificate", r.common.name, "why", why)
+		r.base.log.Info("certificate signing request given up", "certificate", r.base.name, "why", why)
 		return
 	default:
 		_, r.state.LastRefused = errors.AsType[*RefusedError](err)
@@ -297,15 +297,15 @@ func (r *rotation) finish(a *attempt, why string) {
 	}
 	r.mu.Unlock()
 	if err != nil {
-		r.common.failed(err)
+		r.base.reportFailure(err)
 		return
 	}
-	old := r.use(a.pair, false)
-	r.common.log.Info("certificate issued", "certificate", r.common.name, "commonName", a.pair.Leaf.Subject.CommonName, "notAfter", a.pair.Leaf.NotAfter)
-	if r.rotated != nil {
-		r.rotated(now)
+	old := r.setCurrent(a.pair, false)
+	r.base.log.Info("certificate issued", "certificate", r.base.name, "commonName", a.pair.Leaf.Subject.CommonName, "notAfter", a.pair.Leaf.NotAfter)
+	if r.onRotated != nil {
+		r.onRotated(now)
 	}
-	if r.common.hooks.Rotated != nil {
-		r.common.hooks.Rotated(old, a.pair.Leaf)
+	if r.base.hooks.Rotated != nil {
+		r.base.hooks.Rotated(old, a.pair.Leaf)
 	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // selfSignedFor is how long a certificate of [SelfSigned] is valid, as the kubelet's.
-const selfSignedFor = 365 * 24 * time.Hour
+const selfSignedValidity = 365 * 24 * time.Hour
 
 // SelfSigned returns the files of a serving certificate that nobody has signed, for a node that has no other: kubelet.crt and
 // kubelet.key in dir, as the kubelet names them. What is there is used while it is valid for a day more and has all of the names; else it
@@ -31,10 +31,10 @@ const selfSignedFor = 365 * 24 * time.Hour
 // --kubelet-certificate-authority).
 func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
-	if stillGood(certFile, keyFile, name, ips, time.Now()) {
+	if isStillValid(certFile, keyFile, name, ips, time.Now()) {
 		return certFile, keyFile, nil
 	}
-	certificate, key, err := selfSign(name, ips, time.Now())
+	certificate, key, err := createSelfSigned(name, ips, time.Now())
 	if err != nil {
 		return "", "", fmt.Errorf("certificate for %s: %w", name, err)
 	}
@@ -48,7 +48,7 @@ func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, e
 	return certFile, keyFile, atomicfile.WriteFile(certFile, certificate, 0o644)
 }
 
-func stillGood(certFile, keyFile, name string, ips []netip.Addr, now time.Time) bool {
+func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Time) bool {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil || now.Add(24*time.Hour).After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
 		return false
@@ -60,7 +60,7 @@ func stillGood(certFile, keyFile, name string, ips []netip.Addr, now time.Time) 
 	return good
 }
 
-func selfSign(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
+func createSelfSigned(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +72,7 @@ func selfSign(name string, ips []netip.Addr, now time.Time) (certificate, key []
 	template := &x509.Certificate{
 		SerialNumber: serial.Add(serial, big.NewInt(1)),
 		Subject:      pkix.Name{CommonName: fmt.Sprintf("%s@%d", name, now.Unix())},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(selfSignedFor),
+		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(selfSignedValidity),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{name}, BasicConstraintsValid: true,

@@ -49,23 +49,23 @@ func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	s := &Serving{}
-	s.rotation.common.setUp("serving", o.Logger, o.Hooks, o.Rand)
+	s.rotation.base.setDefaults("serving", o.Logger, o.Hooks, o.Rand)
 	s.rotation.signer = certificatesv1.KubeletServingSignerName
-	s.rotation.period = certrequest.PollInterval
-	if s.rotation.common.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ServingPrefix, CertFile: o.CertFile, KeyFile: o.KeyFile}); err != nil {
+	s.rotation.pollInterval = certrequest.PollInterval
+	if s.rotation.base.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ServingPrefix, CertFile: o.CertFile, KeyFile: o.KeyFile}); err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	s.rotation.template = func() (certrequest.Template, bool) { return certrequest.ServingTemplate(o.NodeName, o.Addresses()) }
-	s.rotation.connect = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
-	s.rotation.reload = s.find
-	s.rotation.load()
-	s.rotation.guard.Require("cert.Serving", s.rotation.common.log, s.rotation.common.hooks.Failed)
+	s.rotation.requestClient = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
+	s.rotation.findCertificate = s.findCertificate
+	s.rotation.loadExisting()
+	s.rotation.guard.Require("cert.Serving", s.rotation.base.log, s.rotation.base.hooks.Failed)
 	return s, nil
 }
 
-func (s *Serving) find() (*tls.Certificate, bool, error) {
-	pair, err := s.rotation.common.store.Current()
-	if err != nil || !s.rotation.common.now().Before(pair.Leaf.NotAfter) {
+func (s *Serving) findCertificate() (*tls.Certificate, bool, error) {
+	pair, err := s.rotation.base.store.Current()
+	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
 		return nil, false, err
 	}
 	return pair, false, nil
@@ -73,18 +73,18 @@ func (s *Serving) find() (*tls.Certificate, bool, error) {
 
 // Run requests the certificate, and replaces it in time and when an address is new, until ctx ends. It is called once. Whatever
 // fails is tried again, and never ends it. Nobody in a cluster approves such requests by itself: see the package comment.
-func (s *Serving) Run(ctx context.Context) error { return s.rotation.run(ctx) }
+func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
 // GetCertificate is for a [tls.Config]. It returns an error when there is no valid one.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if pair := s.rotation.current(); pair != nil {
+	if pair := s.rotation.currentPair(); pair != nil {
 		return pair, nil
 	}
 	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Reason)
 }
 
 // Current returns the certificate, or nil if there is none that is valid.
-func (s *Serving) Current() *tls.Certificate { return s.rotation.current() }
+func (s *Serving) Current() *tls.Certificate { return s.rotation.currentPair() }
 
 // Status returns what is known about the certificate.
 func (s *Serving) Status() Status { return s.rotation.status() }

@@ -15,7 +15,7 @@ import (
 )
 
 // grace is how long requests may go on that were made with a certificate which was replaced. Watches are cut then.
-const grace = 15 * time.Second
+const replacedGrace = 15 * time.Second
 
 // certificateFunc returns the client certificate of a new connection.
 type certificateFunc func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
@@ -30,20 +30,20 @@ type transports struct {
 
 // wrap is a WrapTransport of a rest.Config. Each client gets connections of its own. A transport that has none, such as one
 // in memory, is left alone: nobody asks for a certificate there.
-func (t *transports) wrap(next http.RoundTripper) http.RoundTripper {
-	base, ok := unwrap(next)
+func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
+	base, ok := unwrapTransport(next)
 	if !ok {
 		return next
 	}
-	made := &transport{base: base, certificate: t.certificate}
-	made.current = made.generation()
+	wrapped := &transport{base: base, certificate: t.certificate}
+	wrapped.current = wrapped.newGeneration()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all = append(t.all, made)
-	return made
+	t.all = append(t.all, wrapped)
+	return wrapped
 }
 
-func unwrap(next http.RoundTripper) (*http.Transport, bool) {
+func unwrapTransport(next http.RoundTripper) (*http.Transport, bool) {
 	for {
 		switch t := next.(type) {
 		case *http.Transport:
@@ -57,21 +57,21 @@ func unwrap(next http.RoundTripper) (*http.Transport, bool) {
 }
 
 // rotate has all requests from now on made with new connections.
-func (t *transports) rotate(now time.Time) {
-	t.each(func(one *transport) { one.rotate(now) })
+func (t *transports) rotateAll(now time.Time) {
+	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
 // sweep closes the connections whose grace is over at a time, and returns when that of others is; the zero time: there are none.
-func (t *transports) sweep(now time.Time) (next time.Time) {
-	t.each(func(one *transport) {
-		if at := one.sweep(now); next.IsZero() || !at.IsZero() && at.Before(next) {
+func (t *transports) closeExpired(now time.Time) (next time.Time) {
+	t.forEach(func(one *transport) {
+		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {
 			next = at
 		}
 	})
 	return next
 }
 
-func (t *transports) each(f func(*transport)) {
+func (t *transports) forEach(f func(*transport)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, one := range t.all {
@@ -93,7 +93,7 @@ type transport struct {
 type generation struct {
 	transport *http.Transport
 
-	until time.Time // the end of its grace; zero: it is current
+	expires time.Time // the end of its grace; zero: it is current
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -102,7 +102,7 @@ type generation struct {
 
 // generation makes connections as the base does. That one may have been set up for HTTP/2, which would make its copy share
 // connections with it.
-func (t *transport) generation() *generation {
+func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext
 	if dial == nil {
@@ -113,7 +113,7 @@ func (t *transport) generation() *generation {
 		if err != nil {
 			return nil, err
 		}
-		return g.add(made)
+		return g.addConn(made)
 	}
 	if g.transport.TLSClientConfig == nil {
 		g.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -139,38 +139,38 @@ func (t *transport) CloseIdleConnections() {
 	t.current.transport.CloseIdleConnections()
 }
 
-func (t *transport) rotate(now time.Time) {
+func (t *transport) startGeneration(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current.until = now.Add(grace)
+	t.current.expires = now.Add(replacedGrace)
 	t.current.transport.CloseIdleConnections()
 	t.retired = append(t.retired, t.current)
-	t.current = t.generation()
+	t.current = t.newGeneration()
 }
 
-func (t *transport) sweep(now time.Time) (next time.Time) {
+func (t *transport) closeExpired(now time.Time) (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.retired) > 0 && !t.retired[0].until.After(now) {
+	for len(t.retired) > 0 && !t.retired[0].expires.After(now) {
 		t.retired[0].closeAll()
 		t.retired = t.retired[1:]
 	}
 	if len(t.retired) > 0 {
-		next = t.retired[0].until
+		next = t.retired[0].expires
 		t.retired[0].transport.CloseIdleConnections()
 	}
 	return next
 }
 
 // add remembers a connection. One that was being made when its generation ended is closed.
-func (g *generation) add(made net.Conn) (net.Conn, error) {
+func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		_ = made.Close()
+		_ = raw.Close()
 		return nil, net.ErrClosed
 	}
-	c := &conn{Conn: made, of: g}
+	c := &conn{Conn: raw, owner: g}
 	g.conns[c] = struct{}{}
 	return c, nil
 }
@@ -191,13 +191,13 @@ func (g *generation) closeAll() {
 // conn is a connection that is forgotten when it is closed.
 type conn struct {
 	net.Conn
-	of *generation
+	owner *generation
 }
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
+	c.owner.mu.Lock()
+	delete(c.owner.conns, c)
+	c.owner.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -29,7 +29,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a := &Authority{key: newKey(t)}
-	a.cert = sign(t, template, template, a.key, a.key)
+	a.cert = signCertificate(t, template, template, a.key, a.key)
 	return a
 }
 
@@ -53,7 +53,7 @@ func (a *Authority) Sign(t testing.TB, template x509.Certificate) tls.Certificat
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	}
 	key := newKey(t)
-	cert := sign(t, &template, a.cert, key, a.key)
+	cert := signCertificate(t, &template, a.cert, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
@@ -77,7 +77,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
+func signCertificate(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {

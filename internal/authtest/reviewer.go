@@ -24,15 +24,15 @@ import (
 
 // Reviewer knows tokens and rules. The zero value knows nobody. It may be used by many goroutines.
 type Reviewer struct {
-	mu     sync.Mutex // guards what follows
-	tokens map[string]authenticationv1.UserInfo
-	rules  map[string][]string // by the name of a user: verb and subresource
-	err    error
-	hang   bool
-	deaf   bool // as hang, of tokens alone
-	asked  []string
-	pace   time.Duration
-	next   time.Time // when the next review begins, with a pace
+	mu         sync.Mutex // guards what follows
+	tokens     map[string]authenticationv1.UserInfo
+	rules      map[string][]string // by the name of a user: verb and subresource
+	err        error
+	hang       bool
+	hangTokens bool // as hang, of tokens alone
+	reviews    []string
+	pace       time.Duration
+	next       time.Time // when the next review begins, with a pace
 }
 
 // AddToken makes a token that of a user.
@@ -80,7 +80,7 @@ func (r *Reviewer) SetHang(hang bool) {
 func (r *Reviewer) SetHangTokens(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deaf = hang
+	r.hangTokens = hang
 }
 
 // SetPace has reviews answered one after the other, each after a time, as those of a client with a budget of requests; zero ends that.
@@ -94,16 +94,16 @@ func (r *Reviewer) SetPace(each time.Duration) {
 func (r *Reviewer) TakeReviews() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	asked := r.asked
-	r.asked = nil
+	asked := r.reviews
+	r.reviews = nil
 	return asked
 }
 
 // ask notes a question, and waits or fails as it is set.
-func (r *Reviewer) ask(ctx context.Context, what string, token bool) error {
+func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) error {
 	r.mu.Lock()
-	r.asked = append(r.asked, what)
-	err, hang := r.err, r.hang || token && r.deaf
+	r.reviews = append(r.reviews, review)
+	err, hang := r.err, r.hang || token && r.hangTokens
 	var wait time.Duration
 	if now := time.Now(); r.pace > 0 {
 		if r.next.Before(now) {
@@ -136,7 +136,7 @@ type Tokens struct{ r *Reviewer }
 func (t Tokens) Create(
 	ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
 ) (*authenticationv1.TokenReview, error) {
-	if err := t.r.ask(ctx, review.Spec.Token, true); err != nil {
+	if err := t.r.beginReview(ctx, review.Spec.Token, true); err != nil {
 		return nil, err
 	}
 	t.r.mu.Lock()
@@ -155,7 +155,7 @@ func (a Access) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
 	rule := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Subresource
-	if err := a.r.ask(ctx, review.Spec.User+" "+rule, false); err != nil {
+	if err := a.r.beginReview(ctx, review.Spec.User+" "+rule, false); err != nil {
 		return nil, err
 	}
 	a.r.mu.Lock()

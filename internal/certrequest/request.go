@@ -81,35 +81,35 @@ func RequestName(t Template, public crypto.PublicKey) (string, error) {
 
 // CheckReusable returns an error if a request that is there is not what another one asks for, made with this key, or its certificate
 // has expired.
-func CheckReusable(there, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
-	have, err := parseRequest(there.Spec.Request)
+func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
+	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {
-		return fmt.Errorf("request %s: %w", there.Name, err)
+		return fmt.Errorf("request %s: %w", existing.Name, err)
 	}
 	want, err := parseRequest(wanted.Spec.Request)
 	if err != nil {
 		return err
 	}
 	if have.Subject.String() != want.Subject.String() {
-		return fmt.Errorf("request %s: its subject is %q, not %q", there.Name, have.Subject, want.Subject)
+		return fmt.Errorf("request %s: its subject is %q, not %q", existing.Name, have.Subject, want.Subject)
 	}
-	if there.Spec.SignerName != wanted.Spec.SignerName {
-		return fmt.Errorf("request %s: its signer is %q, not %q", there.Name, there.Spec.SignerName, wanted.Spec.SignerName)
+	if existing.Spec.SignerName != wanted.Spec.SignerName {
+		return fmt.Errorf("request %s: its signer is %q, not %q", existing.Name, existing.Spec.SignerName, wanted.Spec.SignerName)
 	}
 	have.PublicKey = public
 	if err := have.CheckSignature(); err != nil {
-		return fmt.Errorf("request %s: it was made with another key: %w", there.Name, err)
+		return fmt.Errorf("request %s: it was made with another key: %w", existing.Name, err)
 	}
-	if len(there.Status.Certificate) == 0 {
+	if len(existing.Status.Certificate) == 0 {
 		return nil
 	}
-	chain, err := certstore.ParseChain(there.Status.Certificate)
+	chain, err := certstore.ParseChain(existing.Status.Certificate)
 	if err != nil {
-		return fmt.Errorf("request %s: %w", there.Name, err)
+		return fmt.Errorf("request %s: %w", existing.Name, err)
 	}
 	for _, c := range chain {
 		if now.After(c.NotAfter) {
-			return fmt.Errorf("request %s: its certificate has expired at %s", there.Name, c.NotAfter.Format(time.RFC3339))
+			return fmt.Errorf("request %s: its certificate has expired at %s", existing.Name, c.NotAfter.Format(time.RFC3339))
 		}
 	}
 	return nil

@@ -85,29 +85,29 @@ type Action struct {
 // state and the same time, it answers in the same way.
 func Step(s State, now time.Time) Action {
 	if s.Pending != nil {
-		return s.await(now)
+		return s.stepPending(now)
 	}
 	if s.Template == nil {
 		return Action{Verb: Wait, Reason: "there is nothing to request a certificate for yet", Wake: now.Add(PollInterval)}
 	}
-	why, due := s.reason(now)
+	reason, due := s.requestTime(now)
 	wake := sleep.Earlier(due, now.Add(MaxSleep))
 	if due.After(now) {
-		return Action{Verb: Wait, Reason: why, Wake: wake}
+		return Action{Verb: Wait, Reason: reason, Wake: wake}
 	}
-	if at := s.earliest(now); at.After(now) {
-		return Action{Verb: Wait, Reason: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
+	if at := s.earliestRequest(now); at.After(now) {
+		return Action{Verb: Wait, Reason: reason + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
 	}
-	return Action{Verb: Request, Reason: why}
+	return Action{Verb: Request, Reason: reason}
 }
 
 // await decides about a request that is under way. One that is for something else than what is wanted now, and not had, is
 // given up: its certificate would be of no use.
-func (s *State) await(now time.Time) Action {
+func (s *State) stepPending(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
 		return Action{Verb: Cancel, Reason: fmt.Sprintf("it was not signed within %v", Timeout)}
-	case s.Template != nil && !s.Template.Equal(s.Pending.Template) && s.lacks() != "":
+	case s.Template != nil && !s.Template.Equal(s.Pending.Template) && s.mismatch() != "":
 		return Action{Verb: Cancel, Reason: "it is for something else than what is wanted now"}
 	default:
 		return Action{Verb: Wait, Reason: "a request is under way", Wake: sleep.Earlier(end, now.Add(MaxSleep))}
@@ -115,7 +115,7 @@ func (s *State) await(now time.Time) Action {
 }
 
 // lacks returns why the current certificate is not the one that is wanted, or "".
-func (s *State) lacks() string {
+func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"
 	}
@@ -126,9 +126,9 @@ func (s *State) lacks() string {
 }
 
 // reason returns when a certificate is to be requested, and why.
-func (s *State) reason(now time.Time) (string, time.Time) {
-	if why := s.lacks(); why != "" {
-		return why, now
+func (s *State) requestTime(now time.Time) (string, time.Time) {
+	if cause := s.mismatch(); cause != "" {
+		return cause, now
 	}
 	if s.IsBootstrap {
 		return "the certificate is one to begin with", now
@@ -140,7 +140,7 @@ func (s *State) reason(now time.Time) (string, time.Time) {
 }
 
 // earliest returns from when on a request may be made, if there is a reason to.
-func (s *State) earliest(now time.Time) (at time.Time) {
+func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	last := func(i int) time.Time { // the i-th from the end, unless the clock says that it is yet to come
 		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {
 			return time.Time{}

@@ -49,7 +49,7 @@ func victim(dir string, last int) error {
 		return err
 	}
 	n := 0
-	store.step = func(string) {
+	store.beforeStep = func(string) {
 		if n == last {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -149,7 +149,7 @@ func TestCut(t *testing.T) {
 		store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 		require.NoError(t, err)
 		var done []string
-		store.step = func(operation string) {
+		store.beforeStep = func(operation string) {
 			if len(done) == last {
 				panic(cutHere{operation})
 			}
@@ -175,7 +175,7 @@ func TestCut(t *testing.T) {
 func TestRecover(t *testing.T) {
 	dir := t.TempDir()
 	prepareStore(t, dir)
-	store := &Store{o: Options{Dir: dir, Prefix: ClientPrefix}}
+	store := &Store{opts: Options{Dir: dir, Prefix: ClientPrefix}}
 	target, err := os.Readlink(store.CurrentPath())
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(store.CurrentPath()))

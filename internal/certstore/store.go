@@ -47,8 +47,8 @@ type Options struct {
 // Store keeps certificates with their keys in a directory, as the kubelet does: either can take over the directory of the
 // other. Make one with [Open]. Its methods are called from one goroutine at a time, and only one process writes.
 type Store struct {
-	o    Options
-	step func(operation string) // called before each operation that changes a file; a test stops there; nil: nobody is told
+	opts       Options
+	beforeStep func(operation string) // called before each operation that changes a file; a test stops there; nil: nobody is told
 }
 
 // Open returns the store of a directory, after it has completed an update that was interrupted. It is no error if the
@@ -65,35 +65,35 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
 	o.Dir = dir
-	s := &Store{o: o}
-	if err := s.recover(); err != nil {
+	s := &Store{opts: o}
+	if err := s.finishUpdate(); err != nil {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
 	return s, nil
 }
 
 // CurrentPath returns the path of the link to the current certificate, which is in one file with its key.
-func (s *Store) CurrentPath() string { return s.path("-current.pem") }
+func (s *Store) CurrentPath() string { return s.filePath("-current.pem") }
 
-func (s *Store) updatedPath() string { return s.path("-updated.pem") }
+func (s *Store) updatedPath() string { return s.filePath("-updated.pem") }
 
-func (s *Store) path(end string) string { return filepath.Join(s.o.Dir, s.o.Prefix+end) }
+func (s *Store) filePath(end string) string { return filepath.Join(s.opts.Dir, s.opts.Prefix+end) }
 
 // recover finishes what a process was killed in: the link to the new file was made, and the one to the old file is gone.
-func (s *Store) recover() error {
-	if there, err := exists(s.CurrentPath()); err != nil || there {
+func (s *Store) finishUpdate() error {
+	if there, err := allExist(s.CurrentPath()); err != nil || there {
 		return err
 	}
 	if there, err := isLink(s.updatedPath()); err != nil || !there {
 		return err
 	}
-	return s.do("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
+	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
 // do is one operation that changes files.
-func (s *Store) do(operation string, f func() error) error {
-	if s.step != nil {
-		s.step(operation)
+func (s *Store) runStep(operation string, f func() error) error {
+	if s.beforeStep != nil {
+		s.beforeStep(operation)
 	}
 	return f()
 }
@@ -103,9 +103,9 @@ func (s *Store) do(operation string, f func() error) error {
 // names the file if one cannot be used.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
-		{s.CurrentPath(), s.CurrentPath()}, {s.o.CertFile, s.o.KeyFile}, {s.path(".crt"), s.path(".key")},
+		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},
 	} {
-		there, err := exists(files[0], files[1])
+		there, err := allExist(files[0], files[1])
 		if err != nil {
 			return nil, err
 		}
@@ -119,14 +119,14 @@ func (s *Store) Current() (*tls.Certificate, error) {
 // Update makes a certificate and its key, both PEM, the current one, and returns it. On an error the one that was
 // current still is. It is on the disk when Update returns.
 func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
-	data, err := join(cert, key)
+	data, err := joinPEM(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("store certificate in %s: %w", s.o.Dir, err)
+		return nil, fmt.Errorf("store certificate in %s: %w", s.opts.Dir, err)
 	}
 	if err := s.CheckWritable(); err != nil {
 		return nil, fmt.Errorf("store certificate: %w", err)
 	}
-	loaded, err := s.update(data)
+	loaded, err := s.replaceCurrent(data)
 	if err != nil {
 		return nil, fmt.Errorf("store certificate: %w", err)
 	}
@@ -140,11 +140,11 @@ func (s *Store) CheckWritable() error {
 	return errors.Join(currentErr, updatedErr)
 }
 
-func (s *Store) update(data []byte) (*tls.Certificate, error) {
-	if err := s.do("make directory", func() error { return os.MkdirAll(s.o.Dir, 0o755) }); err != nil {
+func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
+	if err := s.runStep("make directory", func() error { return os.MkdirAll(s.opts.Dir, 0o755) }); err != nil {
 		return nil, err
 	}
-	path, err := s.write(data, time.Now())
+	path, err := s.writeFile(data, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -155,26 +155,26 @@ func (s *Store) update(data []byte) (*tls.Certificate, error) {
 	if there, err := isLink(s.updatedPath()); err != nil {
 		return nil, err
 	} else if there { // of a process that was killed
-		if err := s.do("remove updated", func() error { return os.Remove(s.updatedPath()) }); err != nil {
+		if err := s.runStep("remove updated", func() error { return os.Remove(s.updatedPath()) }); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.do("link updated", func() error { return os.Symlink(path, s.updatedPath()) }); err != nil {
+	if err := s.runStep("link updated", func() error { return os.Symlink(path, s.updatedPath()) }); err != nil {
 		return nil, err
 	}
-	if err := s.do("rename updated", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) }); err != nil {
+	if err := s.runStep("rename updated", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) }); err != nil {
 		return nil, err
 	}
-	return loaded, s.do("sync directory", func() error { return atomicfile.SyncDir(s.o.Dir) })
+	return loaded, s.runStep("sync directory", func() error { return atomicfile.SyncDir(s.opts.Dir) })
 }
 
 // write makes the file of a certificate, which has the time in its name. It never writes to one that is there: that may be
 // the current one.
-func (s *Store) write(data []byte, now time.Time) (path string, err error) {
+func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
-	err = s.do("create", func() (err error) {
+	err = s.runStep("create", func() (err error) {
 		for _, more := range []string{"", "-1", "-2", "-3", "-4", "-5"} {
-			path = s.path("-" + now.Format("2006-01-02-15-04-05") + more + ".pem")
+			path = s.filePath("-" + now.Format("2006-01-02-15-04-05") + more + ".pem")
 			if f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err, fs.ErrExist) {
 				return err
 			}
@@ -185,12 +185,12 @@ func (s *Store) write(data []byte, now time.Time) (path string, err error) {
 		return "", err
 	}
 	half := len(data) / 2
-	err = s.do("write", func() error { _, err := f.Write(data[:half]); return err })
+	err = s.runStep("write", func() error { _, err := f.Write(data[:half]); return err })
 	if err == nil {
-		err = s.do("write the rest", func() error { _, err := f.Write(data[half:]); return err })
+		err = s.runStep("write the rest", func() error { _, err := f.Write(data[half:]); return err })
 	}
 	if err == nil {
-		err = s.do("sync", f.Sync)
+		err = s.runStep("sync", f.Sync)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(path))
@@ -199,7 +199,7 @@ func (s *Store) write(data []byte, now time.Time) (path string, err error) {
 }
 
 // join makes the content of a file: the certificates, the leaf first, and the key. They must belong together.
-func join(cert, key []byte) ([]byte, error) {
+func joinPEM(cert, key []byte) ([]byte, error) {
 	chain, err := ParseChain(cert)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // exists reports whether all of these files are there. A link that leads nowhere is not, and neither is one of no name.
-func exists(paths ...string) (bool, error) {
+func allExist(paths ...string) (bool, error) {
 	for _, path := range paths {
 		if path == "" {
 			return false, nil

@@ -42,7 +42,7 @@ func NewAuthority(name string) (*Authority, error) {
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(100, 0, 0),
 	}
-	der, err := a.sign(template, template, key.Public())
+	der, err := a.signCertificate(template, template, key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -51,37 +51,37 @@ func NewAuthority(name string) (*Authority, error) {
 }
 
 // PEM returns the certificate of the authority.
-func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+func (a *Authority) PEM() []byte { return encodePEM("CERTIFICATE", a.cert.Raw) }
 
 // ClientCertificate makes a client certificate, and returns it with its key, both PEM.
 func (a *Authority) ClientCertificate(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
-	return a.issue(&x509.Certificate{
+	return a.issueCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}, NotBefore: notBefore, NotAfter: notAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-func (a *Authority) serving(name string) (certPEM, keyPEM []byte, err error) {
-	return a.issue(&x509.Certificate{
+func (a *Authority) servingCertificate(name string) (certPEM, keyPEM []byte, err error) {
+	return a.issueCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 }
 
-func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+func (a *Authority) issueCertificate(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := a.sign(template, a.cert, key.Public())
+	der, err := a.signCertificate(template, a.cert, key.Public())
 	if err != nil {
 		return nil, nil, err
 	}
 	private, err := x509.MarshalECPrivateKey(key)
-	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", private), err
+	return encodePEM("CERTIFICATE", der), encodePEM("EC PRIVATE KEY", private), err
 }
 
-func (a *Authority) sign(template, parent *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+func (a *Authority) signCertificate(template, parent *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	template.SerialNumber = big.NewInt(a.number.Add(1))
 	if !template.IsCA {
 		template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -94,7 +94,7 @@ func (a *Authority) sign(template, parent *x509.Certificate, public crypto.Publi
 }
 
 // verifies reports whether a client certificate is signed by the authority and valid now.
-func (a *Authority) verifies(leaf *x509.Certificate) bool {
+func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -134,7 +134,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 		case Fail:
 			condition.Type, condition.Reason = certificatesv1.CertificateFailed, "SignerValidationFailure"
 		case Issue, Postpone:
-			certificate, err := c.certify(r)
+			certificate, err := c.signRequest(r)
 			if err != nil {
 				condition.Type, condition.Reason, condition.Message = certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error()
 			}
@@ -145,7 +145,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 }
 
 // certify signs what a request asks for.
-func (c *Cluster) certify(r *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+func (c *Cluster) signRequest(r *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil {
 		return nil, errors.New("the request is not PEM")
@@ -161,14 +161,14 @@ func (c *Cluster) certify(r *certificatesv1.CertificateSigningRequest) ([]byte, 
 	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		usage = x509.ExtKeyUsageServerAuth
 	}
-	der, err := c.ca.sign(&x509.Certificate{
+	der, err := c.ca.signCertificate(&x509.Certificate{
 		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-		NotBefore: time.Now().Add(-c.o.Backdate), NotAfter: time.Now().Add(c.o.TTL),
+		NotBefore: time.Now().Add(-c.opts.Backdate), NotAfter: time.Now().Add(c.opts.TTL),
 	}, c.ca.cert, asked.PublicKey)
-	return encode("CERTIFICATE", der), err
+	return encodePEM("CERTIFICATE", der), err
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	if der == nil {
 		return nil
 	}

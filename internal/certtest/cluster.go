@@ -61,11 +61,11 @@ type Call struct {
 type Cluster struct {
 	Server *apiservertest.Server // what is behind TLS
 
-	o      Options
+	opts   Options
 	ca     *Authority
 	listen *listener
 	http   *http.Server
-	ended  chan struct{}
+	served chan struct{}
 
 	mu     sync.Mutex // guards what follows
 	calls  []Call
@@ -81,7 +81,7 @@ func Start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := ca.serving("apiserver.test")
+	certPEM, keyPEM, err := ca.servingCertificate("apiserver.test")
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +90,16 @@ func Start(o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		Server: apiservertest.NewServer(apiservertest.Options{}), o: o, ca: ca, token: DefaultToken, decide: o.Decide,
-		listen: &listener{conns: make(chan net.Conn), closed: make(chan struct{})}, ended: make(chan struct{}),
+		Server: apiservertest.NewServer(apiservertest.Options{}), opts: o, ca: ca, token: DefaultToken, decide: o.Decide,
+		listen: &listener{conns: make(chan net.Conn), closed: make(chan struct{})}, served: make(chan struct{}),
 	}
 	c.http = &http.Server{
 		Handler: c, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12},
-		ConnContext: c.number,
+		ConnContext: c.numberConnection,
 	}
 	go func() {
-		defer close(c.ended)
+		defer close(c.served)
 		_ = c.http.ServeTLS(c.listen, "", "") // it ends with Close
 	}()
 	return c, nil
@@ -109,7 +109,7 @@ func Start(o Options) (*Cluster, error) {
 func (c *Cluster) Close() {
 	c.Server.Close()
 	_ = c.http.Close() // what is closed is in memory
-	<-c.ended
+	<-c.served
 }
 
 // CA returns the authority of the cluster.
@@ -147,15 +147,15 @@ func (c *Cluster) BootstrapKubeconfig() []byte { return c.TokenKubeconfig(Defaul
 
 // TokenKubeconfig returns a kubeconfig with a token.
 func (c *Cluster) TokenKubeconfig(token string) []byte {
-	return c.kubeconfig(&clientcmdapi.AuthInfo{Token: token})
+	return c.buildKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
 // Kubeconfig returns a kubeconfig that has a client certificate and its key, both PEM, in it.
 func (c *Cluster) Kubeconfig(certPEM, keyPEM []byte) []byte {
-	return c.kubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
+	return c.buildKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
 }
 
-func (c *Cluster) kubeconfig(user *clientcmdapi.AuthInfo) []byte {
+func (c *Cluster) buildKubeconfig(user *clientcmdapi.AuthInfo) []byte {
 	text, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: Host, CertificateAuthorityData: c.ca.PEM()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": user},
@@ -178,7 +178,7 @@ func (c *Cluster) Calls() []Call {
 type connection struct{}
 
 // number gives a connection its number.
-func (c *Cluster) number(ctx context.Context, _ net.Conn) context.Context {
+func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conns++
@@ -189,8 +189,8 @@ func (c *Cluster) number(ctx context.Context, _ net.Conn) context.Context {
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, _ := r.Context().Value(connection{}).(int)
 	call := Call{Connection: number, Method: r.Method, Path: r.URL.Path, Code: http.StatusOK}
-	call.User, call.Serial = c.who(r)
-	noted := &noting{ResponseWriter: w, code: &call.Code}
+	call.User, call.Serial = c.authenticate(r)
+	noted := &codeRecorder{ResponseWriter: w, code: &call.Code}
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -209,10 +209,10 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // who returns the user of a request, and the serial number of the certificate that says so.
-func (c *Cluster) who(r *http.Request) (user, serial string) {
+func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		leaf := r.TLS.PeerCertificates[0]
-		if c.ca.verifies(leaf) {
+		if c.ca.isIssuerOf(leaf) {
 			return leaf.Subject.CommonName, leaf.SerialNumber.String()
 		}
 		return "", ""
@@ -226,19 +226,19 @@ func (c *Cluster) who(r *http.Request) (user, serial string) {
 }
 
 // noting notes the code of an answer.
-type noting struct {
+type codeRecorder struct {
 	http.ResponseWriter
 	code *int
 }
 
 // WriteHeader begins an answer.
-func (n *noting) WriteHeader(code int) {
+func (n *codeRecorder) WriteHeader(code int) {
 	*n.code = code
 	n.ResponseWriter.WriteHeader(code)
 }
 
 // Flush sends what was written.
-func (n *noting) Flush() {
+func (n *codeRecorder) Flush() {
 	if f, ok := n.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}

@@ -49,7 +49,7 @@ func (a *Access) Client(user string, groups ...string) (*Client, error) {
 
 // ClientCertificate returns a certificate of that user in these groups, for whoever speaks to the API server itself.
 func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certificate, error) {
-	issued, err := a.ca.client(user, groups...)
+	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -58,7 +58,7 @@ func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certifica
 
 // ServerCertificate returns a certificate for a server on loopback, which those trust who trust the API server.
 func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
-	issued, err := a.ca.server(name)
+	issued, err := a.ca.serverPair(name)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -84,7 +84,7 @@ func (a *Access) KubeconfigAt(url, user string, groups ...string) (string, error
 
 // ExpiredKubeconfig writes one whose certificate was valid until an hour ago.
 func (a *Access) ExpiredKubeconfig(user string, groups ...string) (string, error) {
-	issued, err := a.ca.clientUntil(time.Now().Add(-time.Hour), user, groups...)
+	issued, err := a.ca.clientPairUntil(time.Now().Add(-time.Hour), user, groups...)
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +102,7 @@ func (a *Access) newBase() string {
 
 // writeConfig writes a kubeconfig, certificate and key, whose paths begin with base.
 func (a *Access) writeConfig(base, url, user string, groups ...string) error {
-	issued, err := a.ca.client(user, groups...)
+	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 }
 
 // writePair does so for a certificate that there is.
-func (a *Access) writePair(base, url string, issued pair) error {
+func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,
 		base + ".conf": fmt.Appendf(nil, kubeconfig, base+"-ca.crt", url, base+".crt", base+".key"),
@@ -139,7 +139,7 @@ func (a *Access) RootPool() *x509.CertPool {
 }
 
 // open makes the client that may do anything.
-func (a *Access) open() (err error) {
+func (a *Access) openAdmin() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.admin, err = a.Client("nodeagent-test-admin", "system:masters")
@@ -147,7 +147,7 @@ func (a *Access) open() (err error) {
 }
 
 // write puts a certificate and its key into files, and returns the paths.
-func (p pair) write(dir, name string) (cert, key string, err error) {
+func (p keyPair) writeFiles(dir, name string) (cert, key string, err error) {
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if err := os.WriteFile(cert, p.cert, 0o600); err != nil {
 		return "", "", err
@@ -156,10 +156,12 @@ func (p pair) write(dir, name string) (cert, key string, err error) {
 }
 
 // address returns the address of a server on loopback.
-func address(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
+func loopbackURL(scheme string, port int) string {
+	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
+}
 
 // flags makes the arguments of a program. A value follows its name: all of these programs take that.
-func flags(pairs ...string) []string {
+func buildFlags(pairs ...string) []string {
 	var args []string
 	for i := 0; i+1 < len(pairs); i += 2 {
 		args = append(args, "--"+pairs[i]+"="+pairs[i+1])

@@ -39,7 +39,7 @@ func (p *Plane) writeAudit() ([]string, error) {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return nil, err
 	}
-	return flags("audit-policy-file", policy, "audit-log-path", filepath.Join(p.dir, auditName), "audit-log-mode", "blocking"), nil
+	return buildFlags("audit-policy-file", policy, "audit-log-path", filepath.Join(p.dir, auditName), "audit-log-mode", "blocking"), nil
 }
 
 // Requests returns the requests that the API server has answered so far, of those that came at or after a moment, in the order in

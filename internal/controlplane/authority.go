@@ -21,7 +21,7 @@ import (
 )
 
 // validity is how long certificates are valid: longer than a control plane is up, also one that people use. They begin an hour ago, for clocks that differ.
-const validity = 365 * 24 * time.Hour
+const certificateValidity = 365 * 24 * time.Hour
 
 // authority is a certificate authority.
 type authority struct {
@@ -31,10 +31,10 @@ type authority struct {
 }
 
 // pair is a certificate and its key, both as PEM.
-type pair struct{ cert, key []byte }
+type keyPair struct{ cert, key []byte }
 
 // makeAuthority makes an authority of that name.
-func makeAuthority(name string) (*authority, error) {
+func newAuthority(name string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func makeAuthority(name string) (*authority, error) {
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	der, err := sign(template, template, key.Public(), key)
+	der, err := signCertificate(template, template, key.Public(), key)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func makeAuthority(name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
+	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
 // readAuthority reads an authority that kubeadm has made.
@@ -89,21 +89,21 @@ func (a *authority) keyPEM() ([]byte, error) {
 }
 
 // client makes a certificate that the API server takes for the user in these groups.
-func (a *authority) client(user string, groups ...string) (pair, error) {
-	return a.clientUntil(time.Now().Add(validity), user, groups...)
+func (a *authority) clientPair(user string, groups ...string) (keyPair, error) {
+	return a.clientPairUntil(time.Now().Add(certificateValidity), user, groups...)
 }
 
 // clientUntil makes one that expires at a time.
-func (a *authority) clientUntil(end time.Time, user string, groups ...string) (pair, error) {
-	return a.issue(&x509.Certificate{
+func (a *authority) clientPairUntil(end time.Time, user string, groups ...string) (keyPair, error) {
+	return a.issuePair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: user, Organization: groups}, NotAfter: end,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
 // server makes a certificate for a server on loopback.
-func (a *authority) server(name string) (pair, error) {
-	return a.issue(&x509.Certificate{
+func (a *authority) serverPair(name string) (keyPair, error) {
+	return a.issuePair(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", MetricsServer + ".kube-system.svc"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(firstServiceIP)},
@@ -111,29 +111,29 @@ func (a *authority) server(name string) (pair, error) {
 	})
 }
 
-func (a *authority) issue(template *x509.Certificate) (pair, error) {
+func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := sign(template, a.cert, key.Public(), a.key)
+	der, err := signCertificate(template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
 	keyPEM, err := encodeKey(key)
-	return pair{cert: encode("CERTIFICATE", der), key: keyPEM}, err
+	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
 // sign fills in what all certificates have, and signs.
-func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
+func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	if template.NotAfter.IsZero() {
-		template.NotAfter = now.Add(validity)
+		template.NotAfter = now.Add(certificateValidity)
 	}
 	template.SerialNumber, template.NotBefore = serial, now.Add(-2*time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
@@ -144,21 +144,21 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 }
 
 // signingKey makes the key that signs the tokens of service accounts. The API server wants the public one beside it.
-func signingKey() (private, public []byte, err error) {
+func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
 	private, err = encodeKey(key)
 	der, publicErr := x509.MarshalPKIXPublicKey(key.Public())
-	return private, encode("PUBLIC KEY", der), errors.Join(err, publicErr)
+	return private, encodePEM("PUBLIC KEY", der), errors.Join(err, publicErr)
 }
 
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
-	return encode("EC PRIVATE KEY", der), err
+	return encodePEM("EC PRIVATE KEY", der), err
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

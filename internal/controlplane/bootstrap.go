@@ -14,14 +14,14 @@ import (
 )
 
 // bootstrappers is the group of who has a bootstrap token.
-const bootstrappers = "system:bootstrappers"
+const bootstrappersGroup = "system:bootstrappers"
 
 // AllowBootstrap binds the roles that kubeadm binds, too: who has a bootstrap token may request certificates of nodes, and the
 // controller manager approves those, and those that nodes request for themselves.
 func (a *Access) AllowBootstrap(ctx context.Context) error {
 	for _, b := range []struct{ role, group string }{
-		{"system:node-bootstrapper", bootstrappers},
-		{"system:certificates.k8s.io:certificatesigningrequests:nodeclient", bootstrappers},
+		{"system:node-bootstrapper", bootstrappersGroup},
+		{"system:certificates.k8s.io:certificatesigningrequests:nodeclient", bootstrappersGroup},
 		{"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 	} {
 		if err := a.BindClusterRole(ctx, b.role, "Group", b.group); err != nil {

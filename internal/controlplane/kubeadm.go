@@ -32,7 +32,7 @@ type Cluster struct {
 const kubeadmTimeout = 2 * time.Minute
 
 // phases are those of `kubeadm init` that write the manifests and what these need.
-func phases() [][]string {
+func kubeadmPhases() [][]string {
 	return [][]string{{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"}}
 }
 
@@ -42,16 +42,16 @@ func phases() [][]string {
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		missing(t, "kubeadm takes root")
+		skipOrFail(t, "kubeadm takes root")
 	}
-	c, err := prepare(t.Context(), filepath.Join(RequirePrograms(t, kubeadm), kubeadm), t.TempDir(), node, advertise)
+	c, err := prepareCluster(t.Context(), filepath.Join(RequirePrograms(t, kubeadm), kubeadm), t.TempDir(), node, advertise)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func prepare(ctx context.Context, program, root, node string, advertise netip.Addr) (*Cluster, error) {
+func prepareCluster(ctx context.Context, program, root, node string, advertise netip.Addr) (*Cluster, error) {
 	free, err := freePorts(1 + len(fixedPorts()))
 	if err != nil {
 		return nil, err
@@ -65,13 +65,13 @@ func prepare(ctx context.Context, program, root, node string, advertise netip.Ad
 	if err := os.WriteFile(filepath.Join(root, "kubeadm.yaml"), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	for _, phase := range phases() {
+	for _, phase := range kubeadmPhases() {
 		if err := runPhase(ctx, program, root, phase); err != nil {
 			return nil, err
 		}
 	}
 	c := &Cluster{Root: root, Manifests: map[string]string{}}
-	if err := c.adapt(ports); err != nil {
+	if err := c.adaptManifests(ports); err != nil {
 		return nil, err
 	}
 	pki := filepath.Join(root, "etc", "kubernetes", "pki")
@@ -80,7 +80,7 @@ func prepare(ctx context.Context, program, root, node string, advertise netip.Ad
 		return nil, err
 	}
 	c.Access = &Access{url: "https://" + netip.AddrPortFrom(advertise, uint16(server)).String(), ca: authority, dir: root}
-	return c, c.open()
+	return c, c.openAdmin()
 }
 
 func runPhase(ctx context.Context, program, root string, phase []string) error {
@@ -119,30 +119,30 @@ const (
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
 // adapt reads the manifests and puts other ports and paths of the host into them.
-func (c *Cluster) adapt(ports map[string]string) error {
+func (c *Cluster) adaptManifests(ports map[string]string) error {
 	dir := filepath.Join(c.Root, "etc", "kubernetes", "manifests")
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
 		text, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
 		if err != nil {
 			return err
 		}
-		c.Manifests[name+".yaml"] = adapt(string(text), c.Root, ports)
+		c.Manifests[name+".yaml"] = adaptManifest(string(text), c.Root, ports)
 	}
 	return nil
 }
 
 // hostPath matches the path of a volume on the host, as kubeadm writes it.
-var hostPath = regexp.MustCompile(`(?m)^( *(?:- )?hostPath:\n +path: )/`)
+var hostPathPattern = regexp.MustCompile(`(?m)^( *(?:- )?hostPath:\n +path: )/`)
 
 // number matches what may be a port.
-var number = regexp.MustCompile(`\b[0-9]{4,5}\b`)
+var portPattern = regexp.MustCompile(`\b[0-9]{4,5}\b`)
 
-func adapt(manifest, root string, ports map[string]string) string {
-	manifest = number.ReplaceAllStringFunc(manifest, func(found string) string {
+func adaptManifest(manifest, root string, ports map[string]string) string {
+	manifest = portPattern.ReplaceAllStringFunc(manifest, func(found string) string {
 		if port, ok := ports[found]; ok {
 			return port
 		}
 		return found
 	})
-	return hostPath.ReplaceAllString(manifest, "${1}"+strings.ReplaceAll(root, "$", "$$")+"/")
+	return hostPathPattern.ReplaceAllString(manifest, "${1}"+strings.ReplaceAll(root, "$", "$$")+"/")
 }

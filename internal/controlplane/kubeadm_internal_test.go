@@ -68,7 +68,7 @@ func TestAdapt(t *testing.T) {
     hostPath:
       path: /a$1/var/lib/etcd
 `
-	require.Equal(t, want, adapt(manifest, "/a$1", map[string]string{"2379": "40001", "2381": "40002"}))
+	require.Equal(t, want, adaptManifest(manifest, "/a$1", map[string]string{"2379": "40001", "2381": "40002"}))
 }
 
 func TestFreePorts(t *testing.T) {

@@ -23,9 +23,9 @@ const (
 
 // frontProxy makes the authority and the certificate by which the API server tells those behind it who has asked, and returns
 // the flags for that.
-func (p *Plane) frontProxy() ([]string, error) {
+func (p *Plane) writeFrontProxy() ([]string, error) {
 	const user = "front-proxy-client"
-	authority, err := makeAuthority("front-proxy-ca")
+	authority, err := newAuthority("front-proxy-ca")
 	if err != nil {
 		return nil, err
 	}
@@ -33,16 +33,16 @@ func (p *Plane) frontProxy() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, _, err := pair{authority.pem, caKey}.write(p.dir, "front-proxy-ca")
+	ca, _, err := keyPair{authority.pem, caKey}.writeFiles(p.dir, "front-proxy-ca")
 	if err != nil {
 		return nil, err
 	}
-	client, err := authority.client(user)
+	client, err := authority.clientPair(user)
 	if err != nil {
 		return nil, err
 	}
-	cert, key, err := client.write(p.dir, user)
-	return flags(
+	cert, key, err := client.writeFiles(p.dir, user)
+	return buildFlags(
 		"requestheader-client-ca-file", ca, "requestheader-allowed-names", user,
 		"requestheader-username-headers", "X-Remote-User", "requestheader-group-headers", "X-Remote-Group",
 		"requestheader-extra-headers-prefix", "X-Remote-Extra-", "proxy-client-cert-file", cert, "proxy-client-key-file", key,
@@ -73,30 +73,30 @@ func (p *Plane) StartMetricsServer(ctx context.Context) error {
 			return err
 		}
 	}
-	part := p.program(MetricsServer, flags(
+	part := p.newProgram(MetricsServer, buildFlags(
 		"kubeconfig", config, "authentication-kubeconfig", config, "authorization-kubeconfig", config,
 		"bind-address", "127.0.0.1", "secure-port", strconv.Itoa(ports[0]),
 		"tls-cert-file", filepath.Join(p.dir, "server.crt"), "tls-private-key-file", filepath.Join(p.dir, "server.key"),
 		"kubelet-use-node-status-port", "true", "kubelet-preferred-address-types", "InternalIP", "kubelet-certificate-authority", filepath.Join(p.dir, "ca.crt"),
 		"metric-resolution", "10s", "kubelet-request-timeout", "5s",
 	))
-	part.healthy = p.healthy("https", ports[0], "/livez")
+	part.checkHealth = p.newHealthCheck("https", ports[0], "/livez")
 	p.parts = append(p.parts, part)
-	return p.run(ctx, part)
+	return p.startPart(ctx, part)
 }
 
 // posted is an object and where it is created.
-type posted struct {
+type apiObject struct {
 	path   string
 	object map[string]any
 }
 
 // metricsObjects are what the API server finds a metrics-server on loopback by, and what that may do beyond the roles that every
 // cluster has. No endpoint may be on loopback, but the service may be another name for it.
-func (p *Plane) metricsObjects(port int) []posted {
+func (p *Plane) metricsObjects(port int) []apiObject {
 	const namespace = "kube-system"
 	named := func(name string) map[string]any { return map[string]any{"name": name} }
-	return []posted{
+	return []apiObject{
 		{rbacPath + "/clusterroles", map[string]any{
 			"apiVersion": rbac + "/v1", "kind": "ClusterRole", "metadata": named("system:metrics-server"),
 			"rules": []any{

@@ -20,37 +20,37 @@ const issuer = "https://kubernetes.default.svc.cluster.local"
 
 // credentials are the files that the parts have in common.
 type credentials struct {
-	caCert, caKey       string
-	tlsCert, tlsKey     string // of all servers
-	tokenKey, tokenPub  string
-	kubeletCert         string // of the API server as a client of agents
-	kubeletKey          string
-	controller, planner string // kubeconfigs of controller manager and scheduler
+	caCert, caKey         string
+	tlsCert, tlsKey       string // of all servers
+	tokenKey, tokenPub    string
+	kubeletCert           string // of the API server as a client of agents
+	kubeletKey            string
+	controller, scheduler string // kubeconfigs of controller manager and scheduler
 }
 
 // plan decides on ports and arguments, and writes all files but those that the parts write.
-func (p *Plane) plan(o Options) error {
+func (p *Plane) planParts(o Options) error {
 	ports, err := freePorts(5)
 	if err != nil {
 		return err
 	}
-	authority, err := makeAuthority("nodeagent-test")
+	authority, err := newAuthority("nodeagent-test")
 	if err != nil {
 		return err
 	}
-	p.Access = &Access{url: address("https", ports[0]), ca: authority, dir: p.dir}
-	if err := p.open(); err != nil {
+	p.Access = &Access{url: loopbackURL("https", ports[0]), ca: authority, dir: p.dir}
+	if err := p.openAdmin(); err != nil {
 		return err
 	}
-	c, err := p.write()
+	c, err := p.writeCredentials()
 	if err != nil {
 		return err
 	}
-	etcd := address("http", ports[1])
-	p.parts = []*program{p.etcd(etcd, address("http", ports[2])), p.apiServer(ports[0], etcd, c)}
-	p.parts[0].healthy = p.healthy("http", ports[1], "/health")
-	p.parts[1].healthy = p.Admin().CheckReady
-	front, err := p.frontProxy()
+	etcd := loopbackURL("http", ports[1])
+	p.parts = []*program{p.newEtcd(etcd, loopbackURL("http", ports[2])), p.newAPIServer(ports[0], etcd, c)}
+	p.parts[0].checkHealth = p.newHealthCheck("http", ports[1], "/health")
+	p.parts[1].checkHealth = p.Admin().CheckReady
+	front, err := p.writeFrontProxy()
 	if err != nil {
 		return err
 	}
@@ -64,40 +64,40 @@ func (p *Plane) plan(o Options) error {
 	}
 	p.parts[1].args = append(p.parts[1].args, o.APIServerArgs...)
 	if o.ControllerManager {
-		part := p.controllerManager(ports[3], c)
+		part := p.newControllerManager(ports[3], c)
 		part.args = append(part.args, o.ControllerManagerArgs...)
 		p.parts = append(p.parts, part)
 	}
 	if o.Scheduler {
-		p.parts = append(p.parts, p.scheduler(ports[4], c))
+		p.parts = append(p.parts, p.newScheduler(ports[4], c))
 	}
 	return nil
 }
 
 // write makes certificates, keys and kubeconfigs.
-func (p *Plane) write() (c credentials, err error) {
+func (p *Plane) writeCredentials() (c credentials, err error) {
 	caKey, err := p.ca.keyPEM()
 	if err != nil {
 		return c, err
 	}
-	if c.caCert, c.caKey, err = (pair{p.ca.pem, caKey}).write(p.dir, "ca"); err != nil {
+	if c.caCert, c.caKey, err = (keyPair{p.ca.pem, caKey}).writeFiles(p.dir, "ca"); err != nil {
 		return c, err
 	}
-	server, err := p.ca.server(APIServer)
+	server, err := p.ca.serverPair(APIServer)
 	if err != nil {
 		return c, err
 	}
-	if c.tlsCert, c.tlsKey, err = server.write(p.dir, "server"); err != nil {
+	if c.tlsCert, c.tlsKey, err = server.writeFiles(p.dir, "server"); err != nil {
 		return c, err
 	}
-	kubelet, err := p.ca.client("kube-apiserver-kubelet-client", "system:masters")
+	kubelet, err := p.ca.clientPair("kube-apiserver-kubelet-client", "system:masters")
 	if err != nil {
 		return c, err
 	}
-	if c.kubeletCert, c.kubeletKey, err = kubelet.write(p.dir, "kubelet-client"); err != nil {
+	if c.kubeletCert, c.kubeletKey, err = kubelet.writeFiles(p.dir, "kubelet-client"); err != nil {
 		return c, err
 	}
-	private, public, err := signingKey()
+	private, public, err := newSigningKey()
 	if err != nil {
 		return c, err
 	}
@@ -111,13 +111,13 @@ func (p *Plane) write() (c credentials, err error) {
 	if c.controller, err = p.Kubeconfig("system:kube-controller-manager"); err != nil {
 		return c, err
 	}
-	c.planner, err = p.Kubeconfig("system:kube-scheduler")
+	c.scheduler, err = p.Kubeconfig("system:kube-scheduler")
 	return c, err
 }
 
 // etcd keeps its data as long as the plane is there, and does not wait for the disk.
-func (p *Plane) etcd(clients, peers string) *program {
-	return p.program(Etcd, flags(
+func (p *Plane) newEtcd(clients, peers string) *program {
+	return p.newProgram(Etcd, buildFlags(
 		"name", "default", "data-dir", filepath.Join(p.dir, "etcd"), "unsafe-no-fsync", "true", "log-level", "warn",
 		"listen-client-urls", clients, "advertise-client-urls", clients,
 		"listen-peer-urls", peers, "initial-advertise-peer-urls", peers, "initial-cluster", "default="+peers,
@@ -126,8 +126,8 @@ func (p *Plane) etcd(clients, peers string) *program {
 
 // apiServer has the flags that kubeadm gives to its own, but those that only matter in a cluster of several machines. No
 // endpoint may be on loopback, so the service called kubernetes gets none.
-func (p *Plane) apiServer(port int, etcd string, c credentials) *program {
-	return p.program(APIServer, flags(
+func (p *Plane) newAPIServer(port int, etcd string, c credentials) *program {
+	return p.newProgram(APIServer, buildFlags(
 		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",
 		"secure-port", strconv.Itoa(port), "tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey, "client-ca-file", c.caCert,
 		"authorization-mode", "Node,RBAC", "enable-admission-plugins", "NodeRestriction", "allow-privileged", "true",
@@ -138,26 +138,26 @@ func (p *Plane) apiServer(port int, etcd string, c credentials) *program {
 	))
 }
 
-func (p *Plane) controllerManager(port int, c credentials) *program {
-	part := p.program(ControllerManager, flags(
+func (p *Plane) newControllerManager(port int, c credentials) *program {
+	part := p.newProgram(ControllerManager, buildFlags(
 		"kubeconfig", c.controller, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
 		"tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey, "use-service-account-credentials", "true",
 		"service-account-private-key-file", c.tokenKey, "root-ca-file", c.caCert,
 		"cluster-signing-cert-file", c.caCert, "cluster-signing-key-file", c.caKey, "service-cluster-ip-range", serviceRange,
 	))
-	part.healthy = p.healthy("https", port, "/healthz")
+	part.checkHealth = p.newHealthCheck("https", port, "/healthz")
 	return part
 }
 
-func (p *Plane) scheduler(port int, c credentials) *program {
-	part := p.program(Scheduler, flags(
-		"kubeconfig", c.planner, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
+func (p *Plane) newScheduler(port int, c credentials) *program {
+	part := p.newProgram(Scheduler, buildFlags(
+		"kubeconfig", c.scheduler, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
 		"tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey,
 	))
-	part.healthy = p.healthy("https", port, "/readyz")
+	part.checkHealth = p.newHealthCheck("https", port, "/readyz")
 	return part
 }
 
-func (p *Plane) program(name string, args []string) *program {
+func (p *Plane) newProgram(name string, args []string) *program {
 	return &program{name: name, path: filepath.Join(p.bin, name), dir: p.dir, args: args}
 }

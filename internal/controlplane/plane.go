@@ -21,7 +21,7 @@ import (
 const DefaultTimeout = 2 * time.Minute
 
 // attempts is how often a plane is started whose ports others take meanwhile.
-const attempts = 3
+const maxAttempts = 3
 
 // Options say what runs beside etcd and the API server. The zero value is nothing.
 type Options struct {
@@ -68,7 +68,7 @@ func Start(t testing.TB, o Options) *Plane {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, part := range p.parts {
-				t.Logf("%s%s", part.name, part.tail())
+				t.Logf("%s%s", part.name, part.quoteLog())
 			}
 		}
 		if err := p.Close(); err != nil {
@@ -86,38 +86,38 @@ func StartPlane(ctx context.Context, bin, dir string, o Options) (*Plane, error)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		p := &Plane{bin: bin, dir: filepath.Join(dir, fmt.Sprint(attempt))}
-		err := p.up(ctx, o)
+		err := p.startAll(ctx, o)
 		if err == nil {
 			return p, nil
 		}
-		taken := p.portTaken(err)
+		taken := p.isPortTaken(err)
 		err = errors.Join(err, p.Close())
-		if attempt == attempts || !taken {
+		if attempt == maxAttempts || !taken {
 			return nil, fmt.Errorf("start control plane: %w", err)
 		}
 	}
 }
 
-func (p *Plane) up(ctx context.Context, o Options) error {
+func (p *Plane) startAll(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	if err := p.plan(o); err != nil {
+	if err := p.planParts(o); err != nil {
 		return err
 	}
 	for _, part := range p.parts {
-		if err := p.run(ctx, part); err != nil {
+		if err := p.startPart(ctx, part); err != nil {
 			return err
 		}
 	}
 	return p.awaitNamespaces(ctx, o.ControllerManager)
 }
 
-func (p *Plane) run(ctx context.Context, part *program) error {
+func (p *Plane) startPart(ctx context.Context, part *program) error {
 	if err := part.start(); err != nil {
 		return err
 	}
-	return part.await(ctx)
+	return part.awaitReady(ctx)
 }
 
 // awaitNamespaces waits for what the API server makes itself right after it is ready, and for what the controller manager
@@ -136,7 +136,7 @@ func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("wait for what every cluster has: %w", err)
-			case <-time.After(poll):
+			case <-time.After(pollInterval):
 			}
 		}
 	}
@@ -144,12 +144,12 @@ func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 }
 
 // portTaken reports whether an error of the start is that another process has taken a port.
-func (p *Plane) portTaken(err error) bool {
-	if _, ended := errors.AsType[*endedError](err); !ended {
+func (p *Plane) isPortTaken(err error) bool {
+	if _, ended := errors.AsType[*exitError](err); !ended {
 		return false
 	}
 	for _, part := range p.parts {
-		if part.process != nil && part.portTaken() {
+		if part.process != nil && part.isPortTaken() {
 			return true
 		}
 	}
@@ -160,7 +160,7 @@ func (p *Plane) portTaken(err error) bool {
 func (p *Plane) Close() error {
 	var errs []error
 	for _, part := range slices.Backward(p.parts) {
-		errs = append(errs, part.kill())
+		errs = append(errs, part.killProcess())
 	}
 	if p.Access != nil {
 		p.Admin().Close()
@@ -170,28 +170,28 @@ func (p *Plane) Close() error {
 
 // Kill ends a part, such as [APIServer], as a crash would. [Plane.Restart] brings it back.
 func (p *Plane) Kill(name string) error {
-	part, err := p.part(name)
+	part, err := p.findPart(name)
 	if err != nil {
 		return err
 	}
-	return part.kill()
+	return part.killProcess()
 }
 
 // Restart kills a part if it runs, starts it with the same arguments, on the same data and port, and waits until it is ready.
 func (p *Plane) Restart(ctx context.Context, name string) error {
-	part, err := p.part(name)
+	part, err := p.findPart(name)
 	if err != nil {
 		return err
 	}
-	if err := part.kill(); err != nil {
+	if err := part.killProcess(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
-	return p.run(ctx, part)
+	return p.startPart(ctx, part)
 }
 
-func (p *Plane) part(name string) (*program, error) {
+func (p *Plane) findPart(name string) (*program, error) {
 	for _, part := range p.parts {
 		if part.name == name {
 			return part, nil
@@ -204,8 +204,8 @@ func (p *Plane) part(name string) (*program, error) {
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
 // healthy returns a function that asks a server on loopback for its health.
-func (p *Plane) healthy(scheme string, port int, path string) func(context.Context) error {
-	client := newClient(address(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
+func (p *Plane) newHealthCheck(scheme string, port int, path string) func(context.Context) error {
+	client := newClient(loopbackURL(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {
 		defer client.Close()
 		return client.Do(ctx, http.MethodGet, path, nil, nil)

@@ -6,6 +6,6 @@ package controlplane
 import "syscall"
 
 // endWithParent has the kernel kill a process when the thread that started it ends.
-func endWithParent() *syscall.SysProcAttr {
+func killWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

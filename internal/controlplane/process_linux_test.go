@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func sleeper(dir string, args ...string) *program {
-	return &program{name: "sleep", path: "sleep", dir: dir, args: args, healthy: func(context.Context) error { return errors.New("asleep") }}
+	return &program{name: "sleep", path: "sleep", dir: dir, args: args, checkHealth: func(context.Context) error { return errors.New("asleep") }}
 }
 
 // A process does not outlive the test that started it, not even one that is killed.
@@ -61,17 +61,17 @@ func TestEndsWithParent(t *testing.T) {
 func TestAwait(t *testing.T) {
 	p := sleeper(t.TempDir(), "no number")
 	require.NoError(t, p.start())
-	err := p.await(t.Context())
-	require.ErrorAs(t, err, new(*endedError))
+	err := p.awaitReady(t.Context())
+	require.ErrorAs(t, err, new(*exitError))
 	require.ErrorContains(t, err, "sleep ended; the end of its log:\nsleep: invalid time interval")
-	require.NoError(t, p.kill(), "it has ended already")
-	require.NoError(t, p.kill())
+	require.NoError(t, p.killProcess(), "it has ended already")
+	require.NoError(t, p.killProcess())
 
 	p = sleeper(t.TempDir(), "1000")
 	require.NoError(t, p.start())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, p.await(ctx), "wait for sleep: asleep")
-	require.NoError(t, p.kill())
+	require.ErrorContains(t, p.awaitReady(ctx), "wait for sleep: asleep")
+	require.NoError(t, p.killProcess())
 	require.ErrorContains(t, (&program{name: "none", path: "/does/not/exist", dir: t.TempDir()}).start(), "start none: ")
 }

@@ -8,4 +8,4 @@ package controlplane
 import "syscall"
 
 // endWithParent does nothing: where there is no such signal, a test that is killed leaves its processes behind.
-func endWithParent() *syscall.SysProcAttr { return nil }
+func killWithParent() *syscall.SysProcAttr { return nil }

@@ -52,27 +52,27 @@ func RequirePrograms(t testing.TB, programs ...string) string {
 	dir := filepath.Join(home, "bin")
 	for _, name := range programs {
 		if err == nil {
-			err = built(filepath.Join(dir, name))
+			err = checkBuilt(filepath.Join(dir, name))
 		}
 	}
 	if err == nil {
 		return dir
 	}
-	missing(t, err)
+	skipOrFail(t, err)
 	return ""
 }
 
 // missing skips the test, or fails it where a control plane is required.
-func missing(t testing.TB, why any) {
+func skipOrFail(t testing.TB, reason any) {
 	t.Helper()
 	if os.Getenv(RequiredEnv) == "required" {
-		t.Fatalf("no control plane, and %s says that one is required: %v", RequiredEnv, why)
+		t.Fatalf("no control plane, and %s says that one is required: %v", RequiredEnv, reason)
 	}
-	t.Skipf("no control plane: %v", why)
+	t.Skipf("no control plane: %v", reason)
 }
 
 // built returns an error if a program is not there.
-func built(path string) error {
+func checkBuilt(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%s is missing: run `make cluster-tools` once", path)
 	}

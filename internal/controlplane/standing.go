@@ -29,16 +29,16 @@ const (
 type SharedPlane struct {
 	*Access
 
-	dir string
-	rec record
+	dir    string
+	record planeRecord
 }
 
 // record is what the process that serves a control plane tells the others.
-type record struct {
-	URL string         `json:"url"`
-	PID int            `json:"pid"` // of the process that serves it
-	Dir string         `json:"dir"` // of the plane
-	Own map[string]int `json:"own"` // process IDs of the parts, by program
+type planeRecord struct {
+	URL  string         `json:"url"`
+	PID  int            `json:"pid"` // of the process that serves it
+	Dir  string         `json:"dir"` // of the plane
+	PIDs map[string]int `json:"own"` // process IDs of the parts, by program
 }
 
 // Serve runs a control plane until ctx ends, or until one of its parts does, which is an error. Meanwhile other processes find it
@@ -67,17 +67,17 @@ func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
 	if err := p.AllowBootstrap(ctx); err != nil {
 		return err
 	}
-	if err := p.publish(dir); err != nil {
+	if err := p.writeRecord(dir); err != nil {
 		return err
 	}
-	return p.wait(ctx)
+	return p.awaitExit(ctx)
 }
 
 // publish writes the record, whole or not at all.
-func (p *Plane) publish(dir string) error {
-	rec := record{URL: p.url, PID: os.Getpid(), Dir: p.dir, Own: map[string]int{}}
+func (p *Plane) writeRecord(dir string) error {
+	rec := planeRecord{URL: p.url, PID: os.Getpid(), Dir: p.dir, PIDs: map[string]int{}}
 	for _, part := range p.parts {
-		rec.Own[part.name] = part.process.Pid
+		rec.PIDs[part.name] = part.process.Pid
 	}
 	text, err := json.MarshalIndent(rec, "", "\t")
 	if err != nil {
@@ -91,11 +91,11 @@ func (p *Plane) publish(dir string) error {
 }
 
 // wait returns nil when ctx ends, and an error when a part has.
-func (p *Plane) wait(ctx context.Context) error {
+func (p *Plane) awaitExit(ctx context.Context) error {
 	ended := make(chan *program, len(p.parts))
 	for _, part := range p.parts {
 		go func() { // it ends with the part, which Close ends
-			<-part.ended
+			<-part.exited
 			ended <- part
 		}()
 	}
@@ -103,7 +103,7 @@ func (p *Plane) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case part := <-ended:
-		return &endedError{fmt.Errorf("%s ended%s", part.name, part.tail())}
+		return &exitError{fmt.Errorf("%s ended%s", part.name, part.quoteLog())}
 	}
 }
 
@@ -114,40 +114,40 @@ func Open(dir string) (*SharedPlane, error) {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
 	s := &SharedPlane{dir: dir}
-	if err := json.Unmarshal(text, &s.rec); err != nil {
+	if err := json.Unmarshal(text, &s.record); err != nil {
 		return nil, fmt.Errorf("open control plane: parse %s: %w", filepath.Join(dir, recordName), err)
 	}
 	// Its process may have been killed, and then the record tells of nothing.
 	held, err := dirlock.Held(dir, lockName)
 	if err == nil && !held {
-		err = fmt.Errorf("process %d has ended: %w", s.rec.PID, fs.ErrNotExist)
+		err = fmt.Errorf("process %d has ended: %w", s.record.PID, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
-	ca, err := readAuthority(filepath.Join(s.rec.Dir, "ca.crt"), filepath.Join(s.rec.Dir, "ca.key"))
+	ca, err := readAuthority(filepath.Join(s.record.Dir, "ca.crt"), filepath.Join(s.record.Dir, "ca.key"))
 	if err != nil {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
-	s.Access = &Access{url: s.rec.URL, ca: ca, dir: filepath.Join(dir, usersName)}
+	s.Access = &Access{url: s.record.URL, ca: ca, dir: filepath.Join(dir, usersName)}
 	if err := os.MkdirAll(s.Access.dir, 0o700); err != nil {
 		return nil, err
 	}
-	return s, s.open()
+	return s, s.openAdmin()
 }
 
 // PIDs returns the process IDs of the parts, by program.
-func (s *SharedPlane) PIDs() map[string]int { return maps.Clone(s.rec.Own) }
+func (s *SharedPlane) PIDs() map[string]int { return maps.Clone(s.record.PIDs) }
 
 // LogPath returns the log file of a part.
-func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.rec.Dir, name+".log") }
+func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.record.Dir, name+".log") }
 
 // AuditPath returns the audit log of the API server.
-func (s *SharedPlane) AuditPath() string { return filepath.Join(s.rec.Dir, auditName) }
+func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
 // AdminKubeconfig writes a kubeconfig that may do anything, and returns its path, which is always the same.
 func (s *SharedPlane) AdminKubeconfig() (string, error) {
-	return s.config("admin", "admin", "system:masters")
+	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }
 
 // NodeKubeconfig writes a kubeconfig for the node of that name, and returns its path, which is always the same.
@@ -155,22 +155,22 @@ func (s *SharedPlane) NodeKubeconfig(name string) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
 	}
-	return s.config("node-"+name, "system:node:"+name, "system:nodes")
+	return s.writeUserKubeconfig("node-"+name, "system:node:"+name, "system:nodes")
 }
 
-func (s *SharedPlane) config(name, user string, groups ...string) (string, error) {
+func (s *SharedPlane) writeUserKubeconfig(name, user string, groups ...string) (string, error) {
 	base := filepath.Join(s.dir, usersName, name)
 	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
 }
 
 // Stop ends the control plane, and waits until nobody serves it any more.
 func (s *SharedPlane) Stop(ctx context.Context) error {
-	process, err := os.FindProcess(s.rec.PID)
+	process, err := os.FindProcess(s.record.PID)
 	if err == nil {
 		err = process.Signal(syscall.SIGTERM)
 	}
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop control plane: end process %d: %w", s.rec.PID, err)
+		return fmt.Errorf("stop control plane: end process %d: %w", s.record.PID, err)
 	}
 	for {
 		held, err := dirlock.Held(s.dir, lockName)
@@ -179,8 +179,8 @@ func (s *SharedPlane) Stop(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("stop control plane: wait for process %d: %w", s.rec.PID, ctx.Err())
-		case <-time.After(poll):
+			return fmt.Errorf("stop control plane: wait for process %d: %w", s.record.PID, ctx.Err())
+		case <-time.After(pollInterval):
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) e
 	unlimited.Timeout = 0
 	resp, err := unlimited.Do(req)
 	if err != nil {
-		return quiet(ctx, err)
+		return ignoreCanceled(ctx, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -49,7 +49,7 @@ func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) e
 	for events := json.NewDecoder(resp.Body); ; {
 		var e Event
 		if err := events.Decode(&e); err != nil {
-			return quiet(ctx, fmt.Errorf("watch %s: %w", path, err))
+			return ignoreCanceled(ctx, fmt.Errorf("watch %s: %w", path, err))
 		}
 		if err := fn(e); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) e
 }
 
 // quiet returns nil for an error that is the end of ctx.
-func quiet(ctx context.Context, err error) error {
+func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -50,13 +50,13 @@ type Result struct {
 
 // Correlator knows what was recorded. Make one with [New].
 type Correlator struct {
-	recorded *lru[observation]
+	recorded *lru[sentEvent]
 	groups   *lru[*group]
 	objects  *lru[*bucket]
 }
 
 // observation is an event as it was recorded last.
-type observation struct {
+type sentEvent struct {
 	name  string
 	first metav1.Time
 	count int32
@@ -70,45 +70,45 @@ type group struct {
 
 // New returns a Correlator that knows of no event.
 func New() *Correlator {
-	return &Correlator{recorded: newLRU[observation](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
+	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
 // Correlate returns what becomes of an event, which is not changed, and remembers it.
 func (c *Correlator) Correlate(e *corev1.Event, now time.Time) Result {
-	event, id := c.group(e, now)
+	event, id := c.groupEvent(e, now)
 	out := *event
 	var patch []byte
-	if had, ok := c.recorded.get(id); ok && had.count > 0 {
-		out.Name, out.FirstTimestamp, out.Count = had.name, had.first, had.count+1
-		patch = patchOf(&out)
+	if sent, ok := c.recorded.getValue(id); ok && sent.count > 0 {
+		out.Name, out.FirstTimestamp, out.Count = sent.name, sent.first, sent.count+1
+		patch = buildPatch(&out)
 	}
-	c.recorded.put(id, observation{out.Name, out.FirstTimestamp, out.Count})
-	if !c.bucket(&out).take(now) {
+	c.recorded.putValue(id, sentEvent{out.Name, out.FirstTimestamp, out.Count})
+	if !c.objectBucket(&out).takeToken(now) {
 		return Result{Skip: true}
 	}
 	return Result{Event: &out, Patch: patch}
 }
 
 // group returns the event, or the one that stands for it and its like, and what that is known by.
-func (c *Correlator) group(e *corev1.Event, now time.Time) (*corev1.Event, key) {
-	id := keyOf(kindGroup, about(e), []string{e.Type, e.Reason, e.ReportingController, e.ReportingInstance})
-	g, ok := c.groups.get(id)
+func (c *Correlator) groupEvent(e *corev1.Event, now time.Time) (*corev1.Event, key) {
+	id := hashKey(kindGroup, sourceAndObject(e), []string{e.Type, e.Reason, e.ReportingController, e.ReportingInstance})
+	g, ok := c.groups.getValue(id)
 	if !ok || now.Sub(g.last) > SimilarWithin {
 		g = &group{}
-		c.groups.put(id, g)
+		c.groups.putValue(id, g)
 	}
 	g.last = now
-	if message := keyOf(kindMessage, []string{e.Message}); !slices.Contains(g.messages, message) {
+	if message := hashKey(kindMessage, []string{e.Message}); !slices.Contains(g.messages, message) {
 		if len(g.messages) == SimilarMessages-1 {
-			return similar(e, now), id
+			return combinedEvent(e, now), id
 		}
 		g.messages = append(g.messages, message)
 	}
-	return e, keyOf(kindEvent, about(e), []string{e.InvolvedObject.FieldPath, e.Type, e.Reason, e.Message})
+	return e, hashKey(kindEvent, sourceAndObject(e), []string{e.InvolvedObject.FieldPath, e.Type, e.Reason, e.Message})
 }
 
 // similar returns the event that stands for one and its like.
-func similar(e *corev1.Event, now time.Time) *corev1.Event {
+func combinedEvent(e *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", e.InvolvedObject.Name, now.UnixNano()), Namespace: e.Namespace},
@@ -118,12 +118,12 @@ func similar(e *corev1.Event, now time.Time) *corev1.Event {
 }
 
 // bucket returns how much may still be said of the object of an event.
-func (c *Correlator) bucket(e *corev1.Event) *bucket {
-	id := keyOf(kindObject, about(e), []string{e.Type})
-	b, ok := c.objects.get(id)
+func (c *Correlator) objectBucket(e *corev1.Event) *bucket {
+	id := hashKey(kindObject, sourceAndObject(e), []string{e.Type})
+	b, ok := c.objects.getValue(id)
 	if !ok {
 		b = &bucket{tokens: Burst}
-		c.objects.put(id, b)
+		c.objects.putValue(id, b)
 	}
 	return b
 }
@@ -135,7 +135,7 @@ type bucket struct {
 }
 
 // take takes a token, and reports whether there was one.
-func (b *bucket) take(now time.Time) bool {
+func (b *bucket) takeToken(now time.Time) bool {
 	tokens := b.tokens
 	if since := now.Sub(b.last); since > 0 && !b.last.IsZero() {
 		tokens = min(Burst, tokens+since.Seconds()*float64(float32(1)/float32(Refill.Seconds())))
@@ -148,7 +148,7 @@ func (b *bucket) take(now time.Time) bool {
 }
 
 // patchOf returns what changes about an event that is recorded again.
-func patchOf(e *corev1.Event) []byte {
+func buildPatch(e *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`
 		LastTimestamp metav1.Time `json:"lastTimestamp"`
@@ -161,7 +161,7 @@ func patchOf(e *corev1.Event) []byte {
 }
 
 // about returns who says something about what.
-func about(e *corev1.Event) []string {
+func sourceAndObject(e *corev1.Event) []string {
 	o := &e.InvolvedObject
 	return []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
 }
@@ -178,7 +178,7 @@ const (
 )
 
 // keyOf returns the key of texts.
-func keyOf(kind byte, texts ...[]string) (k key) {
+func hashKey(kind byte, texts ...[]string) (k key) {
 	h := sha256.New()
 	h.Write([]byte{kind})
 	for _, list := range texts {

@@ -7,9 +7,9 @@ import "container/list"
 
 // lru is a map that forgets what was not asked for or put for longest.
 type lru[V any] struct {
-	most  int
-	order *list.List // of *entry[V], the latest first
-	at    map[key]*list.Element
+	capacity int
+	order    *list.List // of *entry[V], the latest first
+	elements map[key]*list.Element
 }
 
 type entry[V any] struct {
@@ -17,12 +17,12 @@ type entry[V any] struct {
 	value V
 }
 
-func newLRU[V any](most int) *lru[V] {
-	return &lru[V]{most: most, order: list.New(), at: map[key]*list.Element{}}
+func newLRU[V any](capacity int) *lru[V] {
+	return &lru[V]{capacity: capacity, order: list.New(), elements: map[key]*list.Element{}}
 }
 
-func (l *lru[V]) get(k key) (value V, ok bool) {
-	e, ok := l.at[k]
+func (l *lru[V]) getValue(k key) (value V, ok bool) {
+	e, ok := l.elements[k]
 	if !ok {
 		return value, false
 	}
@@ -30,16 +30,16 @@ func (l *lru[V]) get(k key) (value V, ok bool) {
 	return e.Value.(*entry[V]).value, true
 }
 
-func (l *lru[V]) put(k key, value V) {
-	if e, ok := l.at[k]; ok {
+func (l *lru[V]) putValue(k key, value V) {
+	if e, ok := l.elements[k]; ok {
 		e.Value.(*entry[V]).value = value
 		l.order.MoveToFront(e)
 		return
 	}
-	l.at[k] = l.order.PushFront(&entry[V]{k, value})
-	if l.order.Len() > l.most {
+	l.elements[k] = l.order.PushFront(&entry[V]{k, value})
+	if l.order.Len() > l.capacity {
 		oldest := l.order.Back()
 		l.order.Remove(oldest)
-		delete(l.at, oldest.Value.(*entry[V]).key)
+		delete(l.elements, oldest.Value.(*entry[V]).key)
 	}
 }

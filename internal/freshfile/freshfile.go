@@ -58,40 +58,40 @@ func (v *Value[T]) Get() T {
 	defer v.mu.Unlock()
 	if now := time.Now(); now.Sub(v.checked) >= MaxAge {
 		v.checked = now
-		v.refresh()
+		v.refreshValue()
 	}
 	return v.value
 }
 
-func (v *Value[T]) refresh() {
+func (v *Value[T]) refreshValue() {
 	contents, err := readAll(v.paths)
 	if err != nil {
 		if err.Error() != v.missing {
 			v.missing = err.Error()
-			v.report(err)
+			v.reportError(err)
 		}
 		return
 	}
 	v.missing = ""
-	if same(contents, v.contents) || same(contents, v.refused) {
+	if equalContents(contents, v.contents) || equalContents(contents, v.refused) {
 		return
 	}
 	value, err := v.parse(contents)
 	if err != nil {
 		v.refused = contents
-		v.report(err)
+		v.reportError(err)
 		return
 	}
 	v.value, v.contents, v.refused = value, contents, nil
 }
 
-func (v *Value[T]) report(err error) {
+func (v *Value[T]) reportError(err error) {
 	if v.fail != nil {
 		v.fail(err)
 	}
 }
 
-func same(a, b [][]byte) bool {
+func equalContents(a, b [][]byte) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -107,7 +107,7 @@ func readAll(paths []string) ([][]byte, error) {
 	contents := make([][]byte, len(paths))
 	for i, path := range paths {
 		var err error
-		if contents[i], err = read(path); err != nil {
+		if contents[i], err = readRegular(path); err != nil {
 			return nil, err
 		}
 	}
@@ -115,7 +115,7 @@ func readAll(paths []string) ([][]byte, error) {
 }
 
 // read reads a regular file, which may be behind links: that is how secrets are mounted. A pipe is not waited for.
-func read(path string) ([]byte, error) {
+func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

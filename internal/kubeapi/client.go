@@ -47,11 +47,11 @@ const (
 
 // Client talks to one API server. It is safe for concurrent use.
 type Client struct {
-	config  *rest.Config // a copy, without what this package does itself
-	options Options
-	log     logr.Logger
-	strict  bool // a request that fails without an answer closes every connection
-	maxList int64
+	config            *rest.Config // a copy, without what this package does itself
+	options           Options
+	log               logr.Logger
+	closeAllOnTimeout bool // a request that fails without an answer closes every connection
+	maxList           int64
 
 	codec  runtime.NegotiatedSerializer
 	params runtime.ParameterCodec
@@ -83,7 +83,7 @@ func New(config *rest.Config, o Options) (*Client, error) {
 	copied.Timeout = 0 // each request has a deadline of its own
 	copied.ContentType = runtime.ContentTypeProtobuf
 	copied.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return connect(copied, o, false)
+	return buildClient(copied, o, false)
 }
 
 // HeartbeatClient returns a client of the same server with connections of its own and no budget, for requests that must not
@@ -91,7 +91,7 @@ func New(config *rest.Config, o Options) (*Client, error) {
 func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
-	return connect(config, c.options, true)
+	return buildClient(config, c.options, true)
 }
 
 // WithBudget returns a client on the same connections with a budget of its own, for requests that must not use up that of c.
@@ -116,19 +116,19 @@ func (c *Client) CloseConnections() {
 }
 
 // connect makes what a client keeps for its life.
-func connect(config *rest.Config, o Options, strict bool) (*Client, error) {
+func buildClient(config *rest.Config, o Options, closeAll bool) (*Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, fmt.Errorf("kubeapi: %w", err)
 	}
 	c := &Client{
-		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), strict: strict, maxList: MaxList,
+		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), closeAllOnTimeout: closeAll, maxList: MaxList,
 		codec:  serializer.NewCodecFactory(scheme).WithoutConversion(),
 		params: runtime.NewParameterCodec(scheme),
 		dialer: newDialer(config.Dial),
 		rest:   map[schema.GroupVersion]*rest.RESTClient{},
 	}
-	tripper, err := c.transport()
+	tripper, err := c.buildTransport()
 	if err != nil {
 		return nil, fmt.Errorf("kubeapi: connect to %s: %w", config.Host, err)
 	}
@@ -157,7 +157,7 @@ func (c *Client) addGroup(gv schema.GroupVersion) error {
 }
 
 // transport is client-go's, with connections of this client only, and files of credentials that are read when they are used.
-func (c *Client) transport() (http.RoundTripper, error) {
+func (c *Client) buildTransport() (http.RoundTripper, error) {
 	config := rest.CopyConfig(c.config)
 	var wrap []transport.WrapperFunc
 	if path := config.BearerTokenFile; path != "" {
@@ -181,7 +181,7 @@ func (c *Client) transport() (http.RoundTripper, error) {
 	if certificate != nil {
 		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: certificate}
 	}
-	wrap = append(wrap, func(next http.RoundTripper) http.RoundTripper { return guard{next} })
+	wrap = append(wrap, func(next http.RoundTripper) http.RoundTripper { return limitTransport{next} })
 	for _, w := range wrap {
 		tc.Wrap(w)
 	}
@@ -190,7 +190,7 @@ func (c *Client) transport() (http.RoundTripper, error) {
 
 // try runs a request until it has an answer other than "later", for as long as its deadline allows. What the server asks
 // to wait is waited, unless the deadline is sooner: then the caller gets the error at once, and with it what was asked.
-func (c *Client) try(ctx context.Context, request func(ctx context.Context) error) error {
+func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()
 	for {
@@ -199,7 +199,7 @@ func (c *Client) try(ctx context.Context, request func(ctx context.Context) erro
 		if err == nil {
 			return nil
 		}
-		c.suspect(ctx, err, begin)
+		c.closeDeadConns(ctx, err, begin)
 		wait, asked := RetryAfter(err)
 		if deadline, _ := ctx.Deadline(); !asked || time.Until(deadline) <= wait {
 			return err
@@ -214,10 +214,10 @@ func (c *Client) try(ctx context.Context, request func(ctx context.Context) erro
 const minRetry = 100 * time.Millisecond
 
 // suspect closes connections that a request without an answer may have died on.
-func (c *Client) suspect(ctx context.Context, err error, begin time.Time) {
+func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // it had an answer, or its connection is closed
-	case c.strict:
+	case c.closeAllOnTimeout:
 		c.CloseConnections()
 	default:
 		c.dialer.closeSilent(begin)

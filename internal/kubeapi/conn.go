@@ -40,15 +40,15 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: raw, forget: d.forget}
-	c.heard.Store(time.Now().UnixNano())
+	c := &conn{Conn: raw, onClose: d.removeConn}
+	c.lastRead.Store(time.Now().UnixNano())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns[c] = struct{}{}
 	return c, nil
 }
 
-func (d *dialer) forget(c *conn) {
+func (d *dialer) removeConn(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, c)
@@ -56,8 +56,8 @@ func (d *dialer) forget(c *conn) {
 
 // closeSilent closes the connections that have been silent since a time.
 func (d *dialer) closeSilent(since time.Time) {
-	for _, c := range d.list() {
-		if c.heard.Load() < since.UnixNano() {
+	for _, c := range d.listConns() {
+		if c.lastRead.Load() < since.UnixNano() {
 			_ = c.Close() // what waits on it learns of it
 		}
 	}
@@ -65,12 +65,12 @@ func (d *dialer) closeSilent(since time.Time) {
 
 // closeAll closes every connection.
 func (d *dialer) closeAll() {
-	for _, c := range d.list() {
+	for _, c := range d.listConns() {
 		_ = c.Close() // what waits on it learns of it
 	}
 }
 
-func (d *dialer) list() []*conn {
+func (d *dialer) listConns() []*conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make([]*conn, 0, len(d.conns))
@@ -83,19 +83,19 @@ func (d *dialer) list() []*conn {
 // conn knows when something was last heard on it.
 type conn struct {
 	net.Conn
-	forget func(*conn)
-	heard  atomic.Int64 // Unix nanoseconds
+	onClose  func(*conn)
+	lastRead atomic.Int64 // Unix nanoseconds
 }
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		c.lastRead.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
 
 func (c *conn) Close() error {
-	c.forget(c)
+	c.onClose(c)
 	return c.Conn.Close()
 }

@@ -18,7 +18,7 @@ import (
 var ErrTooLarge = errors.New("the answer is too large")
 
 // tooLarge reports whether an answer was larger than its limit.
-func tooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
+func isTooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
 
 // Error says which request failed, and how. It wraps the API server's StatusError where there is one, so that
 // apierrors.IsNotFound and the like work, and otherwise what the connection ended with.
@@ -51,21 +51,21 @@ var errUndecodable = errors.New("the answer is not what was asked for")
 
 // plain removes from an error what a server's answer had in it. Where the request's context has ended, an answer that was cut
 // by that is no news.
-func plain(err, ended error, secret bool) error {
+func sanitizeError(err, ended error, secret bool) error {
 	switch {
-	case err == nil, told(err):
+	case err == nil, isSafeError(err):
 		return err
 	case ended != nil:
 		return ended
 	case secret:
 		return errUndecodable
 	default:
-		return shortened{err}
+		return truncatedError{err}
 	}
 }
 
 // told reports whether an error is the API server's Status or the network's: they do not quote answers.
-func told(err error) bool {
+func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error
 	var network net.Error
@@ -74,9 +74,9 @@ func told(err error) bool {
 }
 
 // shortened is an error whose text may quote an answer.
-type shortened struct{ error }
+type truncatedError struct{ error }
 
-func (s shortened) Error() string {
+func (s truncatedError) Error() string {
 	const limit = 256
 	if text := s.error.Error(); len(text) > limit {
 		return strings.ToValidUTF8(text[:limit], "") + "..."
@@ -84,4 +84,4 @@ func (s shortened) Error() string {
 	return s.error.Error()
 }
 
-func (s shortened) Unwrap() error { return s.error }
+func (s truncatedError) Unwrap() error { return s.error }

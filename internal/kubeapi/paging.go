@@ -17,7 +17,7 @@ type paging struct {
 }
 
 // size returns how many objects the next page may have.
-func (p *paging) size() int64 {
+func (p *paging) nextSize() int64 {
 	if p.limit == 0 {
 		p.limit = pageSize
 	}
@@ -25,8 +25,8 @@ func (p *paging) size() int64 {
 }
 
 // halve makes pages smaller after one that was too large, and reports whether it can.
-func (p *paging) halve() bool {
-	if p.size() == 1 {
+func (p *paging) halveSize() bool {
+	if p.nextSize() == 1 {
 		return false
 	}
 	p.limit /= 2
@@ -34,27 +34,27 @@ func (p *paging) halve() bool {
 }
 
 // grow makes pages larger again after one of at most a quarter of its limit.
-func (p *paging) grow(bytes, limit int64) {
+func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
-		p.limit = min(2*p.size(), pageSize)
+		p.limit = min(2*p.nextSize(), pageSize)
 	}
 }
 
 // metadata reads a page of one object without its spec and status, for one that is too large to be read.
-func (r Resource[T]) metadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (r Resource[T]) listMetadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	err := r.client.try(ctx, func(ctx context.Context) error {
-		request := r.at(r.client.rest[r.kind.gv].Get().VersionedParams(&o, r.client.params), "", nil).MaxRetries(0)
+	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
+		request := r.setPath(r.client.rest[r.kind.gv].Get().VersionedParams(&o, r.client.params), "", nil).MaxRetries(0)
 		body, err := request.SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
 		if err == nil && json.Unmarshal(body, list) != nil {
 			err = errUndecodable
 		}
-		return plain(err, ctx.Err(), r.kind.secret)
+		return sanitizeError(err, ctx.Err(), r.kind.secret)
 	})
 	if err == nil && (list.Kind != "PartialObjectMetadataList" || list.ResourceVersion == "" || len(list.Items) > 1) {
 		err = errUndecodable
 	}
-	return list, r.wrap("list", "", err)
+	return list, r.wrapError("list", "", err)
 }
 
 // nextPage reads the next page of a list. One that is too large is asked for again with half of the objects, at last with one.
@@ -65,23 +65,23 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, o *metav1.ListOptions) 
 		switch {
 		case err == nil:
 			if o.Limit > 0 {
-				r.paging.grow(page.Size, r.table.resource.client.maxList)
+				r.paging.growSize(page.Size, r.table.resource.client.maxList)
 			}
 			return page, nil, nil
-		case !tooLarge(err):
+		case !isTooLarge(err):
 			return page, nil, err
 		case o.Limit == 0: // all of a version: pages are of the newest
 			o.ResourceVersion = ""
-		case !r.paging.halve():
-			return r.passOver(ctx, *o, err)
+		case !r.paging.halveSize():
+			return r.skipOversized(ctx, *o, err)
 		}
-		o.Limit = r.paging.size()
+		o.Limit = r.paging.nextSize()
 	}
 }
 
 // passOver returns a page without the one object of it, which is too large, and the row that the table has of that object.
-func (r *reflection[T, V]) passOver(ctx context.Context, o metav1.ListOptions, cause error) (Page[T], rows[V], error) {
-	list, err := r.table.resource.metadata(ctx, o)
+func (r *reflection[T, V]) skipOversized(ctx context.Context, o metav1.ListOptions, cause error) (Page[T], rows[V], error) {
+	list, err := r.table.resource.listMetadata(ctx, o)
 	if err != nil {
 		return Page[T]{}, nil, fmt.Errorf("%w; its name: %w", cause, err)
 	}
@@ -89,10 +89,10 @@ func (r *reflection[T, V]) passOver(ctx context.Context, o metav1.ListOptions, c
 	var kept rows[V]
 	for i := range list.Items {
 		key := Key(list.Items[i].Namespace, list.Items[i].Name)
-		if row, was := r.table.row(key); was {
+		if row, was := r.table.getRow(key); was {
 			kept = append(kept, row)
 		}
-		r.table.failed(&Error{Verb: "list", Resource: r.table.resource.kind.resource, Name: key, Err: fmt.Errorf(
+		r.table.recordFailure(&Error{Verb: "list", Resource: r.table.resource.kind.resource, Name: key, Err: fmt.Errorf(
 			"%w: more than %d bytes: it is passed over", ErrTooLarge, r.table.resource.client.maxList)})
 	}
 	return page, kept, nil

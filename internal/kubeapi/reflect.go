@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	defaultRelist     = time.Hour
-	defaultMaxObjects = 100_000
-	minWatch          = 10 * time.Minute // a watch lasts as long, times a factor between 1 and 2; the kubelet's half of that
-	pageSize          = 500
-	resumed           = time.Minute      // watched after a periodic list that failed, before the next one
-	steady            = time.Minute      // a watch that lasts as long resets the back-off
-	pace              = time.Second      // from one watch request to the next, at least
-	firstRetry        = time.Second      // after a failed list
-	maxRetry          = 15 * time.Second // and after many, times a factor between 1 and 2
+	defaultRelist      = time.Hour
+	defaultMaxObjects  = 100_000
+	minWatch           = 10 * time.Minute // a watch lasts as long, times a factor between 1 and 2; the kubelet's half of that
+	pageSize           = 500
+	failedRelistPeriod = time.Minute      // watched after a periodic list that failed, before the next one
+	stableWatch        = time.Minute      // a watch that lasts as long resets the back-off
+	minWatchGap        = time.Second      // from one watch request to the next, at least
+	firstRetry         = time.Second      // after a failed list
+	maxRetry           = 15 * time.Second // and after many, times a factor between 1 and 2
 )
 
 func (o TableOptions[T, V]) withDefaults() TableOptions[T, V] {
@@ -46,34 +46,34 @@ func (o TableOptions[T, V]) withDefaults() TableOptions[T, V] {
 
 // reflection fills a table. It belongs to the table's Run.
 type reflection[T Object, V any] struct {
-	table   *Table[T, V]
-	version string    // what the table is at; empty means unknown
-	begun   time.Time // the last watch request
-	refused error     // what it failed with, which is told; nil: it did not
-	paging  paging
+	table      *Table[T, V]
+	version    string    // what the table is at; empty means unknown
+	lastWatch  time.Time // the last watch request
+	watchError error     // what it failed with, which is told; nil: it did not
+	paging     paging
 }
 
 // run lists and watches until ctx ends. A list is of the API server's store the first time, from time to time, and when
 // the watch has lost its place; after another failure it is one no older than what is known.
-func (r *reflection[T, V]) run(ctx context.Context) {
+func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
 	for ctx.Err() == nil {
-		period := r.jitter(r.table.options.Relist, 1.25)
-		if err := r.list(ctx, from); err != nil {
+		period := r.addJitter(r.table.options.Relist, 1.25)
+		if err := r.listAll(ctx, from); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			r.table.failed(err)
+			r.table.recordFailure(err)
 			failures++
 			switch {
-			case lost(err) && from != "":
+			case isVersionLost(err) && from != "":
 				from, r.version = "", ""
 				continue
 			case from == "" && r.version != "": // a periodic list: the watch is as good as before
-				period = r.jitter(resumed, 1.25)
+				period = r.addJitter(failedRelistPeriod, 1.25)
 			default:
-				if r.pause(ctx, err, policy.After(failures)) != nil {
+				if r.waitAfterError(ctx, err, policy.After(failures)) != nil {
 					return
 				}
 				continue
@@ -83,32 +83,32 @@ func (r *reflection[T, V]) run(ctx context.Context) {
 			period /= 4 // objects that have gone make room
 		}
 		begin := time.Now()
-		from = r.watch(ctx, period)
-		if lasted := time.Since(begin); lasted >= min(steady, period) {
+		from = r.watchFor(ctx, period)
+		if lasted := time.Since(begin); lasted >= min(stableWatch, period) {
 			failures = 0
 			continue
 		}
-		if failures++; sleep.For(ctx, r.jitter(policy.After(failures), 2)) != nil {
+		if failures++; sleep.For(ctx, r.addJitter(policy.After(failures), 2)) != nil {
 			return
 		}
 	}
 }
 
 // pause waits after an error: what the API server asks for, or d.
-func (r *reflection[T, V]) pause(ctx context.Context, err error, d time.Duration) error {
+func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, d time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > d {
 		d = asked
 	}
-	return sleep.For(ctx, r.jitter(d, 2))
+	return sleep.For(ctx, r.addJitter(d, 2))
 }
 
-func (r *reflection[T, V]) jitter(d time.Duration, high float64) time.Duration {
+func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duration {
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
 // list replaces what the table has. Pages are of one version; a list from a version comes whole, as the API server takes
 // a limit beside a version for that very version.
-func (r *reflection[T, V]) list(ctx context.Context, from string) error {
+func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
 	}
@@ -116,7 +116,7 @@ func (r *reflection[T, V]) list(ctx context.Context, from string) error {
 	var omitted omission[V]
 	for {
 		if from == "" || o.Continue != "" {
-			o.Limit = r.paging.size()
+			o.Limit = r.paging.nextSize()
 		}
 		page, kept, err := r.nextPage(ctx, &o)
 		if err != nil {
@@ -124,14 +124,14 @@ func (r *reflection[T, V]) list(ctx context.Context, from string) error {
 		}
 		list = append(list, kept...)
 		for _, object := range page.Items {
-			row, _ := r.table.keep(object)
+			row, _ := r.table.rowOf(object)
 			list = append(list, row)
 		}
 		if len(list) > r.table.options.MaxObjects {
 			if r.table.options.Compare == nil {
-				return r.table.tooMany()
+				return r.table.tooManyError()
 			}
-			list = r.table.omit(list, &omitted)
+			list = r.table.omitLeastImportant(list, &omitted)
 		}
 		if page.Continue == "" || omitted.count >= maxOmitted*r.table.options.MaxObjects {
 			r.version = page.ResourceVersion
@@ -140,7 +140,7 @@ func (r *reflection[T, V]) list(ctx context.Context, from string) error {
 		o.Continue, o.ResourceVersion = page.Continue, ""
 	}
 	first := !r.table.Synced()
-	changed := r.table.replace(list.sorted(), omitted, time.Now())
+	changed := r.table.replaceAll(list.sortRows(), omitted, time.Now())
 	if omitted.count > 0 && r.table.options.Failed != nil {
 		r.table.options.Failed(r.table.omissionError(omitted))
 	}
@@ -152,20 +152,20 @@ func (r *reflection[T, V]) list(ctx context.Context, from string) error {
 
 // watch applies events for a period, by client-go's reflector, and returns the version of the list that has to follow:
 // none after the period and after one that the API server no longer knows.
-func (r *reflection[T, V]) watch(ctx context.Context, period time.Duration) (from string) {
+func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
 	log := r.table.resource.client.log.V(1) // a watch that ends is no news; what fails is told by the table
-	reflector := cache.NewReflectorWithOptions(&source[T, V]{r, round}, r.table.resource.kind.newObject(), &sink[T, V]{r}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(&reflectorSource[T, V]{r, round}, r.table.resource.kind.newObject(), &reflectorSink[T, V]{r}, cache.ReflectorOptions{
 		Name: r.table.resource.kind.resource, Logger: &log, MinWatchTimeout: minWatch,
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: maxRetry, Steps: 10, Factor: 2, Jitter: 1},
 	})
-	r.refused = nil
+	r.watchError = nil
 	err := reflector.ListAndWatchWithContext(logr.NewContext(round, log))
-	if err != nil && ctx.Err() == nil && !errors.Is(err, r.refused) {
-		r.table.failed(err)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, r.watchError) {
+		r.table.recordFailure(err)
 	}
-	if lost(err) {
+	if isVersionLost(err) {
 		r.version = ""
 	}
 	if round.Err() != nil {
@@ -175,48 +175,48 @@ func (r *reflection[T, V]) watch(ctx context.Context, period time.Duration) (fro
 }
 
 // lost reports whether the API server no longer has the version that it was asked for.
-func lost(err error) bool {
+func isVersionLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // source is what the reflector lists and watches. Its list has no objects: the table has them, at the version from which
 // the reflector is to watch. So lists have this package's pages, deadlines and back-off.
-type source[T Object, V any] struct {
+type reflectorSource[T Object, V any] struct {
 	*reflection[T, V]
 	ctx context.Context // the round's, for the methods without one
 }
 
 // IsWatchListSemanticsUnSupported keeps the reflector from listing by a watch.
-func (*source[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
+func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (s *source[T, V]) List(o metav1.ListOptions) (runtime.Object, error) {
+func (s *reflectorSource[T, V]) List(o metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(s.ctx, o)
 }
 
-func (s *source[T, V]) Watch(o metav1.ListOptions) (watch.Interface, error) {
+func (s *reflectorSource[T, V]) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(s.ctx, o)
 }
 
-func (s *source[T, V]) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (s *reflectorSource[T, V]) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: s.version}}, nil
 }
 
-func (s *source[T, V]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if since := time.Since(s.begun); since < pace {
-		if err := sleep.For(ctx, s.jitter(pace-since, 1.5)); err != nil {
+func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if since := time.Since(s.lastWatch); since < minWatchGap {
+		if err := sleep.For(ctx, s.addJitter(minWatchGap-since, 1.5)); err != nil {
 			return nil, err
 		}
 	}
-	s.begun = time.Now()
+	s.lastWatch = time.Now()
 	o.LabelSelector, o.FieldSelector = s.table.options.LabelSelector, s.table.options.FieldSelector
 	w, err := s.table.resource.Watch(ctx, o)
 	if err == nil || ctx.Err() != nil {
 		return w, err
 	}
-	s.table.failed(err)
-	s.refused = err
+	s.table.recordFailure(err)
+	s.watchError = err
 	if wait, asked := RetryAfter(err); asked {
-		if ended := sleep.For(ctx, s.jitter(wait, 1.25)); ended != nil {
+		if ended := sleep.For(ctx, s.addJitter(wait, 1.25)); ended != nil {
 			return nil, errors.Join(err, ended)
 		}
 	}
@@ -224,43 +224,43 @@ func (s *source[T, V]) WatchWithContext(ctx context.Context, o metav1.ListOption
 }
 
 // sink is where the reflector puts events.
-type sink[T Object, V any] struct {
+type reflectorSink[T Object, V any] struct {
 	*reflection[T, V]
 }
 
-func (s *sink[T, V]) Add(o any) error { return s.Update(o) }
-func (s *sink[T, V]) Resync() error   { return nil }
-func (s *sink[T, V]) Bookmark(string) error {
-	s.table.bookmark(time.Now())
+func (s *reflectorSink[T, V]) Add(o any) error { return s.Update(o) }
+func (s *reflectorSink[T, V]) Resync() error   { return nil }
+func (s *reflectorSink[T, V]) Bookmark(string) error {
+	s.table.recordBookmark(time.Now())
 	return nil
 }
 
 // UpdateResourceVersion is told of the version of each event.
-func (s *sink[T, V]) UpdateResourceVersion(version string) { s.version = version }
+func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.version = version }
 
 // Replace has nothing to do: see source.
-func (s *sink[T, V]) Replace([]any, string) error { return nil }
+func (s *reflectorSink[T, V]) Replace([]any, string) error { return nil }
 
-func (s *sink[T, V]) Update(o any) error {
+func (s *reflectorSink[T, V]) Update(o any) error {
 	object, ok := o.(T)
 	if !ok {
 		return errUndecodable
 	}
-	s.told(s.table.put(object, time.Now()))
+	s.callChanged(s.table.putObject(object, time.Now()))
 	return nil
 }
 
-func (s *sink[T, V]) Delete(o any) error {
+func (s *reflectorSink[T, V]) Delete(o any) error {
 	object, ok := o.(T)
 	if !ok {
 		return errUndecodable
 	}
 	key := Key(object.GetNamespace(), object.GetName())
-	s.told(s.table.remove(key, time.Now()))
+	s.callChanged(s.table.removeKey(key, time.Now()))
 	return nil
 }
 
-func (s *sink[T, V]) told(changed []string) {
+func (s *reflectorSink[T, V]) callChanged(changed []string) {
 	if len(changed) > 0 && s.table.options.Changed != nil {
 		s.table.options.Changed(changed...)
 	}

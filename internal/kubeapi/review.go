@@ -27,16 +27,16 @@ var (
 // ReviewToken asks whose token it is. An error never shows the token.
 func ReviewToken(ctx context.Context, c *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 	answer := &authenticationv1.TokenReview{}
-	return answer, ask(ctx, In(c, tokenReviews, ""), review, answer)
+	return answer, sendReview(ctx, In(c, tokenReviews, ""), review, answer)
 }
 
 // ReviewAccess asks whether a user may do something.
 func ReviewAccess(ctx context.Context, c *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
 	answer := &authorizationv1.SubjectAccessReview{}
-	return answer, ask(ctx, In(c, accessReviews, ""), review, answer)
+	return answer, sendReview(ctx, In(c, accessReviews, ""), review, answer)
 }
 
 // ask sends a question. Its answer has no name.
-func ask[T Object](ctx context.Context, r Resource[T], question, answer runtime.Object) error {
-	return r.do(ctx, "create", "", answer, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(question) })
+func sendReview[T Object](ctx context.Context, r Resource[T], question, answer runtime.Object) error {
+	return r.doRequest(ctx, "create", "", answer, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(question) })
 }

@@ -19,22 +19,22 @@ type row[V any] struct {
 type rows[V any] []row[V]
 
 // find returns where the row of a key is, or would be, and whether it is there.
-func (r rows[V]) find(key string) (at int, found bool) {
+func (r rows[V]) findRow(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(r, key, func(r row[V], key string) int { return cmp.Compare(r.key, key) })
 }
 
 // in returns the part of a namespace; empty means all.
-func (r rows[V]) in(namespace string) rows[V] {
+func (r rows[V]) inNamespace(namespace string) rows[V] {
 	if namespace == "" {
 		return r
 	}
-	first, _ := r.find(namespace + "/")
-	end, _ := r.find(namespace + string(rune('/'+1)))
+	first, _ := r.findRow(namespace + "/")
+	end, _ := r.findRow(namespace + string(rune('/'+1)))
 	return r[first:end]
 }
 
 // sorted returns rows in the order of their keys, in as much memory as they need. Of those of one key the last stays.
-func (r rows[V]) sorted() rows[V] {
+func (r rows[V]) sortRows() rows[V] {
 	slices.SortStableFunc(r, func(a, b row[V]) int { return cmp.Compare(a.key, b.key) })
 	all := r[:0]
 	for i, row := range r {
@@ -46,14 +46,14 @@ func (r rows[V]) sorted() rows[V] {
 }
 
 // changed returns the keys whose rows differ from those of other rows.
-func (r rows[V]) changed(others rows[V]) (keys []string) {
+func (r rows[V]) changedKeys(others rows[V]) (keys []string) {
 	for _, other := range others {
-		if at, was := r.find(other.key); !was || r[at].version != other.version {
+		if at, was := r.findRow(other.key); !was || r[at].version != other.version {
 			keys = append(keys, other.key)
 		}
 	}
 	for _, row := range r {
-		if _, still := others.find(row.key); !still {
+		if _, still := others.findRow(row.key); !still {
 			keys = append(keys, row.key)
 		}
 	}

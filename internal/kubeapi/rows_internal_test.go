@@ -26,7 +26,7 @@ func TestRows(t *testing.T) {
 			listed = append(listed, r)
 			want[key] = r
 		}
-		return listed.sorted(), want
+		return listed.sortRows(), want
 	}
 	for range 500 {
 		before, beforeWant := list()
@@ -34,11 +34,11 @@ func TestRows(t *testing.T) {
 		require.Len(t, after, len(want))
 		require.True(t, slices.IsSortedFunc(after, func(a, b row[int]) int { return strings.Compare(a.key, b.key) }))
 		for key, r := range want {
-			at, ok := after.find(key)
+			at, ok := after.findRow(key)
 			require.True(t, ok, key)
 			require.Equal(t, r, after[at])
 		}
-		_, ok := after.find("a/none")
+		_, ok := after.findRow("a/none")
 		require.False(t, ok)
 		for _, namespace := range []string{"a", "a-b", "b", "none"} {
 			inside := 0
@@ -47,9 +47,9 @@ func TestRows(t *testing.T) {
 					inside++
 				}
 			}
-			require.Len(t, after.in(namespace), inside)
+			require.Len(t, after.inNamespace(namespace), inside)
 		}
-		require.Len(t, after.in(""), len(want))
+		require.Len(t, after.inNamespace(""), len(want))
 		var changed []string
 		for key, r := range want {
 			if was, known := beforeWant[key]; !known || was.version != r.version {
@@ -61,6 +61,6 @@ func TestRows(t *testing.T) {
 				changed = append(changed, key)
 			}
 		}
-		require.ElementsMatch(t, changed, before.changed(after))
+		require.ElementsMatch(t, changed, before.changedKeys(after))
 	}
 }

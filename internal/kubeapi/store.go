@@ -89,7 +89,7 @@ func NewTable[T Object, V any](r Resource[T], o TableOptions[T, V]) *Table[T, V]
 
 // Get returns what is kept of the object of a [Key], and whether it is there.
 func (t *Table[T, V]) Get(key string) (V, bool) {
-	r, ok := t.row(key)
+	r, ok := t.getRow(key)
 	return r.value, ok
 }
 
@@ -106,7 +106,7 @@ func (t *Table[T, V]) ListIn(namespace string) []V {
 func (t *Table[T, V]) RowsIn(namespace string) (keys []string, values []V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.rows.in(namespace)
+	found := t.rows.inNamespace(namespace)
 	keys, values = make([]string, len(found)), make([]V, len(found))
 	for i, r := range found {
 		keys[i], values[i] = r.key, r.value
@@ -138,7 +138,7 @@ func (t *Table[T, V]) Status() Status {
 // Run keeps the table up to date until ctx ends, and returns nil then. It runs once.
 func (t *Table[T, V]) Run(ctx context.Context) error {
 	switch {
-	case !t.resource.usable():
+	case !t.resource.isUsable():
 		return errNoClient
 	case t.options.Transform == nil:
 		return errNoTransform
@@ -147,7 +147,7 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 		return err
 	}
 	defer t.guard.End()
-	(&reflection[T, V]{table: t}).run(ctx)
+	(&reflection[T, V]{table: t}).runLoop(ctx)
 	return nil
 }
 
@@ -155,9 +155,9 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
 // keep makes the row of an object. One of a version that is known stays, so that whoever compares pointers sees no change.
-func (t *Table[T, V]) keep(o T) (r row[V], fresh bool) {
+func (t *Table[T, V]) rowOf(o T) (r row[V], fresh bool) {
 	key := Key(o.GetNamespace(), o.GetName())
-	if before, was := t.row(key); was {
+	if before, was := t.getRow(key); was {
 		if before.version == o.GetResourceVersion() {
 			return before, false
 		}
@@ -167,10 +167,10 @@ func (t *Table[T, V]) keep(o T) (r row[V], fresh bool) {
 }
 
 // row returns the row of a key, and whether there is one.
-func (t *Table[T, V]) row(key string) (r row[V], ok bool) {
+func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.rows.find(key)
+	at, ok := t.rows.findRow(key)
 	if ok {
 		r = t.rows[at]
 	}
@@ -178,27 +178,27 @@ func (t *Table[T, V]) row(key string) (r row[V], ok bool) {
 }
 
 // replace takes a complete list without the omitted objects, and returns the keys that it changes.
-func (t *Table[T, V]) replace(list rows[V], omitted omission[V], now time.Time) (changed []string) {
+func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed = t.rows.changed(list)
+	changed = t.rows.changedKeys(list)
 	t.rows, t.omitted = list, omitted
 	t.status = Status{Synced: now, LastResponse: now}
 	return changed
 }
 
 // put takes an object, and returns the keys that this changes.
-func (t *Table[T, V]) put(o T, now time.Time) (changed []string) {
-	r, fresh := t.keep(o)
+func (t *Table[T, V]) putObject(o T, now time.Time) (changed []string) {
+	r, fresh := t.rowOf(o)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.heard(now)
-	at, was := t.rows.find(r.key)
+	t.recordResponse(now)
+	at, was := t.rows.findRow(r.key)
 	switch {
 	case was:
 		t.rows[at] = r
 	case len(t.rows) >= t.options.MaxObjects && t.options.Compare == nil:
-		t.status.Err = t.tooMany()
+		t.status.Err = t.tooManyError()
 		return nil
 	case len(t.rows) >= t.options.MaxObjects:
 		return t.putFull(r)
@@ -212,11 +212,11 @@ func (t *Table[T, V]) put(o T, now time.Time) (changed []string) {
 }
 
 // remove forgets an object, and returns the keys that this changes.
-func (t *Table[T, V]) remove(key string, now time.Time) (changed []string) {
+func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.heard(now)
-	at, was := t.rows.find(key)
+	t.recordResponse(now)
+	at, was := t.rows.findRow(key)
 	if was {
 		t.rows = slices.Delete(t.rows, at, at+1)
 		changed = []string{key}
@@ -225,12 +225,12 @@ func (t *Table[T, V]) remove(key string, now time.Time) (changed []string) {
 }
 
 // heard notes that the API server spoke. The caller has the lock.
-func (t *Table[T, V]) heard(now time.Time) {
+func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
 
 // failed notes an error.
-func (t *Table[T, V]) failed(err error) {
+func (t *Table[T, V]) recordFailure(err error) {
 	t.mu.Lock()
 	t.status.Err = err
 	t.status.Failures++
@@ -241,12 +241,12 @@ func (t *Table[T, V]) failed(err error) {
 }
 
 // bookmark notes that the API server has nothing new.
-func (t *Table[T, V]) bookmark(now time.Time) {
+func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.heard(now)
+	t.recordResponse(now)
 }
 
-func (t *Table[T, V]) tooMany() error {
-	return t.resource.wrap("list", "", fmt.Errorf("%w: more than %d objects", ErrTooLarge, t.options.MaxObjects))
+func (t *Table[T, V]) tooManyError() error {
+	return t.resource.wrapError("list", "", fmt.Errorf("%w: more than %d objects", ErrTooLarge, t.options.MaxObjects))
 }

@@ -22,68 +22,68 @@ const (
 
 // Limits of a watch.
 const (
-	watchHeaders = 30 * time.Second // until it has begun
-	watchSilence = 3 * time.Minute  // without an event or a bookmark, of which a server sends one a minute
+	watchStartTimeout = 30 * time.Second // until it has begun
+	watchIdleTimeout  = 3 * time.Minute  // without an event or a bookmark, of which a server sends one a minute
 )
 
 // limitKey is the key of an *answerLimit in the context of a request, where the limit is not [MaxObject].
 type limitKey struct{}
 
 // answerLimit bounds the answer to a request, and counts the bytes that were read of the last one.
-type answerLimit struct{ limit, read int64 }
+type responseLimit struct{ limit, read int64 }
 
 // guard is a round tripper that bounds size and silence of answers.
-type guard struct {
+type limitTransport struct {
 	next http.RoundTripper
 }
 
 // WrappedRoundTripper is how client-go finds the transport.
-func (g guard) WrappedRoundTripper() http.RoundTripper { return g.next }
+func (g limitTransport) WrappedRoundTripper() http.RoundTripper { return g.next }
 
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("watch") == "true" {
-		return g.watch(r)
+		return g.roundTripWatch(r)
 	}
 	response, err := g.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	limit, ok := r.Context().Value(limitKey{}).(*answerLimit)
+	limit, ok := r.Context().Value(limitKey{}).(*responseLimit)
 	if !ok {
-		limit = &answerLimit{limit: MaxObject}
+		limit = &responseLimit{limit: MaxObject}
 	}
 	limit.read = 0
-	response.Body = &limited{ReadCloser: response.Body, answerLimit: limit}
+	response.Body = &limitedBody{ReadCloser: response.Body, responseLimit: limit}
 	return response, nil
 }
 
 // watch gives up a watch that does not begin, and one that says nothing for too long.
-func (g guard) watch(r *http.Request) (*http.Response, error) {
+func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	timer := time.AfterFunc(watchHeaders, cancel)
+	timer := time.AfterFunc(watchStartTimeout, cancel)
 	response, err := g.next.RoundTrip(r.WithContext(ctx))
 	late := !timer.Stop() && r.Context().Err() == nil
 	if late && err == nil {
 		_ = response.Body.Close() // the context has ended it already
 	}
 	if late {
-		err = fmt.Errorf("the watch has not begun within %s: %w", watchHeaders, context.DeadlineExceeded)
+		err = fmt.Errorf("the watch has not begun within %s: %w", watchStartTimeout, context.DeadlineExceeded)
 	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	response.Body = &watched{ReadCloser: response.Body, cancel: cancel, timer: time.AfterFunc(watchSilence, cancel)}
+	response.Body = &watchBody{ReadCloser: response.Body, cancel: cancel, timer: time.AfterFunc(watchIdleTimeout, cancel)}
 	return response, nil
 }
 
 // limited is a body of limited size.
-type limited struct {
+type limitedBody struct {
 	io.ReadCloser
-	*answerLimit
+	*responseLimit
 }
 
-func (l *limited) Read(b []byte) (int, error) {
+func (l *limitedBody) Read(b []byte) (int, error) {
 	if left := l.limit - l.read; int64(len(b)) > left+1 {
 		b = b[:left+1]
 	}
@@ -96,17 +96,17 @@ func (l *limited) Read(b []byte) (int, error) {
 
 // watched is the body of a watch. However its connection ends, the watch just ends: it goes on where it was, and nothing has
 // to be listed.
-type watched struct {
+type watchBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 	timer  *time.Timer
 	once   sync.Once
 }
 
-func (w *watched) Read(b []byte) (int, error) {
+func (w *watchBody) Read(b []byte) (int, error) {
 	n, err := w.ReadCloser.Read(b)
 	if n > 0 {
-		w.timer.Reset(watchSilence)
+		w.timer.Reset(watchIdleTimeout)
 	}
 	if err != nil {
 		err = io.EOF
@@ -114,7 +114,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (w *watched) Close() error {
+func (w *watchBody) Close() error {
 	w.once.Do(func() {
 		w.timer.Stop()
 		w.cancel()
@@ -133,13 +133,13 @@ type tokenFile struct {
 }
 
 // tokenPeriod is how old what was read of a token's file may be.
-const tokenPeriod = 10 * time.Second
+const tokenMaxAge = 10 * time.Second
 
 // WrappedRoundTripper is how client-go finds the transport.
 func (t *tokenFile) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
-	token, err := t.current(time.Now())
+	token, err := t.currentToken(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +149,10 @@ func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // current returns the token. A file that is unreadable for a moment leaves the last one in use.
-func (t *tokenFile) current(now time.Time) (string, error) {
+func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.token != "" && now.Sub(t.read) < tokenPeriod {
+	if t.token != "" && now.Sub(t.read) < tokenMaxAge {
 		return t.token, nil
 	}
 	b, err := readFile(t.path)

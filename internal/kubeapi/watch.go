@@ -14,15 +14,15 @@ import (
 // Watch begins a watch, which ends with ctx, after o.TimeoutSeconds, or when it says nothing for 3 minutes. Whoever takes
 // it has to stop it. Most callers want a [Store].
 func (r Resource[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if !r.usable() {
+	if !r.isUsable() {
 		return nil, errNoClient
 	}
 	o.Watch = true
 	ctx = logr.NewContext(ctx, r.client.log)
-	request := r.at(r.client.rest[r.kind.gv].Get(), "", nil).VersionedParams(&o, r.client.params).MaxRetries(0)
+	request := r.setPath(r.client.rest[r.kind.gv].Get(), "", nil).VersionedParams(&o, r.client.params).MaxRetries(0)
 	w, err := request.Watch(ctx)
 	if err != nil {
-		return nil, r.wrap("watch", "", err)
+		return nil, r.wrapError("watch", "", err)
 	}
 	return w, nil
 }

@@ -187,13 +187,13 @@ func CheckUsable(path string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := usable(k.REST, now); err != nil {
+	if err := checkCertificate(k.REST, now); err != nil {
 		return fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return nil
 }
 
-func usable(config *rest.Config, now time.Time) error {
+func checkCertificate(config *rest.Config, now time.Time) error {
 	config, err := Inline(config)
 	if err != nil {
 		return err

@@ -12,16 +12,16 @@ import (
 
 // Watchers is the functions. The zero value has none. Its methods may be called from any goroutine, also by the functions.
 type Watchers struct {
-	mu   sync.Mutex // guards what follows
-	last int
-	all  map[int]func(kind, namespace, name string)
+	mu     sync.Mutex // guards what follows
+	lastID int
+	funcs  map[int]func(kind, namespace, name string)
 }
 
 // Notify calls every function, with no lock held, from the goroutine of the caller.
 func (l *Watchers) Notify(kind, namespace, name string) {
 	l.mu.Lock()
-	all := make([]func(kind, namespace, name string), 0, len(l.all))
-	for _, fn := range l.all {
+	all := make([]func(kind, namespace, name string), 0, len(l.funcs))
+	for _, fn := range l.funcs {
 		all = append(all, fn)
 	}
 	l.mu.Unlock()
@@ -32,23 +32,23 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 
 // Watch has a function on the list until ctx ends, with whose end it returns nil.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
-	defer l.add(changed)()
+	defer l.addFunc(changed)()
 	<-ctx.Done()
 	return nil
 }
 
-func (l *Watchers) add(fn func(kind, namespace, name string)) (remove func()) {
+func (l *Watchers) addFunc(fn func(kind, namespace, name string)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = map[int]func(kind, namespace, name string){}
+	if l.funcs == nil {
+		l.funcs = map[int]func(kind, namespace, name string){}
 	}
-	l.last++
-	id := l.last
-	l.all[id] = fn
+	l.lastID++
+	id := l.lastID
+	l.funcs[id] = fn
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.all, id)
+		delete(l.funcs, id)
 	}
 }
