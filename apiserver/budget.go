@@ -12,26 +12,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// The budgets of plain requests for objects that volumes show and that are not watched: of a pod for one kind, and of the node.
+// The limits of direct reads: single GET requests for config maps and secrets that pod volumes refer to and that the agent does
+// not watch. They apply per pod and kind, and to the whole node.
 const (
-	podReadInterval = 100 * time.Millisecond // between two requests for one pod, once podBurst is used up
-	podReadBurst    = 100
-	directReadQPS   = 25
-	directReadBurst = 100
-	maxReadWait     = cacheFallbackWait // the longest wait of a request for its turn
-	maxWaitingReads = 2                 // requests for one pod that wait for their turn; more fail, as each occupies a step of package volume
+	podReadInterval = 100 * time.Millisecond // between two reads for one pod, once podReadBurst is used up
+	podReadBurst    = 100                    // reads that one pod may send at once
+	directReadQPS   = 25                     // reads of the node per second, per client
+	directReadBurst = 100                    // reads that the node may send at once
+	maxReadWait     = cacheFallbackWait      // a read that would wait longer for its slot fails
+	maxWaitingReads = 2                      // reads of one pod that may wait at a time; more fail, because each one blocks a worker of package volume
 )
 
-// budget is that of the requests for one pod. The zero value is full.
+// readBudget limits the rate of direct reads (GET requests for objects that are not watched) of one pod. The zero value allows
+// podReadBurst reads at once.
 type readBudget struct {
-	nextSlot time.Time // when a request is due if all requests have podGap between them
-	waiting  int       // requests that wait for their turn
+	nextSlot time.Time // when the next read would be due if all reads were spaced by podReadInterval
+	waiting  int       // reads that wait for their slot
 }
 
-// full reports whether podBurst requests may be sent at once.
+// isFull reports whether no read has used the budget lately, so that podReadBurst reads may be sent at once.
 func (b *readBudget) isFull(now time.Time) bool { return !b.nextSlot.After(now) }
 
-// take returns how long a request must wait for its turn. ok is false, and the budget unchanged, if that is longer than most.
+// reserveRead takes one read from the budget and returns how long the caller must wait before it sends the read. If that is
+// longer than maxWait, ok is false and the budget is unchanged.
 func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	next := b.nextSlot
 	if next.Before(now) {
@@ -44,8 +47,9 @@ func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait tim
 	return wait, true
 }
 
-// awaitTurn waits until a plain request for an object may be sent: so a pod that refers to thousands of objects uses up neither the requests of
-// the node nor the steps of package volume. A pod that is not known yet shares the budget of its namespace.
+// awaitReadBudget waits until a GET for an unwatched object may be sent. The budget keeps a pod that refers to thousands of
+// objects from using all requests of the node. An object that no listed pod refers to uses a budget of its namespace. The error
+// is a readBudgetError, or that of ctx.
 func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key string) error {
 	pod, b, wait, ok := w.reservePodRead(namespace, key)
 	if !ok {
@@ -63,7 +67,8 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// takeTurn takes a request from the budget of the pod that refers to an object, and returns how long it must wait. ok is false if that is too long.
+// reservePodRead takes one read from the budget of the pod that refers to the object of key. ok is false if the read would wait
+// too long. The caller must decrement b.waiting after a wait.
 func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, b *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +90,8 @@ func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, b 
 	return pod, b, wait, ok
 }
 
-// tooManyError is why an object is not read now. It says nothing of the API server.
+// readBudgetError reports that a pod refers to too many objects, so that this object is not read now. The API server is not at
+// fault.
 type readBudgetError struct{ message string }
 
 func (e *readBudgetError) Error() string { return e.message }

@@ -16,9 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// claimExpanded writes into the status of a claim that its volume has grown on this node, to a number of bytes: the end of what
-// volume.Hooks.Expanded tells. A claim that is gone, or has another UID by now, is left alone, and an error that wraps [fs.ErrNotExist].
-// Source: pkg/volume/util/resize_util.go.
+// reportClaimExpanded sets status.capacity of a claim to size bytes and removes its resize conditions, after the file system of
+// its volume has been expanded on this node. A claim that was deleted or recreated under its name is not changed: the error then
+// wraps [fs.ErrNotExist]. Source: pkg/volume/util/resize_util.go.
 func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
 	claims := kubeapi.In(b.client, kubeapi.PersistentVolumeClaims, claim.Namespace)
 	return retryOnConflict(ctx, func() error {
@@ -38,7 +38,8 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 	})
 }
 
-// expandedPatch returns what ends the expansion of a claim; nil: its status says so already.
+// buildExpandedPatch returns the JSON merge patch that sets the capacity of a claim to size bytes and ends its expansion, or nil
+// if the status needs no change.
 func buildExpandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
 	status := map[string]any{}
 	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(o.Status.Capacity[corev1.ResourceStorage]) != 0 {
@@ -57,7 +58,7 @@ func buildExpandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, er
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}, "status": status})
 }
 
-// ofResize reports whether a condition is about an expansion that has not ended.
+// isResizeCondition reports whether c belongs to an unfinished or failed expansion of a claim.
 func isResizeCondition(c corev1.PersistentVolumeClaimCondition) bool {
 	switch c.Type {
 	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,

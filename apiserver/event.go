@@ -20,19 +20,20 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// What is written into events.
+// Constants of the recorded events.
 const (
-	// eventComponent is whose events these are: tools select by it.
+	// eventComponent is the source.component of all events, because tools select events of a node agent by it.
 	eventComponent = "kubelet"
-	// maxEventMessage bounds the message of an event, in bytes. The kubelet's have no bound.
+	// maxEventMessage is the largest message of an event, in bytes. The kubelet has no limit.
 	maxEventMessage = 4096
-	// maxEventName is how long the name of an object may be.
+	// maxEventName is the largest length of an object name in Kubernetes.
 	maxEventName = 253
-	// reasonFailedValidation is the reason of the event of an update of a pod that this agent cannot follow. Source: pkg/kubelet/events/event.go.
+	// reasonFailedValidation is the reason of the event for a pod update that the agent cannot apply. Source:
+	// pkg/kubelet/events/event.go.
 	reasonFailedValidation = "FailedValidation"
 )
 
-// newEvent returns an event that happened once, at a time. The number makes its name.
+// newEvent returns an event with count 1 about an object. number makes the name of the event unique.
 func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
 	at := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -44,7 +45,7 @@ func newEvent(about corev1.ObjectReference, node, eventType, reason, message str
 	}
 }
 
-// eventName returns a name that no other event of the agent has.
+// eventName returns the name of an event: the name of the object, shortened if necessary, and number in hexadecimal.
 func eventName(object string, number int64) string {
 	suffix := fmt.Sprintf(".%x", number)
 	if most := maxEventName - len(suffix); len(object) > most {
@@ -53,7 +54,7 @@ func eventName(object string, number int64) string {
 	return object + suffix
 }
 
-// shortMessage returns a message that is not too long.
+// truncateMessage returns message as valid UTF-8 of at most maxEventMessage bytes.
 func truncateMessage(message string) string {
 	const more = "..."
 	if message = strings.ToValidUTF8(message, "�"); len(message) <= maxEventMessage {
@@ -62,22 +63,25 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }
 
-// podReference returns what refers to a pod. For a static pod its own UID counts: tools find the events by the annotation of its mirror.
+// podReference returns a reference to a pod. For a static pod it has the UID of the static pod, not of its mirror: tools find
+// these events by the hash annotation of the mirror pod.
 func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
-// PodEvent records an event of a pod or of one of its containers. It is for Hooks.Event of package lifecycle, and does not wait.
+// PodEvent records an event of a pod or of one of its containers. It is the hook Event of package lifecycle. It does not block.
 func (r *Recorder) PodEvent(pod cri.PodIdentity, e podevents.Event) {
 	r.AnnotatedPodEvent(pod, e, nil)
 }
 
-// AnnotatedPodEvent records one with annotations, for programs: those that podevict.Explain has for an eviction. It does not wait.
+// AnnotatedPodEvent is [Recorder.PodEvent] with annotations for programs, such as those that podevict.Explain returns for an
+// eviction. It does not block.
 func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
 	r.enqueueEvent(podReference(pod), e.Container, annotations, e.Type, e.Reason, e.Message)
 }
 
-// locate says which container an event is about. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
+// setFieldPath sets the field path of the container that an event is about, such as spec.initContainers{NAME}, and the resource
+// version of the pod. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
 func (r *Recorder) setFieldPath(e *queuedEvent) {
 	about := &e.event.InvolvedObject
 	if about.Kind != "Pod" {
@@ -102,7 +106,7 @@ func (r *Recorder) setFieldPath(e *queuedEvent) {
 	about.FieldPath = "spec." + list + "{" + e.container + "}"
 }
 
-// NodeEvent records an event of the node. It does not wait.
+// NodeEvent records an event about the Node object of this agent. It does not block.
 func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: r.node}
 	if r.opts.NodeUID != nil {
@@ -111,9 +115,9 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	r.Event(about, eventType, reason, message)
 }
 
-// PodRefused records that the agent cannot follow an update of a pod, with the field that it is about: the pod stays as it is. A pod that is
-// rejected gets the event of its rejection instead. It is for Hooks.PodRefused of package lifecycle; the same error is an event at most every five
-// minutes. It does not wait.
+// PodRefused records a Warning event for a pod update that the agent cannot apply; the pod keeps running as before. A rejected
+// pod is skipped, because its rejection has an event already. The same error of a pod is recorded at most once in five minutes.
+// It is the hook of the same name of package lifecycle and does not block.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {
 		return
@@ -126,9 +130,9 @@ func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	}
 }
 
-// told is what was said of pods that are refused.
+// refusalLog holds the refused pod updates that were recorded as events, so that the same error is not recorded at each sync.
 type refusalLog struct {
-	entries map[string]refusalEntry // by UID
+	entries map[string]refusalEntry // by pod UID
 }
 
 type refusalEntry struct {
@@ -136,13 +140,13 @@ type refusalEntry struct {
 	at   time.Time
 }
 
-// The limits of what is said again.
+// The limits of a refusalLog: the time after which the same error is recorded again, and the number of pods.
 const (
 	refusalRepeatAfter = 5 * time.Minute
 	maxRefusalEntries  = 1024
 )
 
-// again reports whether a text is to be said of a pod, and notes that it is.
+// recordIfNew reports whether the error text of a pod must be recorded now. If so, it stores the text and the time.
 func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
 	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {
@@ -155,7 +159,7 @@ func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	return true
 }
 
-// forget makes room: what could be said again anyhow is forgotten, and if that is nothing, all.
+// dropExpired removes the entries that are old enough to be recorded again. If too many remain, it removes all.
 func (t *refusalLog) dropExpired(now time.Time) {
 	kept := map[string]refusalEntry{}
 	for uid, was := range t.entries {

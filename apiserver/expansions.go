@@ -18,21 +18,21 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Expansions reports grown volumes to the API server, and repeats a report, with a back-off, until it is accepted or the claim is deleted. Run
-// sends the reports. Make one with [NewExpansions].
+// Expansions reports expanded volumes to the API server. It retries a report with a back-off until the API server accepts it or
+// the claim is deleted. [Expansions.Run] sends the reports. Create one with [NewExpansions].
 type Expansions struct {
 	queue *retryqueue.Queue[types.UID, expansion]
 	log   *slog.Logger
 	guard runonce.Guard
 }
 
-// expansion is the size of the volume of a claim on this node.
+// expansion is the size in bytes that the volume of a claim has on this node.
 type expansion struct {
 	claim *corev1.PersistentVolumeClaim
 	size  int64
 }
 
-// NewExpansions returns a reporter of grown volumes. It panics if objects is nil. A nil logger discards.
+// NewExpansions returns a reporter of expanded volumes. It panics if objects is nil. A nil log discards.
 func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	required.MustArgs("apiserver.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
 	if log == nil {
@@ -48,13 +48,14 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 	})}
 }
 
-// Expanded records that the volume of a claim has size bytes on this node now. It has the signature of volume.Hooks.Expanded.
+// Expanded queues the report that the volume of claim now has size bytes on this node. It is the hook of the same name of package
+// volume, and does not block.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
 	e.guard.Require("apiserver.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})
 }
 
-// Run reports until ctx ends, and returns nil then. A second call returns an error.
+// Run sends the queued reports until ctx ends, and returns nil then. A second call returns an error.
 func (e *Expansions) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Expansions: %w", err)

@@ -15,32 +15,32 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// API is the name of this source, as the kubelet has it.
+// API is the name of the pod source that this package implements, the same as in the kubelet.
 const API = "api"
 
-// Annotations of which no user's value counts (pkg/kubelet/types/pod_update.go).
+// Annotations that the agent sets or removes, so that users cannot set them (pkg/kubelet/types/pod_update.go).
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationSeen   = "kubernetes.io/config.seen"
 )
 
-// Update is all that the API server has for the node.
+// Update is the complete set of pods that the API server lists for the node.
 type Update struct {
-	// Set has the pods that are to be run. They are shared and must not be changed. Its source is [API]. It is incomplete
-	// only while the node has more pods than are taken and one that is left out may run.
+	// PodSet has the pods to run, from the source [API]. They are shared and must not be changed. The set is incomplete only
+	// while the node has more pods than the limit and an omitted pod may run.
 	lifecycle.PodSet
-	// Mirrors are the mirror pods, which stand for static pods and are not run. They are as the API server has them.
+	// Mirrors are the mirror pods of static pods, unchanged. The node does not run them.
 	Mirrors []*corev1.Pod
-	// Errs are about pods that are left out: each names one. They hold for as long as it is there.
+	// Errs has one error for each invalid pod, which is omitted. An error is repeated in each Update until its pod changes.
 	Errs []error
 }
 
-// Merge returns what a node is to run of the pods that an API server lists for it, in their order. A pod whose version is that
-// of the update before keeps its pointer, so that consumers can compare pointers. In the others
-// kubernetes.io/config.source is "api" and kubernetes.io/config.seen is not there, whatever a user wrote, so that no annotation makes
-// a pod static: they are shallow copies with annotations of their own, unless they were listed like that. What is listed is not changed.
+// Merge returns the pods that node must run out of listed, in the same order. before is the previous Update: a pod with an
+// unchanged resource version keeps its pointer, so that consumers can compare pointers. No pod of listed is changed.
 //
-// Pods of another node are left out, as are those without a name, namespace or UID, which no API server has.
+// In each returned pod, the annotation kubernetes.io/config.source is "api" and kubernetes.io/config.seen is removed, so that no
+// user can make a pod static. A pod that needs this change is copied. Pods of other nodes, and pods without name, namespace or
+// UID, are errors in Update.Errs.
 func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	previousByUID := make(map[types.UID]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {
@@ -70,7 +70,7 @@ func podUID(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// usable returns why a pod cannot be one of the node, or nil.
+// checkPod returns the reason why the node cannot run pod, or nil.
 func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
@@ -83,7 +83,8 @@ func checkPod(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// adopt returns a pod as one of this source: itself, where it is one.
+// withAPISource returns pod with the source annotation "api" and without managed fields: pod itself if it is so already,
+// otherwise a shallow copy.
 func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod
@@ -97,7 +98,7 @@ func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	return &adopted
 }
 
-// equal reports whether two updates say the same, by pointers.
+// isEqual reports whether two updates have the same pod pointers, errors and completeness.
 func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })

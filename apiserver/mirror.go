@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// do deletes and creates what an action says.
+// applyAction deletes and then creates the mirror pod of one name in the API server, as action requires.
 func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {
@@ -25,7 +25,7 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 		err := pods.Delete(ctx, mirror.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &mirror.UID},
 		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // of a conflict it is another one by now
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // Conflict: the UID differs, so that the mirror was replaced already
 			return err
 		}
 		m.recordDeleted(mirror)
@@ -43,7 +43,7 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 		if err == nil {
 			m.recordCreated(created)
 		}
-		return err // where it stands for another pod it is replaced
+		return err // if it mirrors another pod, the next pass replaces it
 	}
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// existing returns the mirror that is there already: of an agent before this one, or of a request whose answer was lost. The
-// watch has yet to show it.
+// findExisting returns the mirror pod that a create request found in its place: a previous agent created it, or the response to
+// an earlier request was lost. The watch has not reported it yet. cause is the error of the create request.
 func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
@@ -71,13 +71,14 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	return pod, nil
 }
 
-// expect begins to note whether the watch tells of a name.
+// resetWatchSeen starts to record whether the watch reports the pod name of action.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states[action.namespacedName()].watchSeen = false
 }
 
+// recordDeleted stores the deletion of a mirror pod, until the watch confirms it.
 func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +88,8 @@ func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	}
 }
 
-// noteMade believes in a mirror until the watch tells of its name. If it has done so since the request began, the mirror may
-// have come and gone by now.
+// recordCreated stores a created mirror pod until the watch reports its name. If the watch has reported the name since the
+// request started, the mirror may be deleted already, and nothing is stored.
 func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +98,8 @@ func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	}
 }
 
-// believed returns the mirror pods that the API server has: those of the watch, without those that it has deleted since and
-// with those that it has created. Until is when that is not believed any more. The lock is held.
+// expectedMirrors returns the mirror pods that the API server has now: the watched pods, plus the recorded creations, minus the
+// recorded deletions. until is when the first record expires; zero: there is none. The caller holds m.mu.
 func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()
@@ -134,13 +135,13 @@ func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, unti
 	return mirrorPods, until
 }
 
-// taken reports whether a pod that is no mirror has the name.
+// isNameTaken reports whether a pod of the node that is not a mirror pod has the name.
 func (m *Mirrors) isNameTaken(namespace, name string) bool {
 	pod, ok := m.source.pods.getObject(namespace, name)
 	return ok && !qos.IsMirror(pod)
 }
 
-// MirrorCount returns how many mirror pods the API server has for the node.
+// MirrorCount returns the number of mirror pods of the node in the API server.
 func (p *Pods) MirrorCount() (count int) {
 	for _, pod := range p.store.List() {
 		if qos.IsMirror(pod) {
@@ -150,8 +151,8 @@ func (p *Pods) MirrorCount() (count int) {
 	return count
 }
 
-// mirror returns the mirror pod of a static pod: the one that a status of the static pod goes to. It is none that stands for
-// another pod of the name, and none that is being deleted.
+// mirrorOf returns the mirror pod that shows the status of a static pod. ok is false if there is none, if it mirrors another pod
+// of the same name, or if it is being deleted.
 func (p *Pods) mirrorOf(static *corev1.Pod) (*corev1.Pod, bool) {
 	if static == nil {
 		return nil, false

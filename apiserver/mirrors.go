@@ -26,39 +26,40 @@ import (
 )
 
 const (
-	maxParallelMirrors = 4               // names that are worked on
-	mirrorPollInterval = time.Second     // for what nobody tells of: the node, a pod that terminates
-	watchWait          = 1 * time.Minute // after which what the watch never showed is not believed
+	maxParallelMirrors = 4               // pod names with a request at a time
+	mirrorPollInterval = time.Second     // how often to check conditions without a notification, such as the Node object
+	watchWait          = 1 * time.Minute // how long a created or deleted mirror is expected to reach the watch
 )
 
-// maxRetry is the longest wait after a failed action, and maxNamespaceRetry the longest for a mirror in a namespace that does not
-// exist or is being deleted: the node learns of a new namespace only by the next attempt.
+// The longest waits after a failed action, in general and while the namespace of the mirror does not exist or is being deleted.
+// Only the next attempt shows that a namespace exists.
 const (
 	maxMirrorRetry    = time.Minute
 	maxNamespaceRetry = 10 * time.Minute
 )
 
-// MirrorsOptions tunes [Mirrors]. The zero value lacks Node.
+// MirrorsOptions configures [Mirrors]. Node is required.
 type MirrorsOptions struct {
-	// Sources names the sources of static pods, as lifecycle.Options.Sources does. No mirror is an orphan before all of them have
-	// reported completely. Empty: one complete set of any is enough.
+	// Sources names the sources of static pods, as lifecycle.Options.Sources does. A mirror pod without a static pod is deleted
+	// only after each of them has reported a complete set. Empty: one complete set of any source is enough.
 	Sources []string
-	// Node returns the Node object as the API server has it, and nil as long as there is none; it is asked often. Required.
+	// Node returns the Node object in the API server, or nil while there is none. It is called often. Required.
 	Node func() *corev1.Node
-	// RunningUIDs returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
-	// lifecycle.Reconciler.Pods. As long as one of them is listed by no source, the mirror of that name stays. Nil: there are none.
+	// RunningUIDs returns the UIDs of all static pods with that name that run or terminate, as listed by
+	// lifecycle.Reconciler.Pods. A mirror pod is kept while one of them is in no source. Nil: no such pods.
 	RunningUIDs func(namespace, name string) []types.UID
-	// Admitted reports whether the static pod of a UID is admitted: Admitted of lifecycle.Reconciler.Pod. Until then no mirror of the pod
-	// is created. It is called often. Nil: each pod is admitted.
+	// Admitted reports whether the static pod of uid is admitted, as lifecycle.Reconciler.Pod reports it. Without admission no
+	// mirror pod is created. It is called often. Nil: all pods are admitted.
 	Admitted func(uid types.UID) bool
-	// ActionFailed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
-	// a mirror, with no wait. Nil is not told.
+	// ActionFailed is called for each failed create or delete request, with the time until the next attempt. It is called once,
+	// with zero, for a pod that cannot have a mirror pod. Nil: no hook.
 	ActionFailed func(pod types.NamespacedName, err error, retry time.Duration)
-	// Rand is a source of jitter in [0,1). Nil means math/rand/v2's.
+	// Rand returns jitter in [0,1). Nil means math/rand/v2.
 	Rand func() float64
 }
 
-// Mirrors keeps a pod in the API server for each static pod, so that users see it there. Make one with [Source.Mirrors].
+// Mirrors keeps a mirror pod in the API server for each static pod, so that users see the static pods of the node there. Create
+// one with [Source.Mirrors].
 type Mirrors struct {
 	source *Source
 	opts   MirrorsOptions
@@ -67,27 +68,28 @@ type Mirrors struct {
 
 	mu      sync.Mutex // guards what follows
 	static  *podset.Merge
-	created map[types.NamespacedName]createdMirror // created, and the watch has yet to show it
-	deleted map[types.UID]time.Time                // deleted, and the watch has yet to show it
+	created map[types.NamespacedName]createdMirror // created, until the watch reports them
+	deleted map[types.UID]time.Time                // deleted, until the watch reports it
 	states  map[types.NamespacedName]*nameState
 }
 
-// createdMirror is a mirror pod that the API server has created and the watch has yet to show.
+// createdMirror is a mirror pod that this agent has created and the watch has not reported yet.
 type createdMirror struct {
 	pod *corev1.Pod
 	at  time.Time
 }
 
-// try is how it goes with a name.
+// nameState is the retry state of the mirror pod of one name.
 type nameState struct {
-	failures      int
-	next          time.Time // nothing is done before
-	logged        string    // error of the last warning; empty after a success
-	blockedReason string    // why nothing can be done, once it was told
-	watchSeen     bool      // the watch has told of the name since the last request to create the mirror began
+	failures      int       // failed actions in a row
+	next          time.Time // earliest next action
+	logged        string    // error of the last logged warning; empty after a success
+	blockedReason string    // the reported reason why no mirror can be created; empty: none
+	watchSeen     bool      // the watch has reported the name since the last create request started
 }
 
-// Mirrors returns what keeps mirror pods. A Source has one. It starts nothing; the pods of the Source have to be run, too.
+// Mirrors returns the manager of the mirror pods. Call it once per Source. It starts nothing; [Pods.Run] must run too. It returns
+// an error if an option is missing.
 func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 	if o.Node == nil {
 		return nil, errors.New("apiserver.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
@@ -103,7 +105,7 @@ func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 	return m, nil
 }
 
-// Set replaces the static pods of a source. It is called after lifecycle.Reconciler.Set, with the same set.
+// Set replaces the static pods of one source. Call it after lifecycle.Reconciler.Set, with the same set.
 func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.guard.Require("apiserver.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
@@ -112,13 +114,13 @@ func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.Changed()
 }
 
-// Changed has Run look again: the Node was registered or is another one, or a static pod was admitted or has terminated. Without it Run looks
-// once a second as long as it waits for such a thing.
+// Changed makes Run check all mirror pods now, for example after the Node was registered or a static pod was admitted or has
+// terminated. Without a call, Run checks these conditions once a second. Changed does not block.
 func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
 
-// shown forgets what was believed of pods that the watch has told of.
+// handleWatched drops the recorded creations of the pods with these keys, because the watch has reported them, and wakes Run.
 func (m *Mirrors) handleWatched(keys ...string) {
 	m.mu.Lock()
 	watched := make(map[string]bool, len(keys))
@@ -139,8 +141,8 @@ func (m *Mirrors) handleWatched(keys ...string) {
 	m.Changed()
 }
 
-// Run creates, replaces and deletes mirror pods until ctx ends. It returns nil, or an error at once when it is called a second
-// time. An action that fails is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
+// Run creates, replaces and deletes mirror pods until ctx ends, and returns nil then. A second call returns an error at once. A
+// failed action is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Mirrors: %w", err)
@@ -157,7 +159,7 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits until there may be something to do. Without a time that is until it is told.
+// awaitWork blocks until next, a wake-up or the end of ctx. A zero next waits without a timer.
 func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
@@ -172,10 +174,10 @@ func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	}
 }
 
-// plan returns what is to be done now, and when to look again if nothing is.
+// planActions returns the mirror actions that are due now, and the time of the next pass if none is; zero: wait for a wake-up.
 func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
 	if !m.source.pods.isSynced() {
-		return nil, time.Time{} // the first list wakes
+		return nil, time.Time{} // the first list wakes Run
 	}
 	node := m.opts.Node()
 	m.mu.Lock()
@@ -204,7 +206,7 @@ func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time
 	return due, next
 }
 
-// isRunningUnlisted reports whether a static pod of a name runs or terminates that is not in listed.
+// isRunningUnlisted reports whether a static pod of that name runs or terminates without being in listed.
 func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
 	if m.opts.RunningUIDs == nil {
 		return false
@@ -214,7 +216,8 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 	})
 }
 
-// pace returns those actions whose time has come, and when that of the next one comes.
+// selectDue returns the actions whose back-off has passed, and the time when the next one is due. It logs and reports actions
+// that cannot be done.
 func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
@@ -260,19 +263,19 @@ func (a MirrorAction) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
-// warn logs why there is no mirror for a pod.
+// logFailure logs why a static pod has no mirror pod.
 func (m *Mirrors) logFailure(action MirrorAction, err error) {
 	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
 }
 
-// callFailed calls the hook Failed, if there is one.
+// callFailed calls the hook ActionFailed, if it is set.
 func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration) {
 	if m.opts.ActionFailed != nil {
 		m.opts.ActionFailed(action.namespacedName(), err, retry)
 	}
 }
 
-// act does some actions beside each other, and returns when all are done.
+// runActions runs the actions in parallel, at most maxParallelMirrors at a time, and returns when all have completed.
 func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxParallelMirrors)
@@ -286,8 +289,8 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// note stores when a name may be worked on again: a second after a success, so that a client that deletes mirrors keeps nothing busy.
-// It logs an error once, until another error or a success.
+// recordResult stores when the pod name of action may be worked on again: after the back-off, or one second after a success, so
+// that a client that keeps deleting a mirror pod causes no busy loop. It logs an error once, until it changes.
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
@@ -322,7 +325,7 @@ func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err err
 	m.callFailed(action, err, wait)
 }
 
-// lacksNamespace reports whether a request failed because the namespace does not exist or is being deleted.
+// lacksNamespace reports whether a request failed because its namespace does not exist or is being deleted.
 func lacksNamespace(err error) bool {
 	var refusal apierrors.APIStatus
 	if apierrors.IsNotFound(err) && errors.As(err, &refusal) {
@@ -332,7 +335,7 @@ func lacksNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// staticPods returns the static pods that are wanted. The lock is held.
+// staticPods returns the static pods of all sources. The caller holds m.mu.
 func (m *Mirrors) staticPods() []*corev1.Pod {
 	var static []*corev1.Pod
 	for pod := range m.static.Pods() {

@@ -20,11 +20,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// conflictTries is how often a change is made to what is newer each time, with a wait of 100 ms after the first that doubles.
+// maxConflictTries is how often a change is tried against a newer version of its object. The pause between tries starts at 100 ms
+// and doubles.
 const maxConflictTries = 5
 
-// EditNode changes labels and annotations of this node's Node object, as NodeInfo.AddToNode of package volume/csi does: edit is
-// called with a copy, again if somebody else changes the object at the same time, and reports whether it has changed that.
+// EditNode changes labels and annotations of the Node object of this agent. edit gets a copy of the Node, changes it and reports
+// whether it did. edit is called again if another client has changed the Node meanwhile. NodeInfo.AddToNode of package volume/csi
+// is such an edit.
 func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
 	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
 	return retryOnConflict(ctx, func() error {
@@ -45,7 +47,8 @@ func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed
 	})
 }
 
-// metadataPatch returns what makes labels and annotations of one object those of the other, if the object is still the one.
+// buildMetadataPatch returns the JSON merge patch that changes the labels and annotations of before to those of after. It fails
+// with a conflict if the object has changed.
 func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}
 	if d := diffMap(before.Labels, after.Labels); len(d) > 0 {
@@ -57,7 +60,7 @@ func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-// difference has the values that are new, and nil for keys that are gone.
+// diffMap returns the new and changed values of after, and nil for each key that is only in before.
 func diffMap(before, after map[string]string) map[string]any {
 	d := map[string]any{}
 	for key, value := range after {
@@ -73,8 +76,8 @@ func diffMap(before, after map[string]string) map[string]any {
 	return d
 }
 
-// EditCSINode changes this node's CSINode object, which says what CSI drivers there are, and makes one that belongs to the Node
-// object if there is none. See EditNode.
+// EditCSINode changes the CSINode object of this agent, which lists the CSI drivers of the node. If there is none, it creates one
+// that the Node object owns. edit is called as by [Objects.EditNode].
 func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error {
 	nodes := kubeapi.In(b.client, kubeapi.CSINodes, "")
 	return retryOnConflict(ctx, func() error {
@@ -111,7 +114,8 @@ func (b *Objects) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
 	}}, nil
 }
 
-// conflicting makes a change again that met another one.
+// retryOnConflict calls change again, up to maxConflictTries times, while it fails because another client changes or creates the
+// same object.
 func retryOnConflict(ctx context.Context, change func() error) error {
 	wait := 100 * time.Millisecond
 	for try := 1; ; try++ {

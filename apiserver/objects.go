@@ -20,30 +20,30 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// ObjectsOptions tune [Objects]. The zero value is ready.
+// ObjectsOptions configures [Objects]. The zero value stores nothing on disk.
 type ObjectsOptions struct {
-	// CacheDir is a directory, absolute and of its own, for what pods refer to: it is there, readable for this user only, for when the
-	// API server is away, but for services. Empty: nothing is on disk.
+	// CacheDir is an absolute directory for copies of the objects that pods refer to, readable by this user only. The copies are
+	// used while the API server is unavailable. Services are not among them: see ServicesFile. Empty: no copies.
 	CacheDir string
-	// ServicesFile is a file, absolute, for the services that variables of pods were made of: for an agent that is started while the API
-	// server is away. Empty: then it starts no container that has variables of services before it has listed them.
+	// ServicesFile is an absolute path of a file with the services whose variables pods have. A restarted agent reads it while
+	// the API server is unavailable. Empty: without a list of services, no container with variables of services is started.
 	ServicesFile string
-	// Logger gets what goes wrong with Keep and Services. Nil means that of the Source.
+	// Logger gets the errors of CacheDir and ServicesFile. Nil means that of the Source.
 	Logger *slog.Logger
 }
 
-// Objects has the objects that pods of this node refer to. Config maps and secrets that become variables are read when they are
-// asked for; for those that volumes show see [Objects.Volumes]. Services, runtime classes and CSI drivers are watched, all of
-// the cluster.
+// Objects reads and watches the API objects that the pods of this node refer to. A config map or secret for an environment
+// variable is read when it is needed; for volumes see [Objects.Volumes]. Services, runtime classes and CSI drivers of the whole
+// cluster are watched.
 //
-// An object that does not exist is an error that wraps [fs.ErrNotExist]; any other error is that it cannot be known. What is
-// returned is not changed. All methods can be called from several goroutines.
+// An error wraps [fs.ErrNotExist] if the object does not exist; any other error means that its state is unknown. Returned objects
+// are shared and must not be changed. All methods may be called from any goroutine.
 type Objects struct {
 	client *kubeapi.Client
 	node   string
 	log    *slog.Logger
 	guard  runonce.Guard
-	cache  *objectCache // nil: off
+	cache  *objectCache // copies on disk; nil: off
 
 	configMaps     *objectWatcher[*corev1.ConfigMap]
 	secrets        *objectWatcher[*corev1.Secret]
@@ -58,8 +58,8 @@ type Objects struct {
 	watchers       objectwatch.Watchers
 }
 
-// Objects returns the objects that pods of the node refer to. It reads only the names of the files in Keep, and Services; the error names the
-// option that cannot be used. An agent calls it once.
+// Objects returns the objects that pods of the node refer to. It reads only the file names in CacheDir, and ServicesFile. An
+// error names the option that cannot be used. Call it once per agent.
 func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	if o.Logger == nil {
 		o.Logger = s.opts.Logger
@@ -92,7 +92,7 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	return b, nil
 }
 
-// open takes what earlier agents have kept.
+// openCaches opens the caches on disk that o names.
 func (b *Objects) openCaches(o ObjectsOptions) (err error) {
 	if o.CacheDir != "" {
 		if b.cache, err = openObjectCache(o.CacheDir); err != nil {
@@ -113,14 +113,15 @@ func (b *Objects) openCaches(o ObjectsOptions) (err error) {
 	return nil
 }
 
-// The kinds that [Objects.Watch] names, those of package volume.
+// The object kinds that [Objects.Watch] reports, as package volume names them.
 const (
 	kindConfigMap = "ConfigMap"
 	kindSecret    = "Secret"
 	kindCSIDriver = "CSIDriver"
 )
 
-// Run watches until ctx ends, and returns nil then. It runs once. Without it nothing is known of what is watched.
+// Run watches objects until ctx ends, and returns nil then. A second call returns an error. Before Run, reads that depend on a
+// watch fail.
 func (b *Objects) Run(ctx context.Context) error {
 	if err := b.guard.Begin(); err != nil {
 		return fmt.Errorf("objects: %w", err)
@@ -136,8 +137,8 @@ func (b *Objects) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Retain says which pods there are on this node. What none of them refers to any more is not watched and not kept. It is called
-// with all of them whenever that changes, and not before they are known.
+// Retain passes the complete list of pods of this node. Watches and cached copies of objects that none of them refers to are
+// dropped. Call it whenever the list changes, and not before the list is known.
 func (b *Objects) Retain(pods []*corev1.Pod) {
 	r, now := collectReferences(pods), time.Now()
 	b.configMaps.dropUnused(now, r.configMaps)
@@ -161,7 +162,8 @@ func (b *Objects) Retain(pods []*corev1.Pod) {
 	}
 }
 
-// ConfigMap returns a config map as it is now.
+// ConfigMap returns the current config map: from a watch that is up to date, or else by a GET request. While the API server is
+// unavailable it returns the copy of CacheDir.
 func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	if o, ok := b.configMaps.getIfCurrent(namespace, name); ok {
 		return o, nil
@@ -174,7 +176,8 @@ func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 	return b.cacheOrLoadConfigMap(o, err, namespace, name)
 }
 
-// Secret returns a secret as it is now.
+// Secret returns the current secret: from a watch that is up to date, or else by a GET request. While the API server is
+// unavailable it returns the copy of CacheDir.
 func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	if o, ok := b.secrets.getIfCurrent(namespace, name); ok {
 		return o, nil
@@ -187,10 +190,10 @@ func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.S
 	return b.cacheOrLoadSecret(o, err, namespace, name)
 }
 
-// keptWait is how long an API server is asked before what is kept has to do.
+// cacheFallbackWait is how long a request to the API server may take before a cached copy is used instead.
 const cacheFallbackWait = 3 * time.Second
 
-// readLimit bounds a read where there is something else to take.
+// withReadTimeout limits ctx to cacheFallbackWait if there is a cache to fall back on.
 func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.cache == nil {
 		return ctx, func() {}
@@ -198,7 +201,8 @@ func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, cacheFallbackWait)
 }
 
-// configMap keeps what was read, or returns what is kept if nobody answers.
+// cacheOrLoadConfigMap stores the config map o in the cache. If err reports that the API server is unavailable, it returns the
+// cached copy instead.
 func (b *Objects) cacheOrLoadConfigMap(o *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
 	if b.cache == nil {
 		return orNil(o, err)
@@ -211,7 +215,8 @@ func (b *Objects) cacheOrLoadConfigMap(o *corev1.ConfigMap, err error, namespace
 	return orNil(o, b.loadFromCache(kindConfigMap, namespace, name, o, err))
 }
 
-// secret does the same for secrets.
+// cacheOrLoadSecret stores the secret o in the cache. If err reports that the API server is unavailable, it returns the cached
+// copy instead.
 func (b *Objects) cacheOrLoadSecret(o *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
 	if b.cache == nil {
 		return orNil(o, err)
@@ -224,13 +229,15 @@ func (b *Objects) cacheOrLoadSecret(o *corev1.Secret, err error, namespace, name
 	return orNil(o, b.loadFromCache(kindSecret, namespace, name, o, err))
 }
 
+// cacheObject stores o in the cache on disk, and logs an error.
 func (b *Objects) cacheObject(kind string, o kubeapi.Object) {
 	if err := b.cache.storeObject(kind, o); err != nil {
 		b.log.Error("keep object", "error", err)
 	}
 }
 
-// recall reads a kept object in place of one that nobody can be asked for, and forgets one that is gone.
+// loadFromCache reads the cached copy of an object into o if err reports that the API server is unavailable; it returns err if
+// there is no copy. If the object does not exist any more, it removes the copy.
 func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, err error) error {
 	if !isUnavailable(err) {
 		if isNotFound(err) {
@@ -241,13 +248,13 @@ func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, 
 		return err
 	}
 	if b.cache.loadObject(kind, namespace, name, o) != nil {
-		return err // that is what there is to be said
+		return err // the first error tells more than a missing copy
 	}
 	b.log.Info("API server is away: kept object is used", "kind", kind, "namespace", namespace, "name", name)
 	return nil
 }
 
-// Services returns the services of a namespace that have an address.
+// Services returns the services of a namespace that are not headless, for the environment variables of containers.
 func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	return b.services.listServices(ctx, namespace)
 }

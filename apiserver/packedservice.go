@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// packedService is what is kept of a service but its name, which is in the table's key: the address, then name, protocol and number of
-// each port. A text has its length before it, an address the number of its bytes, or 0 before a text. So a service of two ports takes 24
-// bytes that point to nothing: a cluster has thousands of services, and every node all of them.
+// packedService is the compact encoding of a service without its name, which is the key of its table row. It holds the cluster
+// IP, then name, protocol and number of each port. Strings are prefixed by their length. A service of two ports takes 24 bytes
+// without pointers: each node holds thousands of services.
 type packedService string
 
-// packedProtocols have numbers from 1; 0 is before the text of another one.
+// packedProtocols are encoded as their index plus one. Zero precedes the text of any other protocol.
 var packedProtocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} //nolint:gochecknoglobals // only read
 
 func packService(o *corev1.Service) packedService {
@@ -28,7 +28,7 @@ func packService(o *corev1.Service) packedService {
 		if b = append(b, byte(known)); known == 0 {
 			b = appendText(b, string(p.Protocol))
 		}
-		b = binary.AppendUvarint(b, uint64(uint32(p.Port))) //nolint:gosec // a negative one comes back as it was
+		b = binary.AppendUvarint(b, uint64(uint32(p.Port))) // a negative number is decoded unchanged
 	}
 	return packedService(b)
 }
@@ -37,7 +37,7 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// packAddress packs the bytes of an address if they say how it is written.
+// appendAddress appends an IP address in binary if decoding it yields the same text, else as text after a zero byte.
 func appendAddress(b []byte, text string) []byte {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.String() == text {
 		raw := a.AsSlice()
@@ -46,7 +46,7 @@ func appendAddress(b []byte, text string) []byte {
 	return appendText(append(b, 0), text)
 }
 
-// unpack returns the service of a name.
+// unpackService returns the service with that name.
 func (p packedService) unpackService(name string) service {
 	r := packReader(p)
 	s := service{Name: name, IP: r.readAddress(), Ports: []servicePort{}}
@@ -56,7 +56,7 @@ func (p packedService) unpackService(name string) service {
 	return s
 }
 
-// packReader is the rest of what packService made.
+// packReader is the remaining input of unpackService.
 type packReader []byte
 
 func (r *packReader) takeBytes(n int) []byte {
@@ -73,7 +73,7 @@ func (r *packReader) readText() string {
 
 func (r *packReader) readAddress() string {
 	if n := r.takeBytes(1)[0]; n > 0 {
-		a, _ := netip.AddrFromSlice(r.takeBytes(int(n))) // they are of one
+		a, _ := netip.AddrFromSlice(r.takeBytes(int(n))) // the length is that of an address
 		return a.String()
 	}
 	return r.readText()

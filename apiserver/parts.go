@@ -20,37 +20,38 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// NodePods are the pods that a node runs. *lifecycle.Reconciler and *lifecycle.Handle implement it.
+// NodePods gives access to the pods that a node runs. *lifecycle.Reconciler and *lifecycle.Handle implement it.
 type NodePods interface {
 	Pods() []lifecycle.PodState                            // see [lifecycle.Reconciler.Pods]
 	Pod(uid string) (state lifecycle.PodState, found bool) // see [lifecycle.Reconciler.Pod]
 	MayRun(uid string) bool                                // see [lifecycle.Reconciler.MayRun]
 }
 
-// PartsOptions configure [Parts]. NodeName, Pods and Node are required.
+// PartsOptions configures [NewParts]. NodeName, Pods and Node are required.
 type PartsOptions struct {
 	// NodeName is the name of the Node object.
 	NodeName string
-	// Pods are the pods of the node.
+	// Pods gives access to the pods that the node runs.
 	Pods NodePods
-	// Node returns the Node object as the API server has it. Without a UID there is no Node object yet.
+	// Node returns the Node object in the API server. A Node without a UID is not registered yet.
 	Node func() *corev1.Node
-	// WaitForNode is that of [Options]. Nil: nothing waits.
+	// WaitForNode is the field of [Options] with this name. Nil: no wait.
 	WaitForNode func(ctx context.Context) error
 	// StaticSources names the sources of static pods, see [MirrorsOptions].Sources. Empty: one complete set of any source is enough.
 	StaticSources []string
-	// ServicesFile is that of [ObjectsOptions]. Empty: the services are not kept on disk.
+	// ServicesFile is the field of [ObjectsOptions] with this name. Empty: no services on disk.
 	ServicesFile string
-	// CacheDir is the directory for copies of the objects of pods. NewParts removes it unless KeepObjects is set. Empty: there is no directory.
+	// CacheDir is the directory for copies of the objects of pods. NewParts removes it unless CacheObjects is set. Empty: no
+	// directory.
 	CacheDir     string
-	CacheObjects bool
-	// StatusSent is called when the API server has accepted a status. Nil is not called.
+	CacheObjects bool // store copies of objects in CacheDir
+	// StatusSent is called when the API server has accepted a pod status. Nil: no hook.
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
 	Logger     *slog.Logger // nil discards
 }
 
-// Parts are the parts of this package that a node of a cluster needs, connected. Make them with [NewParts]. The caller runs Objects, Recorder,
-// Statuses and Mirrors, and passes the pods to its Reconciler with [Parts.RunPods].
+// Parts holds the connected components of this package that a node of a cluster needs. Create them with [NewParts]. The caller
+// runs Objects, Recorder, Statuses and Mirrors, and passes the pods to its Reconciler with [Parts.RunPods].
 type Parts struct {
 	Source   *Source
 	Objects  *Objects
@@ -62,7 +63,7 @@ type Parts struct {
 	log      *slog.Logger
 }
 
-// NewParts creates the parts of a node. It sends nothing. An error names the option or the field of config that is missing.
+// NewParts creates the components of a node. It sends no request. An error names the missing option or field of config.
 func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 	if o.Pods == nil || o.Node == nil {
 		return nil, errors.New("apiserver.NewParts: PartsOptions.Pods and PartsOptions.Node: required")
@@ -115,7 +116,7 @@ func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 	return p, err
 }
 
-// uidsOf returns the UIDs of the pods with a namespace and a name, whether a source lists them or not.
+// podUIDs returns the UIDs of the pods with that namespace and name, whether a source lists them or not.
 func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UID) {
 	for _, p := range pods {
 		if p.Pod.Namespace == namespace && p.Pod.Name == name {
@@ -125,8 +126,8 @@ func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UI
 	return uids
 }
 
-// Accounts returns the service accounts of pods, for credential provider plugins that get tokens of them. A nil p has none: the node belongs to no
-// cluster.
+// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. A nil p, for a node without a
+// cluster, returns nil.
 func (p *Parts) Accounts() credential.Accounts {
 	if p == nil {
 		return nil
@@ -134,7 +135,7 @@ func (p *Parts) Accounts() credential.Accounts {
 	return p.Source.Tokens().Accounts()
 }
 
-// Hooks returns hooks that report the changes of pods to the API server. They are for [lifecycle.Options].
+// Hooks returns lifecycle hooks that report the changes of pods to the API server, for [lifecycle.Options].
 func (p *Parts) Hooks() lifecycle.Hooks {
 	return lifecycle.Hooks{
 		StatusChanged: func(pod *corev1.Pod, st *corev1.PodStatus) {
@@ -153,7 +154,7 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 	}
 }
 
-// Set records the pods of a source, after the Reconciler was given them.
+// Set passes the pods of a source. Call it after the Reconciler has received the same set.
 func (p *Parts) Set(s lifecycle.PodSet) {
 	if s.Source != API {
 		p.Mirrors.Set(s)
@@ -161,7 +162,7 @@ func (p *Parts) Set(s lifecycle.PodSet) {
 	p.retainer.Set(s)
 }
 
-// RunPods calls set with the pods of the API server, at first and after each change, until ctx ends. It logs pods that are invalid.
+// RunPods calls set with the pods of the API server, first and after each change, until ctx ends. It logs invalid pods.
 func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return p.Source.Pods().Run(ctx, func(u Update) {
 		for _, err := range u.Errs {

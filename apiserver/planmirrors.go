@@ -20,34 +20,36 @@ const (
 	annotationMirror = corev1.MirrorPodAnnotationKey
 )
 
-// MirrorInput is what [PlanMirrors] has to know besides pods.
+// MirrorInput is the state that [PlanMirrors] needs in addition to the static pods and mirror pods.
 type MirrorInput struct {
-	Node            *corev1.Node // as the API server has it; nil or without a UID: it is not registered
-	SourcesComplete bool         // the static pods are all that there are, so a mirror of none is an orphan
-	// StillRunning reports whether a static pod of that name that no source lists any more still runs or terminates. Nil: none does.
+	Node            *corev1.Node // in the API server; nil or without a UID: not registered
+	SourcesComplete bool         // all sources have reported, so that a mirror without a static pod is orphaned
+	// StillRunning reports whether a static pod of that name runs or terminates although no source lists it. Nil: none.
 	StillRunning func(namespace, name string) bool
-	// Admitted reports whether a static pod may run on the node. Nil: each may.
+	// Admitted reports whether a static pod is admitted to the node. Nil: all are.
 	Admitted func(static *corev1.Pod) bool
-	// NameTaken reports whether a pod of the API server that is no mirror has the name. Nil: none has.
+	// NameTaken reports whether a pod in the API server that is not a mirror pod has the name. Nil: none.
 	NameTaken func(namespace, name string) bool
 }
 
-// MirrorAction is what is to be done about one name.
+// MirrorAction is the change of the mirror pod of one name.
 type MirrorAction struct {
 	Namespace, Name string
-	Delete          *corev1.Pod // deleted first, by its UID and without grace; nil: nothing is
-	Create          *corev1.Pod // created then; nil: nothing is
-	Err             error       // why there is no mirror that there should be; nil where Create is not
+	Delete          *corev1.Pod // deleted first, by UID and without grace period; nil: none
+	Create          *corev1.Pod // created after the deletion; nil: none
+	Err             error       // why a required mirror cannot be created; nil if Create is set
 }
 
-// errNotRegistered says that no mirror can be created as there is no Node to own it.
+// errNotRegistered reports that no mirror pod can be created, because there is no Node object to own it.
 var errNotRegistered = errors.New("the node is not registered, or is being deleted")
 
-// PlanMirrors returns what has to be done so that each static pod has its mirror in the API server, and no other has one. A
-// mirror stands for a static pod that has its name and the hash in its annotation kubernetes.io/config.mirror; one that does not,
-// or that is being deleted, is replaced. The mirror of a static pod that no source lists any more stays until that pod has
-// terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. No mirror is created for
-// a static pod that is not admitted, as after its rejection. Of two static pods with one name the first counts. Neither list is changed.
+// PlanMirrors returns the actions that give each static pod one mirror pod in the API server, and delete all other mirror pods. A
+// mirror belongs to the static pod with its name and with the hash in its annotation kubernetes.io/config.mirror. A mirror with
+// another hash, or that is being deleted, is replaced.
+//
+// The mirror of a static pod in no source stays until the pod has terminated, even if a new static pod has its name: the
+// kubelet's pod worker does the same. A static pod that is not admitted gets no mirror. Of two static pods with one name the
+// first counts. PlanMirrors does not change its arguments.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {
@@ -81,17 +83,18 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, in MirrorInput) (actions []Mi
 	return actions
 }
 
-// isRunning reports whether a static pod of that name that no source lists any more still runs or terminates.
+// isStillRunning reports whether a static pod of that name runs or terminates although no source lists it.
 func (f *MirrorInput) isStillRunning(name types.NamespacedName) bool {
 	return f.StillRunning != nil && f.StillRunning(name.Namespace, name.Name)
 }
 
-// isMirrorOf reports whether a mirror pod, which may be nil, stands for a static pod and is not being deleted.
+// isMirrorOf reports whether mirror, which may be nil, belongs to static and is not being deleted.
 func isMirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror != nil && mirror.DeletionTimestamp == nil && matchesStatic(mirror, static)
 }
 
-// planMirror returns the action that creates the mirror of a static pod, in place of the mirror of its name, which may be nil.
+// planMirror returns the action that creates the mirror of static. mirror is the present mirror pod of the name, to be replaced;
+// it may be nil.
 func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
 	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
 	node := in.Node
@@ -112,13 +115,13 @@ func namespacedNameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// mirrors reports whether a mirror pod stands for a static pod as it is now.
+// matchesStatic reports whether mirror has the name and the config hash of static.
 func matchesStatic(mirror, static *corev1.Pod) bool {
 	hash, ok := mirror.Annotations[annotationMirror]
 	return ok && hash == static.Annotations[annotationHash] && namespacedNameOf(mirror) == namespacedNameOf(static)
 }
 
-// newMirror returns what a static pod is in the API server: itself, owned by the node, with its hash.
+// newMirror returns the mirror pod of static: a copy that node owns, with the config hash of static in its mirror annotation.
 func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	controller := true
 	mirror := static.DeepCopy()
@@ -133,8 +136,8 @@ func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	return mirror
 }
 
-// references returns an error for each object of the API that a pod refers to: no mirror may, as the API server would let a
-// node read what its pods refer to (plugin/pkg/admission/noderestriction and pkg/api/pod of Kubernetes).
+// findForbiddenReferences returns an error for each API object that pod refers to. A mirror pod must refer to none: the API
+// server would otherwise permit the node to read the object (plugin/pkg/admission/noderestriction and pkg/api/pod of Kubernetes).
 func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 	r := referenceFinder{}
 	spec, path := &pod.Spec, field.NewPath("spec")
@@ -180,7 +183,8 @@ func (r *referenceFinder) checkContainer(c *corev1.Container, path *field.Path) 
 	}
 }
 
-// volume knows the volumes without a reference; all others, and those of a later version, have one.
+// checkVolume adds an error unless the volume is of a type that is known to refer to no API object. An unknown volume type is an
+// error.
 func (r *referenceFinder) checkVolume(v *corev1.Volume, path *field.Path) {
 	switch {
 	case v.Projected != nil:
@@ -193,7 +197,7 @@ func (r *referenceFinder) checkVolume(v *corev1.Volume, path *field.Path) {
 	}
 }
 
-// withoutReference reports whether a volume is of a kind that names no object of the API, or only a secret.
+// hasNoAPIReference reports whether the volume type names no API object except a secret.
 func hasNoAPIReference(v *corev1.Volume) bool {
 	return v.AWSElasticBlockStore != nil || v.AzureDisk != nil || v.CephFS != nil || v.Cinder != nil || v.DownwardAPI != nil ||
 		v.EmptyDir != nil || v.FC != nil || v.FlexVolume != nil || v.Flocker != nil || v.GCEPersistentDisk != nil ||
@@ -202,7 +206,7 @@ func hasNoAPIReference(v *corev1.Volume) bool {
 		v.StorageOS != nil || v.VsphereVolume != nil
 }
 
-// secretOf reports whether a volume names a secret besides.
+// hasSecretRef reports whether the volume names a secret.
 func hasSecretRef(v *corev1.Volume) bool {
 	switch {
 	case v.CephFS != nil:

@@ -21,23 +21,25 @@ var (
 	_ volume.CertificateIssuer = (*Objects)(nil)
 )
 
-// maxTrustBundles bounds the cluster trust bundles of a cluster, as each may have up to a megabyte.
+// maxTrustBundles limits the cluster trust bundles in memory; each may have about 1 MiB.
 const maxTrustBundles = 1000
 
-// trustBundles is the table of cluster trust bundles.
+// bundleTable is the table of ClusterTrustBundle objects.
 type bundleTable = lazyTable[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]
 
-// podRequests is the table of the node's requests for pod certificates.
+// requestTable is the table of PodCertificateRequest objects of this node.
 type requestTable = lazyTable[*certificatesv1.PodCertificateRequest, requestOutcome]
 
-// podRequest is what became of one.
+// requestOutcome is the state of one PodCertificateRequest.
 type requestOutcome struct {
 	uid    types.UID
-	final  bool
+	final  bool // issued, denied or failed
 	issued volume.IssuedCertificate
-	err    error // why it was not issued, if done
+	err    error // why it was not issued, if final
 }
 
+// addCertificateTables creates the tables of trust bundles and pod certificate requests. They list nothing before their first
+// use.
 func (b *Objects) addCertificateTables(c *kubeapi.Client, node string) {
 	b.bundles = newLazyTable(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
@@ -55,7 +57,7 @@ func (b *Objects) addCertificateTables(c *kubeapi.Client, node string) {
 	}, nil)
 }
 
-// podRequestOf reads what became of a request.
+// outcomeOf reads the state of a request from its conditions.
 func outcomeOf(o *certificatesv1.PodCertificateRequest) requestOutcome {
 	r := requestOutcome{uid: o.UID}
 	for _, c := range o.Status.Conditions {
@@ -79,7 +81,7 @@ func outcomeOf(o *certificatesv1.PodCertificateRequest) requestOutcome {
 	return r
 }
 
-// TrustBundles returns all cluster trust bundles. They are watched from the first call on.
+// TrustBundles returns all cluster trust bundles. The first call starts to watch them, and waits at most 2 s for the first list.
 func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error) {
 	if err := b.bundles.awaitFirstList(ctx, "cluster trust bundles"); err != nil {
 		return nil, err
@@ -87,8 +89,8 @@ func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error
 	return b.bundles.table.List(), nil
 }
 
-// Issue has the key of a pod certified by a PodCertificateRequest, and returns when that was issued, denied or failed. The node's
-// requests are watched from the first call on.
+// Issue creates a PodCertificateRequest for the key of a pod and waits until it is issued, denied or failed. The first call
+// starts to watch the requests of this node. The error of a denied or failed request is a *volume.CertificateRefusedError.
 func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
 	if err := b.requests.awaitFirstList(ctx, "pod certificate requests"); err != nil {
 		return none, err
@@ -110,6 +112,7 @@ func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none 
 	return b.awaitOutcome(ctx, created)
 }
 
+// newCertificateRequest returns the object for r, owned by its pod.
 func newCertificateRequest(r volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
@@ -124,10 +127,10 @@ func newCertificateRequest(r volume.CertificateRequest, account types.UID, node 
 	}
 }
 
-// errRequestGone is about a request that somebody has deleted.
+// errRequestDeleted reports that a pod certificate request was deleted before it was issued.
 var errRequestDeleted = errors.New("it was deleted before it was issued")
 
-// outcome waits until a request was issued, denied or failed.
+// awaitOutcome waits until the created request is issued, denied, failed or deleted, or ctx ends.
 func (b *Objects) awaitOutcome(ctx context.Context, created *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
 	seen := false
 	for {

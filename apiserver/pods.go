@@ -22,19 +22,19 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// maxPods is how many pods of one node are taken. Of more pods the first in the order of [comparePods] are, and [Pods.Err] returns how many
-// are left out.
+// maxPods is the largest number of pods of the node that are listed. The first in the order of [comparePods] are kept, and
+// [Pods.Err] reports how many are omitted.
 const maxPods = 10_000
 
-// maxTerminated is how many pods in a terminal phase that are not deleted the node works on: the newest by creation. A node does nothing for
-// such a pod but keep its logs, and 10,000 of them cost as much memory as 10,000 that run.
+// maxTerminated limits the pods in a terminal phase that are not deleted: the newest are kept. The node only keeps their logs,
+// but 10,000 of them need as much memory as 10,000 running pods.
 const maxTerminated = 1_000
 
-// relist is how often the pods come from a list of the API server's own store, times a factor between 1 and 1.25: a pod
-// whose deletion was lost would run for as long. Other objects can wait for a store's hour.
+// relistPeriod is the time between two lists from the API server's etcd, times a factor between 1 and 1.25. A pod whose deletion
+// event was lost runs until the next list. Other kinds are listed every hour.
 const relistPeriod = 12 * time.Minute
 
-// Pods are the pods that the API server has bound to the node. Get them from [Source.Pods].
+// Pods lists and watches the pods that are bound to the node. Get it from [Source.Pods].
 type Pods struct {
 	source *Source
 	store  *kubeapi.Store[*corev1.Pod]
@@ -59,12 +59,13 @@ func newPods(s *Source) *Pods {
 	return p
 }
 
-// comparePods orders pods by how much the node must know of them: those that may run, those that must be removed from the API server, and
-// those that have terminated; the oldest first, so that no new pod displaces one that runs.
+// comparePods orders pods by importance: pods that may run, then deleted pods in a terminal phase, then other terminated pods.
+// Older pods come first, so that a new pod displaces no running one.
 func comparePods(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
+// podRank returns 0 for a pod that may run, 1 for a deleted pod in a terminal phase, and 2 for other pods in a terminal phase.
 func podRank(pod *corev1.Pod) int {
 	switch {
 	case !podstatus.IsTerminal(pod.Status.Phase):
@@ -75,8 +76,8 @@ func podRank(pod *corev1.Pod) int {
 	return 2
 }
 
-// limitTerminated returns pods without the oldest pods in a terminal phase beyond most of them, in the same order. Deleted pods and mirror pods
-// do not count. It may change the slice.
+// limitTerminated removes the oldest pods in a terminal phase if there are more than limit. Deleted pods and mirror pods do not
+// count. It keeps the order and may reuse the slice.
 func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	var terminated []*corev1.Pod
 	for _, pod := range pods {
@@ -97,7 +98,8 @@ func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
-// slim drops of a pod what no part of an agent reads, and makes it one of this source, so that [Merge] needs no copy.
+// trimPod removes the managed fields of pod and sets the source annotation "api", so that [Merge] needs no copy of the pod.
+// Mirror pods keep their annotations.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields = nil
 	if qos.IsMirror(pod) {
@@ -118,7 +120,7 @@ func (p *Pods) reportFailure(err error) {
 	}
 }
 
-// changed is told the keys of pods that have come, changed or gone.
+// notifyChanged calls the listeners with the keys of added, changed and removed pods, and wakes Run.
 func (p *Pods) notifyChanged(keys ...string) {
 	p.mu.Lock()
 	listeners := p.listeners
@@ -129,17 +131,17 @@ func (p *Pods) notifyChanged(keys ...string) {
 	sleep.Wake(p.wake)
 }
 
-// subscribe has a part of the Source told the keys of pods that have come, changed or gone, mirror pods too, with no lock
-// held. It must not block.
+// addListener makes each change call listen with the keys of added, changed and removed pods, mirror pods included. No lock is
+// held. listen must not block.
 func (p *Pods) addListener(listen func(keys ...string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(slices.Clip(p.listeners), listen)
 }
 
-// Run lists and watches the pods of the node until ctx ends, and calls sink with all of them: for the first time once they are
-// known, then after each change. Changes during a call are one. When the API server is away the pods stay as they were last
-// known, and nothing is said. It returns nil, or an error at once when it is called a second time.
+// Run lists and watches the pods of the node until ctx ends, and returns nil then. It calls sink with the complete set after the
+// first list and after each change; changes during a call are combined. While the API server is unavailable, the last set stays
+// valid and sink is not called. A second call returns an error at once.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errors.New("apiserver.Pods: Run wants a sink: what hands the set to podstore.Store.Update and lifecycle.Reconciler.Set")
@@ -150,7 +152,7 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	defer p.guard.End()
 	if wait := p.source.opts.WaitForNode; wait != nil {
 		if err := wait(ctx); ctx.Err() != nil {
-			return nil //nolint:nilerr // It is the end that was asked for.
+			return nil // the end of ctx is no error
 		} else if err != nil {
 			return fmt.Errorf("apiserver.Pods: wait for node %s: %w", p.source.opts.NodeName, err)
 		}
@@ -165,7 +167,7 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	return p.sendUpdates(ctx, ended, sink)
 }
 
-// follow hands on what the store has, after each change.
+// sendUpdates calls sink with the pods of the store after each change, until ctx ends or the store stops.
 func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Update)) error {
 	var last *Update
 	for {
@@ -185,7 +187,7 @@ func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Up
 		}
 		next := Merge(before, limitTerminated(p.store.List(), maxTerminated), p.source.opts.NodeName)
 		if omitted, first := p.store.Omitted(); omitted > 0 {
-			next.Incomplete = podRank(first) == 0 // then a pod that is left out may run
+			next.Incomplete = podRank(first) == 0 // an omitted pod may run
 		}
 		if last != nil && next.isEqual(before) {
 			continue
@@ -195,14 +197,14 @@ func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Up
 	}
 }
 
-// synced reports whether all pods of the node are known: the API server has listed them once.
+// isSynced reports whether the API server has listed the pods of the node once.
 func (p *Pods) isSynced() bool { return p.store.Synced() }
 
-// Err returns what the last request failed with, or nil.
+// Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// object returns a pod of the node as the API server has it, mirror pods too; but in others kubernetes.io/config.source is "api". It is
-// shared and must not be changed.
+// getObject returns a pod of the node, mirror pods included. The annotation kubernetes.io/config.source of other pods is "api";
+// all else is unchanged. The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (*corev1.Pod, bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// bindingWaits are the waits after a refusal: an API server allows a node what its pods refer to a moment after it has told the
-// node of the pod.
+// forbiddenRetryDelays returns the waits between tries of a forbidden request. The API server's node authorizer may permit access
+// to the objects of a pod a moment after the node has seen the pod.
 func forbiddenRetryDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
-// allowed asks again for a moment when it is refused.
+// retryForbidden calls send again for about 1.5 s while it fails with Forbidden.
 func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	o, err := send(ctx)
 	for _, d := range forbiddenRetryDelays() {
@@ -35,7 +35,8 @@ func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, e
 	return o, err
 }
 
-// read reads an object that a pod of this node refers to.
+// readObject reads an object that a pod of this node refers to, by a GET request. The error wraps [fs.ErrNotExist] if the object
+// does not exist, and has a method Unanswered if the API server is unavailable.
 func readObject[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kubeapi.Kind[T], namespace, name string) (T, error) {
 	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(c, k, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
@@ -44,17 +45,17 @@ func readObject[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kube
 	return o, markUnavailable(err)
 }
 
-// missing is the error of an object that does not exist.
+// notFoundError is the error for an object that does not exist. It matches [fs.ErrNotExist].
 type notFoundError struct{ error }
 
-// Is makes it one that wraps [fs.ErrNotExist].
+// Is reports whether target is [fs.ErrNotExist].
 func (m notFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Unwrap returns the API server's error.
+// Unwrap returns the error of the API server.
 func (m notFoundError) Unwrap() error { return m.error }
 
-// away reports whether an error says that nobody can be asked, as with a certificate that has expired, and not something of the
-// object.
+// isUnavailable reports whether err means that the API server cannot be reached or does not accept the agent's credentials, and
+// is not about the requested object.
 func isUnavailable(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
@@ -63,7 +64,7 @@ func isUnavailable(err error) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isReadBudgetError(err)
 }
 
-// judged marks an error that says that nobody can be asked.
+// markUnavailable wraps err in an unavailableError if the API server is unavailable.
 func markUnavailable(err error) error {
 	if isUnavailable(err) {
 		return unavailableError{err}
@@ -71,29 +72,31 @@ func markUnavailable(err error) error {
 	return err
 }
 
-// unanswered is the error of what nobody could be asked for.
+// unavailableError is the error of a read while the API server is unavailable.
 type unavailableError struct{ error }
 
-// Unanswered has package volume ask again soon.
+// Unanswered returns true. Package volume then retries soon.
 func (unavailableError) Unanswered() bool { return true }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the cause.
 func (u unavailableError) Unwrap() error { return u.error }
 
-// flights makes one request of several at the same time for the same object.
+// requestGroup merges concurrent requests for the same key into one.
 type requestGroup[T any] struct {
 	mu       sync.Mutex // guards what follows
 	inFlight map[string]*sharedRequest[T]
 }
 
+// sharedRequest is a request in flight, and its result once done is closed.
 type sharedRequest[T any] struct {
 	done     chan struct{}
 	value    T
 	err      error
-	canceled bool // by the end of the context of who asked
+	canceled bool // the context of the caller that sent it has ended
 }
 
-// do calls ask, or waits for another's call that is under way. The end of another's context is no answer.
+// doShared calls send, or waits for the result of a concurrent call with the same key. If the context of that other call has
+// ended, it sends a request of its own.
 func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
 		request, isOwner := f.joinRequest(key)
@@ -115,6 +118,7 @@ func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(co
 	}
 }
 
+// joinRequest returns the request in flight for key, or registers a new one. isOwner is true if the caller must send it.
 func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,6 +133,7 @@ func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], is
 	return request, true
 }
 
+// finishRequest removes a request of this caller and wakes the callers that wait for its result.
 func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

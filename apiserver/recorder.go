@@ -23,45 +23,47 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// The limits of a [Recorder]. Source: maxQueuedEvents, maxTriesPerEvent and defaultSleepDuration in tools/record/event.go of client-go.
+// The limits of a [Recorder]. Source: maxQueuedEvents, maxTriesPerEvent and defaultSleepDuration in tools/record/event.go of
+// client-go.
 const (
 	maxQueuedEvents = 1000
 	maxEventTries   = 12
 	eventRetryDelay = 10 * time.Second
 )
 
-// RecorderOptions configures a [Recorder]. The zero value is for production.
+// RecorderOptions configures a [Recorder]. The zero value is ready for production.
 type RecorderOptions struct {
-	// Pod returns a pod by its UID as the agent runs it, or nil: an event of a container says of which list it is. Nil: of the regular ones.
+	// Pod returns the pod of a UID as the agent runs it, or nil. It is used to find whether a container is an init, regular or
+	// ephemeral container. Nil: all containers are regular.
 	Pod func(uid string) *corev1.Pod
-	// NodeUID returns the UID of the Node object, empty while that is not known. Nil: events of the node have none.
+	// NodeUID returns the UID of the Node object, empty while it is unknown. Nil: events of the node have no UID.
 	NodeUID func() types.UID
 	// Rand returns a number in [0,1) for jitter. Nil means math/rand/v2.
 	Rand func() float64
-	// Logger gets what is dropped. Nil is that of the Source.
+	// Logger gets dropped events. Nil means that of the Source.
 	Logger *slog.Logger
-	// EventDropped is called for each event that is not sent, with why, by the caller of Event or by Run. Nil is not told.
+	// EventDropped is called for each lost event with the cause, either by the caller of Event or by Run. Nil: no hook.
 	EventDropped func(event *corev1.Event, why error)
 }
 
-// RecorderStats counts events since a [Recorder] was made.
+// RecorderStats counts the events of a [Recorder] since its creation.
 type RecorderStats struct {
-	Recorded uint64 // handed to it
-	Sent     uint64 // that the API server has taken, as new ones or as one more of another
-	Skipped  uint64 // of which there were too many of one object
-	Dropped  uint64 // that were lost: the queue was full, or the API server did not take them
-	Queued   int    // that wait
+	Recorded uint64 // passed to the Recorder
+	Sent     uint64 // accepted by the API server, as new events or as a higher count of an event
+	Skipped  uint64 // not sent, because there were too many events of one object
+	Dropped  uint64 // lost: the queue was full, or the API server did not accept them
+	Queued   int    // waiting in the queue
 }
 
-// Why an event is not sent.
+// Causes of dropped events.
 var (
-	// ErrQueueFull is why an event is dropped at once: 1,000 others wait.
+	// ErrQueueFull is the cause of an event that is dropped at once, because 1,000 events wait.
 	ErrQueueFull = errors.New("1000 events wait to be sent")
 )
 
-// Recorder sends events to the API server, as the node's kubelet would: those who look for events of a kubelet find them. Repeated
-// events are counted, similar ones are combined, and of one object not more than a few are sent (package internal/correlator). Recording
-// never waits. Make one with [Source.Recorder].
+// Recorder sends events to the API server with the source "kubelet", so that tools find them. It counts repeated events, combines
+// similar ones and limits the events of one object, as client-go does (package internal/correlator). Recording never blocks;
+// [Recorder.Run] sends. Create one with [Source.Recorder].
 type Recorder struct {
 	client *kubeapi.Client
 	node   string
@@ -72,16 +74,16 @@ type Recorder struct {
 	mu         sync.Mutex // guards what follows
 	queue      []queuedEvent
 	stats      RecorderStats
-	lastNumber int64 // the time of the newest event: names are made of it
+	lastNumber int64 // Unix nanoseconds of the newest event, increased to be unique; event names contain it
 	refusals   refusalLog
 
-	correlator *correlator.Correlator // of the goroutine of Run alone
+	correlator *correlator.Correlator // used by the goroutine of Run only
 }
 
-// recorded is an event that is to be sent, and what has yet to be known of it.
+// queuedEvent is an event that waits to be sent.
 type queuedEvent struct {
 	event     *corev1.Event
-	container string // of the pod that it is about; empty: it is about no container
+	container string // name of the container that it is about; empty: none
 }
 
 // newRecorder returns a Recorder of events of a node and its pods.
@@ -95,14 +97,13 @@ func newRecorder(client *kubeapi.Client, node string, o RecorderOptions) *Record
 	return &Recorder{client: client, node: node, opts: o, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
-// Event records something about an object. The event type is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not wait: an
-// event that there is no room for is dropped, and counted. What is said of an object may be read by all who can read events of its
-// namespace.
+// Event records an event about an object, with the type [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not block:
+// if the queue is full, the event is dropped and counted. All users that may read events of the namespace can read message.
 func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, message string) {
 	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }
 
-// record puts an event into the queue.
+// enqueueEvent adds an event to the queue, or drops it if the queue is full. container may be empty and annotations nil.
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
 	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
@@ -123,7 +124,7 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, 
 	sleep.Wake(r.wakeup)
 }
 
-// Stats returns how many events there were.
+// Stats returns the event counts.
 func (r *Recorder) Stats() RecorderStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +133,8 @@ func (r *Recorder) Stats() RecorderStats {
 	return stats
 }
 
-// Run sends events, one after the other, until ctx ends; then it returns nil, and what waits is lost. While the API server cannot be
-// reached it tries each 12 times, 10 s apart. It returns an error when it is called twice.
+// Run sends the queued events one by one until ctx ends, and returns nil then; the remaining events are lost. While the API
+// server is unreachable, each event is tried 12 times, 10 s apart. A second call returns an error.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Recorder: %w", err)
@@ -154,7 +155,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// take returns the event that has waited for longest.
+// dequeueEvent removes and returns the oldest event of the queue. ok is false if the queue is empty.
 func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,12 +165,12 @@ func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	next = r.queue[0]
 	r.queue[0] = queuedEvent{}
 	if r.queue = r.queue[1:]; len(r.queue) == 0 {
-		r.queue = nil // or the array grows for ever
+		r.queue = nil // otherwise the array would never shrink
 	}
 	return next, true
 }
 
-// handle sends an event, or what it is with those before it.
+// processEvent correlates an event with earlier ones and sends the result, with retries.
 func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
@@ -188,7 +189,7 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 			return
 		}
 		wait := eventRetryDelay
-		if try == 1 { // not all agents at the same time
+		if try == 1 { // jitter: agents must not retry all at once
 			wait = time.Duration(float64(wait) * r.opts.Rand())
 		}
 		if sleep.For(ctx, wait) != nil {
@@ -198,7 +199,7 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	}
 }
 
-// send sends an event: as one more of what the API server has, or if it has that no longer, as a new one.
+// sendEvent patches the earlier event of the same content, or creates a new one if there is none or it was deleted.
 func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
@@ -209,18 +210,19 @@ func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) erro
 	}
 	_, err := events.Create(ctx, result.Event)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // the answer to an earlier try was lost: nobody else has this name
+		return nil // an earlier try succeeded and its response was lost: no other client uses this name
 	}
 	return err
 }
 
-// mayWorkLater reports whether the API server was not reached. What it refuses it will refuse again.
+// isUnreachable reports whether err came from the connection, so that a retry may succeed. A request that the API server has
+// rejected is not retried.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status)
 }
 
-// drop counts and tells an event that is lost.
+// dropEvent counts and logs a lost event, and calls the hook.
 func (r *Recorder) dropEvent(e *corev1.Event, why error) {
 	r.updateStats(func(s *RecorderStats) { s.Dropped++ })
 	if !errors.Is(why, ErrQueueFull) || r.Stats().Dropped%maxQueuedEvents == 1 {
@@ -231,13 +233,14 @@ func (r *Recorder) dropEvent(e *corev1.Event, why error) {
 	}
 }
 
+// updateStats calls change with the counts, under the lock.
 func (r *Recorder) updateStats(change func(*RecorderStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.stats)
 }
 
-// Recorder returns what sends events of the node and its pods.
+// Recorder returns a new [Recorder] for events of the node and its pods.
 func (s *Source) Recorder(o RecorderOptions) *Recorder {
 	if o.Logger == nil {
 		o.Logger = s.opts.Logger

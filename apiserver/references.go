@@ -10,23 +10,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// podShare is how many config maps, and how many secrets, that the volumes of one pod show are watched. The objects beyond it are read by
-// plain requests, so that one pod cannot use up the watches of the node.
+// maxPodWatches is how many config maps, and how many secrets, of the volumes of one pod are watched. Further objects are read by
+// GET requests, so that one pod cannot use up the watches of the node.
 const maxPodWatches = 32
 
-// referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of.
+// referenceSet holds the config maps and secrets that pods refer to, by key, and the namespaces of the pods, whose services
+// become environment variables.
 type referenceSet struct {
 	configMaps, secrets map[string]reference
 	namespaces          map[string]bool
 }
 
-// reference is how pods refer to an object.
+// reference describes how pods refer to one config map or secret.
 type reference struct {
-	watchable bool   // it is within the podShare of a pod
-	pod       string // the key of the first pod, whose budget pays for plain requests
+	watchable bool   // among the first maxPodWatches objects of the volumes of a pod
+	pod       string // key of the first pod that refers to it; GET requests count against its budget
 }
 
-// referencesOf collects what pods refer to in their specs. Secrets of a persistent volume are not among them.
+// collectReferences returns the config maps, secrets and namespaces that the specs of pods refer to. It does not include secrets
+// of persistent volumes.
 func collectReferences(pods []*corev1.Pod) referenceSet {
 	refs := referenceSet{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
@@ -45,12 +47,12 @@ func collectReferences(pods []*corev1.Pod) referenceSet {
 	return refs
 }
 
-// podReferenced adds those of one pod.
+// podReferences adds the references of one pod to a referenceSet.
 type podReferences struct {
 	referenceSet
 	namespace    string
-	pod          string         // its key
-	volumeCounts map[string]int // by kind, objects of volumes
+	pod          string         // key of the pod
+	volumeCounts map[string]int // config maps and secrets of volumes, by kind
 }
 
 func (r podReferences) addConfigMap(name string) { r.addReference(r.configMaps, name, false) }
@@ -67,7 +69,8 @@ func (r podReferences) addVolumeSecret(name string) {
 	r.addReference(r.secrets, name, r.volumeCounts[kindSecret] <= maxPodWatches)
 }
 
-// add adds a reference to an object, with those of pods before.
+// addReference adds a reference to an object. watchable is true if the object may be watched; one such reference of any pod is
+// enough.
 func (r podReferences) addReference(objects map[string]reference, name string, watchable bool) {
 	key := kubeapi.Key(r.namespace, name)
 	reference, known := objects[key]

@@ -13,26 +13,27 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// Retainer drops objects that no pod refers to any more. The pods are those that the API server wants on the node, and those that the agent works
-// on. Methods may be called from any goroutine.
+// Retainer drops watches and cached copies of objects that no pod refers to any more: neither a pod that the API server lists nor
+// a pod that the agent works on. Its methods may be called from any goroutine.
 type Retainer struct {
 	source  *Source
 	objects *Objects
 	pods    func() []lifecycle.PodState
 
 	mu     sync.Mutex    // guards what follows
-	listed []*corev1.Pod // by the API server
+	listed []*corev1.Pod // pods that the API server lists
 }
 
-// Retainer returns a Retainer of objects for the pods that the agent works on, such as lifecycle.Reconciler.Pods. It panics if an
-// argument is nil.
+// Retainer returns a [Retainer] of objects. pods returns the pods that the agent works on, such as lifecycle.Reconciler.Pods. It
+// panics if an argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
 	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
 		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
 	return &Retainer{source: s, objects: objects, pods: pods}
 }
 
-// Set records the pods that the API server wants, and drops the objects of other pods. The pods of another source change nothing.
+// Set stores the pods that the API server lists, and drops the objects of all other pods. For other sources it only drops
+// objects.
 func (r *Retainer) Set(set lifecycle.PodSet) {
 	if set.Source == API {
 		r.mu.Lock()
@@ -42,10 +43,11 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 	r.dropUnreferenced("")
 }
 
-// PodRemoved drops the objects of a pod of which nothing is left.
+// PodRemoved drops the objects of a pod that the agent has removed. It is for the lifecycle hook of the same name.
 func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
-// retain drops the objects that no pod except gone refers to. Before the API server has listed the pods it drops none.
+// dropUnreferenced drops the objects that no pod refers to, not counting the pod removedUID. It does nothing before the API
+// server has listed the pods.
 func (r *Retainer) dropUnreferenced(removedUID string) {
 	if !r.source.Pods().isSynced() {
 		return

@@ -14,20 +14,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// TokenReviews asks the API server whose a bearer token is, as the typed client of client-go does: it is what package
-// nodeapi/auth takes. The zero value is an error. Source: TokenReview in authentication.k8s.io/v1.
+// TokenReviews asks the API server which user a bearer token belongs to. Package nodeapi/auth takes it in place of the client of
+// client-go. The zero value returns an error. Source: TokenReview in authentication.k8s.io/v1.
 type TokenReviews struct{ client *kubeapi.Client }
 
-// AccessReviews asks the API server what a user may do, likewise. Source: SubjectAccessReview in authorization.k8s.io/v1.
+// AccessReviews asks the API server whether a user may do an action. Package nodeapi/auth takes it in place of the client of
+// client-go. The zero value returns an error. Source: SubjectAccessReview in authorization.k8s.io/v1.
 type AccessReviews struct{ client *kubeapi.Client }
 
-// The budget of each kind of review. Strangers cause reviews of tokens, which must not use up the budget of anything else.
+// The request budget of each kind of review. Unauthenticated clients cause token reviews, which must not use up the budget of
+// other requests.
 const (
 	reviewQPS   = 50
 	reviewBurst = 100
 )
 
-// newReviews makes both kinds of reviews, with budgets of their own.
+// addReviewClients creates the two review clients, each with a budget of its own.
 func (s *Source) addReviewClients() (err error) {
 	if s.tokenReviews.client, err = s.client.WithBudget(reviewQPS, reviewBurst); err != nil {
 		return err
@@ -36,13 +38,14 @@ func (s *Source) addReviewClients() (err error) {
 	return err
 }
 
-// TokenReviews returns what asks the API server whose a token is, 50 times a second at most.
+// TokenReviews returns a client that looks up the user of a bearer token, with at most 50 requests a second.
 func (s *Source) TokenReviews() TokenReviews { return s.tokenReviews }
 
-// AccessReviews returns what asks the API server what a user may do, 50 times a second at most.
+// AccessReviews returns a client that looks up the permissions of a user, with at most 50 requests a second.
 func (s *Source) AccessReviews() AccessReviews { return s.accessReviews }
 
-// Create asks. Options are not used: a review is not kept.
+// Create sends a TokenReview and returns it with the status that the API server has set. The create options are ignored, because
+// the API server does not store reviews.
 func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	if r.client == nil {
 		return nil, errNoSource
@@ -50,7 +53,8 @@ func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.Token
 	return kubeapi.ReviewToken(ctx, r.client, review)
 }
 
-// Create asks. Options are not used: a review is not kept.
+// Create sends a SubjectAccessReview and returns it with the status that the API server has set. The create options are ignored,
+// because the API server does not store reviews.
 func (r AccessReviews) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
-// service is what variables are made of. In memory it is packed: see packedService.
+// service holds the fields of a Service that environment variables are made of. In memory it is encoded as a packedService.
 type service struct {
 	Name  string        `json:"name"`
 	IP    string        `json:"ip"`
@@ -30,11 +30,11 @@ type servicePort struct {
 	Port     int32           `json:"port"`
 }
 
-// services has the services of all namespaces that have an address.
+// serviceTable watches the services of all namespaces that are not headless.
 type serviceTable struct {
 	table *kubeapi.Table[*corev1.Service, packedService]
 	ready chan struct{}
-	cache *serviceCache // nil: none are
+	cache *serviceCache // on disk; nil: none
 	log   *slog.Logger
 }
 
@@ -48,10 +48,10 @@ func newServiceTable(c *kubeapi.Client, kept *serviceCache, log *slog.Logger) *s
 	return s
 }
 
-// onceClosed closes a channel when it is called first.
+// closeOnce returns a function that closes ready at its first call. The function must not be called concurrently.
 func closeOnce(ready chan struct{}) func(...string) {
 	closed := false
-	return func(...string) { // by one goroutine
+	return func(...string) { // called by one goroutine
 		if !closed {
 			closed = true
 			close(ready)
@@ -59,7 +59,8 @@ func closeOnce(ready chan struct{}) func(...string) {
 	}
 }
 
-// in returns the services of a namespace. Before the first list there is an error, or what is kept if nobody can be asked.
+// listServices returns the services of a namespace. Before the first list it returns the services of the cache on disk if the API
+// server is unavailable, and otherwise an error after firstListWait (2 s).
 func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*corev1.Service, error) {
 	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() {
 		return serviceObjects(namespace, found), nil
@@ -87,7 +88,7 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 	return serviceObjects(namespace, found), nil
 }
 
-// keptIn returns what is kept of a namespace, if nobody can be asked.
+// cachedServices returns the services of the cache on disk. ok is false if there are none or the API server is available.
 func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
 	found, ok := s.cache.getServices(namespace)
 	if !ok || !isUnavailable(s.table.Status().Err) {
@@ -97,7 +98,7 @@ func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
 	return found, true
 }
 
-// objectsOf returns services as objects.
+// serviceObjects returns the services of a namespace as API objects.
 func serviceObjects(namespace string, found []service) []*corev1.Service {
 	list := make([]*corev1.Service, len(found))
 	for i, f := range found {
@@ -111,7 +112,7 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 	return list
 }
 
-// notSynced says why nothing is known yet.
+// notSyncedError explains why the first list of a table is missing.
 func notSyncedError(s kubeapi.Status) error {
 	if s.Err != nil {
 		return fmt.Errorf("they have not been read yet: %w", markUnavailable(s.Err))

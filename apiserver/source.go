@@ -15,23 +15,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// Options tunes a [Source]. The zero value lacks the name of the node.
+// Options configures a [Source]. NodeName is required.
 type Options struct {
-	NodeName  string // of the Node object, whose pods these are; required
+	NodeName  string // name of the Node object whose pods are listed; required
 	UserAgent string // empty: "nodeagent"
-	// WaitForNode returns once the API server has the Node, with the labels that admission needs. Nil: nothing waits.
+	// WaitForNode blocks until the Node is registered with the labels that pod admission reads, or returns an error. The first
+	// list of pods follows it. Nil: no wait.
 	WaitForNode func(ctx context.Context) error
 	Logger      *slog.Logger // nil discards
 	Hooks       Hooks
 }
 
-// Hooks are called with no lock held. Any may be nil; they must not block.
+// Hooks reports events of a [Source]. Any hook may be nil. Hooks are called with no lock held and must not block.
 type Hooks struct {
-	// Error is called for each request for the pods of the node that failed. It is repeated after a back-off.
+	// Error is called for each failed list or watch of the pods of the node. The request is retried after a back-off.
 	Error func(err error)
 }
 
-// Source is an API server as the source of pods, and where what becomes of them is reported. Make one with [New].
+// Source is the client of one API server for the pods of a node. It lists them, and its components report their statuses and
+// events. Create one with [New].
 type Source struct {
 	opts   Options
 	client *kubeapi.Client
@@ -41,8 +43,8 @@ type Source struct {
 	accessReviews AccessReviews
 }
 
-// New returns a Source for the API server of a configuration, which is copied. It sends nothing: the parts of a Source do, when
-// they are run. An error names what is missing in the configuration or the options.
+// New returns a Source for the API server of config, which is copied. It sends nothing until one of its components runs. An error
+// names the missing field of config or o.
 func New(config *rest.Config, o Options) (*Source, error) {
 	if o.NodeName == "" {
 		return nil, errors.New("apiserver.New: Options.NodeName: required: the name of the Node whose pods are to run")
@@ -66,5 +68,5 @@ func New(config *rest.Config, o Options) (*Source, error) {
 	return s, nil
 }
 
-// Pods returns the pods of the node. It is always the same.
+// Pods returns the pods of the node. Each call returns the same value.
 func (s *Source) Pods() *Pods { return s.pods }

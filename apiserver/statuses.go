@@ -22,59 +22,62 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// StatusesOptions configures [Statuses]. What is not marked as required has a zero value for production.
+// StatusesOptions configures [Statuses]. Pods and MayRun are required.
 type StatusesOptions struct {
-	// Pods is the level of what is sent, see [lifecycle.Reconciler.Pods]. Required.
+	// Pods returns the pods of the agent with their statuses, see [lifecycle.Reconciler.Pods]. Required.
 	Pods func() []lifecycle.PodState
-	// MayRun is asked about pods that are deleted and not among Pods, see [lifecycle.Reconciler.MayRun]. Required.
+	// MayRun reports whether containers of a pod may still run, see [lifecycle.Reconciler.MayRun]. It is called for deleted pods
+	// that Pods does not return. Required.
 	MayRun func(uid string) bool
-	// Parallel is how many requests are under way at a time. Zero means 16.
+	// Parallel is the largest number of requests in flight. Zero means 16.
 	Parallel int
 	// Rand returns a number in [0,1) for jitter. Nil means math/rand/v2.
 	Rand func() float64
-	// Logger gets what cannot be sent. Nil is that of the Source.
+	// Logger gets failed requests and contradicting statuses. Nil means that of the Source.
 	Logger *slog.Logger
-	// Hooks are told what happens.
+	// Hooks reports sent statuses, deleted pods and errors.
 	Hooks StatusHooks
 }
 
-// StatusHooks are called by the goroutine of [Statuses.Run], with no lock held, and must not block. Any may be nil.
+// StatusHooks reports the requests of [Statuses]. Any hook may be nil. The goroutine of [Statuses.Run] calls them with no lock
+// held; they must not block.
 type StatusHooks struct {
-	// StatusSent is called when the API server has taken a status, with how long it had been due.
+	// StatusSent is called when the API server has accepted a status. took is the time since the status was first due.
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
-	// PodDeleted is called when a pod that was deleted has been removed from the API server.
+	// PodDeleted is called when a terminating pod object has been removed from the API server.
 	PodDeleted func(pod cri.PodIdentity)
-	// Error is called for each failed request, with the wait before the next one; and without a wait, once, for a status
-	// that contradicts the one before, which is a statuspatch.TransitionError: the rest of that status is sent.
+	// Error is called for each failed request, with the time until the retry. It is called once, with zero, for a status that
+	// contradicts the previous one (a statuspatch.TransitionError): the valid part of that status is sent.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
-// Statuses hands the statuses of pods to the API server, and removes from it the pods that were deleted and of which nothing is left.
-// Make one with [Source.Statuses]; the methods [Statuses.Changed], [Statuses.ResourcesReleased] and [Statuses.PodRemoved] are for [lifecycle.Hooks].
+// Statuses sends pod statuses to the API server and removes terminating pods whose resources are released. Create one with
+// [Source.Statuses]. Its methods [Statuses.Changed], [Statuses.ResourcesReleased] and [Statuses.PodRemoved] are for
+// [lifecycle.Hooks].
 //
-// It knows nothing that is not in StatusesOptions.Pods and at the API server, but what it was told by Left: so nothing is lost while
-// that is away, of several statuses of a pod the newest is sent, and after a restart only what differs.
+// It compares StatusesOptions.Pods with the watched pods, and stores only the calls of ResourcesReleased. So no status is lost
+// while the API server is unavailable, only the newest status of a pod is sent, and a restarted agent sends only differences.
 type Statuses struct {
 	client *kubeapi.Client
-	pods   *Pods // as they are watched
+	pods   *Pods // the pods of the API server
 	opts   StatusesOptions
 	guard  runonce.Guard
 	wakeup chan struct{}
 
 	mu       sync.Mutex // guards what follows
 	released map[string]bool
-	waiters  []chan struct{} // of Flush
-	pending  int
+	waiters  []chan struct{} // callers of Flush
+	pending  int             // pods whose status or removal is not sent yet
 
-	// Of the goroutine of Run alone.
-	tracked    map[string]*trackedPod // by the UID that the agent knows a pod by
+	// Used by the goroutine of Run only.
+	tracked    map[string]*trackedPod // by the UID that the agent uses
 	rejections rejectionLimiter
 	results    chan result
 	inFlight   int
-	failing    bool // the last requests failed
+	failing    bool // the last request failed
 }
 
-// result is what became of a request.
+// result is the outcome of one request for a pod.
 type result struct {
 	pod      *trackedPod
 	request  request
@@ -82,8 +85,7 @@ type result struct {
 	err      error
 }
 
-// Statuses returns what sends the statuses of the pods of the node, which Pods of the Source must be watching. An error names the option
-// that is missing.
+// Statuses returns a sender of pod statuses. [Pods.Run] of the Source must be running. An error names the missing option.
 func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 	switch {
 	case o.Pods == nil:
@@ -108,11 +110,11 @@ func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed has the pods looked at. It is for Hooks.Status of package lifecycle, and does not wait.
+// Changed wakes Run to compare the statuses. It is for the lifecycle hook of a changed status and does not block.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
-// ResourcesReleased says that nothing of a pod is left, so that it can be removed once it is deleted and its terminal phase is sent. It is for
-// Hooks.ResourcesReleased of package lifecycle, and does not wait.
+// ResourcesReleased records that the resources of a terminated pod are released. Run then removes a terminating pod object once
+// its terminal phase is sent. It is the lifecycle hook of the same name and does not block.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.released[pod.UID] = true
@@ -120,18 +122,18 @@ func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.requestPass()
 }
 
-// PodRemoved says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
+// PodRemoved wakes Run after a pod has left StatusesOptions.Pods. It is the lifecycle hook of the same name and does not block.
 func (s *Statuses) PodRemoved(cri.PodIdentity) { s.requestPass() }
 
-// pendingPods returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.
+// pendingPods returns how many pods had an unsent status or removal at the last pass.
 func (s *Statuses) pendingPods() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
 }
 
-// Flush returns when the API server has the status of every pod as it is now, those of rejected pods included. The error says how many
-// it did not have when ctx ended. Run sends them: it must be running.
+// Flush returns when the API server has the present status of every pod. The statuses of rejected pods are sent without their
+// delay. Run must be running. If ctx ends first, the error has the number of unsent statuses.
 func (s *Statuses) Flush(ctx context.Context) error {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -146,17 +148,17 @@ func (s *Statuses) Flush(ctx context.Context) error {
 	}
 }
 
-// wake has Run look at the pods.
+// requestPass wakes Run to compare the pods.
 func (s *Statuses) requestPass() {
 	s.guard.Require("apiserver.Statuses", s.opts.Logger, nil)
 	sleep.Wake(s.wakeup)
 }
 
-// resync is how often pods are looked at without a change. Nothing is sent for those that are as they were. Source: syncPeriod in
-// pkg/kubelet/status/status_manager.go.
+// resyncPeriod is the longest time between two comparisons of agent and API server. Unchanged statuses are not sent. Source:
+// syncPeriod in pkg/kubelet/status/status_manager.go.
 const resyncPeriod = 10 * time.Second
 
-// Run sends statuses until ctx ends, and returns nil when all its requests have. It returns an error when it is called twice.
+// Run sends statuses until ctx ends. It returns nil after its last request has returned. A second call returns an error.
 func (s *Statuses) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Statuses: %w", err)

@@ -17,16 +17,16 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Tokens has the API server issue tokens of service accounts. Each is bound to a pod by its name and UID, and ends with it. It is
-// a volume.TokenIssuer, without a cache. An error never has a token in it.
+// Tokens requests service account tokens from the API server. Each token is bound to a pod by name and UID, and becomes invalid
+// when the pod is deleted. It implements volume.TokenIssuer without a cache. No error contains a token.
 type Tokens struct{ client *kubeapi.Client }
 
 var _ volume.TokenIssuer = Tokens{}
 
-// Tokens returns a Tokens that shares the client of s.
+// Tokens returns a token issuer that uses the client of s.
 func (s *Source) Tokens() Tokens { return Tokens{s.client} }
 
-// Token returns a new token.
+// Token requests a new token for the service account and pod of r. Zero seconds mean a lifetime of one hour.
 func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
 	if r.Pod == "" || r.PodUID == "" {
 		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
@@ -53,7 +53,7 @@ func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 	return volume.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
 }
 
-// Accounts knows service accounts and gets tokens for credential provider plugins. It is a credential.Accounts.
+// Accounts reads service accounts and requests tokens for credential provider plugins. It implements credential.Accounts.
 type Accounts struct {
 	client *kubeapi.Client
 	tokens *token.Cache
@@ -61,10 +61,10 @@ type Accounts struct {
 
 var _ credential.Accounts = (*Accounts)(nil)
 
-// Accounts returns the service accounts whose tokens these are.
+// Accounts returns the service accounts of pods. It caches tokens.
 func (t Tokens) Accounts() *Accounts { return &Accounts{t.client, token.NewCache(t, nil)} }
 
-// ServiceAccount returns a service account that a pod of this node has.
+// ServiceAccount returns UID and annotations of a service account that a pod of this node uses.
 func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (credential.ServiceAccount, error) {
 	o, err := readObject(ctx, a.client, kubeapi.ServiceAccounts, namespace, name)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (
 	return credential.ServiceAccount{UID: string(o.UID), Annotations: o.Annotations}, nil
 }
 
-// Token returns a token that is bound to a pod, a new one before it expires.
+// Token returns a token that is bound to the pod of r. It is cached and replaced before it expires.
 func (a *Accounts) Token(ctx context.Context, r credential.TokenRequest) (string, error) {
 	if r.Account.Name == "" {
 		return "", errors.New("token: the request names no service account")

@@ -18,26 +18,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// VolumeObjects has the config maps and secrets that volumes show. Each is watched, by its name, from its first read on until
-// nothing has read it for 5 minutes or no pod refers to it; one that is immutable is read once. While the API server is away
-// they are as they were.
+// VolumeObjects returns the config maps and secrets that volumes contain. Each object is watched by name from its first read
+// until it was not read for 5 minutes or no pod refers to it. An immutable object is read once. While the API server is
+// unavailable, it returns the last known object.
 type VolumeObjects struct{ objects *Objects }
 
-// Volumes returns the objects that volumes show.
+// Volumes returns the config maps and secrets for volumes.
 func (b *Objects) Volumes() VolumeObjects { return VolumeObjects{b} }
 
-// ConfigMap returns a config map.
+// ConfigMap returns the watched config map, or the cached copy of [ObjectsOptions].CacheDir while the API server is unavailable.
+// The error wraps [fs.ErrNotExist] if there is none.
 func (v VolumeObjects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o, err := readWatched(ctx, v.objects.configMaps, namespace, name)
 	return v.objects.cacheOrLoadConfigMap(o, err, namespace, name)
 }
 
-// Secret returns a secret.
+// Secret returns the watched secret, or the cached copy of [ObjectsOptions].CacheDir while the API server is unavailable. The
+// error wraps [fs.ErrNotExist] if there is none.
 func (v VolumeObjects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o, err := readWatched(ctx, v.objects.secrets, namespace, name)
 	return v.objects.cacheOrLoadSecret(o, err, namespace, name)
 }
 
+// readWatched returns the object of an objectWatcher. The error wraps [fs.ErrNotExist] if the object does not exist.
 func readWatched[T kubeapi.Object](ctx context.Context, w *objectWatcher[T], namespace, name string) (T, error) {
 	o, exists, err := w.getObject(ctx, namespace, name)
 	switch {
@@ -51,13 +54,13 @@ func readWatched[T kubeapi.Object](ctx context.Context, w *objectWatcher[T], nam
 
 func isNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Watch calls changed with kind, namespace and name of each config map, secret, CSI driver and cluster trust bundle that changes, until
-// ctx ends. It is a volume.Watcher. Claims and persistent volumes are not watched: a node may only read them.
+// Watch calls changed with kind, namespace and name of each changed config map, secret, CSI driver and cluster trust bundle,
+// until ctx ends. It implements volume.Watcher. Claims and persistent volumes are not reported: a node may only read them.
 func (b *Objects) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return b.watchers.Watch(ctx, changed)
 }
 
-// PersistentVolumeClaim returns a claim of a pod of this node.
+// PersistentVolumeClaim reads a claim of a pod of this node, or its cached copy while the API server is unavailable.
 func (b *Objects) PersistentVolumeClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -65,7 +68,7 @@ func (b *Objects) PersistentVolumeClaim(ctx context.Context, namespace, name str
 	return cacheOrLoad(b, kindClaim, namespace, name, o, err)
 }
 
-// PersistentVolume returns a volume that a claim of a pod of this node is bound to.
+// PersistentVolume reads a volume that is bound to a claim of this node, or its cached copy while the API server is unavailable.
 func (b *Objects) PersistentVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -73,7 +76,8 @@ func (b *Objects) PersistentVolume(ctx context.Context, name string) (*corev1.Pe
 	return cacheOrLoad(b, kindPV, "", name, o, err)
 }
 
-// VolumeAttachment returns what a controller says of a volume's attachment to this node.
+// VolumeAttachment reads the object by which the attach/detach controller reports a volume as attached to this node, or its
+// cached copy while the API server is unavailable.
 func (b *Objects) VolumeAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	ctx, cancel := b.withReadTimeout(ctx)
 	defer cancel()
@@ -81,9 +85,9 @@ func (b *Objects) VolumeAttachment(ctx context.Context, name string) (*storagev1
 	return cacheOrLoad(b, kindAttachment, "", name, o, err)
 }
 
-// CSIDriver returns what the cluster says of a CSI driver.
+// CSIDriver returns the CSIDriver object of that name from a watch, or its cached copy while the API server is unavailable.
 func (b *Objects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
-	if status := b.drivers.Status(); status.Synced.IsZero() && isUnavailable(status.Err) { // it is known to be away
+	if status := b.drivers.Status(); status.Synced.IsZero() && isUnavailable(status.Err) { // the API server is unavailable
 		if o, err := cacheOrLoad[storagev1.CSIDriver](b, kindCSIDriver, "", name, nil, status.Err); err == nil {
 			return o, nil
 		}
@@ -97,7 +101,7 @@ func (b *Objects) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDri
 	case <-timer.C:
 		status := b.drivers.Status()
 		err := fmt.Errorf("CSI drivers: %w", notSyncedError(status))
-		if status.Err == nil { // it is slow, and not away
+		if status.Err == nil { // the server is slow, not unavailable
 			return nil, err
 		}
 		return cacheOrLoad[storagev1.CSIDriver](b, kindCSIDriver, "", name, nil, err)

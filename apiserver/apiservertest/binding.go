@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// createBinding binds a pod to a node, as a scheduler asks for. Source: setPodNodeAndMetadata in
+// createBinding binds a pod to a node, as the binding subresource does for a scheduler. Source: setPodNodeAndMetadata in
 // pkg/registry/core/pod/storage/storage.go.
 func (c *call) createBinding() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&corev1.Binding{})
@@ -39,7 +39,7 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bind returns the pod with the node of the binding.
+// bindPod returns a copy of the pod before with the node of the binding, or the error of a real API server.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)

@@ -18,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// encoding is how an answer is written.
+// encoding is the media type and encoder of a response.
 type encoding struct {
 	info    runtime.SerializerInfo
 	encoder runtime.Encoder
 }
 
-// negotiate returns the first encoding of Accept that the server has, JSON where any will do, and the zero value for none.
+// negotiateEncoding returns the first supported encoding of the Accept header; JSON for a wildcard; the zero value if none is
+// supported.
 func (c *call) negotiateEncoding() encoding {
 	accept := c.r.Header.Get("Accept")
 	if wantsMetadata(c.r) && c.verb == "list" {
@@ -35,7 +36,7 @@ func (c *call) negotiateEncoding() encoding {
 	}
 	for part := range strings.SplitSeq(accept, ",") {
 		if strings.Contains(part, "as=") {
-			continue // tables, and partial metadata of anything but lists
+			continue // tables, and metadata of single objects
 		}
 		name := mediaType(part)
 		if name == "*/*" || name == "application/*" {
@@ -48,7 +49,7 @@ func (c *call) negotiateEncoding() encoding {
 	return encoding{}
 }
 
-// serializer returns that of a media type, of those that the server has.
+// findSerializer returns the serializer of a supported media type: JSON or protobuf.
 func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
 	if name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
 		return runtime.SerializerInfo{}, false
@@ -56,7 +57,7 @@ func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
 	return runtime.SerializerInfoForMediaType(c.kinds.codecs.SupportedMediaTypes(), name)
 }
 
-// answer writes an object.
+// writeObject sends obj as the response with an HTTP status code.
 func (c *call) writeObject(code int, obj runtime.Object) {
 	var body bytes.Buffer
 	if err := c.encodeObject(obj, &body); err != nil {
@@ -66,19 +67,19 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 	c.log.setCode(c.index, code)
 	c.w.Header().Set("Content-Type", c.encoding.info.MediaType)
 	c.w.WriteHeader(code)
-	_, _ = c.w.Write(body.Bytes()) // the client may be away by now
+	_, _ = c.w.Write(body.Bytes()) // the client may have disconnected
 }
 
-// encode writes an object, which may be shared, with its kind.
+// encodeObject writes obj and its kind to w. obj may be shared and is not changed.
 func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	switch obj.(type) {
 	case *metav1.Status, *metav1.PartialObjectMetadataList:
 		return c.encoding.info.Serializer.Encode(obj, w)
 	}
-	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // it sets the kind for a moment
+	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment
 }
 
-// list makes the list object of a kind.
+// buildList returns the list object of the kind of c, with these items and a resource version.
 func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
 	list, err := c.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *call) buildList(objects []Object, version int64) (runtime.Object, error
 	return list, nil
 }
 
-// decode returns the object that was sent. Defaults are those of the types: none.
+// decodeBody decodes the body of the request, of the type of into. It sets no defaults.
 func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	name := mediaType(c.r.Header.Get("Content-Type"))
 	if name == "" {
@@ -125,7 +126,7 @@ func (c *call) unsupportedMediaType(name string) error {
 		"the body of the request was in an unknown format - accepted media types include: application/json, not "+name, 0, true)
 }
 
-// decodeObject returns the object of the call's kind that was sent, of the namespace and name of the path.
+// decodeObject decodes the body, and checks that its kind, namespace and name match the path.
 func (c *call) decodeObject() (Object, error) {
 	decoded, err := c.decodeBody(c.kind.newObject())
 	if err != nil {
@@ -148,13 +149,13 @@ func (c *call) decodeObject() (Object, error) {
 	return obj, nil
 }
 
-// frames writes the events of a watch.
+// watchWriter writes the events of a watch as frames of the response.
 type watchWriter struct {
 	*call
 	w io.Writer
 }
 
-// openFrames begins the answer of a watch.
+// startWatchResponse sends the headers of a watch response, and returns the writer of its events.
 func (c *call) startWatchResponse() *watchWriter {
 	mediaType := c.encoding.info.MediaType
 	if mediaType != runtime.ContentTypeJSON {
@@ -168,6 +169,7 @@ func (c *call) startWatchResponse() *watchWriter {
 	return f
 }
 
+// writeEvent sends one watch event.
 func (f *watchWriter) writeEvent(event watch.EventType, obj runtime.Object) error {
 	var body, frame bytes.Buffer
 	if err := f.encodeObject(obj, &body); err != nil {

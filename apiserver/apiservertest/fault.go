@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Match selects requests. A field that is empty matches all; "-" matches what is empty in the request.
+// Match selects requests by their fields. An empty field matches all requests; "-" matches requests in which the field is empty.
 type Match struct {
 	Verb, Resource, Subresource, Namespace, Name, UserAgent string
 }
@@ -24,20 +24,20 @@ func (m Match) matchesRequest(r Request) bool {
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && match(m.UserAgent, r.UserAgent)
 }
 
-// Fault is what goes wrong with requests. Where several match, the one that was injected last counts.
+// Fault describes how requests fail. If several faults match a request, the one that was injected last applies.
 type Fault struct {
 	Match
-	Times int           // requests that it is for; zero: all, until it is removed
-	Skip  int           // requests that are spared before the first
-	Delay time.Duration // the request waits before anything else is done
-	Hang  bool          // there is no answer until the client gives up
-	Code  int           // an error of this HTTP status is answered, and nothing is done; zero: no error
-	// RetryAfter is sent with an error; zero: none is.
+	Times int           // number of requests that it affects; zero: all, until it is removed
+	Skip  int           // number of requests that pass before the first affected one
+	Delay time.Duration // pause before the request is handled
+	Hang  bool          // no response until the client gives up
+	Code  int           // HTTP status of an error response, without an effect of the request; zero: no error
+	// RetryAfter is the Retry-After header of the error; zero: none.
 	RetryAfter   time.Duration
-	Err          error // of the API, answered instead of one that is made of Code
-	LoseResponse bool  // the request is done, and the connection is closed instead of an answer
-	Disconnect   bool  // the connection is closed, and nothing is done
-	// DisconnectAfter ends a watch after this time, in the middle of the stream; zero: it stays.
+	Err          error // API error to return, instead of one made from Code
+	LoseResponse bool  // the request takes effect, and the connection is closed without a response
+	Disconnect   bool  // the connection is closed, and the request has no effect
+	// DisconnectAfter closes the connection of a watch after this time; zero: never.
 	DisconnectAfter time.Duration
 }
 
@@ -46,15 +46,15 @@ type activeFault struct {
 	seen int // requests that matched
 }
 
-// faults are those that are injected.
+// faults holds the injected faults and the availability of the server.
 type faults struct {
 	mu          sync.Mutex // guards what follows
 	active      []*activeFault
-	disconnect  chan struct{} // closed to cut all connections
-	unavailable bool          // nobody listens
+	disconnect  chan struct{} // closed to disconnect all requests, and replaced
+	unavailable bool          // new connections are refused
 }
 
-// Inject has requests fail in a way, until remove is called or, with Fault.Times, as often as that says.
+// Inject makes matching requests fail, until remove is called or, with Fault.Times, for that number of requests.
 func (s *Server) Inject(f Fault) (remove func()) {
 	added := &activeFault{Fault: f}
 	s.faults.mu.Lock()
@@ -67,29 +67,30 @@ func (s *Server) Inject(f Fault) (remove func()) {
 	}
 }
 
-// Fail has requests of a verb and a resource, empty for all, answered with an HTTP status until remove is called.
+// Fail makes requests of a verb and a resource fail with an HTTP status until remove is called. An empty verb or resource matches
+// all.
 func (s *Server) Fail(verb, resource string, code int) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Code: code})
 }
 
-// Delay has requests of a verb and a resource, empty for all, wait before they are done until remove is called.
+// Delay makes requests of a verb and a resource wait for d until remove is called. An empty verb or resource matches all.
 func (s *Server) Delay(verb, resource string, d time.Duration) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Delay: d})
 }
 
-// Hang has requests of a verb and a resource, empty for all, get no answer until remove is called. Those that hang by then go
-// on hanging.
+// Hang leaves requests of a verb and a resource without a response until remove is called. Requests that hang then keep hanging.
+// An empty verb or resource matches all.
 func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }
 
-// Disconnect has the connection closed instead of an answer for requests of a verb and a resource, empty for all, until remove is
-// called. See CutAll for those that are open.
+// Disconnect closes the connection of requests of a verb and a resource instead of a response, until remove is called. An empty
+// verb or resource matches all. See DisconnectAll for open connections.
 func (s *Server) Disconnect(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Disconnect: true})
 }
 
-// DisconnectAll closes the connections of all requests that are under way, watches above all.
+// DisconnectAll closes the connections of all requests in flight, including watches.
 func (s *Server) DisconnectAll() {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
@@ -97,7 +98,7 @@ func (s *Server) DisconnectAll() {
 	s.faults.disconnect = make(chan struct{})
 }
 
-// SetUnavailable has the server go away, which closes all connections and refuses new ones, or come back. Its objects stay.
+// SetUnavailable makes the server close all connections and refuse new ones, or accept them again. Its objects stay.
 func (s *Server) SetUnavailable(away bool) {
 	s.faults.mu.Lock()
 	s.faults.unavailable = away
@@ -113,14 +114,14 @@ func (f *faults) isUnavailable() bool {
 	return f.unavailable
 }
 
-// cuts returns what is closed when all connections are cut.
+// disconnectSignal returns a channel that is closed when all connections are closed.
 func (f *faults) disconnectSignal() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.disconnect
 }
 
-// find returns the fault of a request, or nil.
+// findFault returns the fault that applies to request c, or nil. It counts the matching faults.
 func (f *faults) findFault(c *call) *Fault {
 	c.log.mu.Lock()
 	r := c.log.requests[max(c.index-c.log.offset, 0)]
@@ -142,7 +143,7 @@ func (f *faults) findFault(c *call) *Fault {
 	return nil
 }
 
-// suffer does what a fault says, and reports whether the request is to be done after it.
+// applyFault delays, hangs or fails the request as f describes. It reports whether the request must still be handled.
 func (c *call) applyFault(f *Fault) bool {
 	disconnect := c.faults.disconnectSignal()
 	if f.Delay > 0 {
@@ -176,7 +177,7 @@ func (c *call) applyFault(f *Fault) bool {
 	return true
 }
 
-// errorOf returns the error of the API that a fault is for.
+// faultError returns the API error that f describes.
 func (c *call) faultError(f *Fault) error {
 	err := apierrors.NewGenericServerResponse(f.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(f.RetryAfter/time.Second), true)
 	if err.ErrStatus.Details == nil {

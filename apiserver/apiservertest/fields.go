@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fieldOf returns a field of an object that can be selected by, and whether it is one.
+// selectableField returns the value of a field of obj for field selectors. ok is false if the field cannot be selected.
 func selectableField(obj Object, name string) (string, bool) {
 	switch name {
 	case "metadata.name":

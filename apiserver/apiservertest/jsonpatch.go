@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// operation is one step of a JSON patch.
+// operation is one operation of a JSON patch.
 type operation struct {
 	Op, Path, From string
 	Value          any
 }
 
-// pointerPatch is RFC 6902.
+// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document.
 func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
 	if err := json.Unmarshal(original, &doc); err != nil {
@@ -37,6 +37,7 @@ func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
+// applyTo applies the operation to doc, which it may change, and returns the new document.
 func (op operation) applyTo(doc any) (any, error) {
 	switch op.Op {
 	case "add":
@@ -59,7 +60,7 @@ func (op operation) applyTo(doc any) (any, error) {
 	}
 }
 
-// carry copies or moves a value.
+// copyOrMove applies a copy or move operation to doc.
 func (op operation) copyOrMove(doc any) (any, error) {
 	var value any
 	doc, err := editPath(doc, parsePointer(op.From), func(v any, ok bool) (any, editAction, error) {
@@ -75,6 +76,7 @@ func (op operation) copyOrMove(doc any) (any, error) {
 	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
+// checkExists returns an error if ok is false: the path of an operation does not exist.
 func checkExists(ok bool) error {
 	if ok {
 		return nil
@@ -82,6 +84,7 @@ func checkExists(ok bool) error {
 	return fmt.Errorf("there is nothing at the path")
 }
 
+// parsePointer splits a JSON pointer (RFC 6901) into its unescaped parts.
 func parsePointer(path string) []string {
 	if path == "" {
 		return nil
@@ -93,7 +96,7 @@ func parsePointer(path string) []string {
 	return parts
 }
 
-// verdict is what becomes of a place.
+// editAction is the effect of an operation on the value at its path.
 type editAction int
 
 const (
@@ -102,7 +105,7 @@ const (
 	removeValue
 )
 
-// edit returns a document in which what is at a path was replaced, inserted or removed.
+// editPath calls change with the value at path, and applies the returned action to doc. ok is false if the path does not exist.
 func editPath(doc any, path []string, change func(v any, ok bool) (any, editAction, error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)

@@ -21,18 +21,18 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// Object is what the server keeps.
+// Object is an API object that the server stores.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// kind is one resource of the API.
+// kind describes one resource of the API.
 type kind struct {
 	schema.GroupVersionKind
 	resource   string
 	namespaced bool
-	versioned  bool // an update has to name the version that it is made from
+	versioned  bool // an update must have the resource version of the stored object
 	typ        reflect.Type
 }
 
@@ -40,16 +40,16 @@ func (k *kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.resource}
 }
 
-// create returns an empty object of the kind.
+// newObject returns an empty object of the kind.
 func (k *kind) newObject() Object { return reflect.New(k.typ).Interface().(Object) }
 
-// hasStatus reports whether the status has a subresource of its own.
+// hasStatus reports whether the kind has a status subresource.
 func (k *kind) hasStatus() bool {
 	_, ok := k.typ.FieldByName("Status")
 	return ok
 }
 
-// kinds is what the server knows: the scheme, by resource and by type.
+// kinds holds the supported kinds, by resource and by Go type.
 type kinds struct {
 	codecs     serializer.CodecFactory
 	scheme     *runtime.Scheme
@@ -114,7 +114,7 @@ func (k *kinds) addKind(version schema.GroupVersion, resource string, obj Object
 	return added
 }
 
-// of returns the kind of an object, or nil.
+// kindOf returns the kind of obj, or nil if it is not supported.
 func (k *kinds) kindOf(obj Object) *kind {
 	typ := reflect.TypeOf(obj)
 	if typ == nil || typ.Kind() != reflect.Pointer {
@@ -123,15 +123,15 @@ func (k *kinds) kindOf(obj Object) *kind {
 	return k.byType[typ.Elem()]
 }
 
-// address is what a path names.
+// address identifies the objects of a request path.
 type address struct {
 	kind        *kind
-	namespace   string // empty: all of them, or the kind has none
-	name        string // empty: all of them
+	namespace   string // empty: all namespaces, or a kind without namespace
+	name        string // empty: all objects
 	subresource string
 }
 
-// parse returns what a path names.
+// parsePath parses the path of a request. ok is false if it names no supported resource.
 func (k *kinds) parsePath(path string) (a address, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var version schema.GroupVersion

@@ -16,20 +16,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// pages has what is left of lists after their pages, by the token that continues each. All pages of a list are of one version.
+// pages holds the remaining objects of paginated lists, by continue token. All pages of a list have the same version.
 type pages struct {
 	mu         sync.Mutex // guards what follows
 	next       int
 	remainders map[string]remainder
 }
 
-// remainder is what is left of a list.
+// remainder is the rest of a list after a page.
 type remainder struct {
 	objects []Object
 	version int64
 }
 
-// cut returns the first objects of a list, and the token that continues it; none if that is all. A limit of zero is none.
+// cutPage returns the first limit objects of a list, and the continue token of the rest; empty if there is none. Zero means no
+// limit.
 func (p *pages) cutPage(from remainder, limit int) (page []Object, token string) {
 	if limit <= 0 || len(from.objects) <= limit {
 		return from.objects, ""
@@ -45,7 +46,7 @@ func (p *pages) cutPage(from remainder, limit int) (page []Object, token string)
 	return from.objects[:limit:limit], token
 }
 
-// resume returns what a token continues, and whether the server still has it.
+// resumeList returns the rest of a list. ok is false if the token has expired.
 func (p *pages) resumeList(token string) (remainder, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,14 +54,14 @@ func (p *pages) resumeList(token string) (remainder, bool) {
 	return r, ok
 }
 
-// forget expires all tokens.
+// expireAll expires all continue tokens.
 func (p *pages) expireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remainders = nil
 }
 
-// list answers with a page of a list, or with all of it.
+// listObjects returns the complete list, or one page of it, as the query requests.
 func (c *call) listObjects() (runtime.Object, error) {
 	query := c.r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit"))
@@ -96,12 +97,12 @@ func (c *call) listObjects() (runtime.Object, error) {
 	return list, nil
 }
 
-// wantsMetadata reports whether a request is for the metadata of objects alone.
+// wantsMetadata reports whether a request accepts only the metadata of objects.
 func wantsMetadata(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json;as=PartialObjectMetadataList;")
 }
 
-// metadataOf returns a list without the specs and statuses of its objects.
+// metadataList converts a list to one that has only the metadata of its objects.
 func metadataList(list runtime.Object) (runtime.Object, error) {
 	meta, err := apimeta.ListAccessor(list)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Listen listens on a socket of loopback, and returns a configuration for it: with TLS and HTTP/2, or, if plain is true, with HTTP/1.1. Each
-// call opens a listener of its own, which stop closes.
+// Listen opens a listener on the loopback interface, and returns a client config for it: TLS with HTTP/2, or plain HTTP/1.1 if
+// plain is true. stop closes the listener and all connections.
 func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	listener := httptest.NewUnstartedServer(s)
 	stop = func() {
@@ -29,7 +29,7 @@ func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	return &rest.Config{Host: listener.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca, ServerName: "example.com"}}, stop
 }
 
-// Close ends all requests and waits for those that came by Transport. The server goes on for new ones.
+// Close disconnects all requests, and waits for those of [Server.Transport]. The server remains usable.
 func (s *Server) Close() {
 	s.DisconnectAll()
 	s.wg.Wait()

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Request is one request as it came, and the code that it was answered with.
+// Request is a received request and the status code of its response.
 type Request struct {
 	At          time.Time
-	Verb        string // of the API, as get, list or patch; empty: a method that the server does not have
-	Resource    string // as pods
-	Subresource string // as status
-	Namespace   string // empty: all, or the resource has none
-	Name        string // empty: all, or one that is made
-	Query       string // as it was sent
-	ContentType string // of Body
-	Body        []byte // as it was sent
+	Verb        string // API verb, such as get, list or patch; empty: unsupported method
+	Resource    string // such as pods
+	Subresource string // such as status
+	Namespace   string // empty: all namespaces, or a resource without namespace
+	Name        string // empty: all objects, or a generated name
+	Query       string // raw query
+	ContentType string // media type of Body
+	Body        []byte // as received
 	UserAgent   string
-	Remote      string // address of the client; of the transport without sockets the same for all
-	Code        int    // HTTP status of the answer; zero: there was none so far
+	Remote      string // address of the client; "transport" without sockets
+	Code        int    // HTTP status of the response; zero: no response yet
 }
 
-// log has all requests.
+// requestLog holds the received requests and counts open watches.
 type requestLog struct {
 	mu       sync.Mutex // guards what follows
 	requests []Request
-	offset   int // requests that were forgotten
+	offset   int // number of deleted requests
 	watches  map[string]int
 }
 
-// add notes a request and returns its place.
+// addRequest appends the request of c and returns its index.
 func (l *requestLog) addRequest(c *call) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *requestLog) setCode(index, code int) {
 	}
 }
 
-// watching counts the watches of a resource that are open.
+// countWatches adds n to the number of open watches of a resource.
 func (l *requestLog) countWatches(resource string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,17 +63,17 @@ func (l *requestLog) countWatches(resource string, n int) {
 	l.watches[resource] += n
 }
 
-// Requests returns all requests that match, in the order in which they came.
+// Requests returns all matching requests in the order of arrival.
 func (s *Server) Requests(m Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !m.matchesRequest(r) })
 }
 
-// CountRequests returns how many requests match.
+// CountRequests returns the number of matching requests.
 func (s *Server) CountRequests(m Match) int { return len(s.Requests(m)) }
 
-// ForgetRequests empties the log.
+// ForgetRequests deletes the log of requests.
 func (s *Server) ForgetRequests() {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Server) ForgetRequests() {
 	s.log.requests = nil
 }
 
-// OpenWatches returns how many watches of a resource are open.
+// OpenWatches returns the number of open watches of a resource.
 func (s *Server) OpenWatches(resource string) int {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Put creates objects, or replaces them with their status, as controllers and users do: without a request, and whatever faults
-// are injected. UID and creation time are kept, or made where there are none. The objects are not changed.
+// Put creates or replaces objects with their status, as controllers do. It sends no request, so that faults do not apply. UID and
+// creation time of an existing object are kept; a new object gets them. The arguments are not changed.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
 		if err := s.putObject(cloneObject(obj)); err != nil {
@@ -45,13 +45,13 @@ func (s *Server) putObject(obj Object) error {
 	return nil
 }
 
-// Delete deletes an object as a user does, with the grace of kubectl delete --grace-period, or nil for that of the object. Pods
-// that are bound to a node are gone when the node says so, or at once with a grace of zero.
+// Delete deletes an object as kubectl delete --grace-period does. grace is in seconds; nil means that of the object. A pod with a
+// node stays until the node deletes it with a grace of zero.
 func (s *Server) Delete(obj Object, grace *int64) error {
 	return s.editObject(obj, func(before Object) Object { return afterDeletion(before, grace, time.Now()) })
 }
 
-// Remove removes an object at once, whatever grace and finalizers it has.
+// Remove removes an object at once, without regard to grace period and finalizers.
 func (s *Server) Remove(obj Object) error {
 	return s.editObject(obj, func(Object) Object { return nil })
 }
@@ -70,7 +70,7 @@ func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	return err
 }
 
-// Change edits an object with its status, as Put does. What edit gets may be written to.
+// Change edits an object and its status by calling edit with a copy of it. It sends no request.
 func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
 	obj, ok := Get[T](s, namespace, name)
 	if !ok {
@@ -83,7 +83,7 @@ func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
 	})
 }
 
-// Get returns a copy of an object, and whether there is one.
+// Get returns a copy of an object, and whether it exists.
 func Get[T Object](s *Server, namespace, name string) (T, bool) {
 	var none T
 	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
@@ -97,7 +97,7 @@ func Get[T Object](s *Server, namespace, name string) (T, bool) {
 	return cloneObject(obj.(T)), true
 }
 
-// List returns copies of all objects of a kind, by namespace and name.
+// List returns copies of all objects of a kind, ordered by namespace and name.
 func List[T Object](s *Server) []T {
 	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
 	if k == nil {
@@ -111,7 +111,7 @@ func List[T Object](s *Server) []T {
 	return list
 }
 
-// DeleteSilently removes an object in a way that no watch is told of, as a restored etcd does: only a list shows it.
+// DeleteSilently removes an object without a watch event, as after a restore of etcd: only a list shows it.
 func (s *Server) DeleteSilently(obj Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {
@@ -121,12 +121,12 @@ func (s *Server) DeleteSilently(obj Object) error {
 	return nil
 }
 
-// Compact forgets all changes. Who asks for one of the past gets 410 Expired, and so does each watch that is behind, and each list
-// whose next page is asked for.
+// Compact deletes the history of changes. Requests for older versions fail with 410 Expired: watches that are behind, and lists
+// with a continue token.
 func (s *Server) Compact() {
 	s.store.compactHistory()
 	s.pages.expireAll()
 }
 
-// ResourceVersion returns the version of all objects together.
+// ResourceVersion returns the newest resource version of the server.
 func (s *Server) ResourceVersion() int64 { return s.store.currentVersion() }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patch does a patch: a strategic merge patch, a merge patch, or one of JSON pointers.
+// patchObject applies the strategic merge patch, merge patch or JSON patch of the request to its object.
 func (c *call) patchObject() (Object, error) {
 	return c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
@@ -37,7 +37,7 @@ func (c *call) patchObject() (Object, error) {
 	})
 }
 
-// applyPatch returns the JSON of an object with the patch that was sent.
+// applyPatch returns the JSON document original after the patch of the request.
 func (c *call) applyPatch(original []byte) ([]byte, error) {
 	var patched []byte
 	var err error
@@ -57,7 +57,7 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 	return patched, nil
 }
 
-// mergePatch is RFC 7386.
+// applyMergePatch applies a merge patch (RFC 7386) to a JSON document.
 func applyMergePatch(original, patch []byte) ([]byte, error) {
 	var o, p any
 	if err := json.Unmarshal(original, &o); err != nil {

@@ -23,18 +23,18 @@ import (
 // defaultHistory is how many changes a server keeps for watches.
 const defaultHistory = 10_000
 
-// maxBody is how large the body of a request may be.
+// maxBody is the largest body of a request, in bytes.
 const maxBody = 3 << 20
 
-// Options tunes a [Server]. The zero value is for most tests.
+// Options configures a [Server]. The zero value suits most tests.
 type Options struct {
-	History int // changes kept for watches, from older versions they get 410; zero: 10,000
-	// Admit is asked about each request that would write: obj is what would be stored, and nil for a deletion. An error of the
-	// API is answered as it is, any other as 403. It is called with the server locked.
+	History int // changes that watches can resume from; older versions get 410; zero: 10,000
+	// Admit is called for each write request. before is the stored object, or nil; obj is the new object, nil for a deletion. An
+	// API error is returned to the client unchanged, any other error as 403. It is called with the server locked.
 	Admit func(verb string, before, obj Object) error
 }
 
-// Server is an API server in memory. Make one with [NewServer].
+// Server is an API server in memory. Create one with [NewServer].
 type Server struct {
 	opts   Options
 	kinds  *kinds
@@ -43,10 +43,10 @@ type Server struct {
 	log    requestLog
 	faults faults
 
-	wg sync.WaitGroup // requests of the transport
+	wg sync.WaitGroup // requests of Transport in flight
 }
 
-// NewServer returns a server without objects. It starts nothing: requests come through [Server.Transport], [Server.Config] or
+// NewServer returns a server without objects. It starts nothing: requests arrive through [Server.Transport], [Server.Config] or
 // [Server.Listen].
 func NewServer(o Options) *Server {
 	if o.History == 0 {
@@ -54,19 +54,19 @@ func NewServer(o Options) *Server {
 	}
 	k, err := newKinds()
 	if err != nil {
-		panic(err) // the types of k8s.io/api do not fit together
+		panic(err) // the types of k8s.io/api conflict
 	}
 	s := &Server{opts: o, kinds: k, store: newStore(k, o.History)}
 	s.faults.disconnect = make(chan struct{})
 	return s
 }
 
-// Config returns a configuration of a client whose requests reach the server without a socket.
+// Config returns a client config whose requests reach the server without a socket.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "http://apiserver.test", Transport: s.Transport()}
 }
 
-// ServeHTTP answers a request of the API.
+// ServeHTTP handles one API request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := &call{Server: s, w: w, r: r}
 	switch r.URL.Path {
@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call.serveWithFaults()
 }
 
-// call is one request with its answer.
+// call is one request and its response.
 type call struct {
 	*Server
 	w    http.ResponseWriter
@@ -91,12 +91,12 @@ type call struct {
 	body []byte
 	address
 	verb            string
-	index           int // in the log
+	index           int // in the request log
 	encoding        encoding
 	disconnectAfter time.Duration // of a watch; zero: never
 }
 
-// open finds out what a request wants and notes it. It is false where the request was answered.
+// parseRequest reads path, verb and body of the request and logs it. It returns false if it has sent an error response.
 func (c *call) parseRequest() bool {
 	var ok bool
 	if c.address, ok = c.kinds.parsePath(c.r.URL.Path); !ok {
@@ -123,7 +123,7 @@ func (c *call) parseRequest() bool {
 	return false
 }
 
-// findVerb returns the verb of the API, or nothing for one that the server does not have.
+// findVerb returns the API verb of the request; empty if it is not supported.
 func (c *call) findVerb() string {
 	one := c.name != ""
 	switch c.r.Method {
@@ -157,7 +157,7 @@ func (c *call) findVerb() string {
 	return ""
 }
 
-// serve does what faults leave of a request.
+// serveWithFaults handles the request, or fails it as the injected faults describe.
 func (c *call) serveWithFaults() {
 	fault := c.faults.findFault(c)
 	if fault == nil {
@@ -185,7 +185,7 @@ func (c *call) serveRequest() {
 	}
 }
 
-// fail answers with an error.
+// writeError sends err as the response.
 func (c *call) writeError(err error) {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
@@ -207,10 +207,10 @@ func (c *call) writeJSON(code int, v any) {
 	c.log.setCode(c.index, code)
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
-	_ = json.NewEncoder(c.w).Encode(v) // the client may be away by now
+	_ = json.NewEncoder(c.w).Encode(v) // the client may have disconnected
 }
 
-// discard is an answer that is lost.
+// discardWriter is a response that is not sent.
 type discardWriter struct{ header http.Header }
 
 func (d discardWriter) Header() http.Header         { return d.header }
@@ -218,11 +218,11 @@ func (d discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (d discardWriter) WriteHeader(int)             {}
 func (d discardWriter) Flush()                      {}
 
-// mediaType returns a Content-Type without its parameters.
+// mediaType returns a Content-Type header without its parameters.
 func mediaType(header string) string {
 	name, _, _ := strings.Cut(header, ";")
 	return strings.TrimSpace(name)
 }
 
-// ended reports whether the client has given up.
+// clientContext returns the context of the request, which ends when the client disconnects.
 func (c *call) clientContext() context.Context { return c.r.Context() }

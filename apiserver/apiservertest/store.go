@@ -20,31 +20,31 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// key is where an object is in the store.
+// key identifies an object in the store.
 type key struct {
 	kind            *kind
 	namespace, name string
 }
 
-// change is one event of the store's history. Objects in it are never written to.
+// change is one entry of the history. Its objects are never modified.
 type change struct {
 	version       int64
 	kind          *kind
-	before, after Object // nil: there was or is none
+	before, after Object // nil: the object did not or does not exist
 }
 
-// store keeps objects with versions, and what has changed of late. Objects in it are never written to, but replaced.
+// store holds the objects and a history of changes. Stored objects are replaced and never modified.
 type store struct {
 	kinds *kinds
 
 	mu      sync.Mutex // guards what follows
-	seed    uint64     // of UIDs
+	seed    uint64     // part of generated UIDs
 	version int64      // of the newest change
 	objects map[key]Object
 	history []change
-	limit   int           // of history
-	oldest  int64         // changes up to this version are forgotten
-	changed chan struct{} // closed with the next change
+	limit   int           // maximum length of history
+	oldest  int64         // changes up to this version are deleted
+	changed chan struct{} // closed at the next change, and replaced
 }
 
 func newStore(k *kinds, history int) *store {
@@ -54,7 +54,7 @@ func newStore(k *kinds, history int) *store {
 	}
 }
 
-// keyOf returns where an object belongs.
+// keyOf returns the key of obj, or an error if its kind is unsupported or it lacks a namespace.
 func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
@@ -66,7 +66,7 @@ func (s *store) keyOf(obj Object) (key, error) {
 	return key{k, obj.GetNamespace(), obj.GetName()}, nil
 }
 
-// get returns an object, which is shared, or an error of the API.
+// getObject returns a stored object, which is shared, or a NotFound error.
 func (s *store) getObject(k key) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *store) getLocked(k key) (Object, error) {
 	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 }
 
-// list returns the objects of a kind that are selected, by namespace and name, and the version of all of it.
+// listObjects returns the matching objects of a kind, ordered by namespace and name, and the version of the store.
 func (s *store) listObjects(k *kind, matches func(Object) bool) ([]Object, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *store) listLocked(k *kind, matches func(Object) bool) []Object {
 	return list
 }
 
-// update replaces an object by what edit returns for it: before is nil where there is none, and after is nil to remove it.
-// What edit gets is shared, and what it returns is the store's.
+// updateObject replaces an object by the result of edit. before is nil if there is none; after is nil to remove it. before is
+// shared; after belongs to the store from then on.
 func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *store) updateObject(k key, edit func(before Object) (after Object, err 
 	return s.putLocked(k, before, after), nil
 }
 
-// putLocked notes a change and returns the object that it ends with: of one that is removed its last state.
+// putLocked stores a change and returns the new object; for a removal, the last state of the object. The caller holds s.mu.
 func (s *store) putLocked(k key, before, after Object) Object {
 	if before != nil && after != nil && equalObjects(before, after) {
 		return before
@@ -150,8 +150,8 @@ func (s *store) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// since returns the changes after a version, the version that all of them lead to, and what is closed with the next. It is
-// false where they are no longer known.
+// changesSince returns the changes after version, the version of the store, and a channel that is closed at the next change. ok
+// is false if the history does not reach back to version.
 func (s *store) changesSince(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *store) changesSince(version int64) (changes []change, now int64, next <
 	return slices.Clone(s.history[i:]), s.version, s.changed, true
 }
 
-// compact forgets all changes: whoever watches from an older version gets 410.
+// compactHistory deletes the history: watches from an older version get 410.
 func (s *store) compactHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *store) compactHistory() {
 	s.wakeLocked()
 }
 
-// lose removes an object in a way that no watch is told of.
+// deleteSilently removes an object without an entry in the history.
 func (s *store) deleteSilently(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,10 +178,10 @@ func (s *store) deleteSilently(k key) {
 	s.version++
 }
 
-// now returns the time as objects have it.
+// currentTime returns the time with the precision of API objects, one second.
 func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// fillLocked gives a new object what the server gives it, its defaults too. Where it has no name it has a prefix for one.
+// fillLocked sets name, UID, creation time and defaults of a new object. An empty name is generated from the name prefix.
 func (s *store) fillLocked(obj Object) {
 	if obj.GetName() == "" {
 		const letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -200,10 +200,10 @@ func (s *store) fillLocked(obj Object) {
 	setDefaults(obj)
 }
 
-// clone returns a copy that may be written to.
+// cloneObject returns a deep copy of obj.
 func cloneObject[T Object](obj T) T { return obj.DeepCopyObject().(T) }
 
-// equal reports whether two objects are the same, their versions aside.
+// equalObjects reports whether two objects are equal, apart from their resource versions.
 func equalObjects(a, b Object) bool {
 	if a.GetResourceVersion() != b.GetResourceVersion() {
 		b = cloneObject(b)
@@ -212,7 +212,8 @@ func equalObjects(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// event returns what a watch is told of a change, if anything.
+// watchEvent returns the event of a change for a watch of kind k, from the matching state before and after. ok is false if there
+// is none.
 func (c change) watchEvent(k *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
 	if c.kind != k {
 		return "", nil, false

@@ -17,14 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Bounds of the lifetime of a token, and the one of who asks for none.
+// Limits and default of the lifetime of a token, in seconds.
 const (
 	minExpiration     = 600
 	maxExpiration     = 1 << 32
 	defaultExpiration = 3600
 )
 
-// createToken answers a request for a token of a service account.
+// createToken returns the response to a TokenRequest of a service account.
 func (c *call) createToken() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&authenticationv1.TokenRequest{})
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *call) createToken() (runtime.Object, error) {
 	return request, nil
 }
 
-// bound checks the object that a token is to be valid with.
+// checkBoundObject returns an error unless the object that the token is bound to exists.
 func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil
@@ -83,7 +83,7 @@ func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) erro
 	return nil
 }
 
-// token returns a token with the claims of a real one. Nothing signs it.
+// buildToken returns an unsigned JSON Web Token with the claims of a real service account token.
 func (c *call) buildToken(spec authenticationv1.TokenRequestSpec, expires time.Time) string {
 	bound := map[string]any{"namespace": c.namespace, "serviceaccount": map[string]string{"name": c.name}}
 	if ref := spec.BoundObjectRef; ref != nil && ref.Kind == "Pod" {
@@ -94,7 +94,7 @@ func (c *call) buildToken(spec authenticationv1.TokenRequestSpec, expires time.T
 		"sub": "system:serviceaccount:" + c.namespace + ":" + c.name, "kubernetes.io": bound, "jti": fmt.Sprint(c.index),
 	})
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // strings and numbers can always be encoded
 	}
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(claims) + "." + encode([]byte("unsigned"))

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Transport returns a way to the server without a socket, for tests in virtual time: a request is served by a goroutine of its
-// own, which ends with it. It can be used in the bubble of testing/synctest in which the server was made. There are no
-// connections: what depends on them needs [Server.Listen].
+// Transport returns a round tripper that reaches the server without a socket, for tests in virtual time. Each request is handled
+// in a goroutine that ends with it. It can be used in the synctest bubble in which the server was created. Tests that depend on
+// connections need [Server.Listen].
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ *Server }
 
-// RoundTrip hands a request to the server, and returns once the answer has begun.
+// RoundTrip passes a request to the server, and returns when the response headers are sent.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
 	if t.faults.isUnavailable() {
@@ -39,14 +39,14 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), pipe: w}
 	t.wg.Go(func() {
 		defer cancel()
-		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })() // a client that does not read
+		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })() // for a client that does not read
 		_ = w.CloseWithError(a.serveRequest(t.Server, served))
 		a.sendHeader(http.StatusOK, false)
 	})
 	select {
 	case <-a.started:
 	case <-ctx.Done():
-		<-a.started // the server notices, too: none of its waits is without the context
+		<-a.started // the server returns: all its waits end with the context
 	}
 	if a.aborted {
 		if err := req.Context().Err(); err != nil {
@@ -66,19 +66,19 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// answer is the ResponseWriter of a request that came without a socket.
+// pipeResponse is the http.ResponseWriter of a request without a socket.
 type pipeResponse struct {
 	header  http.Header
 	pipe    *io.PipeWriter
-	started chan struct{} // closed once what follows is set
+	started chan struct{} // closed when the fields below are set
 
 	once    sync.Once
 	code    int
 	sent    http.Header
-	aborted bool // there is no answer
+	aborted bool // the connection is closed without a response
 }
 
-// serve has the server answer, and returns how the answer ends.
+// serveRequest handles r, and returns [io.EOF], or [io.ErrUnexpectedEOF] if the handler aborts the response.
 func (a *pipeResponse) serveRequest(s *Server, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // It is what is thrown, never wrapped.
@@ -108,7 +108,7 @@ func (a *pipeResponse) Write(b []byte) (int, error) {
 	return a.pipe.Write(b)
 }
 
-// answerBody ends the request when the client has enough of it.
+// responseBody cancels the request when the client closes it.
 type responseBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc

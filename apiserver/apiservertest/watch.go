@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarks is how often a watch that asks for it is told the version, and expiry how long one lasts that does not say.
+// bookmarkPeriod is the time between two bookmarks. defaultWatchTimeout ends a watch without timeoutSeconds.
 const (
 	bookmarkPeriod      = time.Minute
 	defaultWatchTimeout = 45 * time.Minute
 )
 
-// selector returns what a list or a watch selects.
+// parseSelectors returns a function that reports whether an object matches the namespace, labels and fields of the request.
 func (c *call) parseSelectors() (func(Object) bool, error) {
 	query := c.r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
@@ -52,7 +52,7 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 	}, nil
 }
 
-// notNewer refuses a version that the server has not come to, as after a restore.
+// checkVersion returns an error if the requested resource version is newer than version, as after a restore of etcd.
 func checkVersion(query url.Values, version int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 	if err != nil || asked <= version {
@@ -63,16 +63,16 @@ func checkVersion(query url.Values, version int64) error {
 	return tooLarge
 }
 
-// stream is one watch.
+// watchStream is the state of one watch.
 type watchStream struct {
 	*call
 	*watchWriter
 	matches        func(Object) bool
-	version        int64 // all up to it was sent
-	wantsBookmarks bool  // bookmarks are wanted
+	version        int64 // changes up to this version are sent
+	wantsBookmarks bool  // the client requested bookmarks
 }
 
-// watch sends what changes until the client, the time or a fault ends it.
+// watchObjects sends events until the client disconnects, the watch times out or a fault ends it.
 func (c *call) watchObjects() error {
 	matches, err := c.parseSelectors()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *call) watchObjects() error {
 	defer c.log.countWatches(c.kind.resource, -1)
 	for _, obj := range initial {
 		if s.writeEvent(watch.Added, obj) != nil {
-			return nil //nolint:nilerr // The client is gone.
+			return nil // the client has disconnected
 		}
 	}
 	if query.Get("sendInitialEvents") == "true" && s.wantsBookmarks {
@@ -110,7 +110,7 @@ func (s *store) currentVersion() int64 {
 	return s.version
 }
 
-// begin finds out from which version a watch starts, and what it is sent first.
+// loadInitial determines the start version of a watch, and returns the objects to send first.
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
@@ -129,7 +129,7 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	return nil, nil
 }
 
-// follow sends changes as they come.
+// streamChanges sends changes and bookmarks until the watch ends.
 func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -167,12 +167,12 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 	}
 }
 
-// send sends all that has changed, and returns what is closed with the next change. It is false when the watch has ended.
+// sendChanges sends all new changes. next is closed at the next change. ok is false if the watch has ended.
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	changes, version, next, ok := s.store.changesSince(s.version)
 	if !ok {
 		expired := apierrors.NewResourceExpired("too old resource version").ErrStatus
-		_ = s.writeEvent(watch.Error, &expired) // the watch ends either way
+		_ = s.writeEvent(watch.Error, &expired) // the watch ends in any case
 		s.flushEvents()
 		return nil, false
 	}
@@ -188,11 +188,11 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	return next, true
 }
 
-// bookmark tells a watch the version that it has come to.
+// sendBookmark sends a bookmark event with the version of the watch.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
 	obj := s.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	obj.SetAnnotations(annotations)
-	_ = s.writeEvent(watch.Bookmark, obj) // the client is gone, which ends the watch
+	_ = s.writeEvent(watch.Bookmark, obj) // the client has disconnected, which ends the watch
 	s.flushEvents()
 }

@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// dispatch does a request, and returns what is answered: nothing where that was written already.
+// dispatchVerb handles the request, and returns the object of the response and its HTTP status. The object is nil if the response
+// is already written.
 func (c *call) dispatchVerb() (runtime.Object, int, error) {
 	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
 		obj, err := c.createToken()
@@ -56,7 +57,7 @@ func (c *call) dispatchVerb() (runtime.Object, int, error) {
 	}
 }
 
-// orNone keeps a nil object a nil interface.
+// orNone converts a nil Object to a nil runtime.Object.
 func orNone(obj Object) runtime.Object {
 	if obj == nil {
 		return nil
@@ -64,7 +65,7 @@ func orNone(obj Object) runtime.Object {
 	return obj
 }
 
-// knowsSubresource reports whether the kind has the subresource of the path.
+// hasSubresource reports whether the kind has the subresource of the path.
 func (c *call) hasSubresource() bool {
 	switch c.subresource {
 	case "":
@@ -86,7 +87,7 @@ func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
 }
 
-// admit asks the user of the server.
+// callAdmit calls Options.Admit with a copy of obj, and returns its error as an API error.
 func (c *call) callAdmit(before, obj Object) error {
 	if c.opts.Admit == nil {
 		return nil
@@ -101,6 +102,7 @@ func (c *call) callAdmit(before, obj Object) error {
 	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
 }
 
+// createObject handles a create request.
 func (c *call) createObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -122,7 +124,7 @@ func (c *call) createObject() (Object, error) {
 	return c.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
 }
 
-// create stores a new object.
+// createObject stores a new object, unless admit returns an error.
 func (s *store) createObject(obj Object, admit func(Object) error) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +142,7 @@ func (s *store) createObject(obj Object, admit func(Object) error) (Object, erro
 	return s.putLocked(k, nil, obj), nil
 }
 
-// prepareCreate sets what clients cannot.
+// prepareCreate resets the fields that clients cannot set at creation.
 func prepareCreate(obj Object) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -155,6 +157,7 @@ func prepareCreate(obj Object) {
 	}
 }
 
+// updateObject handles an update request.
 func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -178,8 +181,8 @@ func (c *call) conflictError(text string) error {
 	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
 }
 
-// replace returns what an object becomes with an update or a patch of it: a part of it is the server's, and another one the
-// subresource's.
+// prepareUpdate returns the object to store after an update or patch of before. It restores fields that clients cannot change and
+// fields of other subresources. A nil result removes the object.
 func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
 		return nil, c.conflictError("the object has been modified; please apply your changes to the latest version and try again")
@@ -202,12 +205,12 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 		return nil, err
 	}
 	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && !hasGracePeriod(obj) {
-		return nil, nil // nothing keeps it any more
+		return nil, nil // no finalizer or grace period keeps the object
 	}
 	return obj, nil
 }
 
-// split puts back what the subresource of a request does not write to.
+// restoreOtherFields copies the fields that the subresource of the request does not write from before to obj.
 func (c *call) restoreOtherFields(before, obj Object) {
 	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
 	switch {
@@ -233,13 +236,13 @@ func (c *call) restoreOtherFields(before, obj Object) {
 	}
 }
 
-// gracefully reports whether an object waits for whoever runs it.
+// hasGracePeriod reports whether a deleted object waits for its node.
 func hasGracePeriod(obj Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return grace != nil && *grace > 0
 }
 
-// remove does a deletion. What is answered is the object as it is then.
+// deleteObject handles a delete request, and returns the object after it.
 func (c *call) deleteObject() (runtime.Object, error) {
 	var o metav1.DeleteOptions
 	if len(c.body) > 0 {
@@ -281,13 +284,14 @@ func (c *call) checkPreconditions(p *metav1.Preconditions, obj Object) error {
 	return nil
 }
 
-// deleted returns what a deletion leaves of an object: nil for nothing.
+// afterDeletion returns the object after a delete request, or nil if it is removed. asked is the requested grace period in
+// seconds; nil: that of the object.
 func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
 		grace := deletionGrace(pod, asked)
 		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
 			if asked == nil && *was > 0 || grace >= *was && *was > 0 {
-				return before // only a shorter grace counts
+				return before // only a shorter grace period has an effect
 			}
 		}
 		if grace > 0 {
@@ -306,7 +310,7 @@ func afterDeletion(before Object, asked *int64, now time.Time) Object {
 	return obj
 }
 
-// graceOf returns how long a pod that is deleted has.
+// deletionGrace returns the grace period of a pod deletion, in seconds.
 func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
 	grace := int64(0)
 	switch {
@@ -322,7 +326,7 @@ func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
 	return grace
 }
 
-// terminating returns a pod that is deleted with a grace, or with a shorter one than before.
+// terminatingPod returns the pod with a deletion timestamp for this grace period, in seconds.
 func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	next := pod.DeepCopy()
 	began := now
@@ -340,5 +344,5 @@ func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	return next
 }
 
-// jsonOf returns an object as JSON.
+// marshalObject returns obj as JSON.
 func marshalObject(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) }

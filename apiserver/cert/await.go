@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// await returns the certificate of a request when it is issued. An API server that is away, and a watch that was cut, are waited
-// out, until ctx ends.
+// awaitCertificate watches a CertificateSigningRequest until it is issued, denied, failed or deleted, and returns the certificate
+// chain as PEM. It waits through an unavailable API server, until ctx ends. uid is that of the created request.
 func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
 	changed := make(chan struct{}, 1)
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{
@@ -30,14 +30,14 @@ func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, 
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end()
-	wg.Go(func() { _ = store.Run(watching) }) // it returns nothing but the end of the context
+	wg.Go(func() { _ = store.Run(watching) }) // Run returns nil when its context ends
 	for {
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for certificate signing request %s: %w", name, ctx.Err())
 		}
-		found, _ := store.Get(name) // nil: it was deleted
+		found, _ := store.Get(name) // nil: the request was deleted
 		if chain, err := requestOutcome(found, name, uid); err != nil || chain != nil {
 			return chain, err
 		}

@@ -26,11 +26,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// bootstrapTimeout is how long [Bootstrap] waits for one request to be approved.
+// bootstrapTimeout is how long [Bootstrap] waits for the approval of one request.
 const bootstrapTimeout = time.Hour
 
-// Bootstrap gets a client certificate for an agent that does not rotate it, and writes the kubeconfig. It does nothing if that is
-// usable. It returns when the certificate is there, or with the error of ctx: what fails is logged and tried again.
+// Bootstrap requests a client certificate for an agent without rotation, and writes the kubeconfig. It returns at once if the
+// kubeconfig is usable already. A failed request is logged and retried; Bootstrap returns when the certificate is stored, or with
+// the error of ctx.
 func Bootstrap(ctx context.Context, o ClientOptions) error {
 	b, reason, err := newBootstrap(o)
 	if err != nil {
@@ -59,15 +60,15 @@ func Bootstrap(ctx context.Context, o ClientOptions) error {
 	}
 }
 
-// bootstrap is one call of [Bootstrap].
+// bootstrap is the state of one call of [Bootstrap].
 type bootstrap struct {
 	base rotationBase
 
 	opts          ClientOptions
-	discardStored bool // the key of the store is not to be used: its request was refused
+	discardStored bool // the key of the stored certificate must not be used: a request with it was refused
 }
 
-// prepare returns why the kubeconfig cannot be used, or nil.
+// newBootstrap opens the certificate store. reason is why the kubeconfig is unusable; nil if it is usable.
 func newBootstrap(o ClientOptions) (b *bootstrap, reason, err error) {
 	if err := o.checkRequired(); err != nil {
 		return nil, nil, err
@@ -85,7 +86,7 @@ func newBootstrap(o ClientOptions) (b *bootstrap, reason, err error) {
 	return b, reason, err
 }
 
-// try makes one attempt.
+// bootstrapOnce requests one certificate, stores it and writes the kubeconfig.
 func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
@@ -122,8 +123,8 @@ func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	return kubeconfig.Write(b.opts.Kubeconfig, k, b.base.store.CurrentPath())
 }
 
-// issue makes a request, or finds the one that was made before, and waits for its certificate. A request that is not ours, or was
-// refused, costs its key: the next one has another name.
+// obtainCertificate creates a CertificateSigningRequest, or finds the one of an earlier attempt, and waits for its certificate.
+// It discards the key of a refused or foreign request, so that the next request has another name.
 func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
 	name, uid, err := b.createRequest(ctx, client, key)
 	if err != nil {
@@ -136,6 +137,8 @@ func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Clien
 	return chain, err
 }
 
+// createRequest creates the CertificateSigningRequest, whose name is derived from the key. If the name exists, it adopts that
+// request after checking that it is equivalent.
 func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (string, types.UID, error) {
 	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
@@ -161,12 +164,12 @@ func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, k
 	return created.Name, created.UID, nil
 }
 
-// keyPath is where a key is until it has a certificate.
+// keyPath returns the file of the private key until its certificate is issued.
 func (b *bootstrap) keyPath() string {
 	return filepath.Join(filepath.Dir(b.base.store.CurrentPath()), certstore.ClientPrefix+".key.tmp")
 }
 
-// forgetKey has the next attempt made with another key.
+// discardKey removes the key, so that the next attempt creates a new one.
 func (b *bootstrap) discardKey() error {
 	b.discardStored = true
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
@@ -175,8 +178,8 @@ func (b *bootstrap) discardKey() error {
 	return nil
 }
 
-// key returns the key to make a request with: that of the certificate that has expired, or the one of the last attempt, or a new
-// one.
+// loadKey returns the private key for a request, and its PEM: the key of the expired certificate, else that of the last attempt,
+// else a new one.
 func (b *bootstrap) loadKey() (crypto.Signer, []byte, error) {
 	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {

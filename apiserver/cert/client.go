@@ -25,16 +25,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
-// ClientOptions configure a [Client], and [Bootstrap].
+// ClientOptions configures a [Client] and [Bootstrap]. NodeName and Kubeconfig are required.
 type ClientOptions struct {
-	NodeName string // it must not be empty
-	// Kubeconfig is used if it has a valid client certificate, and written if it has none. It must not be empty.
+	NodeName string // required
+	// Kubeconfig is the path of the kubeconfig. It is read if it has a valid client certificate, and otherwise written from
+	// BootstrapKubeconfig. Required.
 	Kubeconfig string
-	// BootstrapKubeconfig has the credentials to begin with, and to go on with after a certificate has expired. Empty: there are none.
+	// BootstrapKubeconfig is the path of a kubeconfig with credentials for the first request, and for requests after a
+	// certificate has expired. Empty: none.
 	BootstrapKubeconfig string
 	Dir                 string                                                               // of certificates; empty: /var/lib/kubelet/pki
-	Dial                func(ctx context.Context, network, address string) (net.Conn, error) // to API servers; nil: the network
-	Rand                func() float64                                                       // nil means that of math/rand/v2
+	Dial                func(ctx context.Context, network, address string) (net.Conn, error) // connects to API servers; nil: the network
+	Rand                func() float64                                                       // jitter in [0,1); nil: math/rand/v2
 	Logger              *slog.Logger                                                         // nil discards
 	Hooks               Hooks
 }
@@ -49,7 +51,8 @@ func (o *ClientOptions) checkRequired() error {
 	return nil
 }
 
-// Client has the client certificate of a node. Make one with [NewClient].
+// Client maintains the client certificate of a node: it requests, stores and rotates the certificate. Create one with
+// [NewClient].
 type Client struct {
 	rotation rotation
 
@@ -59,9 +62,8 @@ type Client struct {
 	client *kubeapi.Client
 }
 
-// NewClient decides which credentials to begin with, writes the kubeconfig if there is no valid one, and returns a Client that has
-// the certificate that is there, if any. It asks nobody for one: that is [Client.Run]. The error names the file that cannot be
-// used.
+// NewClient loads the present client certificate of the node, if any. If the kubeconfig is unusable, it writes one that is made
+// of the bootstrap kubeconfig. It requests no certificate; [Client.Run] does. An error names the file that cannot be used.
 func NewClient(o ClientOptions) (*Client, error) {
 	if err := o.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
@@ -76,9 +78,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// open reads the kubeconfig to begin with.
+// openStore opens the certificate store and configures the rotation and the REST config from the initial kubeconfig.
 func (c *Client) openStore() (err error) {
-	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
+	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first, because the kubeconfig may link to a file of the store
 		return err
 	}
 	k, err := loadInitialKubeconfig(&c.opts, c.rotation.base.store, c.rotation.base.log)
@@ -103,8 +105,8 @@ func (c *Client) openStore() (err error) {
 	return err
 }
 
-// begin returns the kubeconfig to begin with: the one that is there if it is usable, or if there is nothing else; and
-// otherwise one that is made of that with the bootstrap credentials, and written.
+// loadInitialKubeconfig returns the kubeconfig if it is usable or there is no bootstrap kubeconfig. Otherwise it writes and
+// returns a kubeconfig with the cluster of the bootstrap kubeconfig and the certificate file of store.
 func loadInitialKubeconfig(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if o.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(o.Kubeconfig)
@@ -129,8 +131,8 @@ func loadInitialKubeconfig(o *ClientOptions, store *certstore.Store, log *slog.L
 	return k, nil
 }
 
-// unusable returns why a kubeconfig is not used, or nil if it is. The error is that it cannot be looked at, which is for a
-// person to mend: it must not be replaced.
+// checkKubeconfig returns the reason why the kubeconfig at path is unusable, or nil. err reports a file that cannot be read: an
+// administrator must repair it, and it must not be overwritten.
 func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -138,8 +140,8 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// find looks for a certificate: in the store, then in the kubeconfig. That one goes to the store, and is replaced at once: it
-// may be one with more rights than those of a node.
+// findCertificate loads the valid certificate of the store, else that of the kubeconfig, which it copies to the store. The latter
+// must be replaced at once, as bootstrap reports: it may have more rights than a node.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -162,8 +164,9 @@ func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error
 	return &given, true, nil
 }
 
-// credentials returns a client for a request: with the current certificate, else with what the bootstrap kubeconfig has, else
-// with what the kubeconfig has beside a certificate. Files are read anew, as somebody may have written them to help.
+// requestClient returns a client for certificate requests. It uses the current certificate, else the bootstrap kubeconfig, else
+// other credentials in the kubeconfig. The files are read at each call, because an administrator may have repaired them. The
+// returned function closes the client.
 func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
 	pair := c.rotation.currentPair()
 	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
@@ -192,7 +195,8 @@ func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
 		reason, cmp.Or(c.opts.BootstrapKubeconfig, c.opts.Kubeconfig)), missing)
 }
 
-// connect returns a client with the credentials of a kubeconfig.
+// newRequestClient returns a client with the credentials in config, and a function that closes its connections. path is for
+// errors.
 func newRequestClient(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
 	config, err := kubeconfig.Inline(config)
 	if err != nil {
@@ -206,27 +210,27 @@ func newRequestClient(config *rest.Config, path string, o *ClientOptions) (*kube
 	return client, client.CloseConnections, nil
 }
 
-// identifies reports whether a config says who somebody is by other means than a certificate.
+// hasCredentials reports whether config has credentials other than a client certificate.
 func hasCredentials(config *rest.Config) bool {
 	return config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.ExecProvider != nil || config.AuthProvider != nil
 }
 
-// otherNode reports whether a name is that of another node.
+// isOtherNode reports whether commonName is the user name of a node other than node.
 func isOtherNode(commonName, node string) bool {
 	name, isNode := strings.CutPrefix(commonName, certrequest.UserPrefix)
 	return isNode && name != node
 }
 
-// Run requests the certificate, and replaces it in time, until ctx ends. It is called once. Whatever fails is tried again, and never
-// ends it.
+// Run requests the certificate and rotates it until ctx ends, and returns nil then. It retries after each failure. A second call
+// returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
-// Config returns the config of a client that has the certificate of the time, from the first on. Until there is one, and after it
-// has expired, it has no credentials. Its connections are replaced with the certificate: requests that are under way end in their
-// time, watches are cut after 15 s. Each client that is made of it has connections of its own.
+// Config returns a config whose clients present the current certificate on each new connection. While there is no valid
+// certificate, they have no credentials. After a rotation, clients use new connections: requests in flight may complete, and
+// watches are closed after 15 s. Each client has connections of its own.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// certificate is for a [tls.Config]. It returns an empty certificate if there is no valid one.
+// clientCertificate implements the callback of [tls.Config]. It returns an empty certificate if none is valid.
 func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if pair := c.rotation.currentPair(); pair != nil {
 		return pair, nil
@@ -234,8 +238,8 @@ func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 	return &tls.Certificate{}, nil
 }
 
-// Current returns the certificate, or nil if there is none that is valid.
+// Current returns the certificate, or nil if none is valid.
 func (c *Client) Current() *tls.Certificate { return c.rotation.currentPair() }
 
-// Status returns what is known about the certificate.
+// Status returns the state of the certificate.
 func (c *Client) Status() Status { return c.rotation.status() }

@@ -19,9 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it begin at its directory. The
-// files that it names must be regular files of at most 1 MiB. Their content is not checked: see [CheckCredentials]. The error is one line that
-// names the file and the field, and quotes neither keys nor tokens. It wraps [fs.ErrNotExist] if there is no such file.
+// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it start at its
+// directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials] examines their content.
+//
+// The error is one line that names the file and the field, without keys or tokens. It wraps [fs.ErrNotExist] if the file does not
+// exist.
 func LoadKubeconfig(path string) (*rest.Config, error) {
 	k, err := kubeconfig.Load(path)
 	if err != nil {
@@ -30,9 +32,9 @@ func LoadKubeconfig(path string) (*rest.Config, error) {
 	return k.REST, nil
 }
 
-// CheckCredentials returns an error if the API server cannot accept the credentials in config as those of node: a file is unreadable, or
-// the client certificate has expired, is not valid yet, or is that of another node. The error names the field and the file. Tokens and
-// credential plugins are not checked, and no request is sent.
+// CheckCredentials returns an error if the API server cannot accept the credentials in config for node. Causes are an unreadable
+// file, a client certificate that is expired or not yet valid, and a certificate of another node. The error names the field and
+// the file. Tokens and credential plugins are not checked, and no request is sent.
 func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	if ca, where, err := readField(config.CAData, config.CAFile, "certificate-authority"); err != nil {
 		return err
@@ -66,8 +68,8 @@ func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	return nil
 }
 
-// ExplainError returns the error of a request with the field of config that has to be changed, if a field has caused it: the certificate
-// authority, the server or the credentials. Other errors, and nil, are returned unchanged. The result wraps err.
+// ExplainError adds to the error of a request the field of config that must be changed: the certificate authority, the server or
+// the credentials. Other errors, and nil, are returned unchanged. The result wraps err.
 func ExplainError(config *rest.Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -86,7 +88,7 @@ func ExplainError(config *rest.Config, err error) error {
 	return err
 }
 
-// credentialsOf names the field of the credentials in config.
+// credentialsOf returns the name of the config field with the credentials.
 func credentialsOf(config *rest.Config) string {
 	switch {
 	case config.CertFile != "" || len(config.CertData) > 0:
@@ -101,7 +103,7 @@ func credentialsOf(config *rest.Config) string {
 	return "user: there are no credentials"
 }
 
-// sourceOf names the field that a certificate or key comes from, and its file.
+// sourceOf returns the name of the field that has a certificate or key, with its file.
 func sourceOf(file string, inline bool, name string) string {
 	switch {
 	case inline:
@@ -112,7 +114,8 @@ func sourceOf(file string, inline bool, name string) string {
 	return name + " (of the system)"
 }
 
-// readField returns the content of a field, or of the file that it names, and the name of its source; empty: the field is not set.
+// readField returns the content of a config field or of its file, and the name of that source. where is empty if the field is not
+// set.
 func readField(data []byte, file, name string) (content []byte, where string, err error) {
 	if len(data) == 0 && file == "" {
 		return nil, "", nil
@@ -127,7 +130,7 @@ func readField(data []byte, file, name string) (content []byte, where string, er
 	return content, where, nil
 }
 
-// firstCertificate returns the first certificate of a PEM text.
+// firstCertificate returns the first certificate in PEM data.
 func firstCertificate(data []byte) (*x509.Certificate, error) {
 	for {
 		var block *pem.Block

@@ -1,15 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cert has the credentials of a node: it loads kubeconfigs, requests the client certificate and the serving certificate of the node,
-// stores them, and replaces them before they expire. It signs and approves no certificate.
-//
-// # Model
-//
-// A [Client] begins with a kubeconfig that has a valid client certificate or, where there is none, with a bootstrap kubeconfig,
-// of which it makes the other. A [Serving] has the certificate for the addresses that the node has at the time. Run makes a key
-// and a CertificateSigningRequest when there is no certificate, when 70 to 90 % of its time are over, and when it is not for what
-// it should be; then it waits for the signer, stores the certificate and has new connections made with it:
+// Package cert manages the credentials of a node. It loads kubeconfigs, and requests, stores and rotates the client and serving
+// certificates. It signs and approves no certificate.
 //
 //	client, err := cert.NewClient(cert.ClientOptions{
 //		NodeName: "n1", Kubeconfig: "/etc/kubernetes/kubelet.conf", BootstrapKubeconfig: "/etc/kubernetes/bootstrap-kubelet.conf",
@@ -23,39 +16,40 @@
 //	go serving.Run(ctx)
 //	server.TLSConfig = &tls.Config{GetCertificate: serving.GetCertificate}
 //
-// Client certificates are approved by the controller manager where the usual roles are bound. Serving certificates are approved
-// by a person, or a controller that somebody has added.
+// Run creates a key and a CertificateSigningRequest if there is no certificate, when 70 to 90 % of its lifetime have passed, or
+// when the node's addresses have changed. It waits for the signer, stores the certificate and makes clients reconnect with it.
 //
-// The files are those of the kubelet, in /var/lib/kubelet/pki by default, so that either can take over the directory of the other:
-// kubelet-client-DATE.pem with certificate and key, and the link kubelet-client-current.pem. A process may be killed at
-// any moment. An agent without rotation calls [Bootstrap] once, and [LoadKubeconfig].
+// The controller manager approves client certificates if the usual roles are bound. An administrator or another controller must
+// approve serving certificates.
 //
-// [LoadKubeconfig] reads a kubeconfig, [CheckCredentials] examines the credentials in it, and [ExplainError] adds the field that has to be
-// changed to the error of a request.
+// The files are those of the kubelet, in /var/lib/kubelet/pki by default, so that agent and kubelet can replace each other.
+// kubelet-client-DATE.pem has certificate and key; kubelet-client-current.pem is a link to it. A process may be killed at any
+// moment.
+//
+// An agent without rotation calls [Bootstrap] once, and [LoadKubeconfig]. [CheckCredentials] examines the credentials of a
+// kubeconfig. [ExplainError] names the field that caused the error of a request.
 //
 // # Concurrency
 //
-// All methods of Client and Serving may be called from any goroutine, Run once. Nothing is started before it. Hooks are called from
-// its goroutine, with no lock held. One process at a time uses the directory of the certificates.
+// All methods of Client and Serving may be called from any goroutine; Run is called once. Constructors start nothing. Hooks are
+// called from Run's goroutine with no lock held. Only one process at a time may use the directory of the certificates.
 //
 // # Errors
 //
-// New functions return what a person has to mend, with the name of the file. Run returns nil when ctx ends, and
-// nothing else: what fails is logged, told to Hooks.Failed, part of [Status], and tried again. A [*RefusedError] is about a
-// request that was denied or has failed. No error has a key or a token in it.
+// Constructors return errors that an administrator must fix, with the name of the file. Run returns nil when ctx ends. It retries
+// after errors, which it logs, passes to Hooks.Failed and reports in [Status]. A [*RefusedError] reports a denied or failed
+// request. No error contains a key or a token.
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/certificate and client-go's util/certificate at 1.37.1. What a user must act on, with the rest
-// in DIFFERENCES.md:
+// The model is pkg/kubelet/certificate and client-go's util/certificate at 1.37.1. DIFFERENCES.md lists all differences; the most
+// visible are:
 //
-//   - The process never ends itself. When a certificate has expired, the bootstrap kubeconfig and the kubeconfig are read again until
-//     there is one that works.
-//   - Between two requests for the same, the first of which was issued or denied, is at least a minute: certificates must be valid
-//     for longer than two.
-//   - Requests that are under way when a certificate is replaced are not cut, watches are after 15 s.
-//   - The kubeconfig that is written keeps tls-server-name and proxy-url of the bootstrap kubeconfig.
-//   - Bootstrap does not fail while the API server is away or denies: it goes on until its context ends.
+//   - The process never exits when a certificate expires: it rereads both kubeconfigs until one works.
+//   - At least one minute passes between two requests for the same names, so certificates must be valid for more than two minutes.
+//   - After a rotation, requests in flight complete, and watches are closed after 15 s.
+//   - The written kubeconfig keeps tls-server-name and proxy-url.
+//   - Bootstrap continues until its context ends, even after a denial.
 //
-// Test kit: package certtest has a signer and an API server that knows users by their certificates.
+// Test kit: package certtest has a signer and an API server that authenticates clients by their certificates.
 package cert

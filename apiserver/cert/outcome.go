@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RefusedError is about a request that will never be issued.
+// RefusedError reports a certificate signing request that was denied or has failed, and will never be issued.
 type RefusedError struct {
-	Request string // its name
-	Denied  bool   // by a controller or a person; else the signer has failed
+	Request string // name of the CertificateSigningRequest
+	Denied  bool   // denied by an approver; false: the signer has failed
 	Reason  string // of the condition
 	Message string // of the condition
 }
 
-// Error names the request and says why.
+// Error returns the name of the request, and reason and message of its condition.
 func (e *RefusedError) Error() string {
 	verb := "has failed"
 	if e.Denied {
@@ -27,8 +27,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("certificate signing request %s %s: %.200q: %.1000q", e.Request, verb, e.Reason, e.Message)
 }
 
-// requestOutcome returns the certificate of a request that was made with that UID, as PEM, nil as long as there is none, or why there
-// will be none. The request is nil when there is none of that name.
+// requestOutcome returns the certificate of request r as PEM, nil while it is pending, or an error if it will never be issued. r
+// is nil if no request has that name. uid is that of the created request.
 func requestOutcome(r *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
 	if r == nil {
 		return nil, fmt.Errorf("certificate signing request %s was deleted", name)

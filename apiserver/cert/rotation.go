@@ -20,32 +20,32 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Hooks are told what happens. Any func may be nil. They are called from Run, and must not block.
+// Hooks reports issued certificates and failed requests. Any hook may be nil. Hooks are called from Run and must not block.
 type Hooks struct {
-	Rotated func(old, current *x509.Certificate) // a certificate was issued; old is nil if it is the first
-	Failed  func(error)                          // a request has come to nothing, or no certificate can be requested
+	Rotated func(old, current *x509.Certificate) // a certificate was issued; old is nil for the first one
+	Failed  func(error)                          // a request has failed, or no certificate can be requested
 }
 
-// Status is what is known about a certificate.
+// Status is the state of a certificate and its requests.
 type Status struct {
-	Leaf             *x509.Certificate // nil: there is none
-	RotationDeadline time.Time         // when it is to be replaced; zero: there is none
-	Reason           string            // what is waited for, in words
-	Failures         int               // of requests, in a row
-	Err              error             // of the last of these; nil: there were none
+	Leaf             *x509.Certificate // nil: no certificate
+	RotationDeadline time.Time         // when it will be replaced; zero: no certificate
+	Reason           string            // why a certificate is requested now, or why Run waits; a text for people
+	Failures         int               // failed requests in a row
+	Err              error             // error of the last failed request; nil: none
 }
 
-// common is what each way to a certificate needs.
+// rotationBase holds the store, clock, logger and hooks that [Bootstrap] and rotations share.
 type rotationBase struct {
-	name   string // for the log
+	name   string // "client" or "serving", for the log
 	store  *certstore.Store
-	now    func() time.Time // time.Now but in tests
+	now    func() time.Time // time.Now, except in tests
 	random func() float64
 	log    *slog.Logger
 	hooks  Hooks
 }
 
-// setUp fills in what is not set.
+// setDefaults sets all fields but the store, and replaces a nil log and random by defaults.
 func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -56,7 +56,7 @@ func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, r
 	c.name, c.log, c.hooks, c.random, c.now = name, log, hooks, random, time.Now
 }
 
-// failed reports that a request has come to nothing.
+// reportFailure logs the error of a failed certificate request and calls the hook Failed.
 func (c *rotationBase) reportFailure(err error) {
 	c.log.Error("no certificate", "certificate", c.name, "error", err)
 	if c.hooks.Failed != nil {
@@ -64,19 +64,20 @@ func (c *rotationBase) reportFailure(err error) {
 	}
 }
 
-// rotation has a certificate, and replaces it in time.
+// rotation requests, stores and replaces one certificate. [Client] and [Serving] configure it by its fields.
 type rotation struct {
 	base rotationBase
 
 	signer       string
-	pollInterval time.Duration // between two looks at template; at most maxSleep
-	template     func() (certrequest.Template, bool)
-	// connect returns a client to make requests with, and a function that ends it.
+	pollInterval time.Duration                       // longest time between two calls of template; at most certrequest.MaxSleep
+	template     func() (certrequest.Template, bool) // names for the certificate; false: not known yet
+	// requestClient returns a client for certificate requests, and a function that closes it.
 	requestClient func() (*kubeapi.Client, func(), error)
-	// reload looks for a certificate that somebody has put there. Force is one that is not the node's own.
+	// findCertificate loads a present certificate. force reports that it was not issued for the node and must be replaced at
+	// once.
 	findCertificate func() (pair *tls.Certificate, force bool, err error)
-	onRotated       func(now time.Time)           // before the hook; nil: nobody has to know
-	closeExpired    func(now time.Time) time.Time // what is left of earlier certificates; nil: nothing
+	onRotated       func(now time.Time)           // called before the hook; nil: nothing to do
+	closeExpired    func(now time.Time) time.Time // closes connections of replaced certificates; nil: nothing to do
 	guard           runonce.Guard
 
 	mu          sync.Mutex // guards what follows
@@ -84,11 +85,11 @@ type rotation struct {
 	state       certrequest.State
 	reason      string
 	err         error
-	reloadedAt  time.Time // when reload was called last
-	reloadError string    // the error of that, which is logged once
+	reloadedAt  time.Time // last call of findCertificate
+	reloadError string    // its last error, which was logged
 }
 
-// current returns the certificate, or nil if there is none that is valid.
+// currentPair returns the certificate, or nil if none is valid.
 func (r *rotation) currentPair() *tls.Certificate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *rotation) currentPair() *tls.Certificate {
 	return r.pair
 }
 
-// status returns what is known.
+// status returns the state of the certificate.
 func (r *rotation) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +110,7 @@ func (r *rotation) status() Status {
 	return s
 }
 
-// use makes a certificate the current one.
+// setCurrent replaces the current certificate, and returns the previous one, or nil. force makes Run replace pair at once.
 func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,7 @@ func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Cert
 	return old
 }
 
-// load uses a certificate that is there, if there is a valid one. That there is none is no error.
+// loadExisting makes a present valid certificate the current one. A missing certificate is no error.
 func (r *rotation) loadExisting() {
 	r.reloadedAt = r.base.now()
 	pair, force, err := r.findCertificate()
@@ -140,22 +141,22 @@ func (r *rotation) loadExisting() {
 	}
 }
 
-// attempt is a request that is under way.
+// attempt is a certificate request in flight.
 type attempt struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	pair   *tls.Certificate // once it is done
+	pair   *tls.Certificate // set before done is closed
 	err    error
 }
 
-// run decides and does, until ctx ends.
+// runLoop calls nextAction, and starts, cancels and finishes requests, until ctx ends.
 func (r *rotation) runLoop(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return err
 	}
 	defer r.guard.End()
 	var running *attempt
-	var done chan struct{} // of under
+	var done chan struct{} // done of the running attempt
 	defer func() {
 		if running != nil {
 			running.cancel()
@@ -172,7 +173,7 @@ func (r *rotation) runLoop(ctx context.Context) error {
 			continue
 		case certrequest.Cancel:
 			running.cancel()
-			<-running.done // its calls end with its context
+			<-running.done // its requests end with its context
 			r.finishAttempt(running, action.Reason)
 			running, done = nil, nil
 			continue
@@ -181,7 +182,7 @@ func (r *rotation) runLoop(ctx context.Context) error {
 		if r.closeExpired != nil {
 			wake = sleep.Earlier(r.closeExpired(r.base.now()), wake)
 		}
-		wait := min(max(wake.Sub(r.base.now()), 0), r.pollInterval) // the clock may have been set back since wake was chosen
+		wait := min(max(wake.Sub(r.base.now()), 0), r.pollInterval) // the clock may have been set back
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -199,7 +200,8 @@ func (r *rotation) runLoop(ctx context.Context) error {
 	}
 }
 
-// step looks at what may have changed, and decides.
+// nextAction decides whether to request a certificate, to cancel a request or to wait. It first reloads the files if no
+// certificate is valid.
 func (r *rotation) nextAction() certrequest.Action {
 	template, known := r.template()
 	now := r.base.now()
@@ -218,14 +220,14 @@ func (r *rotation) nextAction() certrequest.Action {
 	return action
 }
 
-// idle reports whether no request is under way.
+// isIdle reports whether no request is in flight.
 func (r *rotation) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.Pending == nil
 }
 
-// begin makes a request.
+// startAttempt starts a certificate request in a goroutine.
 func (r *rotation) startAttempt(ctx context.Context, why string) *attempt {
 	r.mu.Lock()
 	now, template := r.base.now(), *r.state.Template
@@ -233,7 +235,7 @@ func (r *rotation) startAttempt(ctx context.Context, why string) *attempt {
 	r.state.RequestTimes = certrequest.AppendRequestTime(r.state.RequestTimes, now)
 	r.mu.Unlock()
 	r.base.log.Info("certificate requested", "certificate", r.base.name, "why", why)
-	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // Step ends it before
+	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // certrequest.Step cancels it earlier
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
@@ -243,7 +245,7 @@ func (r *rotation) startAttempt(ctx context.Context, why string) *attempt {
 	return a
 }
 
-// request has a new key certified, and stores both.
+// requestCertificate creates a key, has it certified and stores key and certificate.
 func (r *rotation) requestCertificate(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
 	if err := r.base.store.CheckWritable(); err != nil {
 		return nil, err
@@ -273,7 +275,8 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	return r.base.store.Update(chain, keyPEM)
 }
 
-// finish notes what has come of a request. Why is that it was given up, or empty.
+// finishAttempt records the result of an attempt and calls the hooks. reason is why the attempt was canceled; empty if it was
+// not.
 func (r *rotation) finishAttempt(a *attempt, why string) {
 	r.mu.Lock()
 	now := r.base.now()

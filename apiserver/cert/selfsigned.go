@@ -22,13 +22,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// selfSignedFor is how long a certificate of [SelfSigned] is valid, as the kubelet's.
+// selfSignedValidity is the lifetime of a certificate of [SelfSigned], the same as in the kubelet.
 const selfSignedValidity = 365 * 24 * time.Hour
 
-// SelfSigned returns the files of a serving certificate that nobody has signed, for a node that has no other: kubelet.crt and
-// kubelet.key in dir, as the kubelet names them. What is there is used while it is valid for a day more and has all of the names; else it
-// is made anew, with a key of its own. Clients have to be told not to verify it (for the API server: no
-// --kubelet-certificate-authority).
+// SelfSigned returns the paths of a self-signed serving certificate and its key: kubelet.crt and kubelet.key in dir, as in the
+// kubelet. Present files are kept while they are valid for at least another day and contain name and all ips; otherwise
+// SelfSigned writes new ones. Clients must skip verification: the API server must run without --kubelet-certificate-authority.
 func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
 	if isStillValid(certFile, keyFile, name, ips, time.Now()) {
@@ -41,13 +40,14 @@ func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, e
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err
 	}
-	// A kill in between leaves a pair that does not fit, which the next start replaces.
+	// A process that is killed between the two writes leaves a mismatched pair, which the next start replaces.
 	if err := atomicfile.WriteFile(keyFile, key, 0o600); err != nil {
 		return "", "", err
 	}
 	return certFile, keyFile, atomicfile.WriteFile(certFile, certificate, 0o644)
 }
 
+// isStillValid reports whether the files hold a certificate for name and ips that is valid for at least another day.
 func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Time) bool {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil || now.Add(24*time.Hour).After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
@@ -60,6 +60,7 @@ func isStillValid(certFile, keyFile, name string, ips []netip.Addr, now time.Tim
 	return good
 }
 
+// createSelfSigned returns a new self-signed serving certificate and its key, both as PEM.
 func createSelfSigned(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

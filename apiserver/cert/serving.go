@@ -19,24 +19,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// ServingOptions configure a [Serving].
+// ServingOptions configures a [Serving]. NodeName and Addresses are required.
 type ServingOptions struct {
-	NodeName string // it must not be empty
-	// Addresses returns those of the node as they are now. It is called once a second, and must not be nil.
+	NodeName string // required
+	// Addresses returns the present addresses of the node. Run calls it once a second. Required.
 	Addresses func() []corev1.NodeAddress
 	Dir       string // of certificates; empty: /var/lib/kubelet/pki
-	// CertFile and KeyFile are served as long as nothing was issued. Empty: there are none.
+	// CertFile and KeyFile are served until a certificate is issued. Empty: none.
 	CertFile, KeyFile string
-	Rand              func() float64 // nil means that of math/rand/v2
+	Rand              func() float64 // jitter in [0,1); nil: math/rand/v2
 	Logger            *slog.Logger   // nil discards
 	Hooks             Hooks
 }
 
-// Serving has the certificate that a node serves its API with. Make one with [NewServing].
+// Serving maintains the serving certificate of a node: it requests, stores and rotates the certificate. Create one with
+// [NewServing].
 type Serving struct{ rotation rotation }
 
-// NewServing returns a Serving that has the certificate that is there, if any. It asks nobody for one: that is [Serving.Run]. The
-// config is that of the node, such as [Client.Config].
+// NewServing loads the present serving certificate, if any. It requests none; [Serving.Run] does. config has the credentials of
+// the node, such as those of [Client.Config].
 func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 	switch {
 	case o.NodeName == "":
@@ -63,6 +64,8 @@ func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 	return s, nil
 }
 
+// findCertificate loads the certificate of the store, unless it has expired. The bool is always false: no certificate of the
+// store must be replaced at once.
 func (s *Serving) findCertificate() (*tls.Certificate, bool, error) {
 	pair, err := s.rotation.base.store.Current()
 	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
@@ -71,11 +74,12 @@ func (s *Serving) findCertificate() (*tls.Certificate, bool, error) {
 	return pair, false, nil
 }
 
-// Run requests the certificate, and replaces it in time and when an address is new, until ctx ends. It is called once. Whatever
-// fails is tried again, and never ends it. Nobody in a cluster approves such requests by itself: see the package comment.
+// Run requests the certificate, and replaces it before it expires and when a new address is added, until ctx ends. It retries
+// after each failure. A second call returns an error. No controller of Kubernetes approves these requests: see the package
+// comment.
 func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
-// GetCertificate is for a [tls.Config]. It returns an error when there is no valid one.
+// GetCertificate implements the callback of [tls.Config]. It returns an error if no certificate is valid.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := s.rotation.currentPair(); pair != nil {
 		return pair, nil
@@ -83,8 +87,8 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Reason)
 }
 
-// Current returns the certificate, or nil if there is none that is valid.
+// Current returns the certificate, or nil if none is valid.
 func (s *Serving) Current() *tls.Certificate { return s.rotation.currentPair() }
 
-// Status returns what is known about the certificate.
+// Status returns the state of the certificate.
 func (s *Serving) Status() Status { return s.rotation.status() }

@@ -14,13 +14,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// grace is how long requests may go on that were made with a certificate which was replaced. Watches are cut then.
+// replacedGrace is how long requests may continue after the certificate of their connection was replaced. Then the connection is
+// closed.
 const replacedGrace = 15 * time.Second
 
-// certificateFunc returns the client certificate of a new connection.
+// certificateFunc returns the client certificate for a new connection.
 type certificateFunc func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 
-// transports are the connections of all clients that were made of one rest.Config.
+// transports holds the transports of all clients that were created from one rest.Config.
 type transports struct {
 	certificate certificateFunc
 
@@ -28,8 +29,8 @@ type transports struct {
 	all []*transport
 }
 
-// wrap is a WrapTransport of a rest.Config. Each client gets connections of its own. A transport that has none, such as one
-// in memory, is left alone: nobody asks for a certificate there.
+// wrapTransport is the WrapTransport function of a rest.Config. It gives each client connections of its own. A round tripper
+// without a [http.Transport], such as one in memory, is returned unchanged.
 func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	base, ok := unwrapTransport(next)
 	if !ok {
@@ -43,6 +44,7 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return wrapped
 }
 
+// unwrapTransport returns the [http.Transport] that next wraps.
 func unwrapTransport(next http.RoundTripper) (*http.Transport, bool) {
 	for {
 		switch t := next.(type) {
@@ -56,12 +58,13 @@ func unwrapTransport(next http.RoundTripper) (*http.Transport, bool) {
 	}
 }
 
-// rotate has all requests from now on made with new connections.
+// rotateAll makes all clients use new connections from now on.
 func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
-// sweep closes the connections whose grace is over at a time, and returns when that of others is; the zero time: there are none.
+// closeExpired closes the connections of replaced certificates whose grace period has passed. next is the time of the next
+// expiry; zero: none.
 func (t *transports) closeExpired(now time.Time) (next time.Time) {
 	t.forEach(func(one *transport) {
 		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {
@@ -79,29 +82,29 @@ func (t *transports) forEach(f func(*transport)) {
 	}
 }
 
-// transport makes requests with the connections of the current certificate.
+// transport sends requests on connections with the current certificate.
 type transport struct {
 	base        *http.Transport
 	certificate certificateFunc
 
 	mu      sync.Mutex // guards what follows
 	current *generation
-	retired []*generation
+	retired []*generation // connections of replaced certificates, oldest first
 }
 
-// generation are the connections of one certificate.
+// generation holds the connections that were made with one certificate.
 type generation struct {
 	transport *http.Transport
 
-	expires time.Time // the end of its grace; zero: it is current
+	expires time.Time // end of its grace period; zero: current
 
 	mu     sync.Mutex // guards what follows
 	closed bool
 	conns  map[*conn]struct{}
 }
 
-// generation makes connections as the base does. That one may have been set up for HTTP/2, which would make its copy share
-// connections with it.
+// newGeneration returns a generation that connects like base. It clears TLSNextProto, because a clone of a transport for HTTP/2
+// would share connections with it.
 func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext
@@ -124,7 +127,7 @@ func (t *transport) newGeneration() *generation {
 	return g
 }
 
-// RoundTrip makes a request.
+// RoundTrip sends r on a connection with the current certificate.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	g := t.current
@@ -132,13 +135,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.transport.RoundTrip(r)
 }
 
-// CloseIdleConnections closes connections that nothing uses.
+// CloseIdleConnections closes idle connections with the current certificate.
 func (t *transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current.transport.CloseIdleConnections()
 }
 
+// startGeneration uses new connections from now on, and starts the grace period of the present ones.
 func (t *transport) startGeneration(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +166,7 @@ func (t *transport) closeExpired(now time.Time) (next time.Time) {
 	return next
 }
 
-// add remembers a connection. One that was being made when its generation ended is closed.
+// addConn registers a connection. If the generation has been closed meanwhile, it closes raw and returns [net.ErrClosed].
 func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,7 +179,7 @@ func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// closeAll closes the connections, and those that are still being made.
+// closeAll closes all connections, including connections that are still being made.
 func (g *generation) closeAll() {
 	g.mu.Lock()
 	g.closed = true
@@ -183,12 +187,12 @@ func (g *generation) closeAll() {
 	g.conns = nil
 	g.mu.Unlock()
 	for c := range all {
-		_ = c.Conn.Close() // whoever uses it learns of it
+		_ = c.Conn.Close() // its users get an error
 	}
 	g.transport.CloseIdleConnections()
 }
 
-// conn is a connection that is forgotten when it is closed.
+// conn removes itself from its generation when it is closed.
 type conn struct {
 	net.Conn
 	owner *generation

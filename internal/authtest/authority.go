@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Authority signs certificates. Make one with [NewAuthority].
+// Authority is a certificate authority for tests. Create one with [NewAuthority].
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority of its own, valid for a day from now.
+// NewAuthority returns a self-signed authority that is valid for one day.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -33,7 +33,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Pool returns the certificate of the authority as a pool.
+// Pool returns a pool with the certificate of the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -45,8 +45,8 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Sign returns a certificate of the authority, for client and server authentication and valid for a day, unless the template says
-// otherwise.
+// Sign signs a certificate with a new key. Unless template says otherwise, it is for client and server authentication and valid
+// for one day.
 func (a *Authority) Sign(t testing.TB, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	if template.ExtKeyUsage == nil {
@@ -57,7 +57,7 @@ func (a *Authority) Sign(t testing.TB, template x509.Certificate) tls.Certificat
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// KeyPEM returns certificate and key of a pair.
+// KeyPEM returns certificate and key of pair as PEM.
 func KeyPEM(t testing.TB, pair tls.Certificate) (cert, key []byte) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authtest has reviewers in memory, which stand for an API server, and an authority that makes client certificates.
+// Package authtest has an in-memory replacement for the TokenReview and SubjectAccessReview APIs of an API server, and an
+// authority for client certificates.
 //
 // # What it does not model
 //
-// Rules have verbs and subresources of nodes alone: no names of nodes, no groups, no roles. Tokens do not expire, and have no audiences.
+// Rules consist of verbs and node subresources only: no node names, groups or roles. Tokens do not expire and have no audiences.
 package authtest
 
 import (
@@ -22,20 +23,21 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Reviewer knows tokens and rules. The zero value knows nobody. It may be used by many goroutines.
+// Reviewer answers token and access reviews from its tokens and rules. The zero value has none: it authenticates and permits no
+// user. It is safe for concurrent use.
 type Reviewer struct {
 	mu         sync.Mutex // guards what follows
 	tokens     map[string]authenticationv1.UserInfo
-	rules      map[string][]string // by the name of a user: verb and subresource
-	err        error
-	hang       bool
-	hangTokens bool // as hang, of tokens alone
-	reviews    []string
-	pace       time.Duration
-	next       time.Time // when the next review begins, with a pace
+	rules      map[string][]string // "VERB SUBRESOURCE" by user name
+	err        error               // returned by all reviews; nil: none
+	hang       bool                // reviews block until their context ends
+	hangTokens bool                // token reviews block until their context ends
+	reviews    []string            // since the last call of TakeReviews
+	pace       time.Duration       // time between two reviews; zero: no limit
+	next       time.Time           // when the next review may start
 }
 
-// AddToken makes a token that of a user.
+// AddToken makes token authenticate user.
 func (r *Reviewer) AddToken(token string, user authenticationv1.UserInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,14 +47,14 @@ func (r *Reviewer) AddToken(token string, user authenticationv1.UserInfo) {
 	r.tokens[token] = user
 }
 
-// RemoveToken makes a token that of nobody.
+// RemoveToken makes a token invalid.
 func (r *Reviewer) RemoveToken(token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, token)
 }
 
-// Allow sets what a user may do, each as a verb and a subresource with a space between.
+// Allow replaces the rules of a user, each a verb and a node subresource, such as "get metrics".
 func (r *Reviewer) Allow(user string, rules ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,35 +64,36 @@ func (r *Reviewer) Allow(user string, rules ...string) {
 	r.rules[user] = rules
 }
 
-// SetError makes reviews fail from now on; nil ends that.
+// SetError makes all reviews return err; nil restores them.
 func (r *Reviewer) SetError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = err
 }
 
-// SetHang makes reviews wait until their contexts end, as an API server does that does not answer.
+// SetHang makes reviews block until their contexts end, like an API server that does not respond.
 func (r *Reviewer) SetHang(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hang = hang
 }
 
-// SetHangTokens is Hang for reviews of tokens alone.
+// SetHangTokens makes token reviews block until their contexts end; access reviews still work.
 func (r *Reviewer) SetHangTokens(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hangTokens = hang
 }
 
-// SetPace has reviews answered one after the other, each after a time, as those of a client with a budget of requests; zero ends that.
+// SetPace makes reviews complete one after another, each after this time, like a client with a rate limit. Zero removes the
+// limit.
 func (r *Reviewer) SetPace(each time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pace = each
 }
 
-// TakeReviews returns what was asked since the last call: tokens, and users with verbs and subresources.
+// TakeReviews returns the reviews since the last call: tokens, and users with verb and subresource.
 func (r *Reviewer) TakeReviews() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +102,7 @@ func (r *Reviewer) TakeReviews() []string {
 	return asked
 }
 
-// ask notes a question, and waits or fails as it is set.
+// beginReview records a review, then waits, blocks or fails as configured. token is true for a token review.
 func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) error {
 	r.mu.Lock()
 	r.reviews = append(r.reviews, review)
@@ -123,16 +126,16 @@ func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) e
 	return err
 }
 
-// Tokens returns the reviewer of tokens.
+// Tokens returns the API for token reviews.
 func (r *Reviewer) Tokens() Tokens { return Tokens{r} }
 
-// Access returns the reviewer of access.
+// Access returns the API for access reviews.
 func (r *Reviewer) Access() Access { return Access{r} }
 
-// Tokens reviews tokens. Make one with [Reviewer.Tokens].
+// Tokens implements the TokenReview API. Create one with [Reviewer.Tokens].
 type Tokens struct{ r *Reviewer }
 
-// Create says whose a token is.
+// Create returns review with the user of its token.
 func (t Tokens) Create(
 	ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
 ) (*authenticationv1.TokenReview, error) {
@@ -147,10 +150,10 @@ func (t Tokens) Create(
 	return out, nil
 }
 
-// Access reviews what users may do. Make one with [Reviewer.Access].
+// Access implements the SubjectAccessReview API. Create one with [Reviewer.Access].
 type Access struct{ r *Reviewer }
 
-// Create reports whether a user may do something.
+// Create returns review with the decision whether a rule of its user permits the action.
 func (a Access) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {

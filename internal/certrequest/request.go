@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
-// Usages returns what a certificate of a signer may be used for. Those of RSA keys are also for key encipherment.
+// Usages returns the key usages of a certificate of signerName. For an RSA key they include key encipherment.
 func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsage {
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}
 	if _, ok := public.(*rsa.PublicKey); ok {
@@ -34,8 +34,7 @@ func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsag
 	return append(usages, certificatesv1.UsageClientAuth)
 }
 
-// NewRequest returns a CertificateSigningRequest for a template that is signed with a key. It has no name: the API server
-// makes one up that begins with csr-.
+// NewRequest returns a CertificateSigningRequest for the names of t, signed with key. Its generateName is csr-.
 func NewRequest(t Template, signerName string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
 	template := &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: t.CommonName, Organization: t.Organization}, DNSNames: t.DNSNames,
@@ -55,8 +54,8 @@ func NewRequest(t Template, signerName string, key crypto.Signer) (*certificates
 	return r, nil
 }
 
-// RequestName returns the name of the request for a client certificate that cert.Bootstrap creates: it follows from the key and the
-// template, so that an agent that was restarted finds the request that it has made before.
+// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. It is derived from key and template,
+// so that a restarted agent finds its earlier request.
 func RequestName(t Template, public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -72,15 +71,15 @@ func RequestName(t Template, public crypto.PublicKey) (string, error) {
 	for _, u := range []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth} {
 		write([]byte(u))
 	}
-	if _, ok := public.(*rsa.PublicKey); ok { // last here: names of requests must not change between versions
+	if _, ok := public.(*rsa.PublicKey); ok { // last, because names of requests must not change between versions
 		write([]byte(certificatesv1.UsageKeyEncipherment))
 	}
 	sum := sha512.Sum512_256(all.Bytes())
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// CheckReusable returns an error if a request that is there is not what another one asks for, made with this key, or its certificate
-// has expired.
+// CheckReusable returns an error unless the request existing has the same subject and signer as wanted, was made with this key,
+// and its certificate has not expired.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {
@@ -115,7 +114,7 @@ func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, p
 	return nil
 }
 
-// blockRequest is the type of the PEM block of a request.
+// blockRequest is the PEM type of a certificate request.
 const blockRequest = "CERTIFICATE REQUEST"
 
 func parseRequest(data []byte) (*x509.CertificateRequest, error) {

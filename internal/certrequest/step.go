@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certrequest decides when a node requests a certificate, for which names, and with which CertificateSigningRequest. It is pure: it
-// sends and stores nothing.
+// Package certrequest decides when a node requests a certificate, for which names, and with which CertificateSigningRequest. It
+// sends and stores nothing, and reads no clock.
 package certrequest
 
 import (
@@ -15,74 +15,74 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Times of a rotation.
+// Times and limits of certificate requests.
 const (
-	// MinInterval is between two requests for the same, the first of which was issued or refused. A signer whose
-	// certificates are due as soon as they are issued is not asked in a tight loop.
+	// MinInterval is the least time between two requests for the same names, if the first was issued or refused. It prevents a
+	// tight loop with a signer whose certificates must be replaced at once.
 	MinInterval = time.Minute
-	// maxRequests are made in a MinInterval, whatever the reason.
+	// maxRequests is the largest number of requests in one MinInterval.
 	maxRequests = 5
-	// Timeout is how long a request waits to be approved and signed.
+	// Timeout is how long a request waits for approval and signature.
 	Timeout = 15 * time.Minute
-	// PollInterval is between two looks at the addresses of the node, whose changes nobody tells.
+	// PollInterval is the time between two checks of the node's addresses.
 	PollInterval = time.Second
-	// MaxSleep is between two looks at the clock, which may be set at any time, and, when there is no valid certificate, at
-	// files that somebody may have written.
+	// MaxSleep is the longest time between two steps: the clock may be set at any time. While no certificate is valid, it is also
+	// the time between two reads of the certificate files, which an administrator may have replaced.
 	MaxSleep = 10 * time.Second
 )
 
-// RetryDelay returns the wait after requests that have failed in a row: 2 s, doubling to 32 s, and up to a tenth more.
+// RetryDelay returns the delay after a number of failed requests in a row: 2 s, doubling to 32 s, plus up to 10 %. random is in
+// [0,1).
 func RetryDelay(failures int, random float64) time.Duration {
 	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
 
-// RotationDeadline returns when a certificate is to be replaced: after 70 to 90 % of the time for which it is valid. random is in
-// [0,1) and decides, so that the nodes of a cluster that was set up at once do not come all at once.
+// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. random in [0,1) selects the
+// time, so that the nodes of a cluster do not request certificates all at once.
 func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	total := notAfter.Sub(notBefore)
 	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
 }
 
-// Pending is a request that was made and not answered.
+// Pending is a request that has no result yet.
 type Pending struct {
 	Template Template
 	Since    time.Time
 }
 
-// State is what [Step] decides by.
+// State is the input of [Step].
 type State struct {
-	Leaf         *x509.Certificate // of the current certificate; nil: there is none
-	Random       float64           // for the deadline of Leaf; in [0,1)
-	IsBootstrap  bool              // Leaf is not the node's own, but one that it was given to begin with
-	Template     *Template         // what the certificate has to be for; nil: that is not known yet
-	Pending      *Pending          // nil: no request is under way
-	LastTemplate *Template         // what the last request was for; nil: there was none
-	RequestTimes []time.Time       // when requests were made, the last one at the end; five are enough
-	Failures     int               // of requests, in a row
-	LastRefused  bool              // the last of these was denied, or the signer has failed for good
-	FailedAt     time.Time         // when the last of these failed
+	Leaf         *x509.Certificate // of the current certificate; nil: none
+	Random       float64           // selects the rotation deadline of Leaf; in [0,1)
+	IsBootstrap  bool              // Leaf is a bootstrap credential, not issued for this node
+	Template     *Template         // names that the certificate must have; nil: not known yet
+	Pending      *Pending          // nil: no request in flight
+	LastTemplate *Template         // names of the last request; nil: none
+	RequestTimes []time.Time       // times of requests, oldest first; the last five suffice
+	Failures     int               // failed requests in a row
+	LastRefused  bool              // the last failed request was denied, or the signer has failed
+	FailedAt     time.Time         // time of the last failure
 }
 
-// Verb is what is to be done.
+// Verb is the kind of an [Action].
 type Verb string
 
-// What may be to be done.
+// The kinds of actions.
 const (
 	Wait    Verb = "wait"
-	Request Verb = "request" // make a key and a request
-	Cancel  Verb = "cancel"  // give the request up that is under way
+	Request Verb = "request" // create a key and a request
+	Cancel  Verb = "cancel"  // cancel the request in flight
 )
 
-// Action is an answer of [Step].
+// Action is the result of [Step].
 type Action struct {
 	Verb   Verb
-	Reason string    // for a log line
-	Wake   time.Time // when to ask again, at the latest; zero: at once
+	Reason string    // for log lines
+	Wake   time.Time // latest time of the next step; zero: at once
 }
 
-// Step decides what is to be done now about a certificate. It is pure. What it is asked for a second time, with the same
-// state and the same time, it answers in the same way.
+// Step decides which action the certificate needs at now. The same arguments give the same result.
 func Step(s State, now time.Time) Action {
 	if s.Pending != nil {
 		return s.stepPending(now)
@@ -101,8 +101,8 @@ func Step(s State, now time.Time) Action {
 	return Action{Verb: Request, Reason: reason}
 }
 
-// await decides about a request that is under way. One that is for something else than what is wanted now, and not had, is
-// given up: its certificate would be of no use.
+// stepPending decides about the request in flight. It cancels a request that has timed out, and one for outdated names if the
+// current certificate does not match either.
 func (s *State) stepPending(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
@@ -114,7 +114,7 @@ func (s *State) stepPending(now time.Time) Action {
 	}
 }
 
-// lacks returns why the current certificate is not the one that is wanted, or "".
+// mismatch returns why the current certificate does not have the required names; empty if it has them.
 func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"
@@ -125,7 +125,7 @@ func (s *State) mismatch() string {
 	return ""
 }
 
-// reason returns when a certificate is to be requested, and why.
+// requestTime returns why and when a certificate must be requested.
 func (s *State) requestTime(now time.Time) (string, time.Time) {
 	if cause := s.mismatch(); cause != "" {
 		return cause, now
@@ -139,9 +139,9 @@ func (s *State) requestTime(now time.Time) (string, time.Time) {
 	return "the certificate is to be replaced in time", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
 }
 
-// earliest returns from when on a request may be made, if there is a reason to.
+// earliestRequest returns when the rate limits and back-off permit the next request; zero: at once.
 func (s *State) earliestRequest(now time.Time) (at time.Time) {
-	last := func(i int) time.Time { // the i-th from the end, unless the clock says that it is yet to come
+	last := func(i int) time.Time { // the i-th request from the end, unless the clock was set back since
 		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {
 			return time.Time{}
 		}
@@ -165,7 +165,7 @@ func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	return at
 }
 
-// AppendRequestTime returns the times of requests with one more, and without those that nobody will ask for.
+// AppendRequestTime returns requests with now appended, limited to the last times that Step reads.
 func AppendRequestTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]

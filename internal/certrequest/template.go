@@ -14,27 +14,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Identity of a node, as the API server's authorizer of nodes wants it.
+// Prefix of the user name and group of a node, as the node authorizer of the API server requires them.
 const (
 	UserPrefix = "system:node:"
 	NodesGroup = "system:nodes"
 )
 
-// Template says what a certificate has to be for. One that has more than that will do.
+// Template holds the names that a certificate must have. It may have more.
 type Template struct {
 	CommonName   string
 	Organization []string
-	DNSNames     []string     // sorted, each once
-	IPs          []netip.Addr // sorted by their text, each once; an IPv4 address is never written as IPv6
+	DNSNames     []string     // sorted and unique
+	IPs          []netip.Addr // sorted by text and unique; IPv4 addresses are not in IPv6 form
 }
 
-// ClientTemplate returns what the client certificate of a node is for: the user system:node:NAME in the group system:nodes.
+// ClientTemplate returns the names for the client certificate of a node: the user system:node:NAME in the group system:nodes.
 func ClientTemplate(node string) Template {
 	return Template{CommonName: UserPrefix + node, Organization: []string{NodesGroup}}
 }
 
-// ServingTemplate returns what the serving certificate of a node with these addresses is for. It is false when none of
-// them is an IP address: the kubelet requests none, then, as nothing could connect to it.
+// ServingTemplate returns the names for the serving certificate of a node with these addresses. The bool is false if no address
+// is an IP address: the kubelet requests no certificate then.
 func ServingTemplate(node string, addresses []corev1.NodeAddress) (Template, bool) {
 	t := ClientTemplate(node)
 	for _, a := range addresses {
@@ -63,7 +63,7 @@ func ServingTemplate(node string, addresses []corev1.NodeAddress) (Template, boo
 	return t, len(t.IPs) > 0
 }
 
-// parseIP reads an IP address. Numbers may begin with zeros, which Kubernetes takes, too: 010.0.0.1 is 10.0.0.1.
+// parseIP parses an IP address. As in Kubernetes, numbers may have leading zeros: 010.0.0.1 is 10.0.0.1.
 func parseIP(s string) (netip.Addr, bool) {
 	if at := strings.LastIndexByte(s, ':') + 1; strings.Contains(s[at:], ".") {
 		parts := strings.Split(s[at:], ".")
@@ -81,13 +81,13 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 
-// Equal reports whether two templates ask for the same.
+// Equal reports whether both templates have the same names.
 func (t Template) Equal(other Template) bool {
 	return t.CommonName == other.CommonName && slices.Equal(t.Organization, other.Organization) &&
 		slices.Equal(t.DNSNames, other.DNSNames) && slices.Equal(t.IPs, other.IPs)
 }
 
-// Missing returns what a certificate lacks of a template, in words for a log line, and "" for one that has all of it.
+// Missing returns the first name of t that the certificate leaf lacks, as text for a log line; empty if it has all.
 func (t Template) Missing(leaf *x509.Certificate) string {
 	if t.CommonName != leaf.Subject.CommonName {
 		return fmt.Sprintf("common name %q, not %q", t.CommonName, leaf.Subject.CommonName)

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// NewKey makes a private key, and returns it as PEM, too.
+// NewKey returns a new ECDSA private key, and its PEM.
 func NewKey() (crypto.Signer, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -30,18 +30,18 @@ func NewKey() (crypto.Signer, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: blockECKey, Bytes: der}), nil
 }
 
-// Types of blocks of PEM.
+// Types of PEM blocks.
 const (
 	blockCertificate = "CERTIFICATE"
 	blockECKey       = "EC PRIVATE KEY"
 	blockRSAKey      = "RSA PRIVATE KEY"
-	blockAnyKey      = "PRIVATE KEY" // the end of all of them
+	blockAnyKey      = "PRIVATE KEY" // suffix of all key types
 )
 
-// maxChain is how many certificates one may come with.
+// maxChain is the largest number of certificates in a chain.
 const maxChain = 100
 
-// ParseChain reads certificates, the leaf first. What is between them is skipped.
+// ParseChain parses PEM certificates, the leaf first. It skips other data.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	if len(data) > MaxFile {
 		return nil, fmt.Errorf("the certificate has %d bytes, more than %d", len(data), MaxFile)
@@ -65,7 +65,7 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// EncodeKey returns the key of a certificate.
+// EncodeKey returns the private key of a certificate, and its PEM.
 func EncodeKey(pair *tls.Certificate) (crypto.Signer, []byte, error) {
 	switch key := pair.PrivateKey.(type) {
 	case *ecdsa.PrivateKey:
@@ -78,7 +78,7 @@ func EncodeKey(pair *tls.Certificate) (crypto.Signer, []byte, error) {
 	}
 }
 
-// ParseKey returns the first private key in a text.
+// ParseKey returns the first private key in PEM text.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		var key any

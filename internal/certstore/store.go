@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certstore keeps the certificates of a node with their keys in a directory, as the kubelet does, and encodes and decodes both as PEM. It
-// requests no certificate.
+// Package certstore keeps the certificates of a node with their keys in a directory, as the kubelet does, and encodes and decodes
+// both as PEM. It requests no certificate.
 package certstore
 
 import (
@@ -21,38 +21,37 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// DefaultDir is where the kubelet has its certificates.
+// DefaultDir is the certificate directory of the kubelet.
 const DefaultDir = "/var/lib/kubelet/pki"
 
-// Prefixes of the names of files, which are the kubelet's.
+// Prefixes of file names, the same as in the kubelet.
 const (
 	ClientPrefix  = "kubelet-client"
 	ServingPrefix = "kubelet-server"
 )
 
-// ErrNoCertificate is why [Store.Current] has nothing to return.
+// ErrNoCertificate reports that a [Store] has no certificate.
 var ErrNoCertificate = errors.New("there is no certificate")
 
-// MaxFile is how many bytes a file with certificates, a key or a kubeconfig may have.
+// MaxFile is the largest size of a file with certificates, a key or a kubeconfig, in bytes.
 const MaxFile = 1 << 20
 
-// Options say where a [Store] is.
+// Options configures a [Store]. Prefix is required.
 type Options struct {
-	Dir    string // for all files; made when it is needed; empty: DefaultDir
-	Prefix string // of the names of the files; it must not be empty
-	// CertFile and KeyFile are used as long as there is no other certificate in Dir. Empty: there are none.
+	Dir    string // of all files, created at the first update; empty: DefaultDir
+	Prefix string // of the file names; required
+	// CertFile and KeyFile are used while Dir has no other certificate. Empty: none.
 	CertFile, KeyFile string
 }
 
-// Store keeps certificates with their keys in a directory, as the kubelet does: either can take over the directory of the
-// other. Make one with [Open]. Its methods are called from one goroutine at a time, and only one process writes.
+// Store keeps certificates with their keys in a directory, in the file layout of the kubelet: agent and kubelet can replace each
+// other. Create one with [Open]. Its methods must not be called concurrently, and only one process may write.
 type Store struct {
 	opts       Options
-	beforeStep func(operation string) // called before each operation that changes a file; a test stops there; nil: nobody is told
+	beforeStep func(operation string) // test hook, called before each operation that changes a file; nil: none
 }
 
-// Open returns the store of a directory, after it has completed an update that was interrupted. It is no error if the
-// directory is not there.
+// Open returns the store of a directory, which need not exist. It completes an interrupted update.
 func Open(o Options) (*Store, error) {
 	if o.Prefix == "" || strings.ContainsAny(o.Prefix, `/\`) {
 		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", o.Prefix)
@@ -72,14 +71,14 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// CurrentPath returns the path of the link to the current certificate, which is in one file with its key.
+// CurrentPath returns the path of the link to the current certificate. Certificate and key are in one file.
 func (s *Store) CurrentPath() string { return s.filePath("-current.pem") }
 
 func (s *Store) updatedPath() string { return s.filePath("-updated.pem") }
 
 func (s *Store) filePath(end string) string { return filepath.Join(s.opts.Dir, s.opts.Prefix+end) }
 
-// recover finishes what a process was killed in: the link to the new file was made, and the one to the old file is gone.
+// finishUpdate completes the update of a killed process: the updated link exists and the current link does not.
 func (s *Store) finishUpdate() error {
 	if there, err := allExist(s.CurrentPath()); err != nil || there {
 		return err
@@ -90,7 +89,7 @@ func (s *Store) finishUpdate() error {
 	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
-// do is one operation that changes files.
+// runStep runs one operation that changes files, after the test hook.
 func (s *Store) runStep(operation string, f func() error) error {
 	if s.beforeStep != nil {
 		s.beforeStep(operation)
@@ -98,9 +97,8 @@ func (s *Store) runStep(operation string, f func() error) error {
 	return f()
 }
 
-// Current reads the current certificate: the one that was stored last, else that of CertFile and KeyFile, else that of the
-// files PREFIX.crt and PREFIX.key. Its Leaf is set. The error wraps [ErrNoCertificate] if none of them is there, and
-// names the file if one cannot be used.
+// Current reads the current certificate: the last stored one, else CertFile and KeyFile, else PREFIX.crt and PREFIX.key in Dir.
+// Its Leaf is set. The error wraps [ErrNoCertificate] if none of them exists, and otherwise names the unusable file.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},
@@ -116,8 +114,8 @@ func (s *Store) Current() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("%w at %s", ErrNoCertificate, s.CurrentPath())
 }
 
-// Update makes a certificate and its key, both PEM, the current one, and returns it. On an error the one that was
-// current still is. It is on the disk when Update returns.
+// Update stores a certificate and its key, both PEM, as the current one, and syncs them to disk. After an error the previous
+// certificate is still current.
 func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	data, err := joinPEM(cert, key)
 	if err != nil {
@@ -133,7 +131,7 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return loaded, nil
 }
 
-// CheckWritable returns an error if something is in the way of an update: a file, where the store has links.
+// CheckWritable returns an error if a regular file is in the place of a link of the store, so that no update can succeed.
 func (s *Store) CheckWritable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())
@@ -154,7 +152,7 @@ func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	}
 	if there, err := isLink(s.updatedPath()); err != nil {
 		return nil, err
-	} else if there { // of a process that was killed
+	} else if there { // left by a killed process
 		if err := s.runStep("remove updated", func() error { return os.Remove(s.updatedPath()) }); err != nil {
 			return nil, err
 		}
@@ -168,8 +166,8 @@ func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	return loaded, s.runStep("sync directory", func() error { return atomicfile.SyncDir(s.opts.Dir) })
 }
 
-// write makes the file of a certificate, which has the time in its name. It never writes to one that is there: that may be
-// the current one.
+// writeFile creates the file of a certificate, named after the time now. It never overwrites a file, which could be the current
+// one.
 func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
 	err = s.runStep("create", func() (err error) {
@@ -198,7 +196,7 @@ func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	return path, nil
 }
 
-// join makes the content of a file: the certificates, the leaf first, and the key. They must belong together.
+// joinPEM returns the content of a certificate file: the chain, the leaf first, and the key. They must match.
 func joinPEM(cert, key []byte) ([]byte, error) {
 	chain, err := ParseChain(cert)
 	if err != nil {
@@ -239,8 +237,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// ReadFile reads a file that was configured, or that a link of ours leads to. It is not waited for, and must be of a
-// reasonable size.
+// ReadFile reads a regular file of at most [MaxFile] bytes. It follows symbolic links and does not block on a pipe.
 func ReadFile(path string) ([]byte, error) {
 	found, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -249,7 +246,7 @@ func ReadFile(path string) ([]byte, error) {
 	return plainfile.Read(found, MaxFile)
 }
 
-// exists reports whether all of these files are there. A link that leads nowhere is not, and neither is one of no name.
+// allExist reports whether all files exist. A dangling link and an empty path do not exist.
 func allExist(paths ...string) (bool, error) {
 	for _, path := range paths {
 		if path == "" {
@@ -264,7 +261,7 @@ func allExist(paths ...string) (bool, error) {
 	return true, nil
 }
 
-// isLink reports whether there is a link. Anything else in its place is an error.
+// isLink reports whether path is a symbolic link. It returns an error if path is anything else.
 func isLink(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,14 +24,14 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
 
-// Authority is a certificate authority. Its certificates have numbers from 1 on.
+// Authority is a certificate authority. Its certificates have the serial numbers 1, 2 and so on.
 type Authority struct {
 	cert   *x509.Certificate
 	key    crypto.Signer
 	number atomic.Int64
 }
 
-// NewAuthority makes an authority that is valid for 100 years.
+// NewAuthority returns a self-signed authority that is valid for 100 years.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -53,7 +53,7 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return encodePEM("CERTIFICATE", a.cert.Raw) }
 
-// ClientCertificate makes a client certificate, and returns it with its key, both PEM.
+// ClientCertificate returns a client certificate in the group system:nodes, and its key, both as PEM.
 func (a *Authority) ClientCertificate(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
 	return a.issueCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}, NotBefore: notBefore, NotAfter: notAfter,
@@ -93,7 +93,7 @@ func (a *Authority) signCertificate(template, parent *x509.Certificate, public c
 	return der, nil
 }
 
-// verifies reports whether a client certificate is signed by the authority and valid now.
+// isIssuerOf reports whether the client certificate leaf is signed by the authority and valid now.
 func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -101,7 +101,7 @@ func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// DecidePending decides about the requests that nothing was decided about.
+// DecidePending decides all certificate signing requests without a decision.
 func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide
@@ -118,12 +118,12 @@ func (c *Cluster) DecidePending() {
 	}
 }
 
-// Decide gives one request what it gets. One that is not there any more gets nothing.
+// Decide sets the decision on one CertificateSigningRequest. It does nothing for [Postpone] or if the request does not exist.
 func (c *Cluster) Decide(name string, verdict Verdict) {
 	if verdict == Postpone {
 		return
 	}
-	_ = apiservertest.Change(c.Server, "", name, func(r *certificatesv1.CertificateSigningRequest) { // it may have been deleted
+	_ = apiservertest.Change(c.Server, "", name, func(r *certificatesv1.CertificateSigningRequest) { // an error means that the request was deleted
 		condition := certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: "by certtest",
 			LastUpdateTime: metav1.Now(), LastTransitionTime: metav1.Now(),
@@ -144,7 +144,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 	})
 }
 
-// certify signs what a request asks for.
+// signRequest returns the certificate that a CertificateSigningRequest asks for, as PEM.
 func (c *Cluster) signRequest(r *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil {

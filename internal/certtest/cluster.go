@@ -25,41 +25,41 @@ import (
 // DefaultToken is the bootstrap token of a [Cluster].
 const DefaultToken = "abcdef.0123456789abcdef"
 
-// Host is the address of the API server.
+// Host is the URL of the API server of a [Cluster].
 const Host = "https://apiserver.test:6443"
 
-// Verdict is what becomes of a CertificateSigningRequest.
+// Verdict is the decision on a CertificateSigningRequest.
 type Verdict string
 
-// What may become of a request.
+// The decisions on a request.
 const (
-	Issue    Verdict = "issue"
-	Deny     Verdict = "deny"
-	Fail     Verdict = "fail"
-	Postpone Verdict = "leave" // until Sign is called
+	Issue    Verdict = "issue" // approve and sign
+	Deny     Verdict = "deny"  // deny
+	Fail     Verdict = "fail"  // approve, and fail to sign
+	Postpone Verdict = "leave" // no decision until DecidePending is called
 )
 
-// Options tune a [Cluster]. The zero value issues all requests for an hour.
+// Options configures a [Cluster]. The zero value issues a certificate for one hour for each request.
 type Options struct {
-	TTL      time.Duration // of what is issued, from now on; zero: an hour
-	Backdate time.Duration // what is issued begins so long ago; zero: 5 min, as that of Kubernetes; negative: not at all
-	// Decide is asked about each request; nil issues all.
+	TTL      time.Duration // validity of issued certificates from now on; zero: one hour
+	Backdate time.Duration // how far in the past their validity starts; zero: 5 min, as in Kubernetes; negative: now
+	// Decide returns the decision on each request; nil issues all.
 	Decide func(*certificatesv1.CertificateSigningRequest) Verdict
 }
 
-// Call is a request that the API server got.
+// Call is a request that the API server has received.
 type Call struct {
-	User       string // empty: nobody who is known
-	Serial     string // of the certificate of the user
-	Connection int    // from 1 on
+	User       string // empty: not authenticated
+	Serial     string // serial number of the client certificate
+	Connection int    // number of the connection, from 1
 	Method     string
 	Path       string
-	Code       int // of the answer
+	Code       int // HTTP status of the response
 }
 
-// Cluster is an API server with a signer. Make one with [Start].
+// Cluster is an API server with a certificate signer. Create one with [Start].
 type Cluster struct {
-	Server *apiservertest.Server // what is behind TLS
+	Server *apiservertest.Server // the API server behind TLS
 
 	opts   Options
 	ca     *Authority
@@ -74,7 +74,7 @@ type Cluster struct {
 	conns  int
 }
 
-// Start returns a cluster that runs until [Cluster.Close].
+// Start returns a running cluster. The caller must call [Cluster.Close].
 func Start(o Options) (*Cluster, error) {
 	o.TTL, o.Backdate = cmp.Or(o.TTL, time.Hour), max(cmp.Or(o.Backdate, 5*time.Minute), 0)
 	ca, err := NewAuthority("certtest")
@@ -100,7 +100,7 @@ func Start(o Options) (*Cluster, error) {
 	}
 	go func() {
 		defer close(c.served)
-		_ = c.http.ServeTLS(c.listen, "", "") // it ends with Close
+		_ = c.http.ServeTLS(c.listen, "", "") // Close makes it return
 	}()
 	return c, nil
 }
@@ -108,14 +108,14 @@ func Start(o Options) (*Cluster, error) {
 // Close ends all requests and connections.
 func (c *Cluster) Close() {
 	c.Server.Close()
-	_ = c.http.Close() // what is closed is in memory
+	_ = c.http.Close() // the listener is in memory
 	<-c.served
 }
 
-// CA returns the authority of the cluster.
+// CA returns the authority that signs all certificates of the cluster.
 func (c *Cluster) CA() *Authority { return c.ca }
 
-// Dial makes a connection to the API server, whatever the address.
+// Dial opens a connection in memory to the API server, for any address.
 func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -128,7 +128,7 @@ func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// SetToken makes another token the one that is known; an empty one: none is.
+// SetToken replaces the valid bootstrap token; empty: no token is valid.
 func (c *Cluster) SetToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,12 +145,12 @@ func (c *Cluster) SetDecide(decide func(*certificatesv1.CertificateSigningReques
 // BootstrapKubeconfig returns a kubeconfig with the token [DefaultToken].
 func (c *Cluster) BootstrapKubeconfig() []byte { return c.TokenKubeconfig(DefaultToken) }
 
-// TokenKubeconfig returns a kubeconfig with a token.
+// TokenKubeconfig returns a kubeconfig with this token.
 func (c *Cluster) TokenKubeconfig(token string) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
-// Kubeconfig returns a kubeconfig that has a client certificate and its key, both PEM, in it.
+// Kubeconfig returns a kubeconfig with an inline client certificate and key, both PEM.
 func (c *Cluster) Kubeconfig(certPEM, keyPEM []byte) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
 }
@@ -163,12 +163,12 @@ func (c *Cluster) buildKubeconfig(user *clientcmdapi.AuthInfo) []byte {
 		CurrentContext: "test",
 	})
 	if err != nil {
-		panic(err) // these fields can always be written
+		panic(err) // these fields can always be encoded
 	}
 	return text
 }
 
-// Calls returns the requests that the API server got. Those that are under way are not among them.
+// Calls returns the requests whose response is complete.
 func (c *Cluster) Calls() []Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *Cluster) Calls() []Call {
 
 type connection struct{}
 
-// number gives a connection its number.
+// numberConnection stores the number of a new connection in its context.
 func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +185,7 @@ func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Cont
 	return context.WithValue(ctx, connection{}, c.conns)
 }
 
-// ServeHTTP finds out who makes a request, and has the API server answer it.
+// ServeHTTP authenticates a request, and passes it to the API server.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, _ := r.Context().Value(connection{}).(int)
 	call := Call{Connection: number, Method: r.Method, Path: r.URL.Path, Code: http.StatusOK}
@@ -208,7 +208,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// who returns the user of a request, and the serial number of the certificate that says so.
+// authenticate returns the user of a request, and the serial number of its client certificate. user is empty if the request is
+// not authenticated.
 func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		leaf := r.TLS.PeerCertificates[0]
@@ -225,26 +226,26 @@ func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	return "", ""
 }
 
-// noting notes the code of an answer.
+// codeRecorder records the status code of a response.
 type codeRecorder struct {
 	http.ResponseWriter
 	code *int
 }
 
-// WriteHeader begins an answer.
+// WriteHeader records code and sends the headers.
 func (n *codeRecorder) WriteHeader(code int) {
 	*n.code = code
 	n.ResponseWriter.WriteHeader(code)
 }
 
-// Flush sends what was written.
+// Flush sends buffered data to the client.
 func (n *codeRecorder) Flush() {
 	if f, ok := n.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
-// listener hands out connections in memory.
+// listener accepts connections in memory.
 type listener struct {
 	conns  chan net.Conn
 	once   sync.Once

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Access is how to talk to an API server as any user: the test has the authority that signs its clients' certificates.
+// Access creates clients and kubeconfigs for any user of an API server. It holds the authority that signs client certificates.
 type Access struct {
 	url string
 	ca  *authority
-	dir string // of kubeconfigs
+	dir string // directory of written kubeconfigs
 
 	mu    sync.Mutex // guards what follows
 	admin *Client
@@ -27,18 +27,17 @@ type Access struct {
 // URL returns the address of the API server: https://HOST:PORT.
 func (a *Access) URL() string { return a.url }
 
-// CA returns the certificate of the authority that the API server's own is signed by, as PEM.
+// CA returns the CA certificate that signed the API server's certificate, as PEM.
 func (a *Access) CA() []byte { return a.ca.pem }
 
-// Admin returns a client that may do anything: it is in the group system:masters. It is always the same.
+// Admin returns a client in the group system:masters, which is permitted every request. Each call returns the same client.
 func (a *Access) Admin() *Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.admin
 }
 
-// Client returns a client with a certificate of that user in these groups. That of an agent is system:node:NAME in
-// system:nodes.
+// Client returns a client with a certificate of this user and groups. An agent is system:node:NAME in system:nodes.
 func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	cert, err := a.ClientCertificate(user, groups...)
 	if err != nil {
@@ -47,7 +46,7 @@ func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool(), Certificates: []tls.Certificate{cert}}, ""), nil
 }
 
-// ClientCertificate returns a certificate of that user in these groups, for whoever speaks to the API server itself.
+// ClientCertificate returns a certificate of this user and groups, for tests with their own API client.
 func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certificate, error) {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -56,7 +55,7 @@ func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certifica
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// ServerCertificate returns a certificate for a server on loopback, which those trust who trust the API server.
+// ServerCertificate returns a certificate for a server on loopback, signed by the CA of the API server.
 func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	issued, err := a.ca.serverPair(name)
 	if err != nil {
@@ -65,24 +64,25 @@ func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// TokenClient returns a client that says who it is by a token.
+// TokenClient returns a client that authenticates with a bearer token.
 func (a *Access) TokenClient(token string) *Client {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool()}, token)
 }
 
-// Kubeconfig writes a kubeconfig for a user in these groups, with files of its own for certificates and key, and returns its
-// path. It is where the files of the control plane are, and goes with them.
+// Kubeconfig writes a kubeconfig for this user and groups, with files for certificates and key, and returns its path. The files
+// are in the directory of the control plane and are removed with it.
 func (a *Access) Kubeconfig(user string, groups ...string) (string, error) {
 	return a.KubeconfigAt(a.url, user, groups...)
 }
 
-// KubeconfigAt writes one for a server at another address that has a certificate of [Access.ServerCertificate], such as a proxy.
+// KubeconfigAt writes a kubeconfig like [Access.Kubeconfig] for a server at another address, such as a proxy with a certificate
+// of [Access.ServerCertificate].
 func (a *Access) KubeconfigAt(url, user string, groups ...string) (string, error) {
 	base := a.newBase()
 	return base + ".conf", a.writeConfig(base, url, user, groups...)
 }
 
-// ExpiredKubeconfig writes one whose certificate was valid until an hour ago.
+// ExpiredKubeconfig writes a kubeconfig whose client certificate expired one hour ago, and returns its path.
 func (a *Access) ExpiredKubeconfig(user string, groups ...string) (string, error) {
 	issued, err := a.ca.clientPairUntil(time.Now().Add(-time.Hour), user, groups...)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *Access) ExpiredKubeconfig(user string, groups ...string) (string, error
 	return base + ".conf", a.writePair(base, a.url, issued)
 }
 
-// newBase returns what the paths of a new kubeconfig begin with.
+// newBase returns a new path prefix for the files of a kubeconfig.
 func (a *Access) newBase() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func (a *Access) newBase() string {
 	return filepath.Join(a.dir, fmt.Sprintf("client%d", a.files))
 }
 
-// writeConfig writes a kubeconfig, certificate and key, whose paths begin with base.
+// writeConfig writes a kubeconfig, its certificate and key; base is the prefix of their paths.
 func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	return a.writePair(base, url, issued)
 }
 
-// writePair does so for a certificate that there is.
+// writePair writes a kubeconfig with the certificate and key issued; base is the prefix of the paths.
 func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,
@@ -131,14 +131,14 @@ contexts: [{name: context, context: {cluster: cluster, user: user}}]
 current-context: context
 `
 
-// RootPool returns what the certificate of the API server is signed by.
+// RootPool returns a pool with the CA certificate of the API server.
 func (a *Access) RootPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.ca.cert)
 	return pool
 }
 
-// open makes the client that may do anything.
+// openAdmin creates the client of [Access.Admin].
 func (a *Access) openAdmin() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *Access) openAdmin() (err error) {
 	return err
 }
 
-// write puts a certificate and its key into files, and returns the paths.
+// writeFiles writes certificate and key to dir/name.crt and dir/name.key, and returns the paths.
 func (p keyPair) writeFiles(dir, name string) (cert, key string, err error) {
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if err := os.WriteFile(cert, p.cert, 0o600); err != nil {
@@ -155,12 +155,12 @@ func (p keyPair) writeFiles(dir, name string) (cert, key string, err error) {
 	return cert, key, os.WriteFile(key, p.key, 0o600)
 }
 
-// address returns the address of a server on loopback.
+// loopbackURL returns the URL of a server on loopback.
 func loopbackURL(scheme string, port int) string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 }
 
-// flags makes the arguments of a program. A value follows its name: all of these programs take that.
+// buildFlags returns --NAME=VALUE arguments from pairs of names and values.
 func buildFlags(pairs ...string) []string {
 	var args []string
 	for i := 0; i+1 < len(pairs); i += 2 {

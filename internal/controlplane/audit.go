@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// auditName is the audit log, in the directory of a plane.
+// auditName is the name of the audit log in the directory of a [Plane].
 const auditName = "audit.log"
 
-// auditPolicy has a line for each request, when it has been answered, without what was sent: a watch when it begins.
+// auditPolicy logs the metadata of each request when its response is complete, and of each watch when it starts.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 
-// Request is a line of the audit log.
+// Request is one request in the audit log.
 type Request struct {
 	User, UserAgent       string
-	Verb                  string // such as get, list, watch, patch
+	Verb                  string // such as get, list, watch or patch
 	Resource, Subresource string // such as pods and status
 	Namespace, Name       string
-	Code                  int       // of the answer
-	Time                  time.Time // when the API server got it
+	Code                  int       // HTTP status of the response
+	Time                  time.Time // when the API server received it
 }
 
-// writeAudit writes the policy, and returns the flags of the API server.
+// writeAudit writes the audit policy, and returns the flags of the API server for it.
 func (p *Plane) writeAudit() ([]string, error) {
 	policy := filepath.Join(p.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -42,8 +42,8 @@ func (p *Plane) writeAudit() ([]string, error) {
 	return buildFlags("audit-policy-file", policy, "audit-log-path", filepath.Join(p.dir, auditName), "audit-log-mode", "blocking"), nil
 }
 
-// Requests returns the requests that the API server has answered so far, of those that came at or after a moment, in the order in
-// which they were answered. A watch counts once, when it begins. Options.Audit has to be set.
+// Requests returns the completed requests that the API server received at or after since, in the order of completion. A watch is
+// one request, logged when it starts. Options.Audit must be set.
 func (p *Plane) Requests(since time.Time) ([]Request, error) {
 	text, err := os.ReadFile(filepath.Join(p.dir, auditName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,7 +55,8 @@ func (p *Plane) Requests(since time.Time) ([]Request, error) {
 	return parseAudit(text, since)
 }
 
-// auditEvent is what is read of a line. See https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1.
+// auditEvent has the used fields of a line of the audit log. See
+// https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1.
 type auditEvent struct {
 	Stage     string    `json:"stage"`
 	Verb      string    `json:"verb"`
@@ -75,7 +76,7 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// parseAudit reads an audit log. The last line may not be written whole yet.
+// parseAudit parses an audit log. It ignores an incomplete last line.
 func parseAudit(text []byte, since time.Time) ([]Request, error) {
 	var requests []Request
 	for line := range bytes.Lines(text) {
@@ -86,7 +87,7 @@ func parseAudit(text []byte, since time.Time) ([]Request, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("parse audit log: %w", err)
 		}
-		// A watch has a line when it begins and another one when it ends.
+		// A watch has two lines: one when it starts and one when it ends.
 		if e.Received.Before(since) || e.Verb == "watch" && e.Stage == "ResponseComplete" {
 			continue
 		}

@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// validity is how long certificates are valid: longer than a control plane is up, also one that people use. They begin an hour ago, for clocks that differ.
+// certificateValidity is the lifetime of certificates. It is longer than any control plane runs. Certificates start in the past,
+// because clocks differ.
 const certificateValidity = 365 * 24 * time.Hour
 
 // authority is a certificate authority.
@@ -30,10 +31,10 @@ type authority struct {
 	pem  []byte // of cert
 }
 
-// pair is a certificate and its key, both as PEM.
+// keyPair is a certificate and its key, both as PEM.
 type keyPair struct{ cert, key []byte }
 
-// makeAuthority makes an authority of that name.
+// newAuthority returns a self-signed authority.
 func newAuthority(name string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,7 +55,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// readAuthority reads an authority that kubeadm has made.
+// readAuthority reads the certificate and key of an authority, for example of kubeadm.
 func readAuthority(certFile, keyFile string) (*authority, error) {
 	text, err := os.ReadFile(certFile)
 	if err != nil {
@@ -79,7 +80,7 @@ func readAuthority(certFile, keyFile string) (*authority, error) {
 	return &authority{cert: cert, key: signer, pem: text}, nil
 }
 
-// keyPEM returns the key of an authority that [makeAuthority] has made.
+// keyPEM returns the key of an authority of [newAuthority].
 func (a *authority) keyPEM() ([]byte, error) {
 	key, ok := a.key.(*ecdsa.PrivateKey)
 	if !ok {
@@ -88,12 +89,12 @@ func (a *authority) keyPEM() ([]byte, error) {
 	return encodeKey(key)
 }
 
-// client makes a certificate that the API server takes for the user in these groups.
+// clientPair issues a client certificate for this user and groups.
 func (a *authority) clientPair(user string, groups ...string) (keyPair, error) {
 	return a.clientPairUntil(time.Now().Add(certificateValidity), user, groups...)
 }
 
-// clientUntil makes one that expires at a time.
+// clientPairUntil issues a client certificate that expires at end.
 func (a *authority) clientPairUntil(end time.Time, user string, groups ...string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: user, Organization: groups}, NotAfter: end,
@@ -101,7 +102,7 @@ func (a *authority) clientPairUntil(end time.Time, user string, groups ...string
 	})
 }
 
-// server makes a certificate for a server on loopback.
+// serverPair issues a certificate for a server on loopback.
 func (a *authority) serverPair(name string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -125,7 +126,7 @@ func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// sign fills in what all certificates have, and signs.
+// signCertificate sets the serial number and validity of template, and signs it.
 func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -143,7 +144,7 @@ func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey
 	return der, nil
 }
 
-// signingKey makes the key that signs the tokens of service accounts. The API server wants the public one beside it.
+// newSigningKey returns a key for service account tokens, private and public, as PEM.
 func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// bootstrappers is the group of who has a bootstrap token.
+// bootstrappersGroup is the group of users with a bootstrap token.
 const bootstrappersGroup = "system:bootstrappers"
 
-// AllowBootstrap binds the roles that kubeadm binds, too: who has a bootstrap token may request certificates of nodes, and the
-// controller manager approves those, and those that nodes request for themselves.
+// AllowBootstrap binds the roles that kubeadm binds: holders of a bootstrap token may request client certificates of nodes, and
+// the controller manager approves these requests and the renewals of nodes.
 func (a *Access) AllowBootstrap(ctx context.Context) error {
 	for _, b := range []struct{ role, group string }{
 		{"system:node-bootstrapper", bootstrappersGroup},
@@ -31,7 +31,7 @@ func (a *Access) AllowBootstrap(ctx context.Context) error {
 	return nil
 }
 
-// BindClusterRole binds a cluster role to a user or a group, as kind says.
+// BindClusterRole binds a cluster role to a user or group. kind is "User" or "Group".
 func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) error {
 	return a.Admin().Do(ctx, http.MethodPost, rbacPath+"/clusterrolebindings", map[string]any{
 		"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding",
@@ -41,7 +41,7 @@ func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) e
 	}, nil)
 }
 
-// CreateBootstrapToken makes a bootstrap token.
+// CreateBootstrapToken creates a bootstrap token as a Secret, and returns it.
 func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 	id, secret := strings.ToLower(rand.Text()[:6]), strings.ToLower(rand.Text()[:16])
 	err := a.Admin().Do(ctx, http.MethodPost, "/api/v1/namespaces/kube-system/secrets", map[string]any{

@@ -16,31 +16,31 @@ import (
 	"time"
 )
 
-// Bounds of a call.
+// Limits of a request.
 const (
 	callTimeout = 30 * time.Second
 	maxAnswer   = 64 << 20
 )
 
-// Client makes calls to an API server. Get one from [Access].
+// Client sends requests to an API server as JSON. Get one from [Access].
 type Client struct {
 	url, token string
 	http       *http.Client
 }
 
-// StatusError is an answer of the API server other than success.
+// StatusError is an error response of the API server.
 type StatusError struct {
 	Code    int    // such as http.StatusConflict
-	Reason  string // such as AlreadyExists; empty: the answer was no Status object
+	Reason  string // such as AlreadyExists; empty: the response was no Status object
 	Message string
 }
 
-// Error has all that the API server said.
+// Error returns code, reason and message of the response.
 func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Reason, e.Message))
 }
 
-// StatusCode returns the HTTP status of an error that is or wraps a [*StatusError], and zero for any other.
+// StatusCode returns the HTTP status of a [*StatusError] that err is or wraps, and zero for other errors.
 func StatusCode(err error) int {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
@@ -53,8 +53,8 @@ func newClient(url string, config *tls.Config, token string) *Client {
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Do makes one call. What is sent is in, as JSON, unless it is nil; a []byte is sent as it is. What is answered goes into out,
-// unless that is nil; a *[]byte gets it as it is. A PATCH is a JSON merge patch.
+// Do sends one request. in is sent as JSON; nil sends no body, and a []byte is sent unchanged. The response is decoded into out;
+// nil ignores it, and a *[]byte gets it unchanged. A PATCH is a JSON merge patch.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	body, err := encodeBody(in)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return err // it names method and address
+		return err // the error names method and address
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -121,10 +121,10 @@ func decodeAnswer(code int, answer []byte, out any) error {
 	}
 }
 
-// CheckReady asks the API server whether it is ready, and returns what it said if it is not.
+// CheckReady returns an error with the response of /readyz if the API server is not ready.
 func (c *Client) CheckReady(ctx context.Context) error {
 	return c.Do(ctx, http.MethodGet, "/readyz?verbose", nil, nil)
 }
 
-// Close closes connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -17,28 +17,28 @@ import (
 	"time"
 )
 
-// Cluster is a control plane as kubeadm has prepared it. Somebody else runs it: whoever is given its manifests.
+// Cluster is a control plane that kubeadm has prepared. It runs once an agent runs the pods in Manifests.
 type Cluster struct {
 	*Access
 
-	// Root is the directory that stands for / of the host in the manifests: certificates in etc/kubernetes/pki, data of etcd in
-	// var/lib/etcd.
+	// Root is the directory that replaces the root directory of the host in the manifests. Certificates are in
+	// etc/kubernetes/pki, the data of etcd in var/lib/etcd.
 	Root string
-	// Manifests are the static pods by file name, such as etcd.yaml.
+	// Manifests has the manifests of the static pods by file name, such as etcd.yaml.
 	Manifests map[string]string
 }
 
-// kubeadmTimeout is for one phase. They take a second, the certificates some more.
+// kubeadmTimeout limits one phase of kubeadm. Most take a second.
 const kubeadmTimeout = 2 * time.Minute
 
-// phases are those of `kubeadm init` that write the manifests and what these need.
+// kubeadmPhases returns the phases of `kubeadm init` that write the manifests and their files.
 func kubeadmPhases() [][]string {
 	return [][]string{{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"}}
 }
 
-// PrepareKubeadm prepares a control plane for the node of that name, which the static pods run on. The address is one that the host
-// has, and no loopback address: kubeadm refuses those. The test is skipped where the programs have not been built, and without
-// root: kubeadm changes its root directory.
+// PrepareKubeadm prepares a control plane of static pods for the node of that name. advertise is an address of the host other
+// than loopback, which kubeadm rejects. The test is skipped if the programs are not built, or without root, because kubeadm
+// changes its root directory.
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -60,7 +60,7 @@ func prepareCluster(ctx context.Context, program, root, node string, advertise n
 	for i, port := range fixedPorts() {
 		ports[port] = strconv.Itoa(free[i+1])
 	}
-	// kubeadm works in a root of its own: it writes to fixed places of the host.
+	// kubeadm gets its own root directory, because it writes to fixed paths.
 	text := fmt.Sprintf(kubeadmConfig, advertise, server, node, Version, repository, ports[controllerPort], ports[schedulerPort])
 	if err := os.WriteFile(filepath.Join(root, "kubeadm.yaml"), []byte(text), 0o600); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func runPhase(ctx context.Context, program, root string, phase []string) error {
 	return nil
 }
 
-// kubeadmConfig asks for kubeadm's defaults, but for ports that can be chosen here. The container runtime is only named.
+// kubeadmConfig has the defaults of kubeadm except for ports. The container runtime is only named.
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: %q, bindPort: %d}
@@ -109,16 +109,16 @@ controllerManager: {extraArgs: [{name: secure-port, value: %q}]}
 scheduler: {extraArgs: [{name: secure-port, value: %q}]}
 `
 
-// The ports of which kubeadm has its own opinion. Beside these it has that of the API server, which it can be told.
+// Fixed ports of the controller manager and the scheduler in kubeadm. The port of the API server can be configured.
 const (
 	controllerPort = "10257"
 	schedulerPort  = "10259"
 )
 
-// fixedPorts returns them with those of etcd: for clients, for peers, for probes.
+// fixedPorts returns all fixed ports of kubeadm: those of etcd for clients, peers and probes, and those above.
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
-// adapt reads the manifests and puts other ports and paths of the host into them.
+// adaptManifests reads the manifests, and replaces ports and host paths.
 func (c *Cluster) adaptManifests(ports map[string]string) error {
 	dir := filepath.Join(c.Root, "etc", "kubernetes", "manifests")
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
@@ -131,12 +131,13 @@ func (c *Cluster) adaptManifests(ports map[string]string) error {
 	return nil
 }
 
-// hostPath matches the path of a volume on the host, as kubeadm writes it.
+// hostPathPattern matches the path of a hostPath volume in a manifest of kubeadm.
 var hostPathPattern = regexp.MustCompile(`(?m)^( *(?:- )?hostPath:\n +path: )/`)
 
-// number matches what may be a port.
+// portPattern matches numbers that may be ports.
 var portPattern = regexp.MustCompile(`\b[0-9]{4,5}\b`)
 
+// adaptManifest returns a manifest with other ports, and with host paths below root.
 func adaptManifest(manifest, root string, ports map[string]string) string {
 	manifest = portPattern.ReplaceAllStringFunc(manifest, func(found string) string {
 		if port, ok := ports[found]; ok {

@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// MetricsServer is the program that answers `kubectl top`. It is no part of Kubernetes and has versions of its own: that of
-// tools/metrics/go.mod.
+// MetricsServer is the name of the program that serves the API metrics.k8s.io for `kubectl top`. It is no part of Kubernetes:
+// tools/metrics/go.mod has its version.
 const MetricsServer = "metrics-server"
 
 const (
@@ -21,8 +21,8 @@ const (
 	rbacPath    = "/apis/" + rbac + "/v1"
 )
 
-// frontProxy makes the authority and the certificate by which the API server tells those behind it who has asked, and returns
-// the flags for that.
+// writeFrontProxy creates the authority and client certificate with which the API server forwards the user of a request to
+// extension servers, and returns the flags for it.
 func (p *Plane) writeFrontProxy() ([]string, error) {
 	const user = "front-proxy-client"
 	authority, err := newAuthority("front-proxy-ca")
@@ -49,9 +49,9 @@ func (p *Plane) writeFrontProxy() ([]string, error) {
 	), err
 }
 
-// StartMetricsServer runs a metrics-server that asks all nodes every ten seconds, and has the API server ask it. It may do what
-// the metrics-server of a cluster may, and no more, and it asks only nodes that serve with a certificate of the cluster. It is called
-// once; [Plane.Close] ends what it started. When it returns there are no values yet: those of a container take two rounds.
+// StartMetricsServer runs a metrics-server that queries all nodes every ten seconds, and registers its API. It has the
+// permissions of the metrics-server of a cluster, and connects only to nodes with a serving certificate of the cluster. Call it
+// once; [Plane.Close] stops it. Values of containers are available after two queries.
 func (p *Plane) StartMetricsServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -85,14 +85,14 @@ func (p *Plane) StartMetricsServer(ctx context.Context) error {
 	return p.startPart(ctx, part)
 }
 
-// posted is an object and where it is created.
+// apiObject is an object and the path to create it at.
 type apiObject struct {
 	path   string
 	object map[string]any
 }
 
-// metricsObjects are what the API server finds a metrics-server on loopback by, and what that may do beyond the roles that every
-// cluster has. No endpoint may be on loopback, but the service may be another name for it.
+// metricsObjects returns the objects that register a metrics-server on loopback, and the roles that clusters lack by default. An
+// endpoint must not be on loopback, so the service is an ExternalName.
 func (p *Plane) metricsObjects(port int) []apiObject {
 	const namespace = "kube-system"
 	named := func(name string) map[string]any { return map[string]any{"name": name} }

@@ -9,26 +9,26 @@ import (
 	"strconv"
 )
 
-// Addresses of services. Nothing in these tests routes them: there is no kube-proxy.
+// Service addresses. There is no kube-proxy, so that no connection to them works.
 const (
 	serviceRange   = "10.96.0.0/16"
 	firstServiceIP = "10.96.0.1"
 )
 
-// issuer is who issues the tokens of service accounts, by the name that clusters have for their API servers.
+// issuer is the issuer of service account tokens: the usual name of the API server in a cluster.
 const issuer = "https://kubernetes.default.svc.cluster.local"
 
-// credentials are the files that the parts have in common.
+// credentials has the paths of the files that the components share.
 type credentials struct {
 	caCert, caKey         string
-	tlsCert, tlsKey       string // of all servers
+	tlsCert, tlsKey       string // serving certificate of all components
 	tokenKey, tokenPub    string
-	kubeletCert           string // of the API server as a client of agents
+	kubeletCert           string // client certificate of the API server for agents
 	kubeletKey            string
 	controller, scheduler string // kubeconfigs of controller manager and scheduler
 }
 
-// plan decides on ports and arguments, and writes all files but those that the parts write.
+// planParts chooses ports and arguments of all components, and writes their files.
 func (p *Plane) planParts(o Options) error {
 	ports, err := freePorts(5)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Plane) planParts(o Options) error {
 	return nil
 }
 
-// write makes certificates, keys and kubeconfigs.
+// writeCredentials writes certificates, keys and kubeconfigs.
 func (p *Plane) writeCredentials() (c credentials, err error) {
 	caKey, err := p.ca.keyPEM()
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Plane) writeCredentials() (c credentials, err error) {
 	return c, err
 }
 
-// etcd keeps its data as long as the plane is there, and does not wait for the disk.
+// newEtcd returns the etcd of the control plane. It keeps its data in the directory of p, and does not sync to disk.
 func (p *Plane) newEtcd(clients, peers string) *program {
 	return p.newProgram(Etcd, buildFlags(
 		"name", "default", "data-dir", filepath.Join(p.dir, "etcd"), "unsafe-no-fsync", "true", "log-level", "warn",
@@ -124,8 +124,8 @@ func (p *Plane) newEtcd(clients, peers string) *program {
 	))
 }
 
-// apiServer has the flags that kubeadm gives to its own, but those that only matter in a cluster of several machines. No
-// endpoint may be on loopback, so the service called kubernetes gets none.
+// newAPIServer returns the API server with the flags of kubeadm, except for flags of clusters with several machines. Endpoints
+// must not be on loopback, so the service kubernetes has none.
 func (p *Plane) newAPIServer(port int, etcd string, c credentials) *program {
 	return p.newProgram(APIServer, buildFlags(
 		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",

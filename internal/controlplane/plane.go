@@ -17,24 +17,24 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long the start of a [Plane] may take: a hundred times what it does on a machine at rest.
+// DefaultTimeout limits the start of a [Plane], which usually takes about a second.
 const DefaultTimeout = 2 * time.Minute
 
-// attempts is how often a plane is started whose ports others take meanwhile.
+// maxAttempts is how often a start is tried if another process takes one of the ports.
 const maxAttempts = 3
 
-// Options say what runs beside etcd and the API server. The zero value is nothing.
+// Options configures a control plane. The zero value runs etcd and the API server only.
 type Options struct {
-	ControllerManager bool // service accounts, their root certificate, node life cycle, garbage collection, signing
+	ControllerManager bool // for service accounts, root certificates, node lifecycle, garbage collection and signing
 	Scheduler         bool
-	Audit             bool // the API server writes a line for each request: [Plane.Requests]
+	Audit             bool // log all requests: see [Plane.Requests]
 
-	APIServerArgs         []string      // more flags of the API server, such as --feature-gates=X=true
-	ControllerManagerArgs []string      // more flags of the controller manager, such as --cluster-signing-duration=3m
-	Timeout               time.Duration // for the start; zero: DefaultTimeout
+	APIServerArgs         []string      // additional flags of the API server, such as --feature-gates=X=true
+	ControllerManagerArgs []string      // additional flags of the controller manager, such as --cluster-signing-duration=3m
+	Timeout               time.Duration // of the start; zero: DefaultTimeout
 }
 
-// programs returns what has to be built.
+// programs returns the programs that must be built.
 func (o Options) programs() []string {
 	programs := []string{Etcd, APIServer}
 	if o.ControllerManager {
@@ -46,17 +46,17 @@ func (o Options) programs() []string {
 	return programs
 }
 
-// Plane is a control plane of processes. Get one from [Start] or [StartPlane].
+// Plane is a control plane of child processes. Create one with [Start] or [StartPlane].
 type Plane struct {
 	*Access
 
-	dir   string     // logs, certificates, data of etcd
-	bin   string     // programs
-	parts []*program // in the order in which they start
+	dir   string     // logs, certificates and data of etcd
+	bin   string     // directory of the programs
+	parts []*program // in the order of their start
 }
 
-// Start runs a control plane for one test. Whoever starts one for several tests uses [StartPlane] in TestMain. The test is skipped
-// where the programs have not been built.
+// Start runs a control plane until the test ends. It skips the test if the programs are not built. For several tests, call
+// [StartPlane] in TestMain.
 func Start(t testing.TB, o Options) *Plane {
 	t.Helper()
 	dir := RequirePrograms(t, o.programs()...)
@@ -79,8 +79,8 @@ func Start(t testing.TB, o Options) *Plane {
 	return p
 }
 
-// StartPlane runs a control plane of the programs in the directory bin. What it writes is below dir, which is empty and the
-// caller's to remove after [Plane.Close].
+// StartPlane runs a control plane with the programs in the directory bin. It writes its files to dir, an empty directory. The
+// caller calls [Plane.Close] and then removes dir.
 func StartPlane(ctx context.Context, bin, dir string, o Options) (*Plane, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, DefaultTimeout))
 	defer cancel()
@@ -120,8 +120,8 @@ func (p *Plane) startPart(ctx context.Context, part *program) error {
 	return part.awaitReady(ctx)
 }
 
-// awaitNamespaces waits for what the API server makes itself right after it is ready, and for what the controller manager
-// adds to that before a pod can be created.
+// awaitNamespaces waits until the API server has created its namespaces and, with accounts, until the controller manager has
+// created the default service account, which pods need.
 func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	paths := []string{"/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
 	if accounts {
@@ -143,7 +143,7 @@ func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	return nil
 }
 
-// portTaken reports whether an error of the start is that another process has taken a port.
+// isPortTaken reports whether the start failed because another process has one of the ports.
 func (p *Plane) isPortTaken(err error) bool {
 	if _, ended := errors.AsType[*exitError](err); !ended {
 		return false
@@ -156,7 +156,7 @@ func (p *Plane) isPortTaken(err error) bool {
 	return false
 }
 
-// Close ends all processes, the last one first. What they have written stays.
+// Close kills all processes in reverse order. Their files remain.
 func (p *Plane) Close() error {
 	var errs []error
 	for _, part := range slices.Backward(p.parts) {
@@ -168,7 +168,7 @@ func (p *Plane) Close() error {
 	return errors.Join(errs...)
 }
 
-// Kill ends a part, such as [APIServer], as a crash would. [Plane.Restart] brings it back.
+// Kill kills a component by its name, such as [APIServer]. [Plane.Restart] starts it again.
 func (p *Plane) Kill(name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *Plane) Kill(name string) error {
 	return part.killProcess()
 }
 
-// Restart kills a part if it runs, starts it with the same arguments, on the same data and port, and waits until it is ready.
+// Restart kills a component if it runs, starts it with the same arguments, data and port, and waits until it is ready.
 func (p *Plane) Restart(ctx context.Context, name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -200,10 +200,10 @@ func (p *Plane) findPart(name string) (*program, error) {
 	return nil, fmt.Errorf("the control plane has no %s: it is asked for in Options", name)
 }
 
-// LogPath returns the log file of a part.
+// LogPath returns the log file of a component.
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
-// healthy returns a function that asks a server on loopback for its health.
+// newHealthCheck returns a function that requests the health path of a server on loopback.
 func (p *Plane) newHealthCheck(scheme string, port int, path string) func(context.Context) error {
 	client := newClient(loopbackURL(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {

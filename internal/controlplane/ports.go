@@ -9,7 +9,7 @@ import (
 	"net"
 )
 
-// freePorts returns n different TCP ports that nobody listens on. Somebody else may take one before it is used.
+// freePorts returns n different free TCP ports. Another process may take one before it is used.
 func freePorts(n int) (ports []int, err error) {
 	var listeners []net.Listener
 	defer func() {

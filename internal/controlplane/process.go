@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	pollInterval = 25 * time.Millisecond // between two looks at what another process does
-	killTimeout  = 10 * time.Second      // for a process to end that was killed
-	maxLogTail   = 4 << 10               // bytes of a log that an error quotes
+	pollInterval = 25 * time.Millisecond // between two checks of another process
+	killTimeout  = 10 * time.Second      // for the exit of a killed process
+	maxLogTail   = 4 << 10               // largest quoted end of a log, in bytes
 )
 
-// program is one part of a control plane: a program, its arguments, and its process when it runs.
+// program is one component of a control plane: an executable, its arguments, and its process while it runs.
 type program struct {
 	name, path, dir string
 	args            []string
-	checkHealth     func(context.Context) error // asks the process whether it is ready
+	checkHealth     func(context.Context) error // returns an error while the process is not ready
 
 	process *os.Process
-	exited  chan struct{} // closed when the process has ended
+	exited  chan struct{} // closed when the process has exited
 }
 
-// start starts the process. The goroutine that waits for it keeps to one thread, since the kernel ends the process together
-// with the thread that started it: a test that dies leaves nothing behind.
+// start starts the process. Its goroutine keeps one thread, because the kernel kills the process when the thread that started it
+// ends: a test that dies leaves no process.
 func (p *program) start() error {
 	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *program) start() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // its log has the cause
 		}
 	}()
 	if err := <-started; err != nil {
@@ -59,7 +59,7 @@ func (p *program) start() error {
 	return nil
 }
 
-// await waits until the process is ready. It fails at once when the process ends.
+// awaitReady waits until the process is ready. It fails at once when the process exits.
 func (p *program) awaitReady(ctx context.Context) error {
 	for {
 		asked, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -78,10 +78,10 @@ func (p *program) awaitReady(ctx context.Context) error {
 	}
 }
 
-// endedError is about a process that ended by itself.
+// exitError reports that a process exited by itself.
 type exitError struct{ error }
 
-// kill ends the process as a crash would. It may have ended, or never have run.
+// killProcess kills the process and waits until it has exited. It does nothing if the process does not run.
 func (p *program) killProcess() error {
 	if p.process == nil {
 		return nil
@@ -100,7 +100,7 @@ func (p *program) killProcess() error {
 
 func (p *program) logPath() string { return filepath.Join(p.dir, p.name+".log") }
 
-// tail returns the end of the log, to be read below an error.
+// quoteLog returns the end of the log as part of an error text.
 func (p *program) quoteLog() string {
 	b, err := os.ReadFile(p.logPath())
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *program) quoteLog() string {
 	return fmt.Sprintf("; the end of its log:\n%s", b[max(0, len(b)-maxLogTail):])
 }
 
-// portTaken reports whether the process has ended because somebody else had one of its ports.
+// isPortTaken reports whether the process exited because one of its ports was in use.
 func (p *program) isPortTaken() bool {
 	b, err := os.ReadFile(p.logPath())
 	return err == nil && bytes.Contains(b, []byte("address already in use"))

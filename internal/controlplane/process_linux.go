@@ -5,7 +5,7 @@ package controlplane
 
 import "syscall"
 
-// endWithParent has the kernel kill a process when the thread that started it ends.
+// killWithParent makes the kernel kill a process when the thread that started it ends.
 func killWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -7,5 +7,5 @@ package controlplane
 
 import "syscall"
 
-// endWithParent does nothing: where there is no such signal, a test that is killed leaves its processes behind.
+// killWithParent returns nil: without such a signal, a killed test leaves its processes running.
 func killWithParent() *syscall.SysProcAttr { return nil }

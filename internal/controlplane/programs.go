@@ -12,13 +12,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// RequiredEnv is the environment variable that turns skipping into failing, with the value "required".
+// RequiredEnv is an environment variable. With the value "required", tests fail instead of being skipped if there is no control
+// plane.
 const RequiredEnv = "NODEAGENT_CLUSTER"
 
-// Version is that of Kubernetes, as tools/cluster/go.mod pins it.
+// Version is the version of Kubernetes that tools/cluster/go.mod pins.
 const Version = "v1.37.1"
 
-// The programs, which are also the names of the parts of a [Plane].
+// The names of the programs, and of the components of a [Plane].
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -28,14 +29,14 @@ const (
 	kubeadm           = "kubeadm"
 )
 
-// repository is where kubeadm's manifests have their images from, and etcdTag is the tag that they give to that of etcd.
+// The image repository in kubeadm's manifests, and its image tag of etcd.
 const (
 	repository = "nodeagent.test"
 	etcdTag    = "3.7.0-0"
 )
 
-// Images returns the names of the images that `make cluster-tools` writes, by program. The archives in .lab/images are named
-// for the programs. Kubectl comes with a shell, the others are alone in their images.
+// Images returns the image names that `make cluster-tools` writes, by program. The archives in .lab/images have the names of the
+// programs. The image of kubectl has a shell; the other images have only their program.
 func Images() map[string]string {
 	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag}
 	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl} {
@@ -44,8 +45,8 @@ func Images() map[string]string {
 	return images
 }
 
-// RequirePrograms returns the directory that these programs are in. The test is skipped, or fails where they are required, if one has
-// not been built.
+// RequirePrograms returns the directory of the programs. If one is not built, it skips the test, or fails it if [RequiredEnv] is
+// set.
 func RequirePrograms(t testing.TB, programs ...string) string {
 	t.Helper()
 	home, err := lab.FindHome()
@@ -62,7 +63,7 @@ func RequirePrograms(t testing.TB, programs ...string) string {
 	return ""
 }
 
-// missing skips the test, or fails it where a control plane is required.
+// skipOrFail skips the test, or fails it if [RequiredEnv] is set.
 func skipOrFail(t testing.TB, reason any) {
 	t.Helper()
 	if os.Getenv(RequiredEnv) == "required" {
@@ -71,7 +72,7 @@ func skipOrFail(t testing.TB, reason any) {
 	t.Skipf("no control plane: %v", reason)
 }
 
-// built returns an error if a program is not there.
+// checkBuilt returns an error if there is no program at path.
 func checkBuilt(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%s is missing: run `make cluster-tools` once", path)

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// tokenKeyName is the key that tokens of service accounts are signed with, in the directory of a plane.
+// tokenKeyName is the file of the key for service account tokens, in the directory of a plane.
 const tokenKeyName = "sa.key"
 
-// ServiceAccountToken signs a token of a service account with the key of the API server, which itself issues none that expires within
-// ten minutes: one that is to have expired already comes from here. The UID is that of the ServiceAccount.
+// ServiceAccountToken returns a token of a service account, signed with the key of the API server. It can have any expiry: the
+// API server issues no token that expires within ten minutes, nor an expired one. uid is that of the ServiceAccount object.
 func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Time) (string, error) {
 	path := filepath.Join(p.dir, tokenKeyName)
 	text, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Ti
 	})
 }
 
-// signToken makes a JSON Web Token with the algorithm ES256 of RFC 7518, section 3.4.
+// signToken returns a JSON Web Token signed with ES256 (RFC 7518, section 3.4).
 func signToken(key *ecdsa.PrivateKey, claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {

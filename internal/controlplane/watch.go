@@ -13,15 +13,14 @@ import (
 	"strings"
 )
 
-// Event is what a watch tells.
+// Event is one event of a watch.
 type Event struct {
 	Type   string          `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
 	Object json.RawMessage `json:"object"`
 }
 
-// Watch calls fn for each change of the objects at a path, such as /api/v1/pods, those that are there already at first. It returns
-// nil when ctx ends, and otherwise says why the watch ended, which API servers let happen at any time; fn ends it by an error.
-// A watch has no deadline but that of ctx.
+// Watch calls fn for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when ctx ends,
+// and the error when fn fails or the watch breaks, which may happen at any time. A watch has no other deadline than ctx.
 func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) error {
 	separator := "?"
 	if strings.Contains(path, "?") {
@@ -57,7 +56,7 @@ func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) e
 	}
 }
 
-// quiet returns nil for an error that is the end of ctx.
+// ignoreCanceled returns nil if ctx has ended, and err otherwise.
 func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package correlator decides which events reach an API server, and as what: an event that was recorded before has its count raised,
-// events that differ in their message alone become one after the tenth, and an object of which there is too much to say is cut short. It
-// sends nothing. The behaviour is that of k8s.io/client-go/tools/record with its defaults, which kubectl's users know the results of.
+// Package correlator aggregates events before they are sent to an API server. It raises the count of a repeated event, combines
+// events that differ only in their message after the tenth, and drops events of an object with too many. It sends nothing. The
+// behaviour is that of k8s.io/client-go/tools/record with its defaults.
 //
-// A [Correlator] takes the time as an argument, and remembers hashes instead of texts, so that it stays below 2 MiB. It is not safe for
-// use by several goroutines at the same time.
+// A [Correlator] gets the time as an argument, and stores hashes instead of texts, so that it needs at most 2 MiB. It must not be
+// used concurrently.
 package correlator
 
 import (
@@ -24,56 +24,57 @@ import (
 
 // The limits. Source: tools/record/events_cache.go of client-go.
 const (
-	// Remembered is how many events, groups and objects are remembered, of each; the one not seen for longest is forgotten.
+	// Remembered is the largest number of stored events, groups and objects, each. The least recently used one is removed.
 	Remembered = 4096
-	// SimilarMessages is how many messages of one kind are recorded one by one, each within SimilarWithin of the last, less one.
+	// SimilarMessages is the number of different messages after which events are combined. Each message must follow the previous
+	// one within SimilarWithin.
 	SimilarMessages = 10
-	// SimilarWithin is after what time without such an event a group begins anew.
+	// SimilarWithin is the time without a similar event after which combining starts anew.
 	SimilarWithin = 600 * time.Second
-	// Burst is how many events of a type an object may have at once, and then one every Refill.
+	// Burst is how many events of one type an object may have at once. After that it may have one per Refill.
 	Burst = 25
-	// Refill is how long one more event takes.
+	// Refill is the time after which an object may have one more event.
 	Refill = 300 * time.Second
 
 	combined = "(combined from similar events): "
 )
 
-// Result is what becomes of an event.
+// Result is the outcome of an event.
 type Result struct {
-	// Event is what the API server is to have. Its count is more than 1 where it has it already.
+	// Event is the event to store at the API server. Its count is above 1 if the API server has it already.
 	Event *corev1.Event
-	// Patch is the strategic merge patch that makes the event before this one; nil: it is new.
+	// Patch is the strategic merge patch that updates the stored event to Event; nil: create it.
 	Patch []byte
-	// Skip says that there was too much of its object.
+	// Skip reports that the object has too many events, so that this one must not be sent.
 	Skip bool
 }
 
-// Correlator knows what was recorded. Make one with [New].
+// Correlator stores which events were seen. Create one with [New].
 type Correlator struct {
 	recorded *lru[sentEvent]
 	groups   *lru[*group]
 	objects  *lru[*bucket]
 }
 
-// observation is an event as it was recorded last.
+// sentEvent is the last state of an event.
 type sentEvent struct {
 	name  string
 	first metav1.Time
 	count int32
 }
 
-// group is events that differ in their message.
+// group counts different messages of otherwise equal events.
 type group struct {
-	messages []key // at most SimilarMessages-1 between two events
+	messages []key // hashes of messages; at most SimilarMessages-1
 	last     time.Time
 }
 
-// New returns a Correlator that knows of no event.
+// New returns a Correlator without events.
 func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate returns what becomes of an event, which is not changed, and remembers it.
+// Correlate returns whether and how to send e, and records it. e is not changed.
 func (c *Correlator) Correlate(e *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(e, now)
 	out := *event
@@ -89,7 +90,7 @@ func (c *Correlator) Correlate(e *corev1.Event, now time.Time) Result {
 	return Result{Event: &out, Patch: patch}
 }
 
-// group returns the event, or the one that stands for it and its like, and what that is known by.
+// groupEvent returns e, or the combined event of its group, and the key of that event.
 func (c *Correlator) groupEvent(e *corev1.Event, now time.Time) (*corev1.Event, key) {
 	id := hashKey(kindGroup, sourceAndObject(e), []string{e.Type, e.Reason, e.ReportingController, e.ReportingInstance})
 	g, ok := c.groups.getValue(id)
@@ -107,7 +108,7 @@ func (c *Correlator) groupEvent(e *corev1.Event, now time.Time) (*corev1.Event, 
 	return e, hashKey(kindEvent, sourceAndObject(e), []string{e.InvolvedObject.FieldPath, e.Type, e.Reason, e.Message})
 }
 
-// similar returns the event that stands for one and its like.
+// combinedEvent returns the event that stands for a group of similar events.
 func combinedEvent(e *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -117,7 +118,7 @@ func combinedEvent(e *corev1.Event, now time.Time) *corev1.Event {
 	}
 }
 
-// bucket returns how much may still be said of the object of an event.
+// objectBucket returns the rate limit of the object of an event.
 func (c *Correlator) objectBucket(e *corev1.Event) *bucket {
 	id := hashKey(kindObject, sourceAndObject(e), []string{e.Type})
 	b, ok := c.objects.getValue(id)
@@ -134,7 +135,7 @@ type bucket struct {
 	last   time.Time
 }
 
-// take takes a token, and reports whether there was one.
+// takeToken takes a token, and reports whether there was one.
 func (b *bucket) takeToken(now time.Time) bool {
 	tokens := b.tokens
 	if since := now.Sub(b.last); since > 0 && !b.last.IsZero() {
@@ -147,7 +148,7 @@ func (b *bucket) takeToken(now time.Time) bool {
 	return true
 }
 
-// patchOf returns what changes about an event that is recorded again.
+// buildPatch returns the patch of count, time and message of a stored event.
 func buildPatch(e *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`
@@ -155,21 +156,21 @@ func buildPatch(e *corev1.Event) []byte {
 		Message       string      `json:"message,omitempty"`
 	}{e.Count, e.LastTimestamp, e.Message})
 	if err != nil {
-		panic(err) // a number, a time and a string
+		panic(err) // a number, a time and a string can always be encoded
 	}
 	return patch
 }
 
-// about returns who says something about what.
+// sourceAndObject returns the fields of an event that identify its source and object.
 func sourceAndObject(e *corev1.Event) []string {
 	o := &e.InvolvedObject
 	return []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
 }
 
-// key is a hash: it stands for texts of any length, and for nothing else in all the time that an agent may run.
+// key is a hash of strings. Collisions are so unlikely that they are not handled.
 type key [16]byte
 
-// What a key is of.
+// The kinds of keys.
 const (
 	kindEvent byte = iota
 	kindGroup
@@ -177,7 +178,7 @@ const (
 	kindObject
 )
 
-// keyOf returns the key of texts.
+// hashKey returns the hash of a kind and strings.
 func hashKey(kind byte, texts ...[]string) (k key) {
 	h := sha256.New()
 	h.Write([]byte{kind})
@@ -190,7 +191,7 @@ func hashKey(kind byte, texts ...[]string) (k key) {
 	return k
 }
 
-// writeText hashes a text so that it cannot be taken for the end of the one before.
+// writeText hashes text with its length, so that different lists of strings have different hashes.
 func writeText(h hash.Hash, text string) {
 	var length [8]byte
 	binary.LittleEndian.PutUint64(length[:], uint64(len(text)))

@@ -5,10 +5,10 @@ package correlator
 
 import "container/list"
 
-// lru is a map that forgets what was not asked for or put for longest.
+// lru is a map of limited size that removes the least recently used entry.
 type lru[V any] struct {
 	capacity int
-	order    *list.List // of *entry[V], the latest first
+	order    *list.List // of *entry[V], most recently used first
 	elements map[key]*list.Element
 }
 

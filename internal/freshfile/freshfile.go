@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freshfile has what files say, and reads them again when they may have changed: replaced by a rename, by a link that was
-// swapped, or written in place. It watches nothing and starts no goroutine: whoever asks reads, at most once in a period. What is
-// compared is the content, because neither names nor times tell all changes.
+// Package freshfile parses files, and parses them again after a change: by a rename, a replaced symbolic link, or a write in
+// place. It has no watch and no goroutine: [Value.Get] reads the files, at most once per second. It compares contents, because
+// names and times do not show all changes.
 package freshfile
 
 import (
@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// MaxSize is how many bytes a file may have.
+// MaxSize is the largest size of a file, in bytes.
 const MaxSize = 1 << 20
 
-// MaxAge is how old an answer may be.
+// MaxAge is how old a returned value may be.
 const MaxAge = time.Second
 
-// Value is what a group of files says. Make one with [New]. Its methods may be called from any goroutine.
+// Value is the parsed content of a group of files. Create one with [New]. Its methods may be called from any goroutine.
 type Value[T any] struct {
 	parse func(contents [][]byte) (T, error)
 	paths []string
@@ -31,14 +31,15 @@ type Value[T any] struct {
 
 	mu       sync.Mutex // guards what follows
 	value    T
-	contents [][]byte  // that value is from
-	refused  [][]byte  // that were reported last, because parse refused them
-	missing  string    // the error that was reported last, because a file could not be read
-	checked  time.Time // when the files were read last
+	contents [][]byte  // of the files that value was parsed from
+	refused  [][]byte  // last contents that parse rejected; reported once
+	missing  string    // last error of reading a file; reported once
+	checked  time.Time // last read of the files
 }
 
-// New reads files that are there, and parses them together. Each file has [Most] bytes at most. Later changes that cannot be read, or that
-// parse refuses, are reported to fail, once each, and leave the value as it was; fail may be nil, and is called with the lock held.
+// New reads the files at paths, which must exist and have at most [MaxSize] bytes each, and parses them together. If a later
+// change cannot be read or parsed, the error is passed to fail once and the value is kept. fail may be nil; it is called with the
+// lock held.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)
@@ -52,7 +53,7 @@ func New[T any](parse func(contents [][]byte) (T, error), fail func(error), path
 	return v, nil
 }
 
-// Get returns what the files say, as of [Period] ago at most.
+// Get returns the value of the files, at most [MaxAge] old.
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -114,7 +115,7 @@ func readAll(paths []string) ([][]byte, error) {
 	return contents, nil
 }
 
-// read reads a regular file, which may be behind links: that is how secrets are mounted. A pipe is not waited for.
+// readRegular reads a regular file, also through symbolic links, as secrets are mounted. It does not block on a pipe.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

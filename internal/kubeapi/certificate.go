@@ -10,11 +10,12 @@ import (
 	"os"
 )
 
-// maxFile bounds a file of a certificate, a key or a token.
+// maxFile is the largest size of a certificate, key or token file, in bytes.
 const maxFile = 1 << 20
 
-// fileCertificate reads the client certificate of two files, or of one that holds both, for each new connection: who
-// rotates it only closes the connections. Links are followed, as the kubelet's current certificate is one.
+// fileCertificate returns a function that reads the client certificate from two files, or one file with both. It is called for
+// each new connection, so that a rotation only has to close connections. Links are followed: the kubelet's current certificate is
+// one.
 func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := readFile(certFile)
@@ -33,7 +34,7 @@ func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) 
 	}
 }
 
-// readFile reads a file of limited size.
+// readFile reads a file of at most maxFile bytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

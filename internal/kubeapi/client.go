@@ -23,18 +23,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Options change a client. The zero value is ready.
+// Options configures a [Client]. The zero value is ready for production.
 type Options struct {
-	// UserAgent names the agent to the API server, unless the config does. Empty means "nodeagent".
+	// UserAgent is the User-Agent header of requests, unless the config has one. Empty: "nodeagent".
 	UserAgent string
-	// QPS and Burst are the budget of requests, watches apart. Zero means 50 a second and 100 at once.
+	// QPS and Burst are the rate limit of all requests except watches. Zero means 50 per second, and 100 at once.
 	QPS   float32
 	Burst int
-	// Timeout bounds a request, from its turn in the budget to its answer. Zero means 10 s.
+	// Timeout limits a request, including its wait for the rate limit. Zero means 10 s.
 	Timeout time.Duration
-	// Certificate returns the client certificate of each new connection. Nil means that of the config.
+	// Certificate returns the client certificate for each new connection. Nil means that of the config.
 	Certificate func() (*tls.Certificate, error)
-	// Logger gets what client-go has to say, at its levels. Nil discards it.
+	// Logger gets the log lines of client-go. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -45,12 +45,12 @@ const (
 	DefaultTimeout = 10 * time.Second
 )
 
-// Client talks to one API server. It is safe for concurrent use.
+// Client sends requests to one API server. It is safe for concurrent use.
 type Client struct {
-	config            *rest.Config // a copy, without what this package does itself
+	config            *rest.Config // a copy, without the parts that this package implements itself
 	options           Options
 	log               logr.Logger
-	closeAllOnTimeout bool // a request that fails without an answer closes every connection
+	closeAllOnTimeout bool // a request that times out closes all connections, instead of silent ones only
 	maxList           int64
 
 	codec  runtime.NegotiatedSerializer
@@ -60,7 +60,7 @@ type Client struct {
 	rest   map[schema.GroupVersion]*rest.RESTClient
 }
 
-// New returns a client on a copy of config. It sends nothing. An error says what of the config is invalid.
+// New returns a client with a copy of config. It sends nothing. An error names the invalid field of config or o.
 func New(config *rest.Config, o Options) (*Client, error) {
 	if config == nil {
 		return nil, errors.New("kubeapi: config is nil: want the rest.Config of an API server")
@@ -80,21 +80,21 @@ func New(config *rest.Config, o Options) (*Client, error) {
 	copied.UserAgent = orElse(copied.UserAgent, o.UserAgent)
 	copied.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	copied.WarningHandlerWithContext, copied.WarningHandler = nil, rest.NoWarnings{}
-	copied.Timeout = 0 // each request has a deadline of its own
+	copied.Timeout = 0 // each request has its own deadline
 	copied.ContentType = runtime.ContentTypeProtobuf
 	copied.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return buildClient(copied, o, false)
 }
 
-// HeartbeatClient returns a client of the same server with connections of its own and no budget, for requests that must not
-// wait behind others. A request of it that gets no answer closes its connections, so that the next has a new one.
+// HeartbeatClient returns a client of the same server with its own connections and no rate limit, for requests that must not wait
+// for other requests. A request that times out closes these connections, so that the next one uses a new connection.
 func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	return buildClient(config, c.options, true)
 }
 
-// WithBudget returns a client on the same connections with a budget of its own, for requests that must not use up that of c.
+// WithBudget returns a client that shares the connections of c and has its own rate limit.
 func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	shared := *c
 	shared.config = rest.CopyConfig(c.config)
@@ -108,14 +108,14 @@ func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	return &shared, nil
 }
 
-// CloseConnections closes all connections, watches included: the next request makes a new one, with the certificate of that time.
-// Of a config with a Transport of its own only those are closed that nothing uses.
+// CloseConnections closes all connections, including watches. The next request opens one with the present certificate. If the
+// config has its own Transport, only its idle connections are closed.
 func (c *Client) CloseConnections() {
 	c.dialer.closeAll()
 	closeIdle(c.http.Transport)
 }
 
-// connect makes what a client keeps for its life.
+// buildClient creates the transport and REST clients of a Client. closeAll makes each timeout close all connections.
 func buildClient(config *rest.Config, o Options, closeAll bool) (*Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -156,7 +156,8 @@ func (c *Client) addGroup(gv schema.GroupVersion) error {
 	return nil
 }
 
-// transport is client-go's, with connections of this client only, and files of credentials that are read when they are used.
+// buildTransport returns the transport of client-go with connections of this client only. Token and certificate files are read
+// when they are used.
 func (c *Client) buildTransport() (http.RoundTripper, error) {
 	config := rest.CopyConfig(c.config)
 	var wrap []transport.WrapperFunc
@@ -188,8 +189,8 @@ func (c *Client) buildTransport() (http.RoundTripper, error) {
 	return transport.New(tc)
 }
 
-// try runs a request until it has an answer other than "later", for as long as its deadline allows. What the server asks
-// to wait is waited, unless the deadline is sooner: then the caller gets the error at once, and with it what was asked.
+// doWithRetry sends a request until it succeeds or fails for good, or its deadline is reached. It waits for as long as the
+// server's Retry-After says. If the deadline is sooner, it returns the error at once; see [RetryAfter].
 func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()
@@ -210,13 +211,13 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 	}
 }
 
-// minRetry keeps a server that asks to come back at once from being asked without end.
+// minRetry is the shortest wait for a server that sends a Retry-After of zero.
 const minRetry = 100 * time.Millisecond
 
-// suspect closes connections that a request without an answer may have died on.
+// closeDeadConns closes the connections that may be dead after a request without a response. begin is when the request started.
 func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
-	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // it had an answer, or its connection is closed
+	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the server responded, or the connection is closed
 	case c.closeAllOnTimeout:
 		c.CloseConnections()
 	default:

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// dialTimeout bounds the name server and the connection together.
+// dialTimeout limits the name lookup and the connection together.
 const dialTimeout = 10 * time.Second
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialer remembers the connections that it made, so that they can be closed.
+// dialer opens connections and records them, so that they can be closed.
 type dialer struct {
 	dial dialFunc
 
@@ -24,7 +24,7 @@ type dialer struct {
 	conns map[*conn]struct{}
 }
 
-// newDialer returns a dialer on dial; nil means package net's.
+// newDialer returns a dialer that uses dial; nil means package net.
 func newDialer(dial dialFunc) *dialer {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
@@ -32,7 +32,7 @@ func newDialer(dial dialFunc) *dialer {
 	return &dialer{dial: dial, conns: map[*conn]struct{}{}}
 }
 
-// DialContext makes a connection within [dialTimeout].
+// DialContext opens a connection within [dialTimeout].
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -54,11 +54,11 @@ func (d *dialer) removeConn(c *conn) {
 	delete(d.conns, c)
 }
 
-// closeSilent closes the connections that have been silent since a time.
+// closeSilent closes the connections on which nothing was received after since.
 func (d *dialer) closeSilent(since time.Time) {
 	for _, c := range d.listConns() {
 		if c.lastRead.Load() < since.UnixNano() {
-			_ = c.Close() // what waits on it learns of it
+			_ = c.Close() // requests that wait on it get an error
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (d *dialer) closeSilent(since time.Time) {
 // closeAll closes every connection.
 func (d *dialer) closeAll() {
 	for _, c := range d.listConns() {
-		_ = c.Close() // what waits on it learns of it
+		_ = c.Close() // requests that wait on it get an error
 	}
 }
 
@@ -80,7 +80,7 @@ func (d *dialer) listConns() []*conn {
 	return list
 }
 
-// conn knows when something was last heard on it.
+// conn is a connection that records when data was last received.
 type conn struct {
 	net.Conn
 	onClose  func(*conn)

@@ -14,22 +14,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrTooLarge is wrapped where an answer is larger than its limit.
+// ErrTooLarge reports a response that exceeds its size limit, or a list with too many objects.
 var ErrTooLarge = errors.New("the answer is too large")
 
-// tooLarge reports whether an answer was larger than its limit.
+// isTooLarge reports whether err wraps [ErrTooLarge].
 func isTooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
 
-// Error says which request failed, and how. It wraps the API server's StatusError where there is one, so that
-// apierrors.IsNotFound and the like work, and otherwise what the connection ended with.
+// Error is a failed request. It wraps the StatusError of the API server, so that apierrors.IsNotFound and similar functions work,
+// or else the error of the connection.
 type Error struct {
 	Verb     string // get, list, create, update, patch, delete, watch
 	Resource string // pods, or pods/status
-	Name     string // NAMESPACE/NAME, NAME or NAMESPACE/; empty means all of a cluster
+	Name     string // NAMESPACE/NAME, NAME or NAMESPACE/; empty: all objects of the cluster
 	Err      error
 }
 
-// Error names verb, resource, object and cause.
+// Error returns verb, resource, object and cause.
 func (e *Error) Error() string {
 	return strings.TrimRight(e.Verb+" "+e.Resource+" "+e.Name, " ") + ": " + e.Err.Error()
 }
@@ -37,20 +37,21 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// RetryAfter is how long the API server asks to wait before the next request, and whether it does.
+// RetryAfter returns how long the API server asks the client to wait before the next request, at most 5 minutes. ok is false if
+// it does not ask for a wait.
 func RetryAfter(err error) (time.Duration, bool) {
 	seconds, asked := apierrors.SuggestsClientDelay(err)
 	return time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second, asked
 }
 
-// maxRetryAfter bounds what a server may ask for, in seconds.
+// maxRetryAfter limits the wait that a server can request, in seconds.
 const maxRetryAfter = 300
 
-// errUndecodable stands for the words of a decoder, which may quote what it read.
+// errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// plain removes from an error what a server's answer had in it. Where the request's context has ended, an answer that was cut
-// by that is no news.
+// sanitizeError removes the content of responses from err: all of it if secret is set, else the end of a long text. ended is the
+// error of the request's context; if it is set, it replaces a decoding error that the end of the context caused.
 func sanitizeError(err, ended error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
@@ -64,7 +65,7 @@ func sanitizeError(err, ended error, secret bool) error {
 	}
 }
 
-// told reports whether an error is the API server's Status or the network's: they do not quote answers.
+// isSafeError reports whether err comes from the API server's Status or from the network, and so quotes no response.
 func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error
@@ -73,7 +74,7 @@ func isSafeError(err error) bool {
 		errors.Is(err, errUndecodable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// shortened is an error whose text may quote an answer.
+// truncatedError shortens the text of an error that may quote a response.
 type truncatedError struct{ error }
 
 func (s truncatedError) Error() string {

@@ -16,30 +16,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is what an API server keeps.
+// Object is an API object.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Kind says where the API server has a type of objects, and how they are made. The zero Kind is none.
+// Kind describes the objects of one resource: their path, and how to create empty ones. The zero Kind is invalid.
 type Kind[T Object] struct {
 	gv         schema.GroupVersion
 	name       string // Pod
 	resource   string // pods
 	namespaced bool
-	secret     bool // an error never shows what an answer of this kind has in it
+	secret     bool // errors never quote a response of this kind
 	newObject  func() T
 	newList    func() runtime.Object
 }
 
-// Name is the kind's name, as in "Pod".
+// Name returns the name of the kind, such as "Pod".
 func (k Kind[T]) Name() string { return k.name }
 
-// Resource is the name in paths, as in "pods".
+// Resource returns the name of the resource in paths, such as "pods".
 func (k Kind[T]) Resource() string { return k.resource }
 
-// The kinds of a node agent.
+// The kinds that a node agent uses.
 var (
 	Pods = Kind[*corev1.Pod]{ //nolint:gochecknoglobals // only read
 		corev1.SchemeGroupVersion, "Pod", "pods", true, false,
@@ -114,7 +114,7 @@ var (
 	}
 )
 
-// newScheme knows the groups of the kinds, of token requests and of reviews.
+// newScheme returns a scheme with the API groups of all kinds, token requests and reviews.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})

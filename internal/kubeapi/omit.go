@@ -9,29 +9,29 @@ import (
 	"slices"
 )
 
-// maxOmitted bounds one list: it ends once it has omitted as many times MaxObjects.
+// maxOmitted limits a list with Compare: it stops after omitting maxOmitted times MaxObjects objects.
 const maxOmitted = 19
 
-// omission describes the objects that the API server has and a full table does not keep.
+// omission counts the objects that a full table does not keep.
 type omission[V any] struct {
 	count int
-	first row[V] // the most important of them
+	first row[V] // the most important omitted row
 }
 
-// Omitted returns how many objects the table does not keep because it is full, and the most important of them. The count is that of the
-// last list and of the events since then, so that it can be too high.
+// Omitted returns how many objects the full table does not keep, and the most important one of them. The count is updated by each
+// list and by watch events; it can be too high.
 func (t *Table[T, V]) Omitted() (count int, first V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.omitted.count, t.omitted.first.value
 }
 
-// compare orders two rows by importance.
+// compareRows orders rows by importance.
 func (t *Table[T, V]) compareRows(a, b row[V]) int {
 	return cmp.Or(t.options.Compare(a.value, b.value), cmp.Compare(a.key, b.key))
 }
 
-// omit removes the least important rows of a list that is too long, and adds them to omitted.
+// omitLeastImportant removes the least important rows from a list that exceeds MaxObjects, and adds them to omitted.
 func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) rows[V] {
 	slices.SortFunc(list, t.compareRows)
 	most := t.options.MaxObjects
@@ -40,7 +40,7 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// note adds count rows, of which r is the most important, to omitted.
+// countOmitted adds count rows to omitted; r is the most important one.
 func (t *Table[T, V]) countOmitted(omitted *omission[V], r row[V], count int) {
 	if omitted.count == 0 || t.compareRows(r, omitted.first) < 0 {
 		omitted.first = r
@@ -48,8 +48,8 @@ func (t *Table[T, V]) countOmitted(omitted *omission[V], r row[V], count int) {
 	omitted.count += count
 }
 
-// putFull takes a new row into a full table if another row is less important, which it removes. It returns the changed keys. The caller
-// holds the lock.
+// putFull inserts r into a full table in place of the least important row, or omits r. It returns the changed keys. The caller
+// holds t.mu.
 func (t *Table[T, V]) putFull(r row[V]) (changed []string) {
 	least := slices.MaxFunc(t.rows, t.compareRows)
 	if t.compareRows(r, least) >= 0 {

@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// paging decides how many objects the pages of a list have, so that a page fits in its limit, [MaxList], whatever size its objects have.
+// paging chooses the number of objects per page of a list, so that each page stays within [MaxList] bytes.
 type paging struct {
-	limit int64 // objects of the next page; zero: none was asked for yet
+	limit int64 // objects of the next page; zero: no page was requested yet
 }
 
-// size returns how many objects the next page may have.
+// nextSize returns the number of objects of the next page.
 func (p *paging) nextSize() int64 {
 	if p.limit == 0 {
 		p.limit = pageSize
@@ -24,7 +24,7 @@ func (p *paging) nextSize() int64 {
 	return p.limit
 }
 
-// halve makes pages smaller after one that was too large, and reports whether it can.
+// halveSize halves the page size after a page that was too large. It returns false if the size is one already.
 func (p *paging) halveSize() bool {
 	if p.nextSize() == 1 {
 		return false
@@ -33,14 +33,14 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// grow makes pages larger again after one of at most a quarter of its limit.
+// growSize doubles the page size after a page of at most a quarter of the limit, both in bytes.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)
 	}
 }
 
-// metadata reads a page of one object without its spec and status, for one that is too large to be read.
+// listMetadata reads a page of one object without spec and status, because the whole object is too large.
 func (r Resource[T]) listMetadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
@@ -57,8 +57,8 @@ func (r Resource[T]) listMetadata(ctx context.Context, o metav1.ListOptions) (*m
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. One that is too large is asked for again with half of the objects, at last with one.
-// An object that is too large by itself is passed over and reported, and what the table has of it stays.
+// nextPage reads the next page of a list. If a page is too large, it retries with half the objects. It skips an object that is
+// too large by itself, reports it, and returns the row that the table has of it.
 func (r *reflection[T, V]) nextPage(ctx context.Context, o *metav1.ListOptions) (Page[T], rows[V], error) {
 	for {
 		page, err := r.table.resource.List(ctx, *o)
@@ -70,7 +70,7 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, o *metav1.ListOptions) 
 			return page, nil, nil
 		case !isTooLarge(err):
 			return page, nil, err
-		case o.Limit == 0: // all of a version: pages are of the newest
+		case o.Limit == 0: // a list at an exact version; pages have the newest version
 			o.ResourceVersion = ""
 		case !r.paging.halveSize():
 			return r.skipOversized(ctx, *o, err)
@@ -79,7 +79,7 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, o *metav1.ListOptions) 
 	}
 }
 
-// passOver returns a page without the one object of it, which is too large, and the row that the table has of that object.
+// skipOversized returns a page without its only object, which is too large, and the row that the table has of this object.
 func (r *reflection[T, V]) skipOversized(ctx context.Context, o metav1.ListOptions, cause error) (Page[T], rows[V], error) {
 	list, err := r.table.resource.listMetadata(ctx, o)
 	if err != nil {

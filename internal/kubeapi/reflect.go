@@ -24,13 +24,13 @@ import (
 const (
 	defaultRelist      = time.Hour
 	defaultMaxObjects  = 100_000
-	minWatch           = 10 * time.Minute // a watch lasts as long, times a factor between 1 and 2; the kubelet's half of that
+	minWatch           = 10 * time.Minute // lifetime of a watch, times a factor between 1 and 2; the kubelet's is half of that
 	pageSize           = 500
-	failedRelistPeriod = time.Minute      // watched after a periodic list that failed, before the next one
-	stableWatch        = time.Minute      // a watch that lasts as long resets the back-off
-	minWatchGap        = time.Second      // from one watch request to the next, at least
+	failedRelistPeriod = time.Minute      // watch time after a failed periodic list, before the next list
+	stableWatch        = time.Minute      // a watch that lasts this long resets the back-off
+	minWatchGap        = time.Second      // least time between two watch requests
 	firstRetry         = time.Second      // after a failed list
-	maxRetry           = 15 * time.Second // and after many, times a factor between 1 and 2
+	maxRetry           = 15 * time.Second // after many failures, times a factor between 1 and 2
 )
 
 func (o TableOptions[T, V]) withDefaults() TableOptions[T, V] {
@@ -44,17 +44,18 @@ func (o TableOptions[T, V]) withDefaults() TableOptions[T, V] {
 	return o
 }
 
-// reflection fills a table. It belongs to the table's Run.
+// reflection lists and watches the objects of one table. The goroutine of Table.Run owns it.
 type reflection[T Object, V any] struct {
 	table      *Table[T, V]
-	version    string    // what the table is at; empty means unknown
-	lastWatch  time.Time // the last watch request
-	watchError error     // what it failed with, which is told; nil: it did not
+	version    string    // resource version of the table; empty: unknown
+	lastWatch  time.Time // start of the last watch request
+	watchError error     // its error, which was reported; nil: none
 	paging     paging
 }
 
-// run lists and watches until ctx ends. A list is of the API server's store the first time, from time to time, and when
-// the watch has lost its place; after another failure it is one no older than what is known.
+// runLoop lists and watches until ctx ends. It lists from the API server's etcd at first, after each relist period, and when the
+// watch has lost its version. After other failures it lists at least the last known version, which the API server may serve from
+// memory.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -70,7 +71,7 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 			case isVersionLost(err) && from != "":
 				from, r.version = "", ""
 				continue
-			case from == "" && r.version != "": // a periodic list: the watch is as good as before
+			case from == "" && r.version != "": // a failed periodic list: the table is as current as before
 				period = r.addJitter(failedRelistPeriod, 1.25)
 			default:
 				if r.waitAfterError(ctx, err, policy.After(failures)) != nil {
@@ -80,7 +81,7 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 			}
 		}
 		if count, _ := r.table.Omitted(); count > 0 {
-			period /= 4 // objects that have gone make room
+			period /= 4 // deleted objects make room for omitted ones
 		}
 		begin := time.Now()
 		from = r.watchFor(ctx, period)
@@ -94,7 +95,7 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	}
 }
 
-// pause waits after an error: what the API server asks for, or d.
+// waitAfterError waits for d, or for as long as the API server asks.
 func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, d time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > d {
 		d = asked
@@ -106,8 +107,8 @@ func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duratio
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// list replaces what the table has. Pages are of one version; a list from a version comes whole, as the API server takes
-// a limit beside a version for that very version.
+// listAll replaces the rows of the table by a complete list. With an empty version it reads pages of one version. A list from a
+// version is read as a whole, because a limit would request that exact version.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
@@ -150,12 +151,12 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	return nil
 }
 
-// watch applies events for a period, by client-go's reflector, and returns the version of the list that has to follow:
-// none after the period and after one that the API server no longer knows.
+// watchFor applies watch events for a period with client-go's reflector. It returns the version that the next list starts from;
+// empty: list from etcd.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
-	log := r.table.resource.client.log.V(1) // a watch that ends is no news; what fails is told by the table
+	log := r.table.resource.client.log.V(1) // the end of a watch is no error; the table reports failures
 	reflector := cache.NewReflectorWithOptions(&reflectorSource[T, V]{r, round}, r.table.resource.kind.newObject(), &reflectorSink[T, V]{r}, cache.ReflectorOptions{
 		Name: r.table.resource.kind.resource, Logger: &log, MinWatchTimeout: minWatch,
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: maxRetry, Steps: 10, Factor: 2, Jitter: 1},
@@ -174,19 +175,19 @@ func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (
 	return r.version
 }
 
-// lost reports whether the API server no longer has the version that it was asked for.
+// isVersionLost reports whether the API server no longer has the requested resource version.
 func isVersionLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// source is what the reflector lists and watches. Its list has no objects: the table has them, at the version from which
-// the reflector is to watch. So lists have this package's pages, deadlines and back-off.
+// reflectorSource is the ListerWatcher of the reflector. It lists no objects, only the version of the table, from which the
+// reflector then watches. Thus this package controls pages, deadlines and back-off of lists.
 type reflectorSource[T Object, V any] struct {
 	*reflection[T, V]
-	ctx context.Context // the round's, for the methods without one
+	ctx context.Context // context of the watch period, for methods without a context
 }
 
-// IsWatchListSemanticsUnSupported keeps the reflector from listing by a watch.
+// IsWatchListSemanticsUnSupported returns true, so that the reflector does not list by a watch.
 func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *reflectorSource[T, V]) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -223,7 +224,7 @@ func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, o metav1.L
 	return nil, err
 }
 
-// sink is where the reflector puts events.
+// reflectorSink receives the events of the reflector and changes the table.
 type reflectorSink[T Object, V any] struct {
 	*reflection[T, V]
 }
@@ -235,10 +236,10 @@ func (s *reflectorSink[T, V]) Bookmark(string) error {
 	return nil
 }
 
-// UpdateResourceVersion is told of the version of each event.
+// UpdateResourceVersion stores the version of each event.
 func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.version = version }
 
-// Replace has nothing to do: see source.
+// Replace does nothing: the table has the listed objects already, see reflectorSource.
 func (s *reflectorSink[T, V]) Replace([]any, string) error { return nil }
 
 func (s *reflectorSink[T, V]) Update(o any) error {

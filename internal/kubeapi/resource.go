@@ -16,32 +16,33 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resource is the objects of a kind, in one namespace or in all.
+// Resource gives access to the objects of one kind, in one namespace or in all. Create one with [In].
 type Resource[T Object] struct {
 	client    *Client
 	kind      Kind[T]
 	namespace string
 }
 
-// Page is what one list request returned.
+// Page is the result of one list request.
 type Page[T Object] struct {
 	Items           []T
 	ResourceVersion string
-	Continue        string // not empty: there is more, for ListOptions.Continue
-	Size            int64  // bytes of the answer, after decompression
+	Continue        string // token for the next page, for ListOptions.Continue; empty: last page
+	Size            int64  // bytes of the decompressed response
 }
 
-// In returns the objects of a kind. The namespace is empty for kinds without one, and for lists and watches of all.
+// In returns the resource of a kind. namespace is empty for kinds without a namespace, and for lists and watches of all
+// namespaces.
 func In[T Object](c *Client, k Kind[T], namespace string) Resource[T] {
 	return Resource[T]{client: c, kind: k, namespace: namespace}
 }
 
-// Get reads an object from the API server's store.
+// Get reads an object from the API server's etcd.
 func (r Resource[T]) Get(ctx context.Context, name string) (T, error) {
 	return r.getObject(ctx, name, &metav1.GetOptions{})
 }
 
-// GetCached reads an object from the API server's memory, which costs it less and may be a little old.
+// GetCached reads an object from the memory of the API server, which is cheaper. The object may be outdated.
 func (r Resource[T]) GetCached(ctx context.Context, name string) (T, error) {
 	return r.getObject(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
 }
@@ -50,27 +51,27 @@ func (r Resource[T]) getObject(ctx context.Context, name string, o *metav1.GetOp
 	return r.doObject(ctx, "get", name, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(o, r.client.params) })
 }
 
-// Create writes a new object and returns what the API server made of it.
+// Create creates an object and returns it as stored.
 func (r Resource[T]) Create(ctx context.Context, o T) (T, error) {
 	return r.doObject(ctx, "create", "", func(c *rest.RESTClient) *rest.Request { return c.Post().Body(o) })
 }
 
-// Update writes an object in place of that of its resourceVersion, and returns what the API server made of it.
+// Update replaces the object of the same resourceVersion and returns it as stored. Otherwise it fails with a conflict.
 func (r Resource[T]) Update(ctx context.Context, o T, subresources ...string) (T, error) {
 	return r.doObject(ctx, "update", o.GetName(), func(c *rest.RESTClient) *rest.Request { return c.Put().Body(o) }, subresources...)
 }
 
-// Patch changes an object, or its subresource, and returns it.
+// Patch patches an object or its subresource, and returns it.
 func (r Resource[T]) Patch(ctx context.Context, name string, t types.PatchType, patch []byte, subresources ...string) (T, error) {
 	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(t).Body(patch) }, subresources...)
 }
 
-// Delete deletes an object. Preconditions of o guard against another of the same name.
+// Delete deletes an object. The preconditions of o protect another object of the same name.
 func (r Resource[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
 	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&o) })
 }
 
-// List reads one page: o.Limit objects, or all.
+// List reads one page of o.Limit objects; zero: all objects.
 func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], error) {
 	if !r.isUsable() {
 		return Page[T]{}, errNoClient
@@ -85,7 +86,7 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 	if err != nil {
 		return Page[T]{}, r.wrapError("list", "", err)
 	}
-	if m.GetResourceVersion() == "" { // as something between here and the API server may answer: it would empty every store
+	if m.GetResourceVersion() == "" { // a proxy may send an empty response, which would empty every store
 		return Page[T]{}, r.wrapError("list", "", errUndecodable)
 	}
 	page := Page[T]{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue(), Size: limit.read}
@@ -103,7 +104,7 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 	return page, nil
 }
 
-// CreateToken asks for a token of a service account, as [authenticationv1.TokenRequest] says.
+// CreateToken requests a token of a service account. Its errors never contain the token.
 func CreateToken(ctx context.Context, c *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	r := In(c, ServiceAccounts, namespace)
 	r.kind.secret = true
@@ -115,7 +116,7 @@ func CreateToken(ctx context.Context, c *Client, namespace, account string, requ
 	return answer, nil
 }
 
-// object runs a request whose answer is an object of the kind.
+// doObject sends a request whose response is an object of the kind.
 func (r Resource[T]) doObject(ctx context.Context, verb, name string, request func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
 	var none T
 	if !r.isUsable() {
@@ -131,12 +132,12 @@ func (r Resource[T]) doObject(ctx context.Context, verb, name string, request fu
 	return into, nil
 }
 
-// errNoClient is what a zero Resource answers.
+// errNoClient is the error of a zero Resource.
 var errNoClient = errors.New("kubeapi: the resource has no client or no kind: want that of In, with a kind of this package")
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// do runs a request, and decodes its answer if into is not nil.
+// doRequest sends a request, with retries, and decodes its response into into, unless that is nil.
 func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient
@@ -152,7 +153,7 @@ func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runt
 	return r.wrapError(verb, name, err, subresources...)
 }
 
-// at sets the path of a request.
+// setPath sets namespace, resource, name and subresources of a request.
 func (r Resource[T]) setPath(request *rest.Request, name string, subresources []string) *rest.Request {
 	request.NamespaceIfScoped(r.namespace, r.kind.namespaced && r.namespace != "").Resource(r.kind.resource)
 	if name != "" {
@@ -161,7 +162,7 @@ func (r Resource[T]) setPath(request *rest.Request, name string, subresources []
 	return request.SubResource(subresources...)
 }
 
-// wrap says what a request was for.
+// wrapError returns err as an [*Error] that names the request; nil stays nil.
 func (r Resource[T]) wrapError(verb, name string, err error, subresources ...string) error {
 	if err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Reviews are questions: the API server answers them and keeps nothing.
+// The kinds of reviews, which the API server does not store.
 var (
 	tokenReviews = Kind[*authenticationv1.TokenReview]{ //nolint:gochecknoglobals // only read
 		authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", false, true,
@@ -24,19 +24,19 @@ var (
 	}
 )
 
-// ReviewToken asks whose token it is. An error never shows the token.
+// ReviewToken asks the API server for the user of a token. Its errors never contain the token.
 func ReviewToken(ctx context.Context, c *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 	answer := &authenticationv1.TokenReview{}
 	return answer, sendReview(ctx, In(c, tokenReviews, ""), review, answer)
 }
 
-// ReviewAccess asks whether a user may do something.
+// ReviewAccess asks the API server whether a user may do an action.
 func ReviewAccess(ctx context.Context, c *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
 	answer := &authorizationv1.SubjectAccessReview{}
 	return answer, sendReview(ctx, In(c, accessReviews, ""), review, answer)
 }
 
-// ask sends a question. Its answer has no name.
+// sendReview creates a review and decodes the response into answer.
 func sendReview[T Object](ctx context.Context, r Resource[T], question, answer runtime.Object) error {
 	return r.doRequest(ctx, "create", "", answer, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(question) })
 }

@@ -8,22 +8,22 @@ import (
 	"slices"
 )
 
-// row is what a table has of one object. Versions are unique in a resource, so that a recreated object has another one.
+// row is the table entry of one object. Resource versions are unique in a resource: a recreated object has another version.
 type row[V any] struct {
 	key, version string
 	value        V
 }
 
-// rows are in the order of their keys, each key once. A slice takes little more than half the memory of a map, as it has no
-// free places, and has a namespace in one piece; what is new in it moves what follows, which is rare beside a list.
+// rows are sorted by key, and each key is unique. The slice needs about half the memory of a map, and rows of a namespace are
+// adjacent. Insertion moves rows, but inserts are rare compared with lists.
 type rows[V any] []row[V]
 
-// find returns where the row of a key is, or would be, and whether it is there.
+// findRow returns the index of the row of key, or where it would be inserted.
 func (r rows[V]) findRow(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(r, key, func(r row[V], key string) int { return cmp.Compare(r.key, key) })
 }
 
-// in returns the part of a namespace; empty means all.
+// inNamespace returns the rows of a namespace; empty means all.
 func (r rows[V]) inNamespace(namespace string) rows[V] {
 	if namespace == "" {
 		return r
@@ -33,7 +33,7 @@ func (r rows[V]) inNamespace(namespace string) rows[V] {
 	return r[first:end]
 }
 
-// sorted returns rows in the order of their keys, in as much memory as they need. Of those of one key the last stays.
+// sortRows returns the rows sorted by key, in a slice of exact size. Of rows with the same key the last one stays.
 func (r rows[V]) sortRows() rows[V] {
 	slices.SortStableFunc(r, func(a, b row[V]) int { return cmp.Compare(a.key, b.key) })
 	all := r[:0]
@@ -45,7 +45,7 @@ func (r rows[V]) sortRows() rows[V] {
 	return slices.Clone(all)
 }
 
-// changed returns the keys whose rows differ from those of other rows.
+// changedKeys returns the keys that are added, changed or removed in others.
 func (r rows[V]) changedKeys(others rows[V]) (keys []string) {
 	for _, other := range others {
 		if at, was := r.findRow(other.key); !was || r[at].version != other.version {

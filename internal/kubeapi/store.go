@@ -15,39 +15,38 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// StoreOptions say what a [Store] keeps. The zero value keeps every object of the resource whole.
+// StoreOptions configures a [Store]. The zero value keeps all objects of the resource.
 type StoreOptions[T Object] = TableOptions[T, T]
 
-// TableOptions say what a [Table] keeps.
+// TableOptions configures a [Table].
 type TableOptions[T Object, V any] struct {
-	// LabelSelector and FieldSelector are the API server's. Empty means all.
+	// LabelSelector and FieldSelector select the objects, as in the Kubernetes API. Empty means all.
 	LabelSelector, FieldSelector string
-	// Transform returns what is kept of an object, which it may change. Nil keeps it whole, if V is T.
+	// Transform returns the value to keep of an object. It may change the object. Nil keeps the object, if V is T.
 	Transform func(T) V
-	// Changed gets the keys that are new, changed or gone, with no lock held, from Run's goroutine. The first list is
-	// always told, even an empty one. Nil is not told.
+	// Changed is called with the keys of added, changed and removed objects, from Run's goroutine with no lock held. It is always
+	// called after the first list, even without keys. Nil: not called.
 	Changed func(keys ...string)
-	// Failed gets each error of a list or watch, from Run's goroutine. Nil is not told.
+	// Failed is called with each error of a list or watch, from Run's goroutine. Nil: not called.
 	Failed func(error)
-	// Relist is the time from one list of the API server's store to the next, times a factor between 1 and 1.25.
-	// Zero means an hour.
+	// Relist is the time between two lists from the API server's etcd, times a factor between 1 and 1.25. Zero means one hour.
 	Relist time.Duration
-	// Retry is the wait after the first failed list, times a factor between 1 and 2; it doubles up to 15 s. Zero means 1 s.
+	// Retry is the wait after the first failed list, times a factor between 1 and 2. It doubles up to 15 s. Zero means 1 s.
 	Retry time.Duration
-	// MaxObjects bounds the table. A longer list is an error, unless there is a Compare. Zero means 100,000.
+	// MaxObjects limits the number of rows. A longer list is an error unless Compare is set. Zero means 100,000.
 	MaxObjects int
-	// Compare orders objects by importance. Of more than MaxObjects the table keeps the first, reports the number of the others as an error,
-	// and lists again after a quarter of Relist. Nil means that all are needed.
+	// Compare orders objects by importance. If there are more than MaxObjects, the table keeps the first ones, reports the number
+	// of omitted objects as an error, and lists again after a quarter of Relist. Nil: all objects are required.
 	Compare func(a, b V) int
-	// Rand is a source of jitter in [0,1). Nil means math/rand/v2's.
+	// Rand returns jitter in [0,1). Nil means math/rand/v2.
 	Rand func() float64
 }
 
-// Store has the objects of a resource.
+// Store is a [Table] that keeps whole objects.
 type Store[T Object] = Table[T, T]
 
-// Table has in memory what is kept of the objects of a resource, as a list and a watch say they are. It keeps that when the
-// API server is away. Values are shared: nobody changes them. It is safe for concurrent use.
+// Table keeps a value per object of a resource in memory, filled by lists and a watch. The values stay while the API server is
+// unavailable. They are shared and must not be changed. A Table is safe for concurrent use.
 type Table[T Object, V any] struct {
 	resource Resource[T]
 	options  TableOptions[T, V]
@@ -59,19 +58,19 @@ type Table[T Object, V any] struct {
 	omitted omission[V]
 }
 
-// Status says how well a store knows its objects.
+// Status reports how current a table is.
 type Status struct {
-	// Synced is when the last list was complete; zero means never, so that what is not in the store may exist.
+	// Synced is the time of the last complete list; zero: none yet, so that a missing object may exist.
 	Synced time.Time
-	// LastResponse is when the API server last said anything of these objects, bookmarks included.
+	// LastResponse is when the API server last sent a list, event or bookmark for these objects.
 	LastResponse time.Time
-	// Err is what the last request failed with; nil once one succeeds.
+	// Err is the error of the last request; nil after a success.
 	Err error
-	// Failures counts failed requests in a row.
+	// Failures counts the failed requests in a row.
 	Failures int
 }
 
-// Key is an object's key: NAMESPACE/NAME, or NAME without a namespace.
+// Key returns the table key of an object: NAMESPACE/NAME, or NAME without a namespace.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -79,30 +78,30 @@ func Key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// NewStore returns an empty store that Run fills.
+// NewStore returns an empty store. Its Run fills it.
 func NewStore[T Object](r Resource[T], o StoreOptions[T]) *Store[T] { return NewTable(r, o) }
 
-// NewTable returns an empty table that Run fills.
+// NewTable returns an empty table. Its Run fills it.
 func NewTable[T Object, V any](r Resource[T], o TableOptions[T, V]) *Table[T, V] {
 	return &Table[T, V]{resource: r, options: o.withDefaults()}
 }
 
-// Get returns what is kept of the object of a [Key], and whether it is there.
+// Get returns the value of an object by its [Key], and whether it exists.
 func (t *Table[T, V]) Get(key string) (V, bool) {
 	r, ok := t.getRow(key)
 	return r.value, ok
 }
 
-// List returns what is kept of all objects, in the order of their keys.
+// List returns all values, sorted by key.
 func (t *Table[T, V]) List() []V { return t.ListIn("") }
 
-// ListIn returns what is kept of the objects of a namespace, in the order of their keys; empty means all.
+// ListIn returns the values of a namespace, sorted by key; empty means all.
 func (t *Table[T, V]) ListIn(namespace string) []V {
 	_, values := t.RowsIn(namespace)
 	return values
 }
 
-// RowsIn is [Table.ListIn] with the key of each value.
+// RowsIn returns the keys and values of a namespace, sorted by key; empty means all.
 func (t *Table[T, V]) RowsIn(namespace string) (keys []string, values []V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,17 +113,17 @@ func (t *Table[T, V]) RowsIn(namespace string) (keys []string, values []V) {
 	return keys, values
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (t *Table[T, V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.rows)
 }
 
-// Synced reports whether the table has had a complete list.
+// Synced reports whether the table has received a complete list.
 func (t *Table[T, V]) Synced() bool { return !t.Status().Synced.IsZero() }
 
-// Status says how well the table knows its objects.
+// Status returns how current the table is.
 func (t *Table[T, V]) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +134,7 @@ func (t *Table[T, V]) Status() Status {
 	return status
 }
 
-// Run keeps the table up to date until ctx ends, and returns nil then. It runs once.
+// Run lists and watches until ctx ends, and returns nil then. A second call returns an error.
 func (t *Table[T, V]) Run(ctx context.Context) error {
 	switch {
 	case !t.resource.isUsable():
@@ -151,10 +150,11 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 	return nil
 }
 
-// errNoTransform is what Run answers where nothing says what to keep.
+// errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// keep makes the row of an object. One of a version that is known stays, so that whoever compares pointers sees no change.
+// rowOf returns the row for o. If the table has this version already, it returns the existing row, so that its value keeps its
+// pointer, and fresh is false.
 func (t *Table[T, V]) rowOf(o T) (r row[V], fresh bool) {
 	key := Key(o.GetNamespace(), o.GetName())
 	if before, was := t.getRow(key); was {
@@ -166,7 +166,7 @@ func (t *Table[T, V]) rowOf(o T) (r row[V], fresh bool) {
 	return row[V]{key: key, version: strings.Clone(o.GetResourceVersion()), value: t.options.Transform(o)}, true
 }
 
-// row returns the row of a key, and whether there is one.
+// getRow returns the row of a key, and whether it exists.
 func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +177,7 @@ func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	return r, ok
 }
 
-// replace takes a complete list without the omitted objects, and returns the keys that it changes.
+// replaceAll replaces all rows by a complete list, and returns the changed keys.
 func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +187,7 @@ func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Tim
 	return changed
 }
 
-// put takes an object, and returns the keys that this changes.
+// putObject inserts or replaces an object, and returns the changed keys.
 func (t *Table[T, V]) putObject(o T, now time.Time) (changed []string) {
 	r, fresh := t.rowOf(o)
 	t.mu.Lock()
@@ -211,7 +211,7 @@ func (t *Table[T, V]) putObject(o T, now time.Time) (changed []string) {
 	return []string{r.key}
 }
 
-// remove forgets an object, and returns the keys that this changes.
+// removeKey removes an object, and returns the changed keys.
 func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,12 +224,12 @@ func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	return changed
 }
 
-// heard notes that the API server spoke. The caller has the lock.
+// recordResponse stores the time of a response of the API server and clears the error. The caller holds t.mu.
 func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
 
-// failed notes an error.
+// recordFailure stores the error of a request and calls the hook Failed.
 func (t *Table[T, V]) recordFailure(err error) {
 	t.mu.Lock()
 	t.status.Err = err
@@ -240,7 +240,7 @@ func (t *Table[T, V]) recordFailure(err error) {
 	}
 }
 
-// bookmark notes that the API server has nothing new.
+// recordBookmark stores that the API server is reachable and has no newer events.
 func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,31 +13,30 @@ import (
 	"time"
 )
 
-// Limits of what is read of one answer, in bytes, after decompression. An event of a watch is limited to 16 MiB by
-// client-go's framer.
+// Size limits of one response in bytes, after decompression. client-go limits a watch event to 16 MiB.
 const (
-	MaxObject = 8 << 20  // an object; the API server takes none larger than 3 MiB
-	MaxList   = 16 << 20 // a page of a list, which is asked for again with fewer objects if it is larger
+	MaxObject = 8 << 20  // an object; the API server stores none above 3 MiB
+	MaxList   = 16 << 20 // a page of a list; a larger one is requested again with fewer objects
 )
 
-// Limits of a watch.
+// Timeouts of a watch.
 const (
-	watchStartTimeout = 30 * time.Second // until it has begun
-	watchIdleTimeout  = 3 * time.Minute  // without an event or a bookmark, of which a server sends one a minute
+	watchStartTimeout = 30 * time.Second // until the response headers arrive
+	watchIdleTimeout  = 3 * time.Minute  // without an event or bookmark; a server sends a bookmark every minute
 )
 
-// limitKey is the key of an *answerLimit in the context of a request, where the limit is not [MaxObject].
+// limitKey is the context key of the *responseLimit of a request. Without it, [MaxObject] is the limit.
 type limitKey struct{}
 
-// answerLimit bounds the answer to a request, and counts the bytes that were read of the last one.
+// responseLimit limits the size of a response, and counts the bytes read.
 type responseLimit struct{ limit, read int64 }
 
-// guard is a round tripper that bounds size and silence of answers.
+// limitTransport is a round tripper that limits the size of responses and the silence of watches.
 type limitTransport struct {
 	next http.RoundTripper
 }
 
-// WrappedRoundTripper is how client-go finds the transport.
+// WrappedRoundTripper returns the next round tripper, for client-go.
 func (g limitTransport) WrappedRoundTripper() http.RoundTripper { return g.next }
 
 func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -57,13 +56,13 @@ func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// watch gives up a watch that does not begin, and one that says nothing for too long.
+// roundTripWatch sends a watch request. It cancels a watch that does not start in time, or is silent for too long.
 func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	timer := time.AfterFunc(watchStartTimeout, cancel)
 	response, err := g.next.RoundTrip(r.WithContext(ctx))
 	late := !timer.Stop() && r.Context().Err() == nil
-	if late && err == nil {
+	if late && err == nil { // the context has closed it already
 		_ = response.Body.Close() // the context has ended it already
 	}
 	if late {
@@ -77,7 +76,7 @@ func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) 
 	return response, nil
 }
 
-// limited is a body of limited size.
+// limitedBody is a response body of limited size.
 type limitedBody struct {
 	io.ReadCloser
 	*responseLimit
@@ -94,8 +93,8 @@ func (l *limitedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// watched is the body of a watch. However its connection ends, the watch just ends: it goes on where it was, and nothing has
-// to be listed.
+// watchBody is the response body of a watch. A broken connection is reported as [io.EOF]: the watch is resumed from its version,
+// without a list.
 type watchBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -122,7 +121,7 @@ func (w *watchBody) Close() error {
 	return w.ReadCloser.Close()
 }
 
-// tokenFile adds the token in a file to requests.
+// tokenFile is a round tripper that adds the bearer token of a file to requests.
 type tokenFile struct {
 	path string
 	next http.RoundTripper
@@ -132,10 +131,10 @@ type tokenFile struct {
 	read  time.Time
 }
 
-// tokenPeriod is how old what was read of a token's file may be.
+// tokenMaxAge is how long a token is used before its file is read again.
 const tokenMaxAge = 10 * time.Second
 
-// WrappedRoundTripper is how client-go finds the transport.
+// WrappedRoundTripper returns the next round tripper, for client-go.
 func (t *tokenFile) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -148,7 +147,7 @@ func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// current returns the token. A file that is unreadable for a moment leaves the last one in use.
+// currentToken returns the token of the file. If the file cannot be read, it returns the previous token.
 func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +168,7 @@ func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	return t.token, nil
 }
 
-// closeIdle closes the connections of a transport that nothing uses, if it can.
+// closeIdle closes the idle connections of a transport, if it supports that.
 func closeIdle(t http.RoundTripper) {
 	for t != nil {
 		if c, ok := t.(interface{ CloseIdleConnections() }); ok {

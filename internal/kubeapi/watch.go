@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch begins a watch, which ends with ctx, after o.TimeoutSeconds, or when it says nothing for 3 minutes. Whoever takes
-// it has to stop it. Most callers want a [Store].
+// Watch starts a watch. It ends with ctx, after o.TimeoutSeconds, or after 3 minutes without an event. The caller must stop it.
+// Most callers use a [Store] instead.
 func (r Resource[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !r.isUsable() {
 		return nil, errNoClient

@@ -30,7 +30,7 @@ type File struct {
 	REST    *rest.Config
 }
 
-// Load reads a kubeconfig: see cert.LoadKubeconfig.
+// Load reads a kubeconfig, as cert.LoadKubeconfig describes.
 func Load(path string) (*File, error) {
 	if path == "" {
 		return nil, errors.New("kubeconfig: the path of the file is empty")
@@ -46,8 +46,8 @@ func Load(path string) (*File, error) {
 	return k, nil
 }
 
-// parseKubeconfig decodes the content of the kubeconfig at path, within the budget of YAML. It opens the files that the kubeconfig names only
-// after it has checked that they can be read to the end.
+// parseKubeconfig decodes the content of the kubeconfig at path, within the limits of package safeyaml. It opens the files that
+// the kubeconfig names only after checking that they are regular and small enough.
 func parseKubeconfig(data []byte, path string) (*File, error) {
 	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
 		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
@@ -79,8 +79,8 @@ func parseKubeconfig(data []byte, path string) (*File, error) {
 	return &File{Cluster: cluster, REST: config}, nil
 }
 
-// currentContext returns the cluster and the user of the current context. A reference that is missing is an error: client-go would use an
-// empty cluster or user in its place.
+// currentContext returns the cluster and the user of the current context. A missing one is an error: client-go would use an empty
+// cluster or user in its place.
 func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	if file.CurrentContext == "" {
 		return nil, nil, errors.New("current-context: required")
@@ -137,7 +137,7 @@ func checkFile(path string) error {
 	return nil
 }
 
-// WithoutPath returns an error of a file without its path: the caller names it.
+// WithoutPath returns the cause of a file error without its path, which the caller adds itself.
 func WithoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -145,7 +145,7 @@ func WithoutPath(err error) error {
 	return err
 }
 
-// oneLine returns text as one line of at most about 300 bytes: errors of parsers, and names in them, quote the file at length.
+// oneLine returns text as one line of at most about 300 bytes, because errors of parsers quote the file at length.
 func oneLine(text string) string {
 	const maxBytes = 300
 	line := strings.ReplaceAll(text, "\n", " ")
@@ -155,7 +155,8 @@ func oneLine(text string) string {
 	return line
 }
 
-// Inline reads the files that a config names into it, but for that of a token, which is read whenever it is used.
+// Inline returns a copy of config with the content of its certificate and key files instead of their paths. A token file stays a
+// path, because it is read again at each use.
 func Inline(config *rest.Config) (*rest.Config, error) {
 	config = rest.CopyConfig(config)
 	for _, f := range []struct {
@@ -179,9 +180,9 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// CheckUsable returns an error if a kubeconfig has no client certificate that is valid at a time: then an agent has to begin with its
-// bootstrap credentials. The error wraps [fs.ErrNotExist] if there is no such file. Whether a certificate is valid already is not
-// looked at, as the kubelet does not: a clock may be behind.
+// CheckUsable returns an error unless the kubeconfig at path has a client certificate that has not expired at now. The agent then
+// uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the kubelet, it accepts a
+// certificate that is not valid yet, because the clock may be behind.
 func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {
@@ -216,8 +217,8 @@ func checkCertificate(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// Write writes a kubeconfig for the same cluster whose client certificate and key are in one file. It is written
-// as a whole or not at all, and only its owner can read it. A link to it stays one.
+// Write writes a kubeconfig for the cluster of from, with client certificate and key in the file pemPath. It replaces the file
+// atomically, with mode 0600. If path is a symbolic link, it replaces the target.
 func Write(path string, from *File, pemPath string) error {
 	cluster := &clientcmdapi.Cluster{
 		Server: from.REST.Host, InsecureSkipTLSVerify: from.REST.Insecure, CertificateAuthority: from.REST.CAFile,

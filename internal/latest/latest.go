@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latest keeps what was measured for who asks again soon after.
+// Package latest caches a measured value for a short time.
 package latest
 
 import (
@@ -9,22 +9,24 @@ import (
 	"time"
 )
 
-// Value is what was measured last. Its methods may be called from any goroutine. Make one with [New].
+// Value is a cached measurement. Its methods may be called from any goroutine. Create one with [New].
 type Value[T any] struct {
 	maxAge     time.Duration
 	measure    func(context.Context) (T, error)
-	lock       chan struct{} // held by whoever uses the rest
+	lock       chan struct{} // held while the fields below are used
 	value      T
-	measuredAt time.Time // when it was measured; zero: there is none
+	measuredAt time.Time // start of its measurement; zero: no value
 }
 
-// New returns a value that may be so old when somebody asks. With an age of zero or less it is measured whenever somebody does.
+// New returns a cache for the results of measure. Get returns a result that is at most maxAge old. Zero or less disables the
+// cache.
 func New[T any](maxAge time.Duration, measure func(context.Context) (T, error)) *Value[T] {
 	return &Value[T]{maxAge: maxAge, measure: measure, lock: make(chan struct{}, 1)}
 }
 
-// Get returns the value if it is young enough, or measures. Who asks meanwhile waits for that, until its own ctx ends. What comes with an
-// error, and so may lack something, is returned but not kept.
+// Get returns the cached value if it is recent enough, and measures otherwise. A concurrent call waits for the measurement, and
+// returns the cause of its own ctx if that ends first. A value with an error, which may be incomplete, is returned and not
+// cached.
 func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
 	select {
 	case v.lock <- struct{}{}:

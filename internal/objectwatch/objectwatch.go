@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objectwatch is the list of functions that are told which objects of a cluster have changed. It does not queue
-// anything: what happens while a function is not on the list is not told to it.
+// Package objectwatch distributes changes of API objects to registered functions. It queues nothing: a function does not get
+// changes from before its registration.
 package objectwatch
 
 import (
@@ -10,14 +10,15 @@ import (
 	"sync"
 )
 
-// Watchers is the functions. The zero value has none. Its methods may be called from any goroutine, also by the functions.
+// Watchers holds the registered functions. The zero value is ready. Its methods may be called from any goroutine, also by the
+// functions.
 type Watchers struct {
 	mu     sync.Mutex // guards what follows
 	lastID int
 	funcs  map[int]func(kind, namespace, name string)
 }
 
-// Notify calls every function, with no lock held, from the goroutine of the caller.
+// Notify calls all registered functions in the goroutine of the caller, with no lock held.
 func (l *Watchers) Notify(kind, namespace, name string) {
 	l.mu.Lock()
 	all := make([]func(kind, namespace, name string), 0, len(l.funcs))
@@ -30,7 +31,7 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 	}
 }
 
-// Watch has a function on the list until ctx ends, with whose end it returns nil.
+// Watch registers changed until ctx ends, and returns nil then.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.addFunc(changed)()
 	<-ctx.Done()

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 )
 
-// private cannot be had where files have no owner and mode.
-func private(string, fs.FileInfo) error {
+// ensurePrivate returns an error that wraps [errors.ErrUnsupported]: this operating system has no owner and mode of directories.
+func ensurePrivate(string, fs.FileInfo) error {
 	return fmt.Errorf("owner and mode of directories: %w", errors.ErrUnsupported)
 }

@@ -22,17 +22,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// Limits of what is kept on disk.
+// The limits of an objectCache.
 const (
 	maxCachedObjects = 2000     // objects
-	maxCacheBytes    = 64 << 20 // bytes of their files
-	maxCachedFile    = 4 << 20  // bytes of one: 1 MiB of data in base64, and room
+	maxCacheBytes    = 64 << 20 // bytes of all files
+	maxCachedFile    = 4 << 20  // bytes of one file: 1 MiB of data in base64, and metadata
 )
 
-// errKeepFull is why an object is not kept.
+// errCacheFull reports that an object is not stored, because the cache is full.
 var errCacheFull = fmt.Errorf("%d objects or %d bytes are kept already", maxCachedObjects, maxCacheBytes)
 
-// keep has objects on disk, one in a file whose name says nothing of it, for the user of this process only.
+// objectCache stores API objects on disk, so that a restarted agent can start containers while the API server is unavailable. Each object has one
+// file that only the user of this process can read. The file name is a hash.
 type objectCache struct {
 	dir string
 
@@ -41,14 +42,14 @@ type objectCache struct {
 	bytes int64
 }
 
-// keptFile is what is known of a file.
+// cachedFile describes one file of an objectCache.
 type cachedFile struct {
-	size    int64
-	version string // empty: not read yet
+	size    int64  // bytes
+	version string // resource version of the object; empty: a previous process wrote the file, and its version is not loaded
 }
 
-// openKeep makes a directory that only its owner can read, or takes one that is there. A file that cannot be one of its own is an
-// error, so that no directory of somebody else is emptied.
+// openObjectCache opens the cache in dir, an absolute path, and creates dir with mode 0700 if necessary. A foreign file in dir is
+// an error: the cache deletes files, so that a directory with other content must not be used.
 func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("directory of kept objects %q: must be absolute", dir)
@@ -73,7 +74,7 @@ func openObjectCache(dir string) (*objectCache, error) {
 	return k, nil
 }
 
-// scan takes stock of the files, and removes those that a killed process has left.
+// scanDir records the files of the cache directory and removes temporary files of a killed process.
 func (k *objectCache) scanDir() error {
 	entries, err := os.ReadDir(k.dir)
 	if err != nil {
@@ -102,23 +103,25 @@ func (k *objectCache) scanDir() error {
 
 const (
 	cacheFileSuffix = ".json"
-	cacheNameLen    = 32 // characters of a file's name
+	cacheNameLen    = 32 // hexadecimal digits of the hash in a file name
 )
 
-// fileName is made of a hash, as a namespace and a name together may be longer than a file's name.
+// cacheFileName returns the file name of an object: a hash of kind and key, because namespace and name together can exceed the
+// limit of a file name.
 func cacheFileName(kind, key string) string {
 	sum := sha256.Sum256([]byte(kind + " " + key))
 	return hex.EncodeToString(sum[:])[:cacheNameLen] + cacheFileSuffix
 }
 
-// kept is the form of a file.
+// cacheEntry is the JSON content of a cache file.
 type cacheEntry struct {
 	Kind   string          `json:"kind"`
 	Key    string          `json:"key"`
 	Object json.RawMessage `json:"object"`
 }
 
-// put keeps an object, unless it is kept in this version.
+// storeObject writes o to the cache, unless its resource version is stored already. If o does not fit, it removes the previous
+// version and returns an error that wraps errCacheFull.
 func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
 	key := kubeapi.Key(o.GetNamespace(), o.GetName())
 	name := cacheFileName(kind, key)
@@ -148,7 +151,8 @@ func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
 	return nil
 }
 
-// get reads an object that is kept into o. None is an error that wraps [fs.ErrNotExist].
+// loadObject reads an object of the cache into o. It returns an error that wraps [fs.ErrNotExist] if there is none. Errors quote
+// no content, which may be a secret.
 func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
@@ -159,7 +163,7 @@ func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object)
 	}
 	var file cacheEntry
 	if err := json.Unmarshal(text, &file); err != nil {
-		return fmt.Errorf("kept %s %s: its file is damaged", kind, key) // the cause would quote it
+		return fmt.Errorf("kept %s %s: its file is damaged", kind, key) // the error of json would quote the content
 	}
 	if file.Kind != kind || file.Key != key {
 		return fmt.Errorf("kept %s %s: the file has another object", kind, key)
@@ -170,13 +174,14 @@ func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object)
 	return nil
 }
 
-// remove forgets an object.
+// removeObject deletes the file of an object, if there is one.
 func (k *objectCache) removeObject(kind, namespace, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.removeFileLocked(cacheFileName(kind, kubeapi.Key(namespace, name)))
 }
 
+// removeFileLocked deletes the file name and subtracts its size. The caller holds c.mu.
 func (k *objectCache) removeFileLocked(name string) error {
 	old, was := k.files[name]
 	if !was {
@@ -190,7 +195,7 @@ func (k *objectCache) removeFileLocked(name string) error {
 	return nil
 }
 
-// retain forgets all objects but those of some names.
+// retainFiles deletes all files except those named in wanted.
 func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -203,7 +208,7 @@ func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// bare is the metadata that is kept.
+// minimalMeta returns the metadata that the cache stores: namespace, name, UID and resource version.
 func minimalMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// maxAbsent is how many objects that do not exist are remembered, of each kind.
+// maxAbsences limits the objects of each kind that are recorded as not found.
 const maxAbsences = 20_000
 
-// absentPolicy is for how long an object that did not exist is not read again.
+// absencePolicy returns the back-off between two reads of an object that does not exist.
 func absencePolicy() backoff.Policy { return backoff.Policy{First: time.Minute, Max: 8 * time.Minute} }
 
-// absence is that of an object, by the last plain requests for it.
+// absence records that an object was not found by direct reads.
 type absence struct {
-	misses  int
-	retryAt time.Time // it is not asked for before
+	misses  int       // not-found responses in a row
+	retryAt time.Time // earliest next read
 }
 
-// mayWatch reports whether a watch of one more object may begin: it is within the share of a pod, or no pod is known yet to refer to it and
-// its namespace has no more such watches than a share. The caller holds the lock.
+// canWatch reports whether one more object may be watched. The object must be among the first maxPodWatches of its pod. If no
+// listed pod refers to it, its namespace may have maxPodWatches such watches. The caller holds w.mu.
 func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	if len(w.watches) >= maxWatches {
 		return false
@@ -44,7 +44,7 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// retain takes what pods refer to; nil means that this has not changed. The caller holds the lock.
+// setReferences stores the objects that pods refer to, and drops records of other objects; nil keeps them. The caller holds w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {
@@ -54,7 +54,8 @@ func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]re
 	maps.DeleteFunc(w.absences, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
 }
 
-// read reads an object that is not watched. One that does not exist is not read again for a minute, and then less often.
+// readDirect reads an unwatched object by a GET request, within the budget of its pod. An object that was not found is not read
+// again for a minute, doubling to 8 minutes.
 func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()

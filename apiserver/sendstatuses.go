@@ -21,11 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// look sends what there is to send and there is room for, and returns when to look again.
+// sendDue plans the requests of all pods and starts those that are due, as far as Parallel permits. It returns the time until the
+// next pass without a change.
 func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	s.mu.Lock()
-	released, waiters := s.released, s.waiters // before Pods: whoever is left is among them
+	released, waiters := s.released, s.waiters // before Pods: a released pod is among them
 	s.released = make(map[string]bool, len(released))
 	s.mu.Unlock()
 	views, mayRun := s.podViews(released, now)
@@ -56,7 +57,7 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	})
 	for i := range due {
 		if s.inFlight == s.opts.Parallel {
-			break // the next answer looks again
+			break // the next response starts another pass
 		}
 		s.startRequest(ctx, requests, due[i])
 	}
@@ -66,13 +67,14 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	return max(0, min(resyncPeriod, time.Until(next)))
 }
 
-// urgency orders requests: one that somebody waits for goes before what has been due for up to 10 s, so that nothing waits for ever.
+// sendOrder orders requests. A request with a higher priority goes first, unless a lower one has waited 10 s longer per rank, so
+// that no request waits forever.
 func sendOrder(r *result) time.Time {
 	return r.pod.pendingSince.Add(time.Duration(r.request.rank) * 10 * time.Second)
 }
 
-// views returns what is known of each pod that there is something to do for, and forgets what was tried for the others. It reports
-// whether there are deleted pods that nobody has, and that may run.
+// podViews returns the present state of each pod that may need a request, and drops the state of other pods. mayRun reports that
+// the API server has deleted pods that the agent does not list although they may still run.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -105,7 +107,7 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 	return views, mayRun
 }
 
-// find returns a pod as it is watched: by its UID, or for a static pod its mirror. Nil: there is none.
+// findPod returns the watched pod with the UID of st, or the mirror pod of a static pod; nil if there is none.
 func (s *Statuses) findPod(st *lifecycle.PodState) *corev1.Pod {
 	if pod, ok := s.pods.getObject(st.Pod.Namespace, st.Pod.Name); ok && string(pod.UID) == st.Pod.UID {
 		return pod
@@ -114,7 +116,7 @@ func (s *Statuses) findPod(st *lifecycle.PodState) *corev1.Pod {
 	return mirror
 }
 
-// track returns what was tried for a pod.
+// trackPod returns the request state of a pod, and creates it if necessary.
 func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	t := s.tracked[id.UID]
 	if t == nil {
@@ -124,7 +126,8 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// note keeps what Left said of the pods that there are, and tells those who wait that there is nothing to send.
+// finishPass keeps the released marks of the listed pods, and stores the number of pending pods. If none is pending, it wakes the
+// first waited callers of Flush.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,17 +146,17 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	s.waiters = slices.Clone(s.waiters[waited:])
 }
 
-// start sends a request.
+// startRequest sends the request of r in a goroutine, which delivers its result to Run.
 func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, r result) {
 	r.pod.busy = true
 	s.inFlight++
 	requests.Go(func() {
 		r.response, r.err = s.sendRequest(ctx, &r.request)
-		s.results <- r // there is room for as many as run
+		s.results <- r // never blocks: its capacity is Parallel
 	})
 }
 
-// send has a request done.
+// sendRequest sends a PATCH, GET or DELETE request, and returns the pod of the response; nil after a DELETE.
 func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.Pod, error) {
 	pod := request.pod
 	pods := kubeapi.In(s.client, kubeapi.Pods, pod.Namespace)
@@ -168,7 +171,7 @@ func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.P
 	})
 }
 
-// finish notes what became of a request.
+// finishRequest records the result of a request and calls the hooks.
 func (s *Statuses) finishRequest(r *result) {
 	now := time.Now()
 	s.inFlight--
@@ -192,7 +195,7 @@ func (s *Statuses) finishRequest(r *result) {
 	}
 }
 
-// failed tells that a request failed: in the log once for as long as requests fail.
+// reportFailure calls the hook Error for a failed request. It logs the first of several failures in a row.
 func (s *Statuses) reportFailure(t *trackedPod, err error, wait time.Duration) {
 	if !s.failing {
 		s.failing = true
@@ -203,7 +206,7 @@ func (s *Statuses) reportFailure(t *trackedPod, err error, wait time.Duration) {
 	}
 }
 
-// answered notes that the API server takes requests.
+// reportRecovery logs that requests succeed again after failures.
 func (s *Statuses) reportRecovery() {
 	if s.failing {
 		s.failing = false
@@ -211,7 +214,8 @@ func (s *Statuses) reportRecovery() {
 	}
 }
 
-// complain reports how a status contradicts the one before, once for as long as it does.
+// reportContradiction logs err and calls the hook Error, if a pod status contradicts the previous one. It reports the same error
+// of a pod once.
 func (s *Statuses) reportContradiction(t *trackedPod, err error) {
 	if err == nil || err.Error() == t.contradiction {
 		return

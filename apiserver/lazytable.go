@@ -12,19 +12,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// onDemand is a table that is filled from when somebody asks for it: most nodes have no pod that does, and an older API server does not
-// know the resource.
+// lazyTable is a watched table of objects that is filled only after its first use: most nodes have no pod that needs these
+// objects, and an old API server does not serve them.
 type lazyTable[T kubeapi.Object, V any] struct {
 	table   *kubeapi.Table[T, V]
-	start   func()        // has run begin
-	started chan struct{} // closed by ask
+	start   func()        // makes runTable list and watch
+	started chan struct{} // closed by start
 	ready   chan struct{} // closed after the first list
 
 	mu      sync.Mutex    // guards what follows
-	changed chan struct{} // closed when anything has changed, and replaced
+	changed chan struct{} // closed and replaced at each change
 }
 
-// newOnDemand returns a table without rows. Hears gets the keys that have changed, from run's goroutine; nil: nobody does.
+// newLazyTable returns an empty table. onChange gets the keys of changed objects, in the goroutine of runTable; it may be nil.
 func newLazyTable[T kubeapi.Object, V any](r kubeapi.Resource[T], o kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
 	d := &lazyTable[T, V]{started: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 	d.start = sync.OnceFunc(func() { close(d.started) })
@@ -43,7 +43,7 @@ func newLazyTable[T kubeapi.Object, V any](r kubeapi.Resource[T], o kubeapi.Tabl
 	return d
 }
 
-// run fills the table until ctx ends, once somebody has asked.
+// runTable waits until the table is used, then fills it until ctx ends.
 func (d *lazyTable[T, V]) runTable(ctx context.Context) error {
 	select {
 	case <-d.started:
@@ -53,14 +53,15 @@ func (d *lazyTable[T, V]) runTable(ctx context.Context) error {
 	}
 }
 
-// next returns a channel that is closed when anything has changed since.
+// nextChange returns a channel that is closed at the next change of the table.
 func (d *lazyTable[T, V]) nextChange() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
 }
 
-// await returns when the table has been filled once, or why it has not after 2 s.
+// awaitFirstList starts the table, and waits at most firstListWait (2 s) for its first list. resource names the objects in the
+// error.
 func (d *lazyTable[T, V]) awaitFirstList(ctx context.Context, resource string) error {
 	d.start()
 	timer := time.NewTimer(firstListWait)

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// Names in the directory of a [SharedPlane].
+// File names in the directory of a [SharedPlane].
 const (
 	recordName = "plane.json"
 	lockName   = "lock"
 	usersName  = "users"
 )
 
-// SharedPlane is a control plane that one process serves and others use: see [Serve] and [Open].
+// SharedPlane gives access to a control plane that another process runs: see [Serve] and [Open].
 type SharedPlane struct {
 	*Access
 
@@ -33,17 +33,17 @@ type SharedPlane struct {
 	record planeRecord
 }
 
-// record is what the process that serves a control plane tells the others.
+// planeRecord describes a running control plane for other processes, as a JSON file.
 type planeRecord struct {
 	URL  string         `json:"url"`
-	PID  int            `json:"pid"` // of the process that serves it
-	Dir  string         `json:"dir"` // of the plane
-	PIDs map[string]int `json:"own"` // process IDs of the parts, by program
+	PID  int            `json:"pid"` // process that runs [Serve]
+	Dir  string         `json:"dir"` // directory of the [Plane]
+	PIDs map[string]int `json:"own"` // process IDs of the components, by name
 }
 
-// Serve runs a control plane until ctx ends, or until one of its parts does, which is an error. Meanwhile other processes find it
-// by [Open]. The directory is its own: what an earlier one has left there is removed first, and all but logs when it ends. A second
-// call for a directory fails. Bootstrap tokens work as in a cluster of kubeadm, and the audit log is written.
+// Serve runs a control plane until ctx ends, or returns an error when a component exits. Other processes find it by [Open]. dir
+// must have no other use: remains of a previous call are removed first, and all files but logs at the end. A concurrent call for
+// the same directory fails. Bootstrap tokens work as with kubeadm, and the audit log is on.
 func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
 	return p.awaitExit(ctx)
 }
 
-// publish writes the record, whole or not at all.
+// writeRecord writes the planeRecord to dir atomically.
 func (p *Plane) writeRecord(dir string) error {
 	rec := planeRecord{URL: p.url, PID: os.Getpid(), Dir: p.dir, PIDs: map[string]int{}}
 	for _, part := range p.parts {
@@ -90,11 +90,11 @@ func (p *Plane) writeRecord(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// wait returns nil when ctx ends, and an error when a part has.
+// awaitExit returns nil when ctx ends, and an error when a component exits.
 func (p *Plane) awaitExit(ctx context.Context) error {
 	ended := make(chan *program, len(p.parts))
 	for _, part := range p.parts {
-		go func() { // it ends with the part, which Close ends
+		go func() { // the component exits at the latest when Close kills it
 			<-part.exited
 			ended <- part
 		}()
@@ -107,7 +107,7 @@ func (p *Plane) awaitExit(ctx context.Context) error {
 	}
 }
 
-// Open returns the control plane that a process serves in a directory. Where none does the error is [fs.ErrNotExist].
+// Open returns access to the control plane that [Serve] runs in dir. The error wraps [fs.ErrNotExist] if there is none.
 func Open(dir string) (*SharedPlane, error) {
 	text, err := os.ReadFile(filepath.Join(dir, recordName))
 	if err != nil {
@@ -117,7 +117,7 @@ func Open(dir string) (*SharedPlane, error) {
 	if err := json.Unmarshal(text, &s.record); err != nil {
 		return nil, fmt.Errorf("open control plane: parse %s: %w", filepath.Join(dir, recordName), err)
 	}
-	// Its process may have been killed, and then the record tells of nothing.
+	// If Serve was killed, its record is outdated.
 	held, err := dirlock.Held(dir, lockName)
 	if err == nil && !held {
 		err = fmt.Errorf("process %d has ended: %w", s.record.PID, fs.ErrNotExist)
@@ -136,21 +136,21 @@ func Open(dir string) (*SharedPlane, error) {
 	return s, s.openAdmin()
 }
 
-// PIDs returns the process IDs of the parts, by program.
+// PIDs returns the process IDs of the components, by name.
 func (s *SharedPlane) PIDs() map[string]int { return maps.Clone(s.record.PIDs) }
 
-// LogPath returns the log file of a part.
+// LogPath returns the log file of a component.
 func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.record.Dir, name+".log") }
 
 // AuditPath returns the audit log of the API server.
 func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
-// AdminKubeconfig writes a kubeconfig that may do anything, and returns its path, which is always the same.
+// AdminKubeconfig writes a kubeconfig of the group system:masters, and returns its path, which is always the same.
 func (s *SharedPlane) AdminKubeconfig() (string, error) {
 	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }
 
-// NodeKubeconfig writes a kubeconfig for the node of that name, and returns its path, which is always the same.
+// NodeKubeconfig writes a kubeconfig for a node, and returns its path, which depends only on the name.
 func (s *SharedPlane) NodeKubeconfig(name string) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
@@ -163,7 +163,7 @@ func (s *SharedPlane) writeUserKubeconfig(name, user string, groups ...string) (
 	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
 }
 
-// Stop ends the control plane, and waits until nobody serves it any more.
+// Stop terminates the process of [Serve], and waits until it has stopped the control plane.
 func (s *SharedPlane) Stop(ctx context.Context) error {
 	process, err := os.FindProcess(s.record.PID)
 	if err == nil {

@@ -19,39 +19,39 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Times of the statuses of pods. Nothing here is the kubelet's: it tries again every 10 s, all pods one after the other.
+// Times of the statuses of pods. The kubelet has none of them: it retries all pods one by one every 10 s.
 const (
-	// answerCounts is for how long what the API server answered counts as newer than what is watched, although it may not be: a watch
-	// that lags is far behind by then, and an etcd that was restored is older for ever.
+	// responseLifetime is how long the pod in a response of the API server counts as newer than the watched pod. After that the
+	// watch is trusted again: after a restore of etcd, resource versions are lower.
 	responseLifetime = time.Minute
-	// abandonedAfter is how long nobody has run a pod that is deleted before it is taken for one that nobody will.
+	// abandonedAfter is how long a deleted pod must be missing in the agent before it is treated as never run.
 	abandonedAfter = time.Second
-	// repeatReset is after what time a patch that is sent again is a new one.
+	// repeatReset is the time after which an equal patch counts as a new one.
 	repeatReset = 10 * time.Minute
 )
 
-// retryPolicy is for requests that failed.
+// retryPolicy is the back-off after failed requests.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
 }
 
-// repeatPolicy is for a status that the API server accepts and does not have then.
+// repeatPolicy is the back-off for a status that the API server accepts but does not keep.
 func repeatPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// view is what is known of a pod at one time. Two views of the same pointers are the same.
+// podView is the present state of a pod at the API server and in the agent. Two views are equal if their pointers are.
 type podView struct {
-	api         *corev1.Pod       // as it is watched; nil: there is none. A mirror pod stands for its static pod
-	agentStatus *corev1.PodStatus // nil: the agent says nothing
-	released    bool              // nothing of it runs or will, and its volumes and its cgroup are given back
-	abandoned   bool              // nobody runs it, and nothing of it may run
+	api         *corev1.Pod       // the watched pod, or the mirror pod of a static pod; nil: none
+	agentStatus *corev1.PodStatus // nil: the agent has no status
+	released    bool              // its containers have exited for good, and its volumes and cgroup are removed
+	abandoned   bool              // the agent does not list it, and no container of it may run
 }
 
 // verb is a kind of request.
 type verb int
 
-// The requests.
+// The kinds of requests.
 const (
 	verbNone verb = iota
 	verbPatch
@@ -59,51 +59,52 @@ const (
 	verbGet
 )
 
-// request is what is to be asked of the API server.
+// request is a planned request to the API server.
 type request struct {
 	verb  verb
-	pod   *corev1.Pod // as it is known
+	pod   *corev1.Pod // newest version
 	patch []byte
-	view  podView // what it was decided from
-	rank  int     // lower ones go first
+	view  podView // the state that it was planned for
+	rank  int     // lower ranks are sent first
 }
 
-// The ranks of requests: what somebody waits for goes first.
+// The ranks of requests, by urgency for other components.
 const (
-	rankTerminal = iota // a terminal phase, or a deletion: a controller and a scheduler wait for it
-	rankReady           // ready or no longer: endpoints
+	rankTerminal = iota // terminal phase or deletion: controllers and the scheduler wait for it
+	rankReady           // change of readiness: endpoints
 	rankPhase
 	rankOther
 )
 
-// tracked is what was tried for one pod. It is of the goroutine of Run alone; what it decides takes the time and does nothing.
+// trackedPod is the request state of one pod. Its methods plan and record requests; they send nothing and read no clock. Only the
+// goroutine of Run uses it.
 type trackedPod struct {
-	id           cri.PodIdentity // as the agent knows it
-	pendingSince time.Time       // when something was first to be sent; zero: nothing is
-	idleView     podView         // came to nothing
-	idle         bool            // judged is set
+	id           cri.PodIdentity // as the agent identifies it
+	pendingSince time.Time       // when the first unsent change was seen; zero: none
+	idleView     podView         // state for which no request was needed
+	idle         bool            // idleView is set
 
 	busy        bool
-	response    *corev1.Pod // what the API server answered last; nil: what is watched is newer
+	response    *corev1.Pod // the pod in the last response; nil: the watched pod is newer
 	respondedAt time.Time
-	lastPatch   []byte // the patch that was accepted last
+	lastPatch   []byte // the last patch that was accepted
 	lastPatchAt time.Time
-	repeats     int // how often it was to be sent again
+	repeats     int // how often lastPatch was needed again
 
 	failures      int
-	notBefore     time.Time         // not before
-	invalidStatus *corev1.PodStatus // which the API server finds invalid: another one need not wait
-	mustGet       bool              // whether this is still the pod of its name
-	notFoundPod   *corev1.Pod       // as it was watched when the API server did not have it any more
+	notBefore     time.Time         // earliest next request
+	invalidStatus *corev1.PodStatus // status that the API server rejected as invalid; a different one is sent at once
+	mustGet       bool              // the next request must be a GET, to check the UID of the pod
+	notFoundPod   *corev1.Pod       // the watched pod when the API server returned NotFound for it
 	notFoundAt    time.Time         // when that was
-	deleted       bool              // and nothing else is to be done for it
+	deleted       bool              // the DELETE was accepted; nothing else to send
 
-	abandoned      time.Time // since when nobody runs it; zero: somebody does
-	rejectionUntil time.Time // a rejection is not sent before; zero: it is no rejection, or was not looked at
-	contradiction  string    // how the status contradicts the one before, as it was reported last; empty: it does not
+	abandoned      time.Time // since when the agent does not list it; zero: it does
+	rejectionUntil time.Time // earliest time to send a rejection; zero: no rejection, or not computed
+	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// base returns the newest that is known of the pod at the API server.
+// newestPod returns the newer of the watched pod and the pod in the last response.
 func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	if api == nil || t.response == nil {
 		return api
@@ -116,8 +117,9 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// decide returns what to ask of the API server, or else when to look again without a change; zero: not before one. The error says how
-// the status contradicts the one before; what does not is sent all the same. Hurry has rejections not held back.
+// planRequest returns the request that the pod needs now, or the time of the next check without a change; zero means none. err
+// reports that the agent's status contradicts the previous one; the valid part of it is sent. flushing sends rejections without
+// their delay.
 func (t *trackedPod) planRequest(v podView, r *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || v.api == nil {
 		return request{}, time.Time{}, nil
@@ -164,12 +166,12 @@ func (t *trackedPod) planRequest(v podView, r *rejectionLimiter, flushing bool, 
 	return request{}, t.recheckTime(), err
 }
 
-// settle notes that there is nothing to do for what was looked at.
+// markIdle stores that v needs no request.
 func (t *trackedPod) markIdle(v podView) {
 	t.idle, t.idleView, t.pendingSince = true, v, time.Time{}
 }
 
-// expiry returns when what the API server answered has to be looked at again.
+// recheckTime returns when the pod of the last response is too old to be trusted; zero: there is none.
 func (t *trackedPod) recheckTime() time.Time {
 	if t.response == nil {
 		return time.Time{}
@@ -177,8 +179,8 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatDue returns when a patch may be sent. One that was accepted and is to be sent again waits longer each time: the API server
-// keeps something else, or somebody changes it back.
+// repeatTime returns when patch may be sent. If the API server accepted the same patch before and it is needed again, the delay
+// grows: the server does not keep the value, or another client changes it back.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
@@ -186,7 +188,7 @@ func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
-// hold returns until when a rejection is held back.
+// rejectionTime returns when the Failed status of a rejected pod may be sent; zero: at once.
 func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, r *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
@@ -197,7 +199,7 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 	return t.rejectionUntil
 }
 
-// finish notes the answer to a request, and returns how long to wait after a failure.
+// recordResult stores the result of a request, and returns the delay before a retry; zero after a success or NotFound.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
 	t.busy, t.idle, t.mustGet = false, false, false
 	if request.verb == verbPatch {
@@ -214,7 +216,7 @@ func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err er
 		t.mustGet = true
 	case apierrors.IsInvalid(err):
 		t.invalidStatus = request.view.agentStatus
-		t.mustGet = t.failures == 0 // the UID may be another's
+		t.mustGet = t.failures == 0 // the UID may be that of another pod
 	}
 	t.failures++
 	wait = t.retryWait(random)
@@ -225,7 +227,7 @@ func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err er
 	return wait
 }
 
-// wait returns how long to wait before the next request. A status that is invalid will be so again.
+// retryWait returns the delay before the next request. It is longer for an invalid status, because a retry is rejected too.
 func (t *trackedPod) retryWait(random float64) time.Duration {
 	policy := retryPolicy()
 	if t.invalidStatus != nil && !t.mustGet {
@@ -234,13 +236,13 @@ func (t *trackedPod) retryWait(random float64) time.Duration {
 	return backoff.Jitter(policy.After(t.failures), 0.75, 1.25, random)
 }
 
-// forget notes that the API server does not have the pod any more, which the watch has yet to say.
+// recordNotFound stores that the API server has no such pod, until the watch reports it.
 func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundAt = now
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
-// succeed notes what the API server answered.
+// recordSuccess stores the pod of a successful response.
 func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
 	t.notBefore = time.Time{}
 	switch {
@@ -257,13 +259,13 @@ func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now t
 			t.lastPatch, t.repeats = request.patch, 0
 		}
 		t.lastPatchAt = now
-	case t.invalidStatus != nil: // it is the pod, and the status is invalid
+	case t.invalidStatus != nil: // the UID is correct, so the status itself is invalid
 		t.notBefore = now.Add(t.retryWait(0.5))
 	}
 	t.response, t.respondedAt = response, now
 }
 
-// rankOf returns how soon somebody has to know.
+// statusRank returns the rank of a status change.
 func statusRank(before, after *corev1.PodStatus) int {
 	switch {
 	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):
@@ -276,27 +278,28 @@ func statusRank(before, after *corev1.PodStatus) int {
 	return rankOther
 }
 
-// readiness returns the status of condition Ready; what is not known to be ready is not.
+// isReady reports whether the condition Ready is True.
 func isReady(st *corev1.PodStatus) bool {
 	c := podstatus.FindCondition(st.Conditions, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// removable reports whether a pod that was deleted can be removed from the API server: it has a terminal phase there, and nothing of it
-// is left. A mirror pod is removed by whoever made it, and one that was removed and waits for its finalizers is.
+// canRemove reports whether a deleted pod can be removed from the API server: it has a terminal phase there and its resources are
+// released. It is false for a mirror pod, and for a pod that was removed and waits for its finalizers.
 func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
 }
 
-// failedStatus returns the status of a pod that ends before anybody ran it: a controller may wait for its terminal phase.
+// failedStatus returns the Failed status of a pod that was deleted before the agent ran it: a controller may wait for its
+// terminal phase.
 func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	if podstatus.IsTerminal(st.Phase) {
 		return st
 	}
 	st.Phase, st.ObservedGeneration = corev1.PodFailed, max(st.ObservedGeneration, pod.Generation)
-	if podstatus.FindCondition(st.Conditions, corev1.PodInitialized) != nil { // an earlier agent ran it
+	if podstatus.FindCondition(st.Conditions, corev1.PodInitialized) != nil { // a previous agent ran it
 		podstatus.TerminateContainers(st)
 	}
 	return st

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// The limits of rejections: how long the pods of one controller that are rejected for one reason are kept apart, after what time without
-// one that begins anew, and of how many that is known.
+// The limits of a rejectionLimiter: the time after which the delay of a controller and reason starts anew, and the number of
+// tracked pairs.
 const (
 	rejectionReset    = 10 * time.Minute
 	maxRejectionPaces = 1024
@@ -22,8 +22,8 @@ const (
 
 func rejectionPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: time.Minute} }
 
-// rejections keep a controller from a loop: it makes another pod as soon as one has failed, which a scheduler that knows no better
-// sends to the same node (kubernetes/kubernetes#106419). They are pure.
+// rejectionLimiter delays the Failed status of rejected pods, per controller and reason. Otherwise the controller creates a
+// replacement at once and the scheduler binds it to the same node (kubernetes/kubernetes#106419). It reads no clock.
 type rejectionLimiter struct {
 	paces map[rejectionKey]rejectionPace
 }
@@ -33,13 +33,14 @@ type rejectionKey struct {
 	reason     string
 }
 
-// pace is when the last one is told, and how long the next one waits after that.
+// rejectionPace is the state of one controller and reason.
 type rejectionPace struct {
-	last time.Time
-	wait time.Duration
+	last time.Time     // when its last rejected pod is or was reported
+	wait time.Duration // delay of the next one after last
 }
 
-// due returns when the rejection of a pod is to be told: the first one at once, the next one 1 s later, and so on, doubling to 1 min.
+// reportTime returns when the Failed status of a rejected pod may be sent: at once for the first pod of a controller and reason,
+// 1 s later for the next one, then doubling up to 1 minute. A pod without a controller is never delayed.
 func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.Time) time.Time {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -58,7 +59,7 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// keep notes a pace. Of too many the oldest is forgotten.
+// storePace stores the pace of key. If too many are stored, it drops the oldest.
 func (r *rejectionLimiter) storePace(key rejectionKey, p rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}

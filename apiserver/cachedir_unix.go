@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// private makes a directory one that only its owner, who must be the user of this process, can enter.
+// ensurePrivate restricts the directory dir to mode 0700. It returns an error if dir belongs to another user than that of this
+// process.
 func ensurePrivate(dir string, info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("its owner is user %d: must be %d", stat.Uid, os.Geteuid())

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// The kinds of objects that are kept beside those that [Objects.Watch] names.
+// The kinds of cached objects that [Objects.Watch] does not report.
 const (
 	kindClaim        = "PersistentVolumeClaim"
 	kindPV           = "PersistentVolume"
@@ -23,7 +23,8 @@ const (
 	kindRuntimeClass = "RuntimeClass"
 )
 
-// remember keeps what was read, or returns what is kept if nobody answers.
+// cacheOrLoad stores the object o in the cache on disk, without managed fields. If err reports that the API server is
+// unavailable, it returns the cached copy instead.
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
@@ -32,7 +33,7 @@ func cacheOrLoad[T any, P interface {
 	case b.cache == nil:
 		return orNil[T](o, err)
 	case err == nil:
-		slim := o.DeepCopyObject().(P) // a copy is of the same type
+		slim := o.DeepCopyObject().(P) // the copy has the type of o
 		slim.SetManagedFields(nil)
 		annotations := maps.Clone(slim.GetAnnotations())
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
@@ -44,8 +45,8 @@ func cacheOrLoad[T any, P interface {
 	return orNil[T](o, b.loadFromCache(kind, namespace, name, o, err))
 }
 
-// RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. Before the first list there is none, or with
-// Keep that which was there when a pod was started with it.
+// RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. Before the first list, ok is false,
+// except with CacheDir: then it returns the handler that was cached when a pod used the class.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {
@@ -54,7 +55,7 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	kept := &nodev1.RuntimeClass{}
 	switch status := b.classes.Status(); {
 	case ok:
-		kept.Name, kept.Handler, kept.ResourceVersion = class, handler, "handler "+handler // of the class nothing else is known
+		kept.Name, kept.Handler, kept.ResourceVersion = class, handler, "handler "+handler // the table holds only the handler
 		b.cacheObject(kindRuntimeClass, kept)
 	case status.Synced.IsZero() && status.Err != nil:
 		ok = b.loadFromCache(kindRuntimeClass, "", class, kept, status.Err) == nil
@@ -63,8 +64,8 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	return handler, ok
 }
 
-// retainKept adds the files of what pods refer to by their claims and runtime classes: claims, their volumes with drivers, attachments
-// and secrets, as far as they are kept.
+// addReferencedFiles adds to files the cache files of objects that pods refer to through claims and runtime classes: claims,
+// their volumes, CSI drivers, attachments and secrets.
 func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {
@@ -89,7 +90,7 @@ func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) 
 	}
 }
 
-// retainVolume adds those of a volume.
+// addVolumeFiles adds to files the cache files of a persistent volume, its CSI driver, attachment and secrets.
 func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]bool) {
 	files[cacheFileName(kindPV, pv.Name)] = true
 	c := pv.Spec.CSI
@@ -105,7 +106,7 @@ func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]b
 	}
 }
 
-// attachmentName returns the name of the VolumeAttachment of a volume (getAttachmentName in pkg/volume/csi).
+// attachmentName returns the name of the VolumeAttachment object of a volume (getAttachmentName in pkg/volume/csi).
 func attachmentName(handle, driver, node string) string {
 	sum := sha256.Sum256([]byte(handle + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])

@@ -18,11 +18,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// maxKeptServices bounds the file of services, in bytes: some 50,000 of them.
+// maxServiceCacheBytes limits the file of a serviceCache, in bytes: enough for about 50,000 services.
 const maxServiceCacheBytes = 8 << 20
 
-// keptServices has the services of those namespaces whose pods have got variables of them in a file, for an agent that is started
-// while the API server is away. A nil one has none.
+// serviceCache stores the services of namespaces with pods in one file. A restarted agent reads them to build environment
+// variables while the API server is unavailable. A nil serviceCache is empty and stores nothing.
 type serviceCache struct {
 	path string
 
@@ -30,8 +30,8 @@ type serviceCache struct {
 	byNamespace map[string][]service
 }
 
-// openServices reads the file, which need not exist. One that is damaged is as none, and the error says so; no error is that the path
-// cannot be used.
+// openServiceCache reads the file at path, which need not exist. damaged reports that its content is invalid: the cache is then
+// empty, and usable. err reports that the path cannot be used.
 func openServiceCache(path string) (k *serviceCache, damaged, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("file of kept services %q: must be absolute", path)
@@ -52,7 +52,7 @@ func openServiceCache(path string) (k *serviceCache, damaged, err error) {
 	return k, nil, nil
 }
 
-// get returns the services of a namespace, and whether they are known.
+// getServices returns the stored services of a namespace. ok is false if there is no entry for it.
 func (k *serviceCache) getServices(namespace string) ([]service, bool) {
 	if k == nil {
 		return nil, false
@@ -63,7 +63,8 @@ func (k *serviceCache) getServices(namespace string) ([]service, bool) {
 	return slices.Clone(found), ok
 }
 
-// put keeps the services of a namespace, unless they are kept as they are. What there is no room for is not kept.
+// storeServices replaces the services of a namespace in the file, unless they are unchanged. It returns an error if the file
+// would exceed maxServiceCacheBytes.
 func (k *serviceCache) storeServices(namespace string, found []service) error {
 	if k == nil {
 		return nil
@@ -78,7 +79,7 @@ func (k *serviceCache) storeServices(namespace string, found []service) error {
 	return k.writeFile(next)
 }
 
-// retain forgets all namespaces but some.
+// retainNamespaces removes all namespaces that are not in namespaces from the file.
 func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	if k == nil {
 		return nil
@@ -93,7 +94,7 @@ func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	return k.writeFile(next)
 }
 
-// write replaces the file. The caller has the lock.
+// writeFile replaces the file by next. The caller holds c.mu.
 func (k *serviceCache) writeFile(next map[string][]service) error {
 	text, err := json.Marshal(next)
 	if err != nil {

@@ -16,41 +16,42 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Times of the watches of single objects.
+// Times and limits of the watches of single objects.
 const (
-	firstListWait    = 2 * time.Second        // that a read waits for the first list of a new watch
-	firstListRetry   = 200 * time.Millisecond // after a first list that fails, as one before the API server knows of the pod
-	watchIdleTimeout = 5 * time.Minute        // without a read; volumes that are shown are read every 90 s at least
+	firstListWait    = 2 * time.Second        // wait of a read for the first list of a new watch
+	firstListRetry   = 200 * time.Millisecond // wait after a failed first list, as before the API server permits this node to read the object
+	watchIdleTimeout = 5 * time.Minute        // a watch without a read ends; mounted volumes are read at least every 90 s
 	idleCheckPeriod  = time.Minute
-	maxWatches       = 5000 // objects of a kind, at a time; more are read by plain requests
+	maxWatches       = 5000 // objects of a kind; more are read by GET requests
 )
 
-// watched has objects of a kind that are watched one by one, by name, as an API server allows it to a node. A read begins the
-// watch; it ends when nothing reads the object for 5 minutes or no pod refers to it, and where the object is immutable.
+// objectWatcher watches config maps or secrets one by one, by name, because the API server permits a node nothing else. The first
+// read of an object starts its watch. The watch ends after 5 minutes without a read, when no pod refers to the object, or when
+// the object is immutable.
 type objectWatcher[T kubeapi.Object] struct {
 	client       *kubeapi.Client
 	directClient *kubeapi.Client // with a budget of its own, for objects that are not watched
 	kind         kubeapi.Kind[T]
 	isImmutable  func(T) bool
 	onChange     func(namespace, name string) // called with no lock held
-	wake         chan struct{}                // a watch is to begin
+	wake         chan struct{}                // has a value when a watch must be started
 
 	mu         sync.Mutex // guards what follows
 	running    bool
 	watches    map[string]*objectWatch[T]
-	references map[string]reference // what pods refer to; nil: not known yet
-	absences   map[string]absence
-	budgets    map[string]*readBudget // of plain requests, by pod
+	references map[string]reference   // objects that pods refer to; nil: not known yet
+	absences   map[string]absence     // objects that do not exist
+	budgets    map[string]*readBudget // of direct reads, by pod
 }
 
-// entry is the watch of one object.
+// objectWatch is the watch of one object.
 type objectWatch[T kubeapi.Object] struct {
 	namespace, name string
 	store           *kubeapi.Store[T]
-	ready           chan struct{} // closed with the first list
-	lastRead        time.Time     // guarded by watched.mu, as are the others
+	ready           chan struct{} // closed after the first list
+	lastRead        time.Time     // guarded by objectWatcher.mu, as the fields below
 	cancel          context.CancelFunc
-	referenced      bool // a pod refers to it
+	referenced      bool // a listed pod refers to it
 }
 
 func newObjectWatcher[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *objectWatcher[T] {
@@ -60,10 +61,11 @@ func newObjectWatcher[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind
 	}
 }
 
-// errNotRunning is why nothing is watched.
+// errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// get returns an object, and whether it exists. While the API server is away that is as it was.
+// getObject returns an object and whether it exists. It waits at most firstListWait (2 s) for the first list of a new watch.
+// While the API server is unavailable it returns the last known object.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -89,7 +91,7 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	return o, false, err
 }
 
-// peek returns an object that is known to be up to date without asking.
+// getIfCurrent returns a watched object without a request. ok is false if the watch is not up to date.
 func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (o T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -104,7 +106,7 @@ func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (o T, ok bool) {
 	return e.store.Get(key)
 }
 
-// use finds the watch of an object, or makes it. It returns nil for an object that is not to be watched.
+// ensureWatch returns the watch of an object, and creates it if necessary. It returns nil for an object that must not be watched.
 func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -125,6 +127,7 @@ func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T],
 	return e, nil
 }
 
+// newWatch returns the watch of one object, which prepareRuns starts.
 func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })
@@ -141,7 +144,7 @@ func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	return e
 }
 
-// end ends the watch of an object, whose store keeps it.
+// stopWatch stops the watch of e. Its store keeps the object.
 func (w *objectWatcher[T]) stopWatch(e *objectWatch[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +153,7 @@ func (w *objectWatcher[T]) stopWatch(e *objectWatch[T]) {
 	}
 }
 
-// run begins and ends watches until ctx ends, and returns when all of them have.
+// runWatches starts and stops watches until ctx ends, and returns when all have stopped.
 func (w *objectWatcher[T]) runWatches(ctx context.Context) error {
 	w.setRunning(true)
 	defer w.setRunning(false)
@@ -178,7 +181,7 @@ func (w *objectWatcher[T]) setRunning(running bool) {
 	w.running = running
 }
 
-// begin returns what runs the new watches.
+// prepareRuns returns one function per new watch. Each of them runs its watch until ctx ends or the watch is stopped.
 func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,13 +191,14 @@ func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 		}
 		var run context.Context
 		run, e.cancel = context.WithCancel(ctx)
-		all = append(all, func() { _ = e.store.Run(run) }) // it ends with its context
+		all = append(all, func() { _ = e.store.Run(run) }) // Run returns nil when its context ends
 	}
 	return all
 }
 
-// drop ends the watches that nothing has read for long, and those of objects that no pod refers to any more. Pods are told of
-// after their volumes are, so that what has been read just now stays.
+// dropUnused stops the watches that were not read for 5 minutes, and those of objects that no pod refers to any more. referenced
+// nil means that the references are unchanged. A watch that no listed pod has referred to yet stays: volumes may read an object
+// before Retain lists its pod.
 func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +220,7 @@ func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]refer
 	}
 }
 
-// len is the number of objects that are watched, or were before they turned out to be immutable.
+// watchCount returns the number of watched objects, immutable ones included.
 func (w *objectWatcher[T]) watchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
