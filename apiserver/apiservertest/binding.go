@@ -33,7 +33,7 @@ func (c *call) createBinding() (runtime.Object, error) {
 	case binding.Target.Name == "":
 		return nil, c.invalidError(c.name, "target.name", "is required")
 	}
-	if _, err := c.store.updateObject(c.objectKey(), func(before Object) (Object, error) { return c.bindPod(before, binding) }); err != nil {
+	if _, err := c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) { return c.bindPod(before, binding) }); err != nil {
 		return nil, err
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil

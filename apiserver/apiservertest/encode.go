@@ -43,7 +43,7 @@ func (c *call) negotiateEncoding() encoding {
 			name = runtime.ContentTypeJSON
 		}
 		if info, ok := c.findSerializer(name); ok {
-			return encoding{info, c.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
+			return encoding{info, c.server.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
 		}
 	}
 	return encoding{}
@@ -54,7 +54,7 @@ func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
 	if name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
 		return runtime.SerializerInfo{}, false
 	}
-	return runtime.SerializerInfoForMediaType(c.kinds.codecs.SupportedMediaTypes(), name)
+	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), name)
 }
 
 // writeObject sends obj as the response with an HTTP status code.
@@ -64,7 +64,7 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 		c.writeJSON(http.StatusInternalServerError, apierrors.NewInternalError(err).ErrStatus)
 		return
 	}
-	c.log.setCode(c.index, code)
+	c.server.log.setCode(c.index, code)
 	c.w.Header().Set("Content-Type", c.encoding.info.MediaType)
 	c.w.WriteHeader(code)
 	_, _ = c.w.Write(body.Bytes()) // the client may have disconnected
@@ -81,7 +81,7 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 
 // buildList returns the list object of the kind of c, with these items and a resource version.
 func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
-	list, err := c.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+	list, err := c.server.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 		return nil, c.unsupportedMediaType(name)
 	}
 	var want *schema.GroupVersionKind
-	if kinds, _, err := c.kinds.scheme.ObjectKinds(into); err == nil {
+	if kinds, _, err := c.server.kinds.scheme.ObjectKinds(into); err == nil {
 		want = &kinds[0]
 	}
 	obj, _, err := info.Serializer.Decode(c.body, want, into)
@@ -133,7 +133,7 @@ func (c *call) decodeObject() (Object, error) {
 		return nil, err
 	}
 	obj, ok := decoded.(Object)
-	if !ok || c.kinds.kindOf(obj) != c.kind {
+	if !ok || c.server.kinds.kindOf(obj) != c.kind {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a %s", decoded, c.kind.Kind))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -151,8 +151,8 @@ func (c *call) decodeObject() (Object, error) {
 
 // watchWriter writes the events of a watch as frames of the response.
 type watchWriter struct {
-	*call
-	w io.Writer
+	call *call
+	w    io.Writer
 }
 
 // startWatchResponse sends the headers of a watch response, and returns the writer of its events.
@@ -161,10 +161,10 @@ func (c *call) startWatchResponse() *watchWriter {
 	if mediaType != runtime.ContentTypeJSON {
 		mediaType += ";stream=watch"
 	}
-	c.log.setCode(c.index, http.StatusOK)
+	c.server.log.setCode(c.index, http.StatusOK)
 	c.w.Header().Set("Content-Type", mediaType)
 	c.w.WriteHeader(http.StatusOK)
-	f := &watchWriter{c, c.encoding.info.StreamSerializer.NewFrameWriter(c.w)}
+	f := &watchWriter{call: c, w: c.encoding.info.StreamSerializer.NewFrameWriter(c.w)}
 	f.flushEvents()
 	return f
 }
@@ -172,11 +172,11 @@ func (c *call) startWatchResponse() *watchWriter {
 // writeEvent sends one watch event.
 func (f *watchWriter) writeEvent(event watch.EventType, obj runtime.Object) error {
 	var body, frame bytes.Buffer
-	if err := f.encodeObject(obj, &body); err != nil {
+	if err := f.call.encodeObject(obj, &body); err != nil {
 		return err
 	}
 	wrapped := &metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: body.Bytes()}}
-	if err := f.encoding.info.StreamSerializer.Encode(wrapped, &frame); err != nil {
+	if err := f.call.encoding.info.StreamSerializer.Encode(wrapped, &frame); err != nil {
 		return err
 	}
 	_, err := f.w.Write(frame.Bytes())

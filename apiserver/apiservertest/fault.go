@@ -123,9 +123,9 @@ func (f *faults) disconnectSignal() <-chan struct{} {
 
 // findFault returns the fault that applies to request c, or nil. It counts the matching faults.
 func (f *faults) findFault(c *call) *Fault {
-	c.log.mu.Lock()
-	r := c.log.requests[max(c.index-c.log.offset, 0)]
-	c.log.mu.Unlock()
+	c.server.log.mu.Lock()
+	r := c.server.log.requests[max(c.index-c.server.log.offset, 0)]
+	c.server.log.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.unavailable {
@@ -145,7 +145,7 @@ func (f *faults) findFault(c *call) *Fault {
 
 // applyFault delays, hangs or fails the request as f describes. It reports whether the request must still be handled.
 func (c *call) applyFault(f *Fault) bool {
-	disconnect := c.faults.disconnectSignal()
+	disconnect := c.server.faults.disconnectSignal()
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()

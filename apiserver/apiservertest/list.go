@@ -68,7 +68,7 @@ func (c *call) listObjects() (runtime.Object, error) {
 	var from remainder
 	if token := query.Get("continue"); token != "" {
 		var ok bool
-		if from, ok = c.pages.resumeList(token); !ok {
+		if from, ok = c.server.pages.resumeList(token); !ok {
 			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
 		}
 	} else {
@@ -76,12 +76,12 @@ func (c *call) listObjects() (runtime.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		from.objects, from.version = c.store.listObjects(c.kind, matches)
+		from.objects, from.version = c.server.store.listObjects(c.kind, matches)
 		if err := checkVersion(query, from.version); err != nil {
 			return nil, err
 		}
 	}
-	page, token := c.pages.cutPage(from, limit)
+	page, token := c.server.pages.cutPage(from, limit)
 	list, err := c.buildList(page, from.version)
 	if err != nil {
 		return nil, err

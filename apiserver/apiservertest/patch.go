@@ -14,7 +14,7 @@ import (
 
 // patchObject applies the strategic merge patch, merge patch or JSON patch of the request to its object.
 func (c *call) patchObject() (Object, error) {
-	return c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
+	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}

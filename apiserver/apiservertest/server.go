@@ -68,7 +68,7 @@ func (s *Server) Config() *rest.Config {
 
 // ServeHTTP handles one API request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := &call{Server: s, w: w, r: r}
+	call := &call{server: s, w: w, r: r}
 	switch r.URL.Path {
 	case "/healthz", "/livez", "/readyz":
 		_, _ = io.WriteString(w, "ok")
@@ -85,10 +85,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call is one request and its response.
 type call struct {
-	*Server
-	w    http.ResponseWriter
-	r    *http.Request
-	body []byte
+	server *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	body   []byte
 	address
 	verb            string
 	index           int // in the request log
@@ -99,7 +99,7 @@ type call struct {
 // parseRequest reads path, verb and body of the request and logs it. It returns false if it has sent an error response.
 func (c *call) parseRequest() bool {
 	var ok bool
-	if c.address, ok = c.kinds.parsePath(c.r.URL.Path); !ok {
+	if c.address, ok = c.server.kinds.parsePath(c.r.URL.Path); !ok {
 		c.writeJSON(http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, "get",
 			schema.GroupResource{}, c.r.URL.Path, "the server could not find the requested resource", 0, true).ErrStatus)
 		return false
@@ -107,7 +107,7 @@ func (c *call) parseRequest() bool {
 	var err error
 	c.body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	c.verb = c.findVerb()
-	c.index = c.log.addRequest(c)
+	c.index = c.server.log.addRequest(c)
 	c.encoding = c.negotiateEncoding()
 	switch {
 	case err != nil:
@@ -159,7 +159,7 @@ func (c *call) findVerb() string {
 
 // serveWithFaults handles the request, or fails it as the injected faults describe.
 func (c *call) serveWithFaults() {
-	fault := c.faults.findFault(c)
+	fault := c.server.faults.findFault(c)
 	if fault == nil {
 		c.serveRequest()
 		return
@@ -204,7 +204,7 @@ func (c *call) writeError(err error) {
 }
 
 func (c *call) writeJSON(code int, v any) {
-	c.log.setCode(c.index, code)
+	c.server.log.setCode(c.index, code)
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(code)
 	_ = json.NewEncoder(c.w).Encode(v) // the client may have disconnected

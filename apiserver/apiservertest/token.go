@@ -34,7 +34,7 @@ func (c *call) createToken() (runtime.Object, error) {
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a TokenRequest", decoded))
 	}
-	if _, err := c.store.getObject(c.objectKey()); err != nil {
+	if _, err := c.server.store.getObject(c.objectKey()); err != nil {
 		return nil, err
 	}
 	if request.Spec.ExpirationSeconds == nil {
@@ -64,15 +64,15 @@ func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) erro
 	namespace := ""
 	switch ref.Kind {
 	case "Pod":
-		k, namespace = c.kinds.kindOf(&corev1.Pod{}), c.namespace
+		k, namespace = c.server.kinds.kindOf(&corev1.Pod{}), c.namespace
 	case "Secret":
-		k, namespace = c.kinds.kindOf(&corev1.Secret{}), c.namespace
+		k, namespace = c.server.kinds.kindOf(&corev1.Secret{}), c.namespace
 	case "Node":
-		k = c.kinds.kindOf(&corev1.Node{})
+		k = c.server.kinds.kindOf(&corev1.Node{})
 	default:
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to object %s %s", c.name, ref.Kind, ref.Name))
 	}
-	obj, err := c.store.getObject(key{k, namespace, ref.Name})
+	obj, err := c.server.store.getObject(key{k, namespace, ref.Name})
 	if err != nil {
 		return err
 	}

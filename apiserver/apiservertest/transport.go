@@ -15,14 +15,14 @@ import (
 // Transport returns a round tripper that reaches the server without a socket, for tests in virtual time. Each request is handled
 // in a goroutine that ends with it. It can be used in the synctest bubble in which the server was created. Tests that depend on
 // connections need [Server.Listen].
-func (s *Server) Transport() http.RoundTripper { return transport{s} }
+func (s *Server) Transport() http.RoundTripper { return transport{server: s} }
 
-type transport struct{ *Server }
+type transport struct{ server *Server }
 
 // RoundTrip passes a request to the server, and returns when the response headers are sent.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer closeBody(req)
-	if t.faults.isUnavailable() {
+	if t.server.faults.isUnavailable() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if err := req.Context().Err(); err != nil {
@@ -37,10 +37,10 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r, w := io.Pipe()
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), pipe: w}
-	t.wg.Go(func() {
+	t.server.wg.Go(func() {
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })() // for a client that does not read
-		_ = w.CloseWithError(a.serveRequest(t.Server, served))
+		_ = w.CloseWithError(a.serveRequest(t.server, served))
 		a.sendHeader(http.StatusOK, false)
 	})
 	select {

@@ -65,8 +65,8 @@ func checkVersion(query url.Values, version int64) error {
 
 // watchStream is the state of one watch.
 type watchStream struct {
-	*call
-	*watchWriter
+	call           *call
+	events         *watchWriter
 	matches        func(Object) bool
 	version        int64 // changes up to this version are sent
 	wantsBookmarks bool  // the client requested bookmarks
@@ -79,7 +79,7 @@ func (c *call) watchObjects() error {
 		return err
 	}
 	query := c.r.URL.Query()
-	if err := checkVersion(query, c.store.currentVersion()); err != nil && query.Get("sendInitialEvents") == "true" {
+	if err := checkVersion(query, c.server.store.currentVersion()); err != nil && query.Get("sendInitialEvents") == "true" {
 		return err
 	}
 	s := &watchStream{call: c, matches: matches, wantsBookmarks: query.Get("allowWatchBookmarks") == "true"}
@@ -87,19 +87,19 @@ func (c *call) watchObjects() error {
 	if err != nil {
 		return err
 	}
-	cut := c.faults.disconnectSignal()
-	s.watchWriter = c.startWatchResponse()
-	c.log.countWatches(c.kind.resource, 1)
-	defer c.log.countWatches(c.kind.resource, -1)
+	cut := c.server.faults.disconnectSignal()
+	s.events = c.startWatchResponse()
+	c.server.log.countWatches(c.kind.resource, 1)
+	defer c.server.log.countWatches(c.kind.resource, -1)
 	for _, obj := range initial {
-		if s.writeEvent(watch.Added, obj) != nil {
+		if s.events.writeEvent(watch.Added, obj) != nil {
 			return nil // the client has disconnected
 		}
 	}
 	if query.Get("sendInitialEvents") == "true" && s.wantsBookmarks {
 		s.sendBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	s.flushEvents()
+	s.events.flushEvents()
 	s.streamChanges(cut, query)
 	return nil
 }
@@ -114,7 +114,7 @@ func (s *store) currentVersion() int64 {
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
-		initial, s.version = s.store.listObjects(s.kind, s.matches)
+		initial, s.version = s.call.server.store.listObjects(s.call.kind, s.matches)
 		if query.Get("sendInitialEvents") == "false" {
 			initial = nil
 		}
@@ -123,7 +123,7 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	if s.version, err = strconv.ParseInt(text, 10, 64); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if _, _, _, ok := s.store.changesSince(s.version); !ok {
+	if _, _, _, ok := s.call.server.store.changesSince(s.version); !ok {
 		return nil, apierrors.NewResourceExpired("too old resource version: " + text)
 	}
 	return nil, nil
@@ -139,8 +139,8 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 	defer end.Stop()
 	defer tick.Stop()
 	var disconnectNow <-chan time.Time
-	if s.disconnectAfter > 0 {
-		timer := time.NewTimer(s.disconnectAfter)
+	if s.call.disconnectAfter > 0 {
+		timer := time.NewTimer(s.call.disconnectAfter)
 		defer timer.Stop()
 		disconnectNow = timer.C
 	}
@@ -161,7 +161,7 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 			panic(http.ErrAbortHandler)
 		case <-cut:
 			panic(http.ErrAbortHandler)
-		case <-s.clientContext().Done():
+		case <-s.call.clientContext().Done():
 			return
 		}
 	}
@@ -169,20 +169,20 @@ func (s *watchStream) streamChanges(cut <-chan struct{}, query url.Values) {
 
 // sendChanges sends all new changes. next is closed at the next change. ok is false if the watch has ended.
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
-	changes, version, next, ok := s.store.changesSince(s.version)
+	changes, version, next, ok := s.call.server.store.changesSince(s.version)
 	if !ok {
 		expired := apierrors.NewResourceExpired("too old resource version").ErrStatus
-		_ = s.writeEvent(watch.Error, &expired) // the watch ends in any case
-		s.flushEvents()
+		_ = s.events.writeEvent(watch.Error, &expired) // the watch ends in any case
+		s.events.flushEvents()
 		return nil, false
 	}
 	for _, c := range changes {
-		if event, obj, wanted := c.watchEvent(s.kind, s.matches); wanted && s.writeEvent(event, obj) != nil {
+		if event, obj, wanted := c.watchEvent(s.call.kind, s.matches); wanted && s.events.writeEvent(event, obj) != nil {
 			return nil, false
 		}
 	}
 	if len(changes) > 0 {
-		s.flushEvents()
+		s.events.flushEvents()
 	}
 	s.version = max(s.version, version)
 	return next, true
@@ -190,9 +190,9 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 
 // sendBookmark sends a bookmark event with the version of the watch.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
-	obj := s.kind.newObject()
+	obj := s.call.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	obj.SetAnnotations(annotations)
-	_ = s.writeEvent(watch.Bookmark, obj) // the client has disconnected, which ends the watch
-	s.flushEvents()
+	_ = s.events.writeEvent(watch.Bookmark, obj) // the client has disconnected, which ends the watch
+	s.events.flushEvents()
 }

@@ -35,7 +35,7 @@ func (c *call) dispatchVerb() (runtime.Object, int, error) {
 	}
 	switch c.verb {
 	case "get":
-		obj, err := c.store.getObject(c.objectKey())
+		obj, err := c.server.store.getObject(c.objectKey())
 		return orNone(obj), http.StatusOK, err
 	case "list":
 		obj, err := c.listObjects()
@@ -89,13 +89,13 @@ func (c *call) invalidError(name, path, detail string) error {
 
 // callAdmit calls Options.Admit with a copy of obj, and returns its error as an API error.
 func (c *call) callAdmit(before, obj Object) error {
-	if c.opts.Admit == nil {
+	if c.server.opts.Admit == nil {
 		return nil
 	}
 	if obj != nil {
 		obj = cloneObject(obj)
 	}
-	err := c.opts.Admit(c.verb, before, obj)
+	err := c.server.opts.Admit(c.verb, before, obj)
 	if _, ok := err.(apierrors.APIStatus); ok || err == nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c *call) createObject() (Object, error) {
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
 	prepareCreate(obj)
-	return c.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
+	return c.server.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
 }
 
 // createObject stores a new object, unless admit returns an error.
@@ -163,7 +163,7 @@ func (c *call) updateObject() (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
+	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}
@@ -257,7 +257,7 @@ func (c *call) deleteObject() (runtime.Object, error) {
 		}
 		o.GracePeriodSeconds = &n
 	}
-	obj, err := c.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
+	obj, err := c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
 		}
