@@ -157,7 +157,7 @@ func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
 	log := r.table.resource.client.log.V(1) // the end of a watch is no error; the table reports failures
-	reflector := cache.NewReflectorWithOptions(&reflectorSource[T, V]{r, round}, r.table.resource.kind.newObject(), &reflectorSink[T, V]{r}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(&reflectorSource[T, V]{reflection: r, ctx: round}, r.table.resource.kind.newObject(), &reflectorSink[T, V]{reflection: r}, cache.ReflectorOptions{
 		Name: r.table.resource.kind.resource, Logger: &log, MinWatchTimeout: minWatch,
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: maxRetry, Steps: 10, Factor: 2, Jitter: 1},
 	})
@@ -183,8 +183,8 @@ func isVersionLost(err error) bool {
 // reflectorSource is the ListerWatcher of the reflector. It lists no objects, only the version of the table, from which the
 // reflector then watches. Thus this package controls pages, deadlines and back-off of lists.
 type reflectorSource[T Object, V any] struct {
-	*reflection[T, V]
-	ctx context.Context // context of the watch period, for methods without a context
+	reflection *reflection[T, V]
+	ctx        context.Context // context of the watch period, for methods without a context
 }
 
 // IsWatchListSemanticsUnSupported returns true, so that the reflector does not list by a watch.
@@ -199,25 +199,25 @@ func (s *reflectorSource[T, V]) Watch(o metav1.ListOptions) (watch.Interface, er
 }
 
 func (s *reflectorSource[T, V]) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: s.version}}, nil
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: s.reflection.version}}, nil
 }
 
 func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if since := time.Since(s.lastWatch); since < minWatchGap {
-		if err := sleep.For(ctx, s.addJitter(minWatchGap-since, 1.5)); err != nil {
+	if since := time.Since(s.reflection.lastWatch); since < minWatchGap {
+		if err := sleep.For(ctx, s.reflection.addJitter(minWatchGap-since, 1.5)); err != nil {
 			return nil, err
 		}
 	}
-	s.lastWatch = time.Now()
-	o.LabelSelector, o.FieldSelector = s.table.options.LabelSelector, s.table.options.FieldSelector
-	w, err := s.table.resource.Watch(ctx, o)
+	s.reflection.lastWatch = time.Now()
+	o.LabelSelector, o.FieldSelector = s.reflection.table.options.LabelSelector, s.reflection.table.options.FieldSelector
+	w, err := s.reflection.table.resource.Watch(ctx, o)
 	if err == nil || ctx.Err() != nil {
 		return w, err
 	}
-	s.table.recordFailure(err)
-	s.watchError = err
+	s.reflection.table.recordFailure(err)
+	s.reflection.watchError = err
 	if wait, asked := RetryAfter(err); asked {
-		if ended := sleep.For(ctx, s.addJitter(wait, 1.25)); ended != nil {
+		if ended := sleep.For(ctx, s.reflection.addJitter(wait, 1.25)); ended != nil {
 			return nil, errors.Join(err, ended)
 		}
 	}
@@ -226,18 +226,18 @@ func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, o metav1.L
 
 // reflectorSink receives the events of the reflector and changes the table.
 type reflectorSink[T Object, V any] struct {
-	*reflection[T, V]
+	reflection *reflection[T, V]
 }
 
 func (s *reflectorSink[T, V]) Add(o any) error { return s.Update(o) }
 func (s *reflectorSink[T, V]) Resync() error   { return nil }
 func (s *reflectorSink[T, V]) Bookmark(string) error {
-	s.table.recordBookmark(time.Now())
+	s.reflection.table.recordBookmark(time.Now())
 	return nil
 }
 
 // UpdateResourceVersion stores the version of each event.
-func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.version = version }
+func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.reflection.version = version }
 
 // Replace does nothing: the table has the listed objects already, see reflectorSource.
 func (s *reflectorSink[T, V]) Replace([]any, string) error { return nil }
@@ -247,7 +247,7 @@ func (s *reflectorSink[T, V]) Update(o any) error {
 	if !ok {
 		return errUndecodable
 	}
-	s.callChanged(s.table.putObject(object, time.Now()))
+	s.callChanged(s.reflection.table.putObject(object, time.Now()))
 	return nil
 }
 
@@ -257,12 +257,12 @@ func (s *reflectorSink[T, V]) Delete(o any) error {
 		return errUndecodable
 	}
 	key := Key(object.GetNamespace(), object.GetName())
-	s.callChanged(s.table.removeKey(key, time.Now()))
+	s.callChanged(s.reflection.table.removeKey(key, time.Now()))
 	return nil
 }
 
 func (s *reflectorSink[T, V]) callChanged(changed []string) {
-	if len(changed) > 0 && s.table.options.Changed != nil {
-		s.table.options.Changed(changed...)
+	if len(changed) > 0 && s.reflection.table.options.Changed != nil {
+		s.reflection.table.options.Changed(changed...)
 	}
 }
