@@ -27,7 +27,7 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 			return err
 		}
 		if o.UID != claim.UID {
-			return notFoundError{fmt.Errorf("claim %s/%s has UID %s, not %s: it was created anew", o.Namespace, o.Name, o.UID, claim.UID)}
+			return notFoundError{fmt.Errorf("claim %s/%s has UID %s, not %s: it was recreated", o.Namespace, o.Name, o.UID, claim.UID)}
 		}
 		patch, err := buildExpandedPatch(o, size)
 		if patch == nil || err != nil {

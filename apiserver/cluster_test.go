@@ -37,7 +37,7 @@ type cluster struct {
 	node    atomic.Pointer[corev1.Node]
 	last    atomic.Pointer[apiserver.Update]
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	failures []string   // of mirrors
 }
 

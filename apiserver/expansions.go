@@ -43,7 +43,7 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // the claim was deleted
 			return true
 		}
-		log.Warn("expanded claim", "namespace", x.claim.Namespace, "claim", x.claim.Name, "error", err)
+		log.Warn("report expanded claim", "namespace", x.claim.Namespace, "claim", x.claim.Name, "error", err)
 		return false
 	})}
 }

@@ -109,5 +109,5 @@ func TestClaimExpanded(t *testing.T) {
 	require.NoError(t, objects.ClaimExpanded(t.Context(), claim, 2<<30))
 	require.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}))
 	claim.UID = "u0"
-	require.ErrorContains(t, objects.ClaimExpanded(t.Context(), claim, 3<<30), "it was created anew")
+	require.ErrorContains(t, objects.ClaimExpanded(t.Context(), claim, 3<<30), "it was recreated")
 }

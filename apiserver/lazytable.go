@@ -20,7 +20,7 @@ type lazyTable[T kubeapi.Object, V any] struct {
 	started chan struct{} // closed by start
 	ready   chan struct{} // closed after the first list
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	changed chan struct{} // closed and replaced at each change
 }
 

@@ -42,7 +42,7 @@ type agent struct {
 	mirrors    *apiserver.Mirrors
 	stop       func()
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	errs []string   // of Set
 }
 

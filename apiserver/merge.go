@@ -74,7 +74,7 @@ func podUID(pod *corev1.Pod) types.UID {
 func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
-		return fmt.Errorf("pods of node %s: one of the list is nil", node)
+		return fmt.Errorf("pods of node %s: the list contains a nil pod", node)
 	case pod.Name == "" || pod.Namespace == "" || pod.UID == "":
 		return fmt.Errorf("pod %s/%s: metadata.uid %q: name, namespace and UID: required", pod.Namespace, pod.Name, pod.UID)
 	case pod.Spec.NodeName != node:

@@ -107,7 +107,7 @@ func TestMergeLeavesOutWhatIsNoPodOfTheNode(t *testing.T) {
 		texts[i] = err.Error()
 	}
 	assert.Equal(t, []string{
-		"pods of node n1: one of the list is nil",
+		"pods of node n1: the list contains a nil pod",
 		`pod default/b: spec.nodeName: "n2" is not this node, "n1"`,
 		`pod default/c: metadata.uid "": name, namespace and UID: required`,
 		`pod default/: metadata.uid "4": name, namespace and UID: required`,

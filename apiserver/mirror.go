@@ -50,7 +50,7 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	}
 	m.recordCreated(created)
 	if !matchesStatic(created, action.Create) {
-		return fmt.Errorf("the API server has made another pod of it: annotation %s is %q, not %q",
+		return fmt.Errorf("the API server has changed the mirror pod: annotation %s is %q, not %q",
 			annotationMirror, created.Annotations[annotationMirror], action.Create.Annotations[annotationMirror])
 	}
 	return nil
@@ -64,9 +64,9 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	case err != nil:
 		return nil, err
 	case !qos.IsMirror(pod) || pod.Spec.NodeName != m.source.opts.NodeName:
-		return nil, fmt.Errorf("another pod of the API server has the name: %w", cause)
+		return nil, fmt.Errorf("a pod that is no mirror pod has its name: %w", cause)
 	case pod.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("the one before it is being deleted: %w", cause)
+		return nil, fmt.Errorf("the previous mirror pod is being deleted: %w", cause)
 	}
 	return pod, nil
 }

@@ -66,7 +66,7 @@ type Mirrors struct {
 	guard  runonce.Guard
 	wake   chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	static  *podset.Merge
 	created map[types.NamespacedName]createdMirror // created, until the watch reports them
 	deleted map[types.UID]time.Time                // deleted, until the watch reports it
@@ -265,7 +265,7 @@ func (a MirrorAction) namespacedName() types.NamespacedName {
 
 // logFailure logs why a static pod has no mirror pod.
 func (m *Mirrors) logFailure(action MirrorAction, err error) {
-	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
+	m.source.opts.Logger.Warn("update mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
 }
 
 // callFailed calls the hook ActionFailed, if it is set.

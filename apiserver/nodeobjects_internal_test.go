@@ -44,7 +44,7 @@ func TestServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, false)
 		_, err := w.Services(t.Context(), "shop")
-		require.ErrorContains(t, err, "have not been read yet: is Objects.Run running?")
+		require.ErrorContains(t, err, "are not listed yet: is Objects.Run running?")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, ObjectsOptions{}, true)

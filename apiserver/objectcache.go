@@ -30,14 +30,14 @@ const (
 )
 
 // errCacheFull reports that an object is not stored, because the cache is full.
-var errCacheFull = fmt.Errorf("%d objects or %d bytes are kept already", maxCachedObjects, maxCacheBytes)
+var errCacheFull = fmt.Errorf("%d objects or %d bytes are cached already", maxCachedObjects, maxCacheBytes)
 
 // objectCache stores API objects on disk, so that a restarted agent can start containers while the API server is unavailable. Each object has one
 // file that only the user of this process can read. The file name is a hash.
 type objectCache struct {
 	dir string
 
-	mu    sync.Mutex // guards what follows, and the files
+	mu    sync.Mutex // guards the fields below, and the files
 	files map[string]cachedFile
 	bytes int64
 }
@@ -52,24 +52,24 @@ type cachedFile struct {
 // an error: the cache deletes files, so that a directory with other content must not be used.
 func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("directory of kept objects %q: must be absolute", dir)
+		return nil, fmt.Errorf("object cache %q: must be absolute", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory of kept objects: %w", err)
+		return nil, fmt.Errorf("object cache: %w", err)
 	}
 	info, err := os.Lstat(dir)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("directory of kept objects: %w", err)
+		return nil, fmt.Errorf("object cache: %w", err)
 	case !info.IsDir():
-		return nil, fmt.Errorf("directory of kept objects %s: it is %s", dir, info.Mode())
+		return nil, fmt.Errorf("object cache %s: it is %s", dir, info.Mode())
 	}
 	if err := ensurePrivate(dir, info); err != nil {
-		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
+		return nil, fmt.Errorf("object cache %s: %w", dir, err)
 	}
 	k := &objectCache{dir: dir, files: map[string]cachedFile{}}
 	if err := k.scanDir(); err != nil {
-		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
+		return nil, fmt.Errorf("object cache %s: %w", dir, err)
 	}
 	return k, nil
 }
@@ -88,7 +88,7 @@ func (k *objectCache) scanDir() error {
 				return err
 			}
 		case !ok || len(base) != cacheNameLen || strings.Trim(base, "0123456789abcdef") != "" || !e.Type().IsRegular():
-			return fmt.Errorf("%s is not a kept object: want a directory of its own", e.Name())
+			return fmt.Errorf("%s is not a file of the cache: the directory must have no other use", e.Name())
 		default:
 			info, err := e.Info()
 			if err != nil {
@@ -133,18 +133,18 @@ func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
 	}
 	object, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	text, err := json.Marshal(cacheEntry{kind, key, object})
 	if err != nil {
-		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	size := int64(len(text))
 	if !was && len(k.files) >= maxCachedObjects || k.bytes-old.size+size > maxCacheBytes || size > maxCachedFile {
-		return errors.Join(fmt.Errorf("keep %s %s: %w", kind, key, errCacheFull), k.removeFileLocked(name))
+		return errors.Join(fmt.Errorf("cache %s %s: %w", kind, key, errCacheFull), k.removeFileLocked(name))
 	}
 	if err := atomicfile.WriteFile(filepath.Join(k.dir, name), text, 0o600); err != nil {
-		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	k.files[name] = cachedFile{size, o.GetResourceVersion()}
 	k.bytes += size - old.size
@@ -163,13 +163,13 @@ func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object)
 	}
 	var file cacheEntry
 	if err := json.Unmarshal(text, &file); err != nil {
-		return fmt.Errorf("kept %s %s: its file is damaged", kind, key) // the error of json would quote the content
+		return fmt.Errorf("cached %s %s: its file is damaged", kind, key) // the error of json would quote the content
 	}
 	if file.Kind != kind || file.Key != key {
-		return fmt.Errorf("kept %s %s: the file has another object", kind, key)
+		return fmt.Errorf("cached %s %s: its file has another object", kind, key)
 	}
 	if err := json.Unmarshal(file.Object, o); err != nil || o.GetNamespace() != namespace || o.GetName() != name {
-		return fmt.Errorf("kept %s %s: its file is damaged", kind, key)
+		return fmt.Errorf("cached %s %s: its file is damaged", kind, key)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (k *objectCache) removeFileLocked(name string) error {
 		return nil
 	}
 	if err := notexist.Ignore(os.Remove(filepath.Join(k.dir, name))); err != nil {
-		return fmt.Errorf("forget kept object: %w", err)
+		return fmt.Errorf("remove cached object: %w", err)
 	}
 	delete(k.files, name)
 	k.bytes -= old.size

@@ -106,7 +106,7 @@ func (b *Objects) openCaches(o ObjectsOptions) (err error) {
 			return fmt.Errorf("objects: ObjectsOptions.ServicesFile: %w", err)
 		}
 		if damaged != nil {
-			b.log.Error("services are read again", "error", damaged)
+			b.log.Error("service cache is damaged: services are listed again", "error", damaged)
 		}
 	}
 	b.services = newServiceTable(b.client, kept, b.log)
@@ -144,7 +144,7 @@ func (b *Objects) Retain(pods []*corev1.Pod) {
 	b.configMaps.dropUnused(now, r.configMaps)
 	b.secrets.dropUnused(now, r.secrets)
 	if err := b.services.cache.retainNamespaces(r.namespaces); err != nil {
-		b.log.Error("forget kept services", "error", err)
+		b.log.Error("remove cached services", "error", err)
 	}
 	if b.cache == nil {
 		return
@@ -158,7 +158,7 @@ func (b *Objects) Retain(pods []*corev1.Pod) {
 	}
 	b.addReferencedFiles(pods, files)
 	if err := b.cache.retainFiles(files); err != nil {
-		b.log.Error("forget kept objects", "error", err)
+		b.log.Error("remove cached objects", "error", err)
 	}
 }
 
@@ -232,7 +232,7 @@ func (b *Objects) cacheOrLoadSecret(o *corev1.Secret, err error, namespace, name
 // cacheObject stores o in the cache on disk, and logs an error.
 func (b *Objects) cacheObject(kind string, o kubeapi.Object) {
 	if err := b.cache.storeObject(kind, o); err != nil {
-		b.log.Error("keep object", "error", err)
+		b.log.Error("cache object", "error", err)
 	}
 }
 
@@ -242,7 +242,7 @@ func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, 
 	if !isUnavailable(err) {
 		if isNotFound(err) {
 			if err := b.cache.removeObject(kind, namespace, name); err != nil {
-				b.log.Error("forget kept object", "error", err)
+				b.log.Error("remove cached object", "error", err)
 			}
 		}
 		return err
@@ -250,7 +250,7 @@ func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, 
 	if b.cache.loadObject(kind, namespace, name, o) != nil {
 		return err // the first error tells more than a missing copy
 	}
-	b.log.Info("API server is away: kept object is used", "kind", kind, "namespace", namespace, "name", name)
+	b.log.Info("API server is unavailable: cached object is used", "kind", kind, "namespace", namespace, "name", name)
 	return nil
 }
 

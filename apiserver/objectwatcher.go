@@ -36,7 +36,7 @@ type objectWatcher[T kubeapi.Object] struct {
 	onChange     func(namespace, name string) // called with no lock held
 	wake         chan struct{}                // has a value when a watch must be started
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	running    bool
 	watches    map[string]*objectWatch[T]
 	references map[string]reference   // objects that pods refer to; nil: not known yet
@@ -83,7 +83,7 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = fmt.Errorf("no answer within %s", firstListWait)
+		err = fmt.Errorf("no response within %s", firstListWait)
 	}
 	if cause := e.store.Status().Err; cause != nil {
 		return o, false, cause

@@ -166,7 +166,7 @@ func (p *Parts) Set(s lifecycle.PodSet) {
 func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return p.Source.Pods().Run(ctx, func(u Update) {
 		for _, err := range u.Errs {
-			p.log.Error("pod of the API server", "error", err)
+			p.log.Error("pod of the API server is invalid", "error", err)
 		}
 		set(u.PodSet)
 	})

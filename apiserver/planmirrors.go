@@ -104,7 +104,7 @@ func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
 	case node == nil || node.UID == "" || node.DeletionTimestamp != nil:
 		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, errNotRegistered)
 	case mirror == nil && in.NameTaken != nil && in.NameTaken(static.Namespace, static.Name):
-		action.Err = fmt.Errorf("mirror of pod %s/%s: another pod of the API server has the name", static.Namespace, static.Name)
+		action.Err = fmt.Errorf("mirror of pod %s/%s: a pod that is no mirror pod has its name", static.Namespace, static.Name)
 	default:
 		action.Create = newMirror(static, node)
 	}

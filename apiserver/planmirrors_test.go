@@ -114,7 +114,7 @@ func TestPlanMirrors(t *testing.T) {
 		"name taken": {
 			of(web), nil,
 			apiserver.MirrorInput{Node: newNode(), NameTaken: func(_, name string) bool { return name == "web" }},
-			"web: (mirror of pod default/web: another pod of the API server has the name)",
+			"web: (mirror of pod default/web: a pod that is no mirror pod has its name)",
 		},
 		"two of one name": {of(web, staticPod("web", "h2")), of(mirrorPod("web", "h1", "m1")), all, ""},
 		"references": {

@@ -59,7 +59,7 @@ func TestTrustBundles(t *testing.T) {
 		w.server.Fail("list", "clustertrustbundles", 404)
 		w.server.Fail("watch", "clustertrustbundles", 404)
 		_, err := w.TrustBundles(t.Context())
-		require.ErrorContains(t, err, "cluster trust bundles: they have not been read yet: ", "an older API server does not have them")
+		require.ErrorContains(t, err, "cluster trust bundles: they are not listed yet: ", "an older API server does not have them")
 	})
 }
 

@@ -41,7 +41,7 @@ type Pods struct {
 	guard  runonce.Guard
 	wake   chan struct{}
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	listeners []func(keys ...string)
 }
 
@@ -114,7 +114,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (p *Pods) reportFailure(err error) {
-	p.source.opts.Logger.Warn("pods of the node", "error", err)
+	p.source.opts.Logger.Warn("list or watch pods of the node", "error", err)
 	if hook := p.source.opts.Hooks.Error; hook != nil {
 		hook(err)
 	}
@@ -144,7 +144,7 @@ func (p *Pods) addListener(listen func(keys ...string)) {
 // valid and sink is not called. A second call returns an error at once.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
-		return errors.New("apiserver.Pods: Run wants a sink: what hands the set to podstore.Store.Update and lifecycle.Reconciler.Set")
+		return errors.New("apiserver.Pods: Run: sink is nil: it passes the set to podstore.Store.Update and lifecycle.Reconciler.Set")
 	}
 	if err := p.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Pods: %w", err)

@@ -34,7 +34,7 @@ type scene struct {
 	server *apiservertest.Server
 	source *apiserver.Source
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	errs    []error
 	updates []apiserver.Update
 }
@@ -130,7 +130,7 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	}
 	source, err := apiserver.New(config, apiserver.Options{NodeName: "n1"})
 	require.NoError(t, err)
-	require.ErrorContains(t, source.Pods().Run(t.Context(), nil), "wants a sink")
+	require.ErrorContains(t, source.Pods().Run(t.Context(), nil), "sink is nil")
 }
 
 func TestPodsOfTheNode(t *testing.T) {

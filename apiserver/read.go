@@ -83,7 +83,7 @@ func (u unavailableError) Unwrap() error { return u.error }
 
 // requestGroup merges concurrent requests for the same key into one.
 type requestGroup[T any] struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	inFlight map[string]*sharedRequest[T]
 }
 

@@ -71,7 +71,7 @@ type Recorder struct {
 	guard  runonce.Guard
 	wakeup chan struct{}
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	queue      []queuedEvent
 	stats      RecorderStats
 	lastNumber int64 // Unix nanoseconds of the newest event, increased to be unique; event names contain it

@@ -20,7 +20,7 @@ type Retainer struct {
 	objects *Objects
 	pods    func() []lifecycle.PodState
 
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	listed []*corev1.Pod // pods that the API server lists
 }
 

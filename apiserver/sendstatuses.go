@@ -221,7 +221,7 @@ func (s *Statuses) reportContradiction(t *trackedPod, err error) {
 		return
 	}
 	t.contradiction = err.Error()
-	s.opts.Logger.Warn("pod status contradicts the one before", "pod", t.id.Namespace+"/"+t.id.Name, "error", err)
+	s.opts.Logger.Warn("pod status contradicts the previous one", "pod", t.id.Namespace+"/"+t.id.Name, "error", err)
 	if hook := s.opts.Hooks.Error; hook != nil {
 		hook(t.id, err, 0)
 	}

@@ -26,7 +26,7 @@ const maxServiceCacheBytes = 8 << 20
 type serviceCache struct {
 	path string
 
-	mu          sync.Mutex // guards what follows, and the file
+	mu          sync.Mutex // guards the fields below, and the file
 	byNamespace map[string][]service
 }
 
@@ -34,7 +34,7 @@ type serviceCache struct {
 // empty, and usable. err reports that the path cannot be used.
 func openServiceCache(path string) (k *serviceCache, damaged, err error) {
 	if !filepath.IsAbs(path) {
-		return nil, nil, fmt.Errorf("file of kept services %q: must be absolute", path)
+		return nil, nil, fmt.Errorf("service cache %q: must be absolute", path)
 	}
 	k = &serviceCache{path: path, byNamespace: map[string][]service{}}
 	text, err := plainfile.Read(path, maxServiceCacheBytes)
@@ -42,11 +42,11 @@ func openServiceCache(path string) (k *serviceCache, damaged, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return k, nil, nil
 	case err != nil:
-		return nil, nil, fmt.Errorf("file of kept services: %w", err)
+		return nil, nil, fmt.Errorf("service cache: %w", err)
 	}
 	known := map[string][]service{}
 	if err := json.Unmarshal(text, &known); err != nil {
-		return k, fmt.Errorf("file of kept services %s: %w", path, err), nil
+		return k, fmt.Errorf("service cache %s: %w", path, err), nil
 	}
 	k.byNamespace = known
 	return k, nil, nil

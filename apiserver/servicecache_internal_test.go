@@ -70,7 +70,7 @@ func startedAway(t *testing.T, path string) {
 	require.NoError(t, err)
 	require.Empty(t, got, "it is known that there are none")
 	_, err = w.Services(ctx, "other")
-	require.ErrorContains(t, err, "have not been read yet", "no pod of it was left")
+	require.ErrorContains(t, err, "are not listed yet", "no pod of it was left")
 
 	require.NoError(t, w.server.Put(serviceIn("shop", 1), serviceIn("shop", 3)))
 	w.server.SetUnavailable(false)

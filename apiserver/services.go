@@ -83,7 +83,7 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 		found[i] = p.unpackService(strings.TrimPrefix(keys[i], namespace+"/"))
 	}
 	if err := s.cache.storeServices(namespace, found); err != nil {
-		s.log.Error("keep services", "namespace", namespace, "error", err)
+		s.log.Error("cache services", "namespace", namespace, "error", err)
 	}
 	return serviceObjects(namespace, found), nil
 }
@@ -94,7 +94,7 @@ func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
 	if !ok || !isUnavailable(s.table.Status().Err) {
 		return nil, false
 	}
-	s.log.Info("API server is away: kept services are used", "namespace", namespace)
+	s.log.Info("API server is unavailable: cached services are used", "namespace", namespace)
 	return found, true
 }
 
@@ -115,7 +115,7 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 // notSyncedError explains why the first list of a table is missing.
 func notSyncedError(s kubeapi.Status) error {
 	if s.Err != nil {
-		return fmt.Errorf("they have not been read yet: %w", markUnavailable(s.Err))
+		return fmt.Errorf("they are not listed yet: %w", markUnavailable(s.Err))
 	}
-	return fmt.Errorf("they have not been read yet: is Objects.Run running?")
+	return fmt.Errorf("they are not listed yet: is Objects.Run running?")
 }

@@ -64,7 +64,7 @@ type Statuses struct {
 	guard  runonce.Guard
 	wakeup chan struct{}
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	released map[string]bool
 	waiters  []chan struct{} // callers of Flush
 	pending  int             // pods whose status or removal is not sent yet

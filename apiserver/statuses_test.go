@@ -30,7 +30,7 @@ type reporting struct {
 	source   *apiserver.Source
 	statuses *apiserver.Statuses
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	states  map[string]lifecycle.PodState
 	may     map[string]bool // what MayRun says of pods that have no state
 	errs    []error

@@ -48,7 +48,7 @@ func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 	case err != nil:
 		return volume.Token{}, markUnavailable(err)
 	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
-		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the response has no token, or no expiry", r.Namespace, r.ServiceAccount)
 	}
 	return volume.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
 }

@@ -274,7 +274,7 @@ var certKubeconfigs = conformance.Comparison[map[string]string, bool]{
 		})
 	},
 	Ours: func(in map[string]string) bool {
-		return withKubeconfig(in, func(path string) bool { return kubeconfig.Usable(path, time.Now()) == nil })
+		return withKubeconfig(in, func(path string) bool { return kubeconfig.CheckUsable(path, time.Now()) == nil })
 	},
 	Exceptions: []conformance.Exception[map[string]string, bool]{{
 		Name:   "a key in a file that does not fit the certificate",

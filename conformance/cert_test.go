@@ -178,27 +178,27 @@ var certDeadlines = conformance.Comparison[due, string]{
 		// What it has drawn follows from what has come of it.
 		total := in.Leaf.NotAfter.Sub(in.Leaf.NotBefore)
 		drawn := (at.Sub(in.Leaf.NotBefore) - total + time.Duration(0.3*float64(total))).Seconds() / (0.2 * total.Seconds())
-		ours := certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
+		ours := certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
 		if off := ours.Sub(at).Abs(); drawn < -1e-9 || drawn >= 1 || off > time.Microsecond {
 			return fmt.Sprintf("at %v, where %v was drawn, which is %v off", at, drawn, off)
 		}
-		return inTime(certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
+		return inTime(certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
 	},
 	Ours: func(in due) string {
 		template := certrequest.Template{CommonName: "system:node:n1", Organization: in.Org, DNSNames: in.DNS, IPs: parsedIPs(in.IPs)}
-		state := certrequest.State{Leaf: in.Leaf, Force: in.Force, Template: &template}
+		state := certrequest.State{Leaf: in.Leaf, IsBootstrap: in.Force, Template: &template}
 		if in.None {
 			state.Leaf = nil
 		}
 		action := certrequest.Step(state, in.Now)
-		if action.Do == certrequest.Request && action.Why != "the certificate is to be replaced in time" {
+		if action.Verb == certrequest.Request && action.Reason != "the certificate must be rotated before it expires" {
 			return "at once"
 		}
-		for end := in.Now.Add(3000 * time.Hour); action.Do == certrequest.Wait && in.Now.Before(end); {
+		for end := in.Now.Add(3000 * time.Hour); action.Verb == certrequest.Wait && in.Now.Before(end); {
 			if !action.Wake.After(in.Now) {
 				return "a tight loop"
 			}
-			if d := certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
+			if d := certrequest.RotationDeadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
 				in.Now = d.Add(-time.Second) // what is between is only looks at the clock
 			} else {
 				in.Now = action.Wake

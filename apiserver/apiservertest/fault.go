@@ -48,7 +48,7 @@ type activeFault struct {
 
 // faults holds the injected faults and the availability of the server.
 type faults struct {
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	active      []*activeFault
 	disconnect  chan struct{} // closed to disconnect all requests, and replaced
 	unavailable bool          // new connections are refused

@@ -81,7 +81,7 @@ func checkExists(ok bool) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("there is nothing at the path")
+	return fmt.Errorf("the path does not exist")
 }
 
 // parsePointer splits a JSON pointer (RFC 6901) into its unescaped parts.

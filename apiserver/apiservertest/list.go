@@ -18,7 +18,7 @@ import (
 
 // pages holds the remaining objects of paginated lists, by continue token. All pages of a list have the same version.
 type pages struct {
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	next       int
 	remainders map[string]remainder
 }

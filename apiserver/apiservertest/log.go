@@ -27,7 +27,7 @@ type Request struct {
 
 // requestLog holds the received requests and counts open watches.
 type requestLog struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests []Request
 	offset   int // number of deleted requests
 	watches  map[string]int

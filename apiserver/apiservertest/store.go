@@ -37,7 +37,7 @@ type change struct {
 type store struct {
 	kinds *kinds
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	seed    uint64     // part of generated UIDs
 	version int64      // of the newest change
 	objects map[key]Object
@@ -59,7 +59,7 @@ func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
 	case k == nil:
-		return key{}, fmt.Errorf("%T is of no kind that the server has", obj)
+		return key{}, fmt.Errorf("type %T is not supported", obj)
 	case k.namespaced && obj.GetNamespace() == "":
 		return key{}, fmt.Errorf("%s %s: metadata.namespace: required", k.Kind, obj.GetName())
 	}

@@ -81,7 +81,7 @@ type pipeResponse struct {
 // serveRequest handles r, and returns [io.EOF], or [io.ErrUnexpectedEOF] if the handler aborts the response.
 func (a *pipeResponse) serveRequest(s *Server, r *http.Request) (err error) {
 	defer func() {
-		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // It is what is thrown, never wrapped.
+		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // The panic value is never wrapped.
 			a.sendHeader(0, true)
 			err = io.ErrUnexpectedEOF
 		} else if p != nil {

@@ -115,7 +115,7 @@ func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 		return err
 	}
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
-		b.base.log.Warn("key remains", "error", err)
+		b.base.log.Warn("remove key of issued certificate", "error", err)
 	}
 	if b.base.hooks.Rotated != nil {
 		b.base.hooks.Rotated(nil, pair.Leaf)

@@ -44,9 +44,9 @@ type ClientOptions struct {
 func (o *ClientOptions) checkRequired() error {
 	switch {
 	case o.NodeName == "":
-		return errors.New("ClientOptions.NodeName must not be empty: it is who the certificate is for")
+		return errors.New("ClientOptions.NodeName must not be empty: it is the node in the certificate")
 	case o.Kubeconfig == "":
-		return errors.New("ClientOptions.Kubeconfig must not be empty: with a bootstrap kubeconfig it is where the other one is written")
+		return errors.New("ClientOptions.Kubeconfig must not be empty: it is the kubeconfig to read, and to write after a bootstrap")
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
 	if leaf != nil {
 		reason = fmt.Sprintf("the certificate of %q has expired at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	return nil, nil, errors.Join(fmt.Errorf("%s, and there are no credentials to request another one with: write some to %s",
+	return nil, nil, errors.Join(fmt.Errorf("%s, and there are no credentials to request one: write some to %s",
 		reason, cmp.Or(c.opts.BootstrapKubeconfig, c.opts.Kubeconfig)), missing)
 }
 

@@ -49,7 +49,7 @@ type scene struct {
 	*certtest.Cluster
 	dir string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	rotated  []*x509.Certificate
 	failures []string
 }
@@ -280,7 +280,7 @@ func TestExpiredWhileRunning(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		failed = s.failed()
 		assert.Contains(t, failed[len(failed)-1], `the certificate of "system:node:n1" has expired at 2000-01-01T01:00:0`)
-		assert.Contains(t, failed[len(failed)-1], "there are no credentials to request another one with: write some to "+s.path("bootstrap.conf"))
+		assert.Contains(t, failed[len(failed)-1], "there are no credentials to request one: write some to "+s.path("bootstrap.conf"))
 		assert.Less(t, len(failed), 3*3600/32, "one in 32 s")
 
 		s.SetToken("fedcba.9876543210fedcba")
@@ -361,7 +361,7 @@ func TestRequestsThatComeToNothing(t *testing.T) {
 		"deleted": {decide: certtest.Postpone, wait: 3 * time.Second, want: " was deleted", after: func(s *scene) {
 			require.NoError(s, s.Server.Delete(s.requests()[0], nil))
 		}},
-		"not signed": {decide: certtest.Postpone, wait: 15*time.Minute + 3*time.Second, want: "given up: it was not signed within 15m0s"},
+		"not signed": {decide: certtest.Postpone, wait: 15*time.Minute + 3*time.Second, want: "canceled: it was not signed within 15m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return test.decide }}, func(s *scene) {

@@ -32,7 +32,7 @@ type realNode struct {
 	*controlplane.Plane
 	name, dir, bootstrap string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	rotated  int
 	failures []string
 }

@@ -83,7 +83,7 @@ func ExplainError(config *rest.Config, err error) error {
 	case errors.As(err, &invalid):
 		return fmt.Errorf("server %s: its certificate is invalid, or the clock is wrong: %w", config.Host, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: %s does not take it, or it has expired: %w", credentials, config.Host, err)
+		return fmt.Errorf("%s: %s does not accept it, or it has expired: %w", credentials, config.Host, err)
 	}
 	return err
 }

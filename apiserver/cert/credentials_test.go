@@ -96,7 +96,7 @@ func TestExplain(t *testing.T) {
 	assert.ErrorContains(t, cert.ExplainError(config, err), "certificate-authority /etc/ca.crt: it has not signed the certificate of "+server.URL)
 
 	unauthorized := fmt.Errorf("get nodes n: %w", apierrors.NewUnauthorized("no"))
-	assert.ErrorContains(t, cert.ExplainError(config, unauthorized), "client-certificate /etc/client.crt: "+server.URL+" does not take it")
+	assert.ErrorContains(t, cert.ExplainError(config, unauthorized), "client-certificate /etc/client.crt: "+server.URL+" does not accept it")
 	for want, c := range map[string]*rest.Config{
 		"tokenFile /t: ":                 {BearerTokenFile: "/t"},
 		"token: ":                        {BearerToken: "secret"},

@@ -58,7 +58,7 @@ func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, r
 
 // reportFailure logs the error of a failed certificate request and calls the hook Failed.
 func (c *rotationBase) reportFailure(err error) {
-	c.log.Error("no certificate", "certificate", c.name, "error", err)
+	c.log.Error("request certificate", "certificate", c.name, "error", err)
 	if c.hooks.Failed != nil {
 		c.hooks.Failed(err)
 	}
@@ -80,7 +80,7 @@ type rotation struct {
 	closeExpired    func(now time.Time) time.Time // closes connections of replaced certificates; nil: nothing to do
 	guard           runonce.Guard
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	pair        *tls.Certificate
 	state       certrequest.State
 	reason      string
@@ -267,7 +267,7 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	if err != nil {
 		return nil, err
 	}
-	r.base.log.Info("certificate signing request made", "certificate", r.base.name, "request", created.Name)
+	r.base.log.Info("certificate signing request created", "certificate", r.base.name, "request", created.Name)
 	chain, err := awaitCertificate(ctx, client, created.Name, created.UID)
 	if err != nil {
 		return nil, err
@@ -284,14 +284,14 @@ func (r *rotation) finishAttempt(a *attempt, why string) {
 	r.state.Pending = nil
 	err := a.err
 	if why != "" && err != nil {
-		err = errors.New("certificate signing request given up: " + why)
+		err = errors.New("certificate signing request canceled: " + why)
 	}
 	switch {
 	case err == nil:
 		r.state.Failures, r.state.LastRefused, r.err = 0, false, nil
 	case why != "" && outdated:
 		r.mu.Unlock()
-		r.base.log.Info("certificate signing request given up", "certificate", r.base.name, "why", why)
+		r.base.log.Info("certificate signing request canceled", "certificate", r.base.name, "why", why)
 		return
 	default:
 		_, r.state.LastRefused = errors.AsType[*RefusedError](err)

@@ -41,9 +41,9 @@ type Serving struct{ rotation rotation }
 func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 	switch {
 	case o.NodeName == "":
-		return nil, errors.New("serving certificate: ServingOptions.NodeName must not be empty: it is who the certificate is for")
+		return nil, errors.New("serving certificate: ServingOptions.NodeName must not be empty: it is the node in the certificate")
 	case o.Addresses == nil:
-		return nil, errors.New("serving certificate: ServingOptions.Addresses must not be nil: it returns what the certificate is for")
+		return nil, errors.New("serving certificate: ServingOptions.Addresses must not be nil: it returns the addresses in the certificate")
 	}
 	client, err := kubeapi.New(config, kubeapi.Options{Logger: o.Logger})
 	if err != nil {

@@ -67,7 +67,7 @@ func TestServing(t *testing.T) {
 		assert.Empty(t, s.requests(), "nothing can connect to a host name alone")
 		_, err := serving.GetCertificate(nil)
 		require.ErrorIs(t, err, certstore.ErrNoCertificate)
-		require.EqualError(t, err, "serve this node: there is no certificate that is valid: there is nothing to request a certificate for yet")
+		require.EqualError(t, err, "serve this node: there is no certificate that is valid: the names for the certificate are not known yet")
 
 		a.set("10.0.0.1")
 		time.Sleep(1100 * time.Millisecond)

@@ -87,7 +87,7 @@ type transport struct {
 	base        *http.Transport
 	certificate certificateFunc
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current *generation
 	retired []*generation // connections of replaced certificates, oldest first
 }
@@ -98,7 +98,7 @@ type generation struct {
 
 	expires time.Time // end of its grace period; zero: current
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	conns  map[*conn]struct{}
 }

@@ -26,7 +26,7 @@ import (
 // Reviewer answers token and access reviews from its tokens and rules. The zero value has none: it authenticates and permits no
 // user. It is safe for concurrent use.
 type Reviewer struct {
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	tokens     map[string]authenticationv1.UserInfo
 	rules      map[string][]string // "VERB SUBRESOURCE" by user name
 	err        error               // returned by all reviews; nil: none

@@ -88,7 +88,7 @@ func Step(s State, now time.Time) Action {
 		return s.stepPending(now)
 	}
 	if s.Template == nil {
-		return Action{Verb: Wait, Reason: "there is nothing to request a certificate for yet", Wake: now.Add(PollInterval)}
+		return Action{Verb: Wait, Reason: "the names for the certificate are not known yet", Wake: now.Add(PollInterval)}
 	}
 	reason, due := s.requestTime(now)
 	wake := sleep.Earlier(due, now.Add(MaxSleep))
@@ -108,7 +108,7 @@ func (s *State) stepPending(now time.Time) Action {
 	case !now.Before(end):
 		return Action{Verb: Cancel, Reason: fmt.Sprintf("it was not signed within %v", Timeout)}
 	case s.Template != nil && !s.Template.Equal(s.Pending.Template) && s.mismatch() != "":
-		return Action{Verb: Cancel, Reason: "it is for something else than what is wanted now"}
+		return Action{Verb: Cancel, Reason: "its names are outdated"}
 	default:
 		return Action{Verb: Wait, Reason: "a request is under way", Wake: sleep.Earlier(end, now.Add(MaxSleep))}
 	}
@@ -131,12 +131,12 @@ func (s *State) requestTime(now time.Time) (string, time.Time) {
 		return cause, now
 	}
 	if s.IsBootstrap {
-		return "the certificate is one to begin with", now
+		return "the certificate is a bootstrap credential", now
 	}
 	if now.After(s.Leaf.NotAfter) {
 		return "the certificate has expired", now
 	}
-	return "the certificate is to be replaced in time", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
+	return "the certificate must be rotated before it expires", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
 }
 
 // earliestRequest returns when the rate limits and back-off permit the next request; zero: at once.

@@ -45,17 +45,17 @@ func TestStep(t *testing.T) {
 		why   string
 		wake  time.Duration // after at
 	}{
-		"nothing to request": {certrequest.State{}, hours(0), certrequest.Wait, "there is nothing to request a certificate for yet", time.Second},
+		"nothing to request": {certrequest.State{}, hours(0), certrequest.Wait, "the names for the certificate are not known yet", time.Second},
 		"no certificate":     {certrequest.State{Template: &n1}, hours(0), certrequest.Request, "there is no certificate", 0},
-		"fresh":              {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second},
-		"nearly due":         {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate is to be replaced in time", time.Second},
-		"due":                {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate is to be replaced in time", 0},
-		"due later":          {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second},
+		"fresh":              {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
+		"nearly due":         {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate must be rotated before it expires", time.Second},
+		"due":                {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate must be rotated before it expires", 0},
+		"due later":          {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second},
 		"expired":            {certrequest.State{Template: &n1, Leaf: leaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
 		"of another node":    {certrequest.State{Template: &n2, Leaf: leaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
-		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is one to begin with", 0},
+		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is a bootstrap credential", 0},
 		"the clock was set back": {
-			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second,
+			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate must be rotated before it expires", 10 * time.Second,
 		},
 		"the clock was set back after a failure": {
 			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 9, FailedAt: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
@@ -68,7 +68,7 @@ func TestStep(t *testing.T) {
 			certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.25), certrequest.Cancel, "it was not signed within 15m0s", 0,
 		},
 		"under way for another": {
-			certrequest.State{Template: &n2, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "it is for something else than what is wanted now", 0,
+			certrequest.State{Template: &n2, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "its names are outdated", 0,
 		},
 		"under way for another, but the one there is will do": {
 			certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Pending: &certrequest.Pending{Template: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,

@@ -67,7 +67,7 @@ type Cluster struct {
 	http   *http.Server
 	served chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	calls  []Call
 	token  string
 	decide func(*certificatesv1.CertificateSigningRequest) Verdict

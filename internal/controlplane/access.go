@@ -19,7 +19,7 @@ type Access struct {
 	ca  *authority
 	dir string // directory of written kubeconfigs
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	admin *Client
 	files int // number of kubeconfigs
 }

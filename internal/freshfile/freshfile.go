@@ -29,7 +29,7 @@ type Value[T any] struct {
 	paths []string
 	fail  func(error)
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	value    T
 	contents [][]byte  // of the files that value was parsed from
 	refused  [][]byte  // last contents that parse rejected; reported once

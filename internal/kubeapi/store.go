@@ -52,7 +52,7 @@ type Table[T Object, V any] struct {
 	options  TableOptions[T, V]
 	guard    runonce.Guard
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	rows    rows[V]
 	status  Status
 	omitted omission[V]

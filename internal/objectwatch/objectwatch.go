@@ -13,7 +13,7 @@ import (
 // Watchers holds the registered functions. The zero value is ready. Its methods may be called from any goroutine, also by the
 // functions.
 type Watchers struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	lastID int
 	funcs  map[int]func(kind, namespace, name string)
 }
