@@ -10,8 +10,8 @@
 //	statuses, err := source.Statuses(apiserver.StatusesOptions{Pods: reconciler.Pods, MayRun: reconciler.MayRun})
 //	recorder := source.Recorder(apiserver.RecorderOptions{})
 //	hooks := lifecycle.Hooks{
-//		Status: statuses.Changed, Left: statuses.ResourcesReleased, Gone: statuses.PodRemoved,
-//		Event: recorder.PodEvent, Refused: recorder.PodRefused,
+//		StatusChanged: statuses.Changed, ResourcesReleased: statuses.ResourcesReleased, PodRemoved: statuses.PodRemoved,
+//		Event: recorder.PodEvent, PodRefused: recorder.PodRefused,
 //	}
 //	go objects.Run(ctx) // likewise statuses.Run and recorder.Run
 //	err = source.Pods().Run(ctx, func(u apiserver.Update) {

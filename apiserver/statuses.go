@@ -110,7 +110,7 @@ func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed wakes Run to compare the statuses. It is for the lifecycle hook of a changed status and does not block.
+// Changed wakes Run to compare the statuses. It is for the lifecycle hook StatusChanged and does not block.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
 // ResourcesReleased records that the resources of a terminated pod are released. Run then removes a terminating pod object once
