@@ -96,7 +96,7 @@ func TestKeepDirectory(t *testing.T) {
 	full := filepath.Join(root, "home")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "photos"), 0o755))
 	_, err = openObjectCache(full)
-	require.ErrorContains(t, err, "want a directory of its own")
+	require.ErrorContains(t, err, "the directory must have no other use")
 
 	dir := filepath.Join(root, "kept")
 	require.NoError(t, os.Mkdir(dir, 0o755))
