@@ -30,20 +30,21 @@ type readBudget struct {
 	waiting  int       // reads that wait for their slot
 }
 
-// isFull reports whether no read has used the budget lately, so that podReadBurst reads may be sent at once.
+// isFull reports whether podReadBurst reads may be sent at once, because the pod has sent none lately. Such a budget need not be
+// stored.
 func (b *readBudget) isFull(now time.Time) bool { return !b.nextSlot.After(now) }
 
 // reserveRead takes one read from the budget and returns how long the caller must wait before it sends the read. If that is
 // longer than maxWait, ok is false and the budget is unchanged.
 func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
-	next := b.nextSlot
-	if next.Before(now) {
-		next = now
+	slot := b.nextSlot
+	if slot.Before(now) {
+		slot = now
 	}
-	if wait = max(next.Sub(now)-(podReadBurst-1)*podReadInterval, 0); wait > maxWait {
+	if wait = max(slot.Sub(now)-(podReadBurst-1)*podReadInterval, 0); wait > maxWait {
 		return 0, false
 	}
-	b.nextSlot = next.Add(podReadInterval)
+	b.nextSlot = slot.Add(podReadInterval)
 	return wait, true
 }
 
@@ -67,27 +68,28 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// reservePodRead takes one read from the budget of the pod that refers to the object of key. ok is false if the read would wait
-// too long. The caller must decrement b.waiting after a wait.
-func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, b *readBudget, wait time.Duration, ok bool) {
+// reservePodRead takes one direct read from the budget of the pod that refers to the object of key, or of the namespace if no
+// listed pod does. pod is the name of that budget. If wait is not zero, the caller must decrement budget.waiting after it. ok is
+// false if the read would wait too long.
+func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pod = namespace
 	if r, found := w.references[key]; found {
 		pod = r.pod
 	}
-	if b = w.budgets[pod]; b == nil {
-		b = &readBudget{}
-		w.budgets[pod] = b
+	if budget = w.budgets[pod]; budget == nil {
+		budget = &readBudget{}
+		w.budgets[pod] = budget
 	}
 	maxWait := time.Duration(maxReadWait)
-	if b.waiting >= maxWaitingReads {
+	if budget.waiting >= maxWaitingReads {
 		maxWait = 0
 	}
-	if wait, ok = b.reserveRead(time.Now(), maxWait); ok && wait > 0 {
-		b.waiting++
+	if wait, ok = budget.reserveRead(time.Now(), maxWait); ok && wait > 0 {
+		budget.waiting++
 	}
-	return pod, b, wait, ok
+	return pod, budget, wait, ok
 }
 
 // readBudgetError reports that a pod refers to too many objects, so that this object is not read now. The API server is not at

@@ -28,21 +28,21 @@ const (
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
-}](b *Objects, kind, namespace, name string, o P, err error) (P, error) {
+}](objects *Objects, kind, namespace, name string, object P, err error) (P, error) {
 	switch {
-	case b.cache == nil:
-		return orNil[T](o, err)
+	case objects.cache == nil:
+		return orNil[T](object, err)
 	case err == nil:
-		slim := o.DeepCopyObject().(P) // the copy has the type of o
+		slim := object.DeepCopyObject().(P) // the copy has the type of o
 		slim.SetManagedFields(nil)
 		annotations := maps.Clone(slim.GetAnnotations())
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		slim.SetAnnotations(annotations)
-		b.cacheObject(kind, slim)
-		return o, nil
+		objects.cacheObject(kind, slim)
+		return object, nil
 	}
-	o = new(T)
-	return orNil[T](o, b.loadFromCache(kind, namespace, name, o, err))
+	object = new(T)
+	return orNil[T](object, objects.loadFromCache(kind, namespace, name, object, err))
 }
 
 // RuntimeClass returns the handler of a runtime class, for podspec.Options.RuntimeClasses. Before the first list, ok is false,

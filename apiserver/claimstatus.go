@@ -40,27 +40,28 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 
 // buildExpandedPatch returns the JSON merge patch that sets the capacity of a claim to size bytes and ends its expansion, or nil
 // if the status needs no change.
-func buildExpandedPatch(o *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
+func buildExpandedPatch(claim *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
 	status := map[string]any{}
-	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(o.Status.Capacity[corev1.ResourceStorage]) != 0 {
+	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) != 0 {
 		status["capacity"] = map[string]any{"storage": q.String()}
 	}
-	if _, ok := o.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; ok {
+	if _, ok := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; ok {
 		status["allocatedResourceStatuses"] = map[string]any{"storage": nil}
 	}
-	conditions := slices.DeleteFunc(slices.Clone(o.Status.Conditions), isResizeCondition)
-	if len(conditions) != len(o.Status.Conditions) {
+	conditions := slices.DeleteFunc(slices.Clone(claim.Status.Conditions), isResizeCondition)
+	if len(conditions) != len(claim.Status.Conditions) {
 		status["conditions"] = conditions
 	}
 	if len(status) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}, "status": status})
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion}, "status": status})
 }
 
-// isResizeCondition reports whether c belongs to an unfinished or failed expansion of a claim.
-func isResizeCondition(c corev1.PersistentVolumeClaimCondition) bool {
-	switch c.Type {
+// isResizeCondition reports whether a claim condition belongs to an expansion that is unfinished or has failed. The node removes
+// these conditions after it has expanded the volume.
+func isResizeCondition(condition corev1.PersistentVolumeClaimCondition) bool {
+	switch condition.Type {
 	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
 		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
 		return true

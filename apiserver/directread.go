@@ -56,26 +56,26 @@ func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]re
 
 // readDirect reads an unwatched object by a GET request, within the budget of its pod. An object that was not found is not read
 // again for a minute, doubling to 8 minutes.
-func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
+func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
 	last := w.absences[key]
 	w.mu.Unlock()
 	if time.Now().Before(last.retryAt) {
-		return o, false, nil
+		return object, false, nil
 	}
 	if err := w.awaitReadBudget(ctx, namespace, key); err != nil {
-		return o, false, err
+		return object, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cacheFallbackWait)
 	defer cancel()
-	o, err = readObject(ctx, w.directClient, w.kind, namespace, name)
+	object, err = readObject(ctx, w.directClient, w.kind, namespace, name)
 	missing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !missing {
 		delete(w.absences, key)
-		return o, err == nil, err
+		return object, err == nil, err
 	}
 	if w.absences == nil {
 		w.absences = map[string]absence{}

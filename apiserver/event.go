@@ -35,12 +35,12 @@ const (
 
 // newEvent returns an event with count 1 about an object. number makes the name of the event unique.
 func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
-	at := metav1.Time{Time: now}
+	timestamp := metav1.Time{Time: now}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: eventName(about.Name, number), Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault)},
 		InvolvedObject: about, Type: eventType, Reason: reason, Message: truncateMessage(message),
 		Source:         corev1.EventSource{Component: eventComponent, Host: node},
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		FirstTimestamp: timestamp, LastTimestamp: timestamp, Count: 1,
 		ReportingController: eventComponent, ReportingInstance: node,
 	}
 }
@@ -48,8 +48,8 @@ func newEvent(about corev1.ObjectReference, node, eventType, reason, message str
 // eventName returns the name of an event: the name of the object, shortened if necessary, and number in hexadecimal.
 func eventName(object string, number int64) string {
 	suffix := fmt.Sprintf(".%x", number)
-	if most := maxEventName - len(suffix); len(object) > most {
-		object = strings.TrimRight(object[:most], "-.")
+	if maxLen := maxEventName - len(suffix); len(object) > maxLen {
+		object = strings.TrimRight(object[:maxLen], "-.")
 	}
 	return object + suffix
 }
@@ -70,20 +70,20 @@ func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 }
 
 // PodEvent records an event of a pod or of one of its containers. It is the hook Event of package lifecycle. It does not block.
-func (r *Recorder) PodEvent(pod cri.PodIdentity, e podevents.Event) {
-	r.AnnotatedPodEvent(pod, e, nil)
+func (r *Recorder) PodEvent(pod cri.PodIdentity, event podevents.Event) {
+	r.AnnotatedPodEvent(pod, event, nil)
 }
 
 // AnnotatedPodEvent is [Recorder.PodEvent] with annotations for programs, such as those that podevict.Explain returns for an
 // eviction. It does not block.
-func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
-	r.enqueueEvent(podReference(pod), e.Container, annotations, e.Type, e.Reason, e.Message)
+func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, event podevents.Event, annotations map[string]string) {
+	r.enqueueEvent(podReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
 }
 
 // setFieldPath sets the field path of the container that an event is about, such as spec.initContainers{NAME}, and the resource
 // version of the pod. Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
-func (r *Recorder) setFieldPath(e *queuedEvent) {
-	about := &e.event.InvolvedObject
+func (r *Recorder) setFieldPath(queued *queuedEvent) {
+	about := &queued.event.InvolvedObject
 	if about.Kind != "Pod" {
 		return
 	}
@@ -94,16 +94,16 @@ func (r *Recorder) setFieldPath(e *queuedEvent) {
 	if pod != nil {
 		about.ResourceVersion = pod.ResourceVersion
 	}
-	if e.container == "" {
+	if queued.container == "" {
 		return
 	}
 	list := "containers"
 	if pod != nil {
-		if c := containers.Find(&pod.Spec, e.container); c.Container != nil {
+		if c := containers.Find(&pod.Spec, queued.container); c.Container != nil {
 			list = [...]string{containers.Init: "initContainers", containers.Regular: "containers", containers.Ephemeral: "ephemeralContainers"}[c.Kind]
 		}
 	}
-	about.FieldPath = "spec." + list + "{" + e.container + "}"
+	about.FieldPath = "spec." + list + "{" + queued.container + "}"
 }
 
 // NodeEvent records an event about the Node object of this agent. It does not block.

@@ -25,11 +25,11 @@ type lazyTable[T kubeapi.Object, V any] struct {
 }
 
 // newLazyTable returns an empty table. onChange gets the keys of changed objects, in the goroutine of runTable; it may be nil.
-func newLazyTable[T kubeapi.Object, V any](r kubeapi.Resource[T], o kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
+func newLazyTable[T kubeapi.Object, V any](resource kubeapi.Resource[T], opts kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
 	d := &lazyTable[T, V]{started: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 	d.start = sync.OnceFunc(func() { close(d.started) })
 	ready := closeOnce(d.ready)
-	o.Changed = func(keys ...string) {
+	opts.Changed = func(keys ...string) {
 		ready()
 		d.mu.Lock()
 		close(d.changed)
@@ -39,7 +39,7 @@ func newLazyTable[T kubeapi.Object, V any](r kubeapi.Resource[T], o kubeapi.Tabl
 			onChange(keys...)
 		}
 	}
-	d.table = kubeapi.NewTable(r, o)
+	d.table = kubeapi.NewTable(resource, opts)
 	return d
 }
 

@@ -71,7 +71,7 @@ func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause e
 	return pod, nil
 }
 
-// resetWatchSeen starts to record whether the watch reports the pod name of action.
+// resetWatchSeen records that the watch has not reported the pod name of action since now, when its create request starts.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -90,15 +90,15 @@ type nameState struct {
 
 // Mirrors returns the manager of the mirror pods. Call it once per Source. It starts nothing; [Pods.Run] must run too. It returns
 // an error if an option is missing.
-func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
-	if o.Node == nil {
+func (s *Source) Mirrors(opts MirrorsOptions) (*Mirrors, error) {
+	if opts.Node == nil {
 		return nil, errors.New("apiserver.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
 	}
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
 	m := &Mirrors{
-		source: s, opts: o, wake: make(chan struct{}, 1), static: podset.NewMerge(o.Sources...),
+		source: s, opts: opts, wake: make(chan struct{}, 1), static: podset.NewMerge(opts.Sources...),
 		created: map[types.NamespacedName]createdMirror{}, deleted: map[types.UID]time.Time{}, states: map[types.NamespacedName]*nameState{},
 	}
 	s.pods.addListener(m.handleWatched)
@@ -263,7 +263,7 @@ func (a MirrorAction) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
-// logFailure logs why a static pod has no mirror pod.
+// logFailure logs a warning that the mirror pod of action could not be created or deleted.
 func (m *Mirrors) logFailure(action MirrorAction, err error) {
 	m.source.opts.Logger.Warn("update mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
 }
@@ -275,7 +275,8 @@ func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration
 	}
 }
 
-// runActions runs the actions in parallel, at most maxParallelMirrors at a time, and returns when all have completed.
+// runActions sends the delete and create requests of the actions, at most maxParallelMirrors actions at a time, and returns when
+// all have completed.
 func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxParallelMirrors)
@@ -335,7 +336,7 @@ func lacksNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// staticPods returns the static pods of all sources. The caller holds m.mu.
+// staticPods returns the static pods of all sources that [Mirrors.Set] has received. The caller holds the lock.
 func (m *Mirrors) staticPods() []*corev1.Pod {
 	var static []*corev1.Pod
 	for pod := range m.static.Pods() {

@@ -74,7 +74,8 @@ func openObjectCache(dir string) (*objectCache, error) {
 	return k, nil
 }
 
-// scanDir records the files of the cache directory and removes temporary files of a killed process.
+// scanDir records the files of earlier processes in the cache directory, and removes temporary files of a killed process. A
+// foreign file is an error.
 func (k *objectCache) scanDir() error {
 	entries, err := os.ReadDir(k.dir)
 	if err != nil {
@@ -120,22 +121,22 @@ type cacheEntry struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// storeObject writes o to the cache, unless its resource version is stored already. If o does not fit, it removes the previous
-// version and returns an error that wraps errCacheFull.
-func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
-	key := kubeapi.Key(o.GetNamespace(), o.GetName())
+// storeObject writes object to the cache, unless its resource version is stored already. If the object does not fit, it removes
+// the previous version and returns an error that wraps errCacheFull.
+func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
+	key := kubeapi.Key(object.GetNamespace(), object.GetName())
 	name := cacheFileName(kind, key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old, was := k.files[name]
-	if was && old.version != "" && old.version == o.GetResourceVersion() {
+	if was && old.version != "" && old.version == object.GetResourceVersion() {
 		return nil
 	}
-	object, err := json.Marshal(o)
+	content, err := json.Marshal(object)
 	if err != nil {
 		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
-	text, err := json.Marshal(cacheEntry{kind, key, object})
+	text, err := json.Marshal(cacheEntry{kind, key, content})
 	if err != nil {
 		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
@@ -146,14 +147,14 @@ func (k *objectCache) storeObject(kind string, o kubeapi.Object) error {
 	if err := atomicfile.WriteFile(filepath.Join(k.dir, name), text, 0o600); err != nil {
 		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
-	k.files[name] = cachedFile{size, o.GetResourceVersion()}
+	k.files[name] = cachedFile{size, object.GetResourceVersion()}
 	k.bytes += size - old.size
 	return nil
 }
 
-// loadObject reads an object of the cache into o. It returns an error that wraps [fs.ErrNotExist] if there is none. Errors quote
-// no content, which may be a secret.
-func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object) error {
+// loadObject reads the cached copy of an API object into object. It returns an error that wraps [fs.ErrNotExist] if there is
+// none. Errors quote no content, which may be a secret.
+func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,7 +169,7 @@ func (k *objectCache) loadObject(kind, namespace, name string, o kubeapi.Object)
 	if file.Kind != kind || file.Key != key {
 		return fmt.Errorf("cached %s %s: its file has another object", kind, key)
 	}
-	if err := json.Unmarshal(file.Object, o); err != nil || o.GetNamespace() != namespace || o.GetName() != name {
+	if err := json.Unmarshal(file.Object, object); err != nil || object.GetNamespace() != namespace || object.GetName() != name {
 		return fmt.Errorf("cached %s %s: its file is damaged", kind, key)
 	}
 	return nil
@@ -181,7 +182,8 @@ func (k *objectCache) removeObject(kind, namespace, name string) error {
 	return k.removeFileLocked(cacheFileName(kind, kubeapi.Key(namespace, name)))
 }
 
-// removeFileLocked deletes the file name and subtracts its size. The caller holds c.mu.
+// removeFileLocked deletes a cache file, if it exists, and subtracts its size from the total. The caller holds the lock of the
+// cache.
 func (k *objectCache) removeFileLocked(name string) error {
 	old, was := k.files[name]
 	if !was {
@@ -195,7 +197,7 @@ func (k *objectCache) removeFileLocked(name string) error {
 	return nil
 }
 
-// retainFiles deletes all files except those named in wanted.
+// retainFiles deletes all cache files whose name is not in wanted, because no pod refers to their objects any more.
 func (k *objectCache) retainFiles(wanted map[string]bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,6 +211,6 @@ func (k *objectCache) retainFiles(wanted map[string]bool) error {
 }
 
 // minimalMeta returns the metadata that the cache stores: namespace, name, UID and resource version.
-func minimalMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+func minimalMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 }

@@ -60,13 +60,13 @@ type Objects struct {
 
 // Objects returns the objects that pods of the node refer to. It reads only the file names in CacheDir, and ServicesFile. An
 // error names the option that cannot be used. Call it once per agent.
-func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
-	if o.Logger == nil {
-		o.Logger = s.opts.Logger
+func (s *Source) Objects(opts ObjectsOptions) (*Objects, error) {
+	if opts.Logger == nil {
+		opts.Logger = s.opts.Logger
 	}
 	c, node := s.client, s.opts.NodeName
-	b := &Objects{client: c, node: node, log: o.Logger, driversReady: make(chan struct{})}
-	if err := b.openCaches(o); err != nil {
+	b := &Objects{client: c, node: node, log: opts.Logger, driversReady: make(chan struct{})}
+	if err := b.openCaches(opts); err != nil {
 		return nil, err
 	}
 	plain, err := c.WithBudget(directReadQPS, directReadBurst)
@@ -76,7 +76,7 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	b.configMaps = newObjectWatcher(c, plain, kubeapi.ConfigMaps, isImmutableConfigMap, func(namespace, name string) { b.watchers.Notify(kindConfigMap, namespace, name) })
 	b.secrets = newObjectWatcher(c, plain, kubeapi.Secrets, isImmutableSecret, func(namespace, name string) { b.watchers.Notify(kindSecret, namespace, name) })
 	b.classes = kubeapi.NewTable(kubeapi.In(c, kubeapi.RuntimeClasses, ""), kubeapi.TableOptions[*nodev1.RuntimeClass, string]{
-		Transform: func(o *nodev1.RuntimeClass) string { return o.Handler },
+		Transform: func(opts *nodev1.RuntimeClass) string { return opts.Handler },
 	})
 	ready := closeOnce(b.driversReady)
 	b.drivers = kubeapi.NewStore(kubeapi.In(c, kubeapi.CSIDrivers, ""), kubeapi.StoreOptions[*storagev1.CSIDriver]{
@@ -88,21 +88,21 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 		},
 	})
 	b.addCertificateTables(c, node)
-	b.guard.Require("apiserver.Objects", o.Logger, nil)
+	b.guard.Require("apiserver.Objects", opts.Logger, nil)
 	return b, nil
 }
 
-// openCaches opens the caches on disk that o names.
-func (b *Objects) openCaches(o ObjectsOptions) (err error) {
-	if o.CacheDir != "" {
-		if b.cache, err = openObjectCache(o.CacheDir); err != nil {
+// openCaches opens the caches on disk that opts names: copies of objects in CacheDir, and services in ServicesFile.
+func (b *Objects) openCaches(opts ObjectsOptions) (err error) {
+	if opts.CacheDir != "" {
+		if b.cache, err = openObjectCache(opts.CacheDir); err != nil {
 			return fmt.Errorf("objects: ObjectsOptions.CacheDir: %w", err)
 		}
 	}
 	var kept *serviceCache
-	if o.ServicesFile != "" {
+	if opts.ServicesFile != "" {
 		var damaged error
-		if kept, damaged, err = openServiceCache(o.ServicesFile); err != nil {
+		if kept, damaged, err = openServiceCache(opts.ServicesFile); err != nil {
 			return fmt.Errorf("objects: ObjectsOptions.ServicesFile: %w", err)
 		}
 		if damaged != nil {
@@ -203,42 +203,42 @@ func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context
 
 // cacheOrLoadConfigMap stores the config map o in the cache. If err reports that the API server is unavailable, it returns the
 // cached copy instead.
-func (b *Objects) cacheOrLoadConfigMap(o *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
+func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
 	if b.cache == nil {
-		return orNil(o, err)
+		return orNil(configMap, err)
 	}
 	if err == nil {
-		b.cacheObject(kindConfigMap, &corev1.ConfigMap{ObjectMeta: minimalMeta(o.ObjectMeta), Data: o.Data, BinaryData: o.BinaryData, Immutable: o.Immutable})
-		return o, nil
+		b.cacheObject(kindConfigMap, &corev1.ConfigMap{ObjectMeta: minimalMeta(configMap.ObjectMeta), Data: configMap.Data, BinaryData: configMap.BinaryData, Immutable: configMap.Immutable})
+		return configMap, nil
 	}
-	o = &corev1.ConfigMap{}
-	return orNil(o, b.loadFromCache(kindConfigMap, namespace, name, o, err))
+	configMap = &corev1.ConfigMap{}
+	return orNil(configMap, b.loadFromCache(kindConfigMap, namespace, name, configMap, err))
 }
 
 // cacheOrLoadSecret stores the secret o in the cache. If err reports that the API server is unavailable, it returns the cached
 // copy instead.
-func (b *Objects) cacheOrLoadSecret(o *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
+func (b *Objects) cacheOrLoadSecret(secret *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
 	if b.cache == nil {
-		return orNil(o, err)
+		return orNil(secret, err)
 	}
 	if err == nil {
-		b.cacheObject(kindSecret, &corev1.Secret{ObjectMeta: minimalMeta(o.ObjectMeta), Data: o.Data, Type: o.Type, Immutable: o.Immutable})
-		return o, nil
+		b.cacheObject(kindSecret, &corev1.Secret{ObjectMeta: minimalMeta(secret.ObjectMeta), Data: secret.Data, Type: secret.Type, Immutable: secret.Immutable})
+		return secret, nil
 	}
-	o = &corev1.Secret{}
-	return orNil(o, b.loadFromCache(kindSecret, namespace, name, o, err))
+	secret = &corev1.Secret{}
+	return orNil(secret, b.loadFromCache(kindSecret, namespace, name, secret, err))
 }
 
-// cacheObject stores o in the cache on disk, and logs an error.
-func (b *Objects) cacheObject(kind string, o kubeapi.Object) {
-	if err := b.cache.storeObject(kind, o); err != nil {
+// cacheObject writes a copy of object to the cache on disk, for later starts of the agent. It logs an error.
+func (b *Objects) cacheObject(kind string, object kubeapi.Object) {
+	if err := b.cache.storeObject(kind, object); err != nil {
 		b.log.Error("cache object", "error", err)
 	}
 }
 
-// loadFromCache reads the cached copy of an object into o if err reports that the API server is unavailable; it returns err if
-// there is no copy. If the object does not exist any more, it removes the copy.
-func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, err error) error {
+// loadFromCache replaces a failed read. If err means that the API server is unavailable, it reads the cached copy into object;
+// without a copy it returns err. If err means that the object does not exist, it removes the copy and returns err.
+func (b *Objects) loadFromCache(kind, namespace, name string, object kubeapi.Object, err error) error {
 	if !isUnavailable(err) {
 		if isNotFound(err) {
 			if err := b.cache.removeObject(kind, namespace, name); err != nil {
@@ -247,7 +247,7 @@ func (b *Objects) loadFromCache(kind, namespace, name string, o kubeapi.Object, 
 		}
 		return err
 	}
-	if b.cache.loadObject(kind, namespace, name, o) != nil {
+	if b.cache.loadObject(kind, namespace, name, object) != nil {
 		return err // the first error tells more than a missing copy
 	}
 	b.log.Info("API server is unavailable: cached object is used", "kind", kind, "namespace", namespace, "name", name)
@@ -259,9 +259,9 @@ func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Ser
 	return b.services.listServices(ctx, namespace)
 }
 
-func orNil[T any](o *T, err error) (*T, error) {
+func orNil[T any](object *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, nil
+	return object, nil
 }

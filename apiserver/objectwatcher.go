@@ -54,9 +54,9 @@ type objectWatch[T kubeapi.Object] struct {
 	referenced      bool // a listed pod refers to it
 }
 
-func newObjectWatcher[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *objectWatcher[T] {
+func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *objectWatcher[T] {
 	return &objectWatcher[T]{
-		client: c, directClient: plain, kind: k, isImmutable: immutable, onChange: changed, wake: make(chan struct{}, 1),
+		client: client, directClient: direct, kind: kind, isImmutable: immutable, onChange: changed, wake: make(chan struct{}, 1),
 		watches: map[string]*objectWatch[T]{}, budgets: map[string]*readBudget{},
 	}
 }
@@ -66,11 +66,11 @@ var errNotRunning = errors.New("Objects.Run does not run: call it before pods ge
 
 // getObject returns an object and whether it exists. It waits at most firstListWait (2 s) for the first list of a new watch.
 // While the API server is unavailable it returns the last known object.
-func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
+func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
 	case err != nil:
-		return o, false, err
+		return object, false, err
 	case e == nil:
 		return w.readDirect(ctx, namespace, name)
 	}
@@ -78,30 +78,30 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	defer timer.Stop()
 	select {
 	case <-e.ready:
-		o, exists = e.store.Get(kubeapi.Key(namespace, name))
-		return o, exists, nil
+		object, exists = e.store.Get(kubeapi.Key(namespace, name))
+		return object, exists, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
 		err = fmt.Errorf("no response within %s", firstListWait)
 	}
 	if cause := e.store.Status().Err; cause != nil {
-		return o, false, cause
+		return object, false, cause
 	}
-	return o, false, err
+	return object, false, err
 }
 
 // getIfCurrent returns a watched object without a request. ok is false if the watch is not up to date.
-func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (o T, ok bool) {
+func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
 	e := w.watches[key]
 	w.mu.Unlock()
 	if e == nil {
-		return o, false
+		return object, false
 	}
 	if s := e.store.Status(); s.Synced.IsZero() || s.Err != nil {
-		return o, false
+		return object, false
 	}
 	return e.store.Get(key)
 }
@@ -127,7 +127,7 @@ func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T],
 	return e, nil
 }
 
-// newWatch returns the watch of one object, which prepareRuns starts.
+// newWatch returns the watch of one config map or secret by name. prepareRuns starts it.
 func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })
@@ -144,12 +144,12 @@ func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	return e
 }
 
-// stopWatch stops the watch of e. Its store keeps the object.
-func (w *objectWatcher[T]) stopWatch(e *objectWatch[T]) {
+// stopWatch ends the watch of an immutable object. Its store keeps the object.
+func (w *objectWatcher[T]) stopWatch(watch *objectWatch[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.cancel != nil {
-		e.cancel()
+	if watch.cancel != nil {
+		watch.cancel()
 	}
 }
 
@@ -220,13 +220,17 @@ func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]refer
 	}
 }
 
-// watchCount returns the number of watched objects, immutable ones included.
+// watchCount returns the number of config maps or secrets with a watch, including immutable ones whose watch has ended.
 func (w *objectWatcher[T]) watchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.watches)
 }
 
-func isImmutableConfigMap(o *corev1.ConfigMap) bool { return o.Immutable != nil && *o.Immutable }
+func isImmutableConfigMap(configMap *corev1.ConfigMap) bool {
+	return configMap.Immutable != nil && *configMap.Immutable
+}
 
-func isImmutableSecret(o *corev1.Secret) bool { return o.Immutable != nil && *o.Immutable }
+func isImmutableSecret(secret *corev1.Secret) bool {
+	return secret.Immutable != nil && *secret.Immutable
+}

@@ -19,10 +19,10 @@ type packedService string
 // packedProtocols are encoded as their index plus one. Zero precedes the text of any other protocol.
 var packedProtocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} //nolint:gochecknoglobals // only read
 
-func packService(o *corev1.Service) packedService {
+func packService(service *corev1.Service) packedService {
 	var room [256]byte // more than most services need
-	b := appendAddress(room[:0], o.Spec.ClusterIP)
-	for _, p := range o.Spec.Ports {
+	b := appendAddress(room[:0], service.Spec.ClusterIP)
+	for _, p := range service.Spec.Ports {
 		b = appendText(b, p.Name)
 		known := slices.Index(packedProtocols, p.Protocol) + 1
 		if b = append(b, byte(known)); known == 0 {
@@ -33,17 +33,17 @@ func packService(o *corev1.Service) packedService {
 	return packedService(b)
 }
 
-func appendText(b []byte, text string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+func appendText(buffer []byte, text string) []byte {
+	return append(binary.AppendUvarint(buffer, uint64(len(text))), text...)
 }
 
 // appendAddress appends an IP address in binary if decoding it yields the same text, else as text after a zero byte.
-func appendAddress(b []byte, text string) []byte {
+func appendAddress(buffer []byte, text string) []byte {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.String() == text {
 		raw := a.AsSlice()
-		return append(append(b, byte(len(raw))), raw...)
+		return append(append(buffer, byte(len(raw))), raw...)
 	}
-	return appendText(append(b, 0), text)
+	return appendText(append(buffer, 0), text)
 }
 
 // unpackService returns the service with that name.

@@ -64,50 +64,50 @@ type Parts struct {
 }
 
 // NewParts creates the components of a node. It sends no request. An error names the missing option or field of config.
-func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
-	if o.Pods == nil || o.Node == nil {
+func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
+	if opts.Pods == nil || opts.Node == nil {
 		return nil, errors.New("apiserver.NewParts: PartsOptions.Pods and PartsOptions.Node: required")
 	}
-	p := &Parts{log: o.Logger}
+	p := &Parts{log: opts.Logger}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if p.Source, err = New(config, Options{NodeName: o.NodeName, WaitForNode: o.WaitForNode, Logger: p.log}); err != nil {
+	if p.Source, err = New(config, Options{NodeName: opts.NodeName, WaitForNode: opts.WaitForNode, Logger: p.log}); err != nil {
 		return nil, err
 	}
-	kept := ObjectsOptions{ServicesFile: o.ServicesFile, Logger: p.log}
-	if o.CacheObjects {
-		kept.CacheDir = o.CacheDir
-	} else if err := os.RemoveAll(o.CacheDir); err != nil { // copies of a previous agent
+	kept := ObjectsOptions{ServicesFile: opts.ServicesFile, Logger: p.log}
+	if opts.CacheObjects {
+		kept.CacheDir = opts.CacheDir
+	} else if err := os.RemoveAll(opts.CacheDir); err != nil { // copies of a previous agent
 		return nil, err
 	}
 	if p.Objects, err = p.Source.Objects(kept); err != nil {
 		return nil, err
 	}
-	p.retainer = p.Source.Retainer(p.Objects, o.Pods.Pods)
+	p.retainer = p.Source.Retainer(p.Objects, opts.Pods.Pods)
 	p.Recorder = p.Source.Recorder(RecorderOptions{
 		Pod: func(uid string) *corev1.Pod {
-			state, _ := o.Pods.Pod(uid)
+			state, _ := opts.Pods.Pod(uid)
 			return state.Spec
 		},
-		NodeUID: func() types.UID { return o.Node().UID }, Logger: p.log,
+		NodeUID: func() types.UID { return opts.Node().UID }, Logger: p.log,
 	})
 	p.Statuses, err = p.Source.Statuses(StatusesOptions{
-		Pods: o.Pods.Pods, MayRun: o.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{StatusSent: o.StatusSent},
+		Pods: opts.Pods.Pods, MayRun: opts.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{StatusSent: opts.StatusSent},
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.Mirrors, err = p.Source.Mirrors(MirrorsOptions{
-		Sources:     o.StaticSources,
-		RunningUIDs: func(namespace, name string) []types.UID { return podUIDs(o.Pods.Pods(), namespace, name) },
+		Sources:     opts.StaticSources,
+		RunningUIDs: func(namespace, name string) []types.UID { return podUIDs(opts.Pods.Pods(), namespace, name) },
 		Admitted: func(uid types.UID) bool {
-			state, _ := o.Pods.Pod(string(uid))
+			state, _ := opts.Pods.Pod(string(uid))
 			return state.Admitted
 		},
 		Node: func() *corev1.Node {
-			if node := o.Node(); node.UID != "" {
+			if node := opts.Node(); node.UID != "" {
 				return node
 			}
 			return nil
@@ -126,8 +126,8 @@ func podUIDs(pods []lifecycle.PodState, namespace, name string) (uids []types.UI
 	return uids
 }
 
-// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. A nil p, for a node without a
-// cluster, returns nil.
+// Accounts returns the service accounts of pods, for credential provider plugins that need tokens. For a nil p, the node of no
+// cluster, it returns nil.
 func (p *Parts) Accounts() credential.Accounts {
 	if p == nil {
 		return nil
@@ -155,11 +155,11 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 }
 
 // Set passes the pods of a source. Call it after the Reconciler has received the same set.
-func (p *Parts) Set(s lifecycle.PodSet) {
-	if s.Source != API {
-		p.Mirrors.Set(s)
+func (p *Parts) Set(set lifecycle.PodSet) {
+	if set.Source != API {
+		p.Mirrors.Set(set)
 	}
-	p.retainer.Set(s)
+	p.retainer.Set(set)
 }
 
 // RunPods calls set with the pods of the API server, first and after each change, until ctx ends. It logs invalid pods.

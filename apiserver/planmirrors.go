@@ -169,12 +169,12 @@ func (r *referenceFinder) checkField(set bool, path *field.Path, objects string)
 	}
 }
 
-func (r *referenceFinder) checkContainer(c *corev1.Container, path *field.Path) {
-	for i, from := range c.EnvFrom {
+func (r *referenceFinder) checkContainer(container *corev1.Container, path *field.Path) {
+	for i, from := range container.EnvFrom {
 		r.checkField(from.SecretRef != nil && from.SecretRef.Name != "", path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
 		r.checkField(from.ConfigMapRef != nil && from.ConfigMapRef.Name != "", path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
 	}
-	for i, env := range c.Env {
+	for i, env := range container.Env {
 		if from := env.ValueFrom; from != nil {
 			at := path.Child("env").Index(i).Child("valueFrom")
 			r.checkField(from.SecretKeyRef != nil && from.SecretKeyRef.Name != "", at.Child("secretKeyRef"), "secrets")
@@ -185,44 +185,44 @@ func (r *referenceFinder) checkContainer(c *corev1.Container, path *field.Path) 
 
 // checkVolume adds an error unless the volume is of a type that is known to refer to no API object. An unknown volume type is an
 // error.
-func (r *referenceFinder) checkVolume(v *corev1.Volume, path *field.Path) {
+func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	switch {
-	case v.Projected != nil:
-		for i, s := range v.Projected.Sources {
+	case volume.Projected != nil:
+		for i, s := range volume.Projected.Sources {
 			r.checkField(s.DownwardAPI == nil || s.ConfigMap != nil || s.Secret != nil || s.ServiceAccountToken != nil ||
 				s.ClusterTrustBundle != nil || s.PodCertificate != nil, path.Child("projected", "sources").Index(i), "objects of the API server")
 		}
 	default:
-		r.checkField(!hasNoAPIReference(v) || hasSecretRef(v), path, "objects of the API server by this kind of volume")
+		r.checkField(!hasNoAPIReference(volume) || hasSecretRef(volume), path, "objects of the API server by this kind of volume")
 	}
 }
 
 // hasNoAPIReference reports whether the volume type names no API object except a secret.
-func hasNoAPIReference(v *corev1.Volume) bool {
-	return v.AWSElasticBlockStore != nil || v.AzureDisk != nil || v.CephFS != nil || v.Cinder != nil || v.DownwardAPI != nil ||
-		v.EmptyDir != nil || v.FC != nil || v.FlexVolume != nil || v.Flocker != nil || v.GCEPersistentDisk != nil ||
-		v.GitRepo != nil || v.HostPath != nil || v.Image != nil || v.ISCSI != nil || v.NFS != nil ||
-		v.PhotonPersistentDisk != nil || v.PortworxVolume != nil || v.Quobyte != nil || v.RBD != nil || v.ScaleIO != nil ||
-		v.StorageOS != nil || v.VsphereVolume != nil
+func hasNoAPIReference(volume *corev1.Volume) bool {
+	return volume.AWSElasticBlockStore != nil || volume.AzureDisk != nil || volume.CephFS != nil || volume.Cinder != nil || volume.DownwardAPI != nil ||
+		volume.EmptyDir != nil || volume.FC != nil || volume.FlexVolume != nil || volume.Flocker != nil || volume.GCEPersistentDisk != nil ||
+		volume.GitRepo != nil || volume.HostPath != nil || volume.Image != nil || volume.ISCSI != nil || volume.NFS != nil ||
+		volume.PhotonPersistentDisk != nil || volume.PortworxVolume != nil || volume.Quobyte != nil || volume.RBD != nil || volume.ScaleIO != nil ||
+		volume.StorageOS != nil || volume.VsphereVolume != nil
 }
 
 // hasSecretRef reports whether the volume names a secret.
-func hasSecretRef(v *corev1.Volume) bool {
+func hasSecretRef(volume *corev1.Volume) bool {
 	switch {
-	case v.CephFS != nil:
-		return hasName(v.CephFS.SecretRef)
-	case v.Cinder != nil:
-		return hasName(v.Cinder.SecretRef)
-	case v.FlexVolume != nil:
-		return hasName(v.FlexVolume.SecretRef)
-	case v.RBD != nil:
-		return hasName(v.RBD.SecretRef)
-	case v.ScaleIO != nil:
-		return hasName(v.ScaleIO.SecretRef)
-	case v.ISCSI != nil:
-		return hasName(v.ISCSI.SecretRef)
-	case v.StorageOS != nil:
-		return hasName(v.StorageOS.SecretRef)
+	case volume.CephFS != nil:
+		return hasName(volume.CephFS.SecretRef)
+	case volume.Cinder != nil:
+		return hasName(volume.Cinder.SecretRef)
+	case volume.FlexVolume != nil:
+		return hasName(volume.FlexVolume.SecretRef)
+	case volume.RBD != nil:
+		return hasName(volume.RBD.SecretRef)
+	case volume.ScaleIO != nil:
+		return hasName(volume.ScaleIO.SecretRef)
+	case volume.ISCSI != nil:
+		return hasName(volume.ISCSI.SecretRef)
+	case volume.StorageOS != nil:
+		return hasName(volume.StorageOS.SecretRef)
 	}
 	return false
 }

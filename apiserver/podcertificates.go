@@ -38,10 +38,10 @@ type requestOutcome struct {
 	err    error // why it was not issued, if final
 }
 
-// addCertificateTables creates the tables of trust bundles and pod certificate requests. They list nothing before their first
-// use.
-func (b *Objects) addCertificateTables(c *kubeapi.Client, node string) {
-	b.bundles = newLazyTable(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
+// addCertificateTables creates the tables of cluster trust bundles and of the node's pod certificate requests. They list nothing
+// before their first use.
+func (b *Objects) addCertificateTables(client *kubeapi.Client, node string) {
+	b.bundles = newLazyTable(kubeapi.In(client, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
 		Transform: func(o *certificatesv1.ClusterTrustBundle) volume.TrustBundle {
 			return volume.TrustBundle{Name: o.Name, Labels: o.Labels, Signer: o.Spec.SignerName, PEM: o.Spec.TrustBundle}
@@ -51,34 +51,34 @@ func (b *Objects) addCertificateTables(c *kubeapi.Client, node string) {
 			b.watchers.Notify(volume.KindTrustBundle, "", name)
 		}
 	})
-	b.requests = newLazyTable(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, requestOutcome]{
+	b.requests = newLazyTable(kubeapi.In(client, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, requestOutcome]{
 		FieldSelector: "spec.nodeName=" + node,
 		Transform:     outcomeOf,
 	}, nil)
 }
 
-// outcomeOf reads the state of a request from its conditions.
-func outcomeOf(o *certificatesv1.PodCertificateRequest) requestOutcome {
-	r := requestOutcome{uid: o.UID}
-	for _, c := range o.Status.Conditions {
+// outcomeOf returns whether a PodCertificateRequest is issued, denied, failed or pending, from its conditions.
+func outcomeOf(request *certificatesv1.PodCertificateRequest) requestOutcome {
+	outcome := requestOutcome{uid: request.UID}
+	for _, c := range request.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
 			denied := c.Type == certificatesv1.PodCertificateRequestConditionTypeDenied
-			r.final, r.err = true, &volume.CertificateRefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
-			return r
+			outcome.final, outcome.err = true, &volume.CertificateRefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
+			return outcome
 		case certificatesv1.PodCertificateRequestConditionTypeIssued:
-			r.final = true
-			if o.Status.CertificateChain == "" || o.Status.BeginRefreshAt == nil || o.Status.NotAfter == nil {
-				r.err = fmt.Errorf("pod certificate request %s/%s was issued without status.certificateChain, beginRefreshAt or notAfter", o.Namespace, o.Name)
-				return r
+			outcome.final = true
+			if request.Status.CertificateChain == "" || request.Status.BeginRefreshAt == nil || request.Status.NotAfter == nil {
+				outcome.err = fmt.Errorf("pod certificate request %s/%s was issued without status.certificateChain, beginRefreshAt or notAfter", request.Namespace, request.Name)
+				return outcome
 			}
-			r.issued = volume.IssuedCertificate{
-				Chain: []byte(o.Status.CertificateChain), BeginRefreshAt: o.Status.BeginRefreshAt.Time, NotAfter: o.Status.NotAfter.Time,
+			outcome.issued = volume.IssuedCertificate{
+				Chain: []byte(request.Status.CertificateChain), BeginRefreshAt: request.Status.BeginRefreshAt.Time, NotAfter: request.Status.NotAfter.Time,
 			}
-			return r
+			return outcome
 		}
 	}
-	return r
+	return outcome
 }
 
 // TrustBundles returns all cluster trust bundles. The first call starts to watch them, and waits at most 2 s for the first list.
@@ -90,12 +90,12 @@ func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error
 }
 
 // Issue creates a PodCertificateRequest for the key of a pod and waits until it is issued, denied or failed. The first call
-// starts to watch the requests of this node. The error of a denied or failed request is a *volume.CertificateRefusedError.
-func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
+// starts to watch the requests of this node. The error of a denied or failed request is a [*volume.CertificateRefusedError].
+func (b *Objects) Issue(ctx context.Context, request volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
 	if err := b.requests.awaitFirstList(ctx, "pod certificate requests"); err != nil {
 		return none, err
 	}
-	account, err := readObject(ctx, b.client, kubeapi.ServiceAccounts, r.Namespace, r.ServiceAccount)
+	account, err := readObject(ctx, b.client, kubeapi.ServiceAccounts, request.Namespace, request.ServiceAccount)
 	if err != nil {
 		return none, err
 	}
@@ -104,7 +104,7 @@ func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none 
 		return none, err
 	}
 	created, err := retryForbidden(ctx, func(ctx context.Context) (*certificatesv1.PodCertificateRequest, error) {
-		return kubeapi.In(b.client, kubeapi.PodCertificateRequests, r.Namespace).Create(ctx, newCertificateRequest(r, account.UID, b.node, node.UID))
+		return kubeapi.In(b.client, kubeapi.PodCertificateRequests, request.Namespace).Create(ctx, newCertificateRequest(request, account.UID, b.node, node.UID))
 	})
 	if err != nil {
 		return none, err
@@ -112,17 +112,18 @@ func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none 
 	return b.awaitOutcome(ctx, created)
 }
 
-// newCertificateRequest returns the object for r, owned by its pod.
-func newCertificateRequest(r volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
+// newCertificateRequest returns the PodCertificateRequest object for a request of package volume. account and nodeUID are the
+// UIDs of the service account and the Node. The pod owns the object.
+func newCertificateRequest(request volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.Namespace, GenerateName: "req-",
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: r.Pod, UID: types.UID(r.PodUID)}},
+			Namespace: request.Namespace, GenerateName: "req-",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: request.Pod, UID: types.UID(request.PodUID)}},
 		},
 		Spec: certificatesv1.PodCertificateRequestSpec{
-			SignerName: r.Signer, PodName: r.Pod, PodUID: types.UID(r.PodUID),
-			ServiceAccountName: r.ServiceAccount, ServiceAccountUID: account, NodeName: types.NodeName(node), NodeUID: nodeUID,
-			MaxExpirationSeconds: r.MaxExpirationSeconds, StubPKCS10Request: r.StubPKCS10Request, UnverifiedUserAnnotations: r.Annotations,
+			SignerName: request.Signer, PodName: request.Pod, PodUID: types.UID(request.PodUID),
+			ServiceAccountName: request.ServiceAccount, ServiceAccountUID: account, NodeName: types.NodeName(node), NodeUID: nodeUID,
+			MaxExpirationSeconds: request.MaxExpirationSeconds, StubPKCS10Request: request.StubPKCS10Request, UnverifiedUserAnnotations: request.Annotations,
 		},
 	}
 }

@@ -45,10 +45,10 @@ type Pods struct {
 	listeners []func(keys ...string)
 }
 
-func newPods(s *Source) *Pods {
-	p := &Pods{source: s, wake: make(chan struct{}, 1)}
-	p.store = kubeapi.NewStore(kubeapi.In(s.client, kubeapi.Pods, ""), kubeapi.StoreOptions[*corev1.Pod]{
-		FieldSelector: "spec.nodeName=" + s.opts.NodeName,
+func newPods(source *Source) *Pods {
+	p := &Pods{source: source, wake: make(chan struct{}, 1)}
+	p.store = kubeapi.NewStore(kubeapi.In(source.client, kubeapi.Pods, ""), kubeapi.StoreOptions[*corev1.Pod]{
+		FieldSelector: "spec.nodeName=" + source.opts.NodeName,
 		Transform:     trimPod,
 		Changed:       p.notifyChanged,
 		Failed:        p.reportFailure,

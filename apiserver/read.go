@@ -23,7 +23,8 @@ func forbiddenRetryDelays() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
-// retryForbidden calls send again for about 1.5 s while it fails with Forbidden.
+// retryForbidden calls send, which sends one request, again for about 1.5 s while it fails with Forbidden: the node authorizer
+// permits access to the objects of a pod with a delay.
 func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	o, err := send(ctx)
 	for _, d := range forbiddenRetryDelays() {
@@ -37,8 +38,8 @@ func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, e
 
 // readObject reads an object that a pod of this node refers to, by a GET request. The error wraps [fs.ErrNotExist] if the object
 // does not exist, and has a method Unanswered if the API server is unavailable.
-func readObject[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kubeapi.Kind[T], namespace, name string) (T, error) {
-	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(c, k, namespace).Get(ctx, name) })
+func readObject[T kubeapi.Object](ctx context.Context, client *kubeapi.Client, kind kubeapi.Kind[T], namespace, name string) (T, error) {
+	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(client, kind, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
 		return o, notFoundError{err}
 	}
@@ -118,7 +119,8 @@ func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(co
 	}
 }
 
-// joinRequest returns the request in flight for key, or registers a new one. isOwner is true if the caller must send it.
+// joinRequest returns the request in flight for key, or registers a new one. If isOwner is true, the caller must send the
+// request and call finishRequest.
 func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +135,8 @@ func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], is
 	return request, true
 }
 
-// finishRequest removes a request of this caller and wakes the callers that wait for its result.
+// finishRequest makes the result of request available to the callers that wait for it. The next call with this key sends a new
+// request.
 func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

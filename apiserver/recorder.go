@@ -87,14 +87,14 @@ type queuedEvent struct {
 }
 
 // newRecorder returns a Recorder of events of a node and its pods.
-func newRecorder(client *kubeapi.Client, node string, o RecorderOptions) *Recorder {
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Recorder {
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{client: client, node: node, opts: o, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
+	return &Recorder{client: client, node: node, opts: opts, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
 // Event records an event about an object, with the type [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not block:
@@ -170,7 +170,8 @@ func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	return next, true
 }
 
-// processEvent correlates an event with earlier ones and sends the result, with retries.
+// processEvent passes an event to the correlator, which may combine it with earlier events or drop it, and sends the result with
+// retries.
 func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
@@ -199,7 +200,8 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	}
 }
 
-// sendEvent patches the earlier event of the same content, or creates a new one if there is none or it was deleted.
+// sendEvent updates the event that the API server has, if result has a patch. Without a patch, or if that event was deleted, it
+// creates a new event.
 func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
@@ -223,13 +225,13 @@ func isUnreachable(err error) bool {
 }
 
 // dropEvent counts and logs a lost event, and calls the hook.
-func (r *Recorder) dropEvent(e *corev1.Event, why error) {
+func (r *Recorder) dropEvent(event *corev1.Event, cause error) {
 	r.updateStats(func(s *RecorderStats) { s.Dropped++ })
-	if !errors.Is(why, ErrQueueFull) || r.Stats().Dropped%maxQueuedEvents == 1 {
-		r.opts.Logger.Warn("event is dropped", "about", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "error", why)
+	if !errors.Is(cause, ErrQueueFull) || r.Stats().Dropped%maxQueuedEvents == 1 {
+		r.opts.Logger.Warn("event is dropped", "about", event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", cause)
 	}
 	if r.opts.EventDropped != nil {
-		r.opts.EventDropped(e, why)
+		r.opts.EventDropped(event, cause)
 	}
 }
 
@@ -241,9 +243,9 @@ func (r *Recorder) updateStats(change func(*RecorderStats)) {
 }
 
 // Recorder returns a new [Recorder] for events of the node and its pods.
-func (s *Source) Recorder(o RecorderOptions) *Recorder {
-	if o.Logger == nil {
-		o.Logger = s.opts.Logger
+func (s *Source) Recorder(opts RecorderOptions) *Recorder {
+	if opts.Logger == nil {
+		opts.Logger = s.opts.Logger
 	}
-	return newRecorder(s.client, s.opts.NodeName, o)
+	return newRecorder(s.client, s.opts.NodeName, opts)
 }

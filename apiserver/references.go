@@ -81,8 +81,8 @@ func (r podReferences) addReference(objects map[string]reference, name string, w
 	objects[key] = reference
 }
 
-func (r podReferences) addContainer(c *corev1.Container) {
-	for _, from := range c.EnvFrom {
+func (r podReferences) addContainer(container *corev1.Container) {
+	for _, from := range container.EnvFrom {
 		if from.ConfigMapRef != nil {
 			r.addConfigMap(from.ConfigMapRef.Name)
 		}
@@ -90,7 +90,7 @@ func (r podReferences) addContainer(c *corev1.Container) {
 			r.addSecret(from.SecretRef.Name)
 		}
 	}
-	for _, e := range c.Env {
+	for _, e := range container.Env {
 		if e.ValueFrom == nil {
 			continue
 		}
@@ -103,16 +103,16 @@ func (r podReferences) addContainer(c *corev1.Container) {
 	}
 }
 
-func (r podReferences) addVolume(v *corev1.Volume) {
+func (r podReferences) addVolume(volume *corev1.Volume) {
 	switch {
-	case v.ConfigMap != nil:
-		r.addVolumeConfigMap(v.ConfigMap.Name)
-	case v.Secret != nil:
-		r.addVolumeSecret(v.Secret.SecretName)
-	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
-		r.addVolumeSecret(v.CSI.NodePublishSecretRef.Name)
-	case v.Projected != nil:
-		for _, s := range v.Projected.Sources {
+	case volume.ConfigMap != nil:
+		r.addVolumeConfigMap(volume.ConfigMap.Name)
+	case volume.Secret != nil:
+		r.addVolumeSecret(volume.Secret.SecretName)
+	case volume.CSI != nil && volume.CSI.NodePublishSecretRef != nil:
+		r.addVolumeSecret(volume.CSI.NodePublishSecretRef.Name)
+	case volume.Projected != nil:
+		for _, s := range volume.Projected.Sources {
 			if s.ConfigMap != nil {
 				r.addVolumeConfigMap(s.ConfigMap.Name)
 			}

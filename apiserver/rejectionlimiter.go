@@ -60,7 +60,7 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 }
 
 // storePace stores the pace of key. If too many are stored, it drops the oldest.
-func (r *rejectionLimiter) storePace(key rejectionKey, p rejectionPace) {
+func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}
 	}
@@ -74,5 +74,5 @@ func (r *rejectionLimiter) storePace(key rejectionKey, p rejectionPace) {
 		}
 		delete(r.paces, oldest)
 	}
-	r.paces[key] = p
+	r.paces[key] = pace
 }

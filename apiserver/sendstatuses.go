@@ -69,8 +69,8 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 
 // sendOrder orders requests. A request with a higher priority goes first, unless a lower one has waited 10 s longer per rank, so
 // that no request waits forever.
-func sendOrder(r *result) time.Time {
-	return r.pod.pendingSince.Add(time.Duration(r.request.rank) * 10 * time.Second)
+func sendOrder(result *result) time.Time {
+	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
 // podViews returns the present state of each pod that may need a request, and drops the state of other pods. mayRun reports that
@@ -107,16 +107,17 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 	return views, mayRun
 }
 
-// findPod returns the watched pod with the UID of st, or the mirror pod of a static pod; nil if there is none.
-func (s *Statuses) findPod(st *lifecycle.PodState) *corev1.Pod {
-	if pod, ok := s.pods.getObject(st.Pod.Namespace, st.Pod.Name); ok && string(pod.UID) == st.Pod.UID {
+// findPod returns the watched pod with the UID of a pod of the agent, or the mirror pod of a static pod. It returns nil if the
+// API server has neither.
+func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
+	if pod, ok := s.pods.getObject(state.Pod.Namespace, state.Pod.Name); ok && string(pod.UID) == state.Pod.UID {
 		return pod
 	}
-	mirror, _ := s.pods.mirrorOf(st.Spec)
+	mirror, _ := s.pods.mirrorOf(state.Spec)
 	return mirror
 }
 
-// trackPod returns the request state of a pod, and creates it if necessary.
+// trackPod returns the request state of the pod with this identity, and creates it if necessary.
 func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	t := s.tracked[id.UID]
 	if t == nil {
@@ -126,8 +127,8 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass keeps the released marks of the listed pods, and stores the number of pending pods. If none is pending, it wakes the
-// first waited callers of Flush.
+// finishPass ends a pass over all pods. It keeps the released marks of the pods that still exist, and stores the number of
+// pending pods. If none is pending, it wakes the callers of Flush that waited before the pass, the first waited ones.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,13 +147,13 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	s.waiters = slices.Clone(s.waiters[waited:])
 }
 
-// startRequest sends the request of r in a goroutine, which delivers its result to Run.
-func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, r result) {
-	r.pod.busy = true
+// startRequest sends the request of result in a goroutine of its own, which passes the completed result to Run.
+func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, result result) {
+	result.pod.busy = true
 	s.inFlight++
 	requests.Go(func() {
-		r.response, r.err = s.sendRequest(ctx, &r.request)
-		s.results <- r // never blocks: its capacity is Parallel
+		result.response, result.err = s.sendRequest(ctx, &result.request)
+		s.results <- result // never blocks: its capacity is Parallel
 	})
 }
 
@@ -171,23 +172,23 @@ func (s *Statuses) sendRequest(ctx context.Context, request *request) (*corev1.P
 	})
 }
 
-// finishRequest records the result of a request and calls the hooks.
-func (s *Statuses) finishRequest(r *result) {
+// finishRequest records the response to a status request, reports it to the hooks, and logs the first failure in a row.
+func (s *Statuses) finishRequest(result *result) {
 	now := time.Now()
 	s.inFlight--
-	t, since := r.pod, r.pod.pendingSince
-	wait := t.recordResult(&r.request, r.response, r.err, s.opts.Rand(), now)
+	t, since := result.pod, result.pod.pendingSince
+	wait := t.recordResult(&result.request, result.response, result.err, s.opts.Rand(), now)
 	hooks := s.opts.Hooks
 	switch {
 	case wait > 0:
-		s.reportFailure(t, r.err, wait)
-	case r.err == nil && r.request.verb == verbPatch:
+		s.reportFailure(t, result.err, wait)
+	case result.err == nil && result.request.verb == verbPatch:
 		s.reportRecovery()
 		t.pendingSince = time.Time{}
 		if hooks.StatusSent != nil {
 			hooks.StatusSent(t.id, now.Sub(since))
 		}
-	case r.request.verb == verbDelete:
+	case result.request.verb == verbDelete:
 		s.reportRecovery()
 		if hooks.PodDeleted != nil {
 			hooks.PodDeleted(t.id)
@@ -195,14 +196,15 @@ func (s *Statuses) finishRequest(r *result) {
 	}
 }
 
-// reportFailure calls the hook Error for a failed request. It logs the first of several failures in a row.
-func (s *Statuses) reportFailure(t *trackedPod, err error, wait time.Duration) {
+// reportFailure calls the hook Error for a failed status request that is retried after wait. It logs the first of several
+// failures in a row.
+func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration) {
 	if !s.failing {
 		s.failing = true
-		s.opts.Logger.Warn("send pod status", "pod", t.id.Namespace+"/"+t.id.Name, "error", err, "retry", wait)
+		s.opts.Logger.Warn("send pod status", "pod", pod.id.Namespace+"/"+pod.id.Name, "error", err, "retry", wait)
 	}
 	if hook := s.opts.Hooks.Error; hook != nil {
-		hook(t.id, err, wait)
+		hook(pod.id, err, wait)
 	}
 }
 
@@ -216,13 +218,13 @@ func (s *Statuses) reportRecovery() {
 
 // reportContradiction logs err and calls the hook Error, if a pod status contradicts the previous one. It reports the same error
 // of a pod once.
-func (s *Statuses) reportContradiction(t *trackedPod, err error) {
-	if err == nil || err.Error() == t.contradiction {
+func (s *Statuses) reportContradiction(pod *trackedPod, err error) {
+	if err == nil || err.Error() == pod.contradiction {
 		return
 	}
-	t.contradiction = err.Error()
-	s.opts.Logger.Warn("pod status contradicts the previous one", "pod", t.id.Namespace+"/"+t.id.Name, "error", err)
+	pod.contradiction = err.Error()
+	s.opts.Logger.Warn("pod status contradicts the previous one", "pod", pod.id.Namespace+"/"+pod.id.Name, "error", err)
 	if hook := s.opts.Hooks.Error; hook != nil {
-		hook(t.id, err, 0)
+		hook(pod.id, err, 0)
 	}
 }

@@ -32,24 +32,24 @@ type serviceCache struct {
 
 // openServiceCache reads the file at path, which need not exist. damaged reports that its content is invalid: the cache is then
 // empty, and usable. err reports that the path cannot be used.
-func openServiceCache(path string) (k *serviceCache, damaged, err error) {
+func openServiceCache(path string) (cache *serviceCache, damaged, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("service cache %q: must be absolute", path)
 	}
-	k = &serviceCache{path: path, byNamespace: map[string][]service{}}
+	cache = &serviceCache{path: path, byNamespace: map[string][]service{}}
 	text, err := plainfile.Read(path, maxServiceCacheBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return k, nil, nil
+		return cache, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("service cache: %w", err)
 	}
 	known := map[string][]service{}
 	if err := json.Unmarshal(text, &known); err != nil {
-		return k, fmt.Errorf("service cache %s: %w", path, err), nil
+		return cache, fmt.Errorf("service cache %s: %w", path, err), nil
 	}
-	k.byNamespace = known
-	return k, nil, nil
+	cache.byNamespace = known
+	return cache, nil, nil
 }
 
 // getServices returns the stored services of a namespace. ok is false if there is no entry for it.
@@ -63,8 +63,8 @@ func (k *serviceCache) getServices(namespace string) ([]service, bool) {
 	return slices.Clone(found), ok
 }
 
-// storeServices replaces the services of a namespace in the file, unless they are unchanged. It returns an error if the file
-// would exceed maxServiceCacheBytes.
+// storeServices replaces the services of a namespace in the cache file, unless they are unchanged. It returns an error if the
+// file would exceed maxServiceCacheBytes.
 func (k *serviceCache) storeServices(namespace string, found []service) error {
 	if k == nil {
 		return nil
@@ -79,7 +79,7 @@ func (k *serviceCache) storeServices(namespace string, found []service) error {
 	return k.writeFile(next)
 }
 
-// retainNamespaces removes all namespaces that are not in namespaces from the file.
+// retainNamespaces removes the services of all other namespaces from the file, because they have no pods on this node.
 func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	if k == nil {
 		return nil
@@ -94,7 +94,7 @@ func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	return k.writeFile(next)
 }
 
-// writeFile replaces the file by next. The caller holds c.mu.
+// writeFile replaces the cache file by the services of next, by namespace. The caller holds the lock of the cache.
 func (k *serviceCache) writeFile(next map[string][]service) error {
 	text, err := json.Marshal(next)
 	if err != nil {

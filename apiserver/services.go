@@ -38,9 +38,9 @@ type serviceTable struct {
 	log   *slog.Logger
 }
 
-func newServiceTable(c *kubeapi.Client, kept *serviceCache, log *slog.Logger) *serviceTable {
+func newServiceTable(client *kubeapi.Client, kept *serviceCache, log *slog.Logger) *serviceTable {
 	s := &serviceTable{ready: make(chan struct{}), cache: kept, log: log}
-	s.table = kubeapi.NewTable(kubeapi.In(c, kubeapi.Services, ""), kubeapi.TableOptions[*corev1.Service, packedService]{
+	s.table = kubeapi.NewTable(kubeapi.In(client, kubeapi.Services, ""), kubeapi.TableOptions[*corev1.Service, packedService]{
 		FieldSelector: "spec.clusterIP!=None",
 		Transform:     packService,
 		Changed:       closeOnce(s.ready),
@@ -48,7 +48,8 @@ func newServiceTable(c *kubeapi.Client, kept *serviceCache, log *slog.Logger) *s
 	return s
 }
 
-// closeOnce returns a function that closes ready at its first call. The function must not be called concurrently.
+// closeOnce returns a Changed hook of a table that closes ready at its first call, after the first list. The hook must not be
+// called concurrently.
 func closeOnce(ready chan struct{}) func(...string) {
 	closed := false
 	return func(...string) { // called by one goroutine
@@ -98,7 +99,7 @@ func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
 	return found, true
 }
 
-// serviceObjects returns the services of a namespace as API objects.
+// serviceObjects converts the services of a namespace to API objects with name, cluster IP and ports.
 func serviceObjects(namespace string, found []service) []*corev1.Service {
 	list := make([]*corev1.Service, len(found))
 	for i, f := range found {
@@ -113,9 +114,9 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 }
 
 // notSyncedError explains why the first list of a table is missing.
-func notSyncedError(s kubeapi.Status) error {
-	if s.Err != nil {
-		return fmt.Errorf("they are not listed yet: %w", markUnavailable(s.Err))
+func notSyncedError(status kubeapi.Status) error {
+	if status.Err != nil {
+		return fmt.Errorf("they are not listed yet: %w", markUnavailable(status.Err))
 	}
 	return fmt.Errorf("they are not listed yet: is Objects.Run running?")
 }

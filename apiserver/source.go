@@ -43,28 +43,28 @@ type Source struct {
 	accessReviews AccessReviews
 }
 
-// New returns a Source for the API server of config, which is copied. It sends nothing until one of its components runs. An error
-// names the missing field of config or o.
-func New(config *rest.Config, o Options) (*Source, error) {
-	if o.NodeName == "" {
+// New returns a Source for the API server of config, which is copied. It sends nothing until one of its components runs. An
+// error names the missing field of config or opts.
+func New(config *rest.Config, opts Options) (*Source, error) {
+	if opts.NodeName == "" {
 		return nil, errors.New("apiserver.New: Options.NodeName: required: the name of the Node whose pods are to run")
 	}
-	if errs := validation.NameIsDNSSubdomain(o.NodeName, false); len(errs) > 0 {
-		return nil, fmt.Errorf("apiserver.New: Options.NodeName %q: %s", o.NodeName, errs[0])
+	if errs := validation.NameIsDNSSubdomain(opts.NodeName, false); len(errs) > 0 {
+		return nil, fmt.Errorf("apiserver.New: Options.NodeName %q: %s", opts.NodeName, errs[0])
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	client, err := kubeapi.New(config, kubeapi.Options{UserAgent: o.UserAgent, Logger: o.Logger})
+	client, err := kubeapi.New(config, kubeapi.Options{UserAgent: opts.UserAgent, Logger: opts.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
-	s := &Source{opts: o, client: client}
+	s := &Source{opts: opts, client: client}
 	if err := s.addReviewClients(); err != nil {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
 	s.pods = newPods(s)
-	s.pods.guard.Require("apiserver.Pods", o.Logger, o.Hooks.Error)
+	s.pods.guard.Require("apiserver.Pods", opts.Logger, opts.Hooks.Error)
 	return s, nil
 }
 

@@ -86,25 +86,25 @@ type result struct {
 }
 
 // Statuses returns a sender of pod statuses. [Pods.Run] of the Source must be running. An error names the missing option.
-func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
+func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	switch {
-	case o.Pods == nil:
+	case opts.Pods == nil:
 		return nil, errors.New("apiserver.Statuses: StatusesOptions.Pods: required: it is Pods of the lifecycle.Reconciler")
-	case o.MayRun == nil:
+	case opts.MayRun == nil:
 		return nil, errors.New("apiserver.Statuses: StatusesOptions.MayRun: required: it is MayRun of the lifecycle.Reconciler")
-	case o.Parallel < 0:
-		return nil, fmt.Errorf("apiserver.Statuses: StatusesOptions.Parallel: %d must be at least 0", o.Parallel)
+	case opts.Parallel < 0:
+		return nil, fmt.Errorf("apiserver.Statuses: StatusesOptions.Parallel: %d must be at least 0", opts.Parallel)
 	}
-	o.Parallel = cmp.Or(o.Parallel, 16)
-	if o.Rand == nil {
-		o.Rand = rand.Float64
+	opts.Parallel = cmp.Or(opts.Parallel, 16)
+	if opts.Rand == nil {
+		opts.Rand = rand.Float64
 	}
-	if o.Logger == nil {
-		o.Logger = s.opts.Logger
+	if opts.Logger == nil {
+		opts.Logger = s.opts.Logger
 	}
 	statuses := &Statuses{
-		client: s.client, pods: s.pods, opts: o, wakeup: make(chan struct{}, 1),
-		released: map[string]bool{}, tracked: map[string]*trackedPod{}, results: make(chan result, o.Parallel),
+		client: s.client, pods: s.pods, opts: opts, wakeup: make(chan struct{}, 1),
+		released: map[string]bool{}, tracked: map[string]*trackedPod{}, results: make(chan result, opts.Parallel),
 	}
 	s.pods.addListener(func(...string) { statuses.requestPass() })
 	return statuses, nil

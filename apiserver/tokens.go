@@ -27,30 +27,30 @@ var _ volume.TokenIssuer = Tokens{}
 func (s *Source) Tokens() Tokens { return Tokens{s.client} }
 
 // Token requests a new token for the service account and pod of r. Zero seconds mean a lifetime of one hour.
-func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
-	if r.Pod == "" || r.PodUID == "" {
-		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
+func (t Tokens) Token(ctx context.Context, request volume.TokenRequest) (volume.Token, error) {
+	if request.Pod == "" || request.PodUID == "" {
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", request.Namespace, request.ServiceAccount)
 	}
-	if r.ExpirationSeconds <= 0 {
-		r.ExpirationSeconds = token.DefaultSeconds
+	if request.ExpirationSeconds <= 0 {
+		request.ExpirationSeconds = token.DefaultSeconds
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &r.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: r.Pod, UID: types.UID(r.PodUID)},
+	tokenRequest := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &request.ExpirationSeconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: request.Pod, UID: types.UID(request.PodUID)},
 	}}
-	if r.Audience != "" {
-		request.Spec.Audiences = []string{r.Audience}
+	if request.Audience != "" {
+		tokenRequest.Spec.Audiences = []string{request.Audience}
 	}
-	answer, err := retryForbidden(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
-		return kubeapi.CreateToken(ctx, t.client, r.Namespace, r.ServiceAccount, request)
+	response, err := retryForbidden(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+		return kubeapi.CreateToken(ctx, t.client, request.Namespace, request.ServiceAccount, tokenRequest)
 	})
 	switch {
 	case err != nil:
 		return volume.Token{}, markUnavailable(err)
-	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
-		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the response has no token, or no expiry", r.Namespace, r.ServiceAccount)
+	case response.Status.Token == "" || response.Status.ExpirationTimestamp.IsZero():
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the response has no token, or no expiry", request.Namespace, request.ServiceAccount)
 	}
-	return volume.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
+	return volume.Token{Value: response.Status.Token, Expires: response.Status.ExpirationTimestamp.Time}, nil
 }
 
 // Accounts reads service accounts and requests tokens for credential provider plugins. It implements credential.Accounts.
@@ -74,11 +74,11 @@ func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (
 }
 
 // Token returns a token that is bound to the pod of r. It is cached and replaced before it expires.
-func (a *Accounts) Token(ctx context.Context, r credential.TokenRequest) (string, error) {
-	if r.Account.Name == "" {
+func (a *Accounts) Token(ctx context.Context, request credential.TokenRequest) (string, error) {
+	if request.Account.Name == "" {
 		return "", errors.New("token: the request names no service account")
 	}
 	return a.tokens.TokenText(ctx, volume.TokenRequest{
-		Namespace: r.Account.Namespace, ServiceAccount: r.Account.Name, Audience: r.Audience, Pod: r.Pod.Name, PodUID: r.Pod.UID,
+		Namespace: request.Account.Namespace, ServiceAccount: request.Account.Name, Audience: request.Audience, Pod: request.Pod.Name, PodUID: request.Pod.UID,
 	})
 }

@@ -117,33 +117,33 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now, or the time of the next check without a change; zero means none. err
-// reports that the agent's status contradicts the previous one; the valid part of it is sent. flushing sends rejections without
-// their delay.
-func (t *trackedPod) planRequest(v podView, r *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
-	if t.busy || t.deleted || v.api == nil {
+// planRequest returns the request that the pod needs now, or the time of the next check; the zero time means not before a
+// change. err reports that the agent's status contradicts the previous one; the valid part of it is sent. If flushing is set,
+// rejections are sent without their delay. limiter computes that delay.
+func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
+	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
 	}
-	if until := t.notFoundAt.Add(responseLifetime); v.api == t.notFoundPod && now.Before(until) {
+	if until := t.notFoundAt.Add(responseLifetime); view.api == t.notFoundPod && now.Before(until) {
 		return request{}, until, nil
 	}
-	if until := t.recheckTime(); t.idle && t.idleView == v && (until.IsZero() || now.Before(until)) {
+	if until := t.recheckTime(); t.idle && t.idleView == view && (until.IsZero() || now.Before(until)) {
 		return request{}, until, nil
 	}
 	t.idle = false
-	if now.Before(t.notBefore) && (t.invalidStatus == nil || v.agentStatus == t.invalidStatus) {
+	if now.Before(t.notBefore) && (t.invalidStatus == nil || view.agentStatus == t.invalidStatus) {
 		return request{}, t.notBefore, nil
 	}
-	base := t.newestPod(v.api, now)
+	base := t.newestPod(view.api, now)
 	if t.mustGet {
-		return request{verb: verbGet, pod: base, view: v, rank: rankOther}, time.Time{}, nil
+		return request{verb: verbGet, pod: base, view: view, rank: rankOther}, time.Time{}, nil
 	}
-	agentStatus := v.agentStatus
-	if v.abandoned {
+	agentStatus := view.agentStatus
+	if view.abandoned {
 		agentStatus = failedStatus(base)
 	}
 	if agentStatus != nil {
-		if held := t.rejectionTime(base, agentStatus, r, now); now.Before(held) && !flushing {
+		if held := t.rejectionTime(base, agentStatus, limiter, now); now.Before(held) && !flushing {
 			return request{}, held, nil
 		}
 		var update statuspatch.Update
@@ -156,19 +156,19 @@ func (t *trackedPod) planRequest(v podView, r *rejectionLimiter, flushing bool, 
 			if now.Before(next) {
 				return request{}, next, err
 			}
-			return request{verb: verbPatch, pod: base, patch: update.Patch, view: v, rank: statusRank(&base.Status, &update.Status)}, time.Time{}, err
+			return request{verb: verbPatch, pod: base, patch: update.Patch, view: view, rank: statusRank(&base.Status, &update.Status)}, time.Time{}, err
 		}
 	}
-	if canRemove(base, v.released || v.abandoned) {
-		return request{verb: verbDelete, pod: base, view: v, rank: rankTerminal}, time.Time{}, err
+	if canRemove(base, view.released || view.abandoned) {
+		return request{verb: verbDelete, pod: base, view: view, rank: rankTerminal}, time.Time{}, err
 	}
-	t.markIdle(v)
+	t.markIdle(view)
 	return request{}, t.recheckTime(), err
 }
 
-// markIdle stores that v needs no request.
-func (t *trackedPod) markIdle(v podView) {
-	t.idle, t.idleView, t.pendingSince = true, v, time.Time{}
+// markIdle stores that the pod needs no request in this state, so that the next pass skips it until the state differs.
+func (t *trackedPod) markIdle(view podView) {
+	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
 }
 
 // recheckTime returns when the pod of the last response is too old to be trusted; zero: there is none.
@@ -189,17 +189,18 @@ func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 }
 
 // rejectionTime returns when the Failed status of a rejected pod may be sent; zero: at once.
-func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, r *rejectionLimiter, now time.Time) time.Time {
+func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, limiter *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
 	}
 	if t.rejectionUntil.IsZero() {
-		t.rejectionUntil = r.reportTime(base, agentStatus.Reason, now)
+		t.rejectionUntil = limiter.reportTime(base, agentStatus.Reason, now)
 	}
 	return t.rejectionUntil
 }
 
-// recordResult stores the result of a request, and returns the delay before a retry; zero after a success or NotFound.
+// recordResult stores the response or error of a request for the pod. wait is the delay before a retry; zero after a success, or
+// if the pod was not found. random in [0,1) is the jitter.
 func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
 	t.busy, t.idle, t.mustGet = false, false, false
 	if request.verb == verbPatch {
@@ -265,7 +266,7 @@ func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now t
 	t.response, t.respondedAt = response, now
 }
 
-// statusRank returns the rank of a status change.
+// statusRank returns how urgent a change of the pod status is for other components, such as rankTerminal or rankReady.
 func statusRank(before, after *corev1.PodStatus) int {
 	switch {
 	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):
@@ -279,13 +280,13 @@ func statusRank(before, after *corev1.PodStatus) int {
 }
 
 // isReady reports whether the condition Ready is True.
-func isReady(st *corev1.PodStatus) bool {
-	c := podstatus.FindCondition(st.Conditions, corev1.PodReady)
+func isReady(status *corev1.PodStatus) bool {
+	c := podstatus.FindCondition(status.Conditions, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// canRemove reports whether a deleted pod can be removed from the API server: it has a terminal phase there and its resources are
-// released. It is false for a mirror pod, and for a pod that was removed and waits for its finalizers.
+// canRemove reports whether a DELETE request can remove a terminating pod object: it has a terminal phase at the API server, and
+// released says that its resources are released. It is false for a mirror pod, and for a pod that waits only for its finalizers.
 func canRemove(pod *corev1.Pod, released bool) bool {
 	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits

@@ -41,13 +41,13 @@ func (v VolumeObjects) Secret(ctx context.Context, namespace, name string) (*cor
 }
 
 // readWatched returns the object of an objectWatcher. The error wraps [fs.ErrNotExist] if the object does not exist.
-func readWatched[T kubeapi.Object](ctx context.Context, w *objectWatcher[T], namespace, name string) (T, error) {
-	o, exists, err := w.getObject(ctx, namespace, name)
+func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T], namespace, name string) (T, error) {
+	o, exists, err := watcher.getObject(ctx, namespace, name)
 	switch {
 	case err != nil:
-		return o, fmt.Errorf("watch %s %s/%s: %w", w.kind.Resource(), namespace, name, markUnavailable(err))
+		return o, fmt.Errorf("watch %s %s/%s: %w", watcher.kind.Resource(), namespace, name, markUnavailable(err))
 	case !exists:
-		return o, notFoundError{apierrors.NewNotFound(schema.GroupResource{Resource: w.kind.Resource()}, name)}
+		return o, notFoundError{apierrors.NewNotFound(schema.GroupResource{Resource: watcher.kind.Resource()}, name)}
 	}
 	return o, nil
 }

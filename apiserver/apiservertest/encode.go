@@ -57,7 +57,7 @@ func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
 	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), name)
 }
 
-// writeObject sends obj as the response with an HTTP status code.
+// writeObject sends obj as the response, in the negotiated encoding, with an HTTP status code.
 func (c *call) writeObject(code int, obj runtime.Object) {
 	var body bytes.Buffer
 	if err := c.encodeObject(obj, &body); err != nil {
@@ -79,7 +79,7 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment
 }
 
-// buildList returns the list object of the kind of c, with these items and a resource version.
+// buildList returns the list object for the requested kind, such as a PodList, with these items and a resource version.
 func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
 	list, err := c.server.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *call) startWatchResponse() *watchWriter {
 	return f
 }
 
-// writeEvent sends one watch event.
+// writeEvent sends one event of the watch as a frame. It does not flush the response.
 func (f *watchWriter) writeEvent(event watch.EventType, obj runtime.Object) error {
 	var body, frame bytes.Buffer
 	if err := f.call.encodeObject(obj, &body); err != nil {

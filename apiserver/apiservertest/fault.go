@@ -18,17 +18,19 @@ type Match struct {
 	Verb, Resource, Subresource, Namespace, Name, UserAgent string
 }
 
-func (m Match) matchesRequest(r Request) bool {
+func (m Match) matchesRequest(request Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
-	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&
-		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && match(m.UserAgent, r.UserAgent)
+	return match(m.Verb, request.Verb) && match(m.Resource, request.Resource) && match(m.Subresource, request.Subresource) &&
+		match(m.Namespace, request.Namespace) && match(m.Name, request.Name) && match(m.UserAgent, request.UserAgent)
 }
 
 // Fault describes how requests fail. If several faults match a request, the one that was injected last applies.
 type Fault struct {
 	Match
-	Times int           // number of requests that it affects; zero: all, until it is removed
-	Skip  int           // number of requests that pass before the first affected one
+	Times int // number of requests that it affects; zero: all, until it is removed
+	Skip  int // number of requests that pass before the first affected one
+	// Delay makes requests of a verb and a resource wait until the duration d has passed, before they are handled, until remove
+	// is called. An empty verb or resource matches all.
 	Delay time.Duration // pause before the request is handled
 	Hang  bool          // no response until the client gives up
 	Code  int           // HTTP status of an error response, without an effect of the request; zero: no error
@@ -55,8 +57,8 @@ type faults struct {
 }
 
 // Inject makes matching requests fail, until remove is called or, with Fault.Times, for that number of requests.
-func (s *Server) Inject(f Fault) (remove func()) {
-	added := &activeFault{Fault: f}
+func (s *Server) Inject(fault Fault) (remove func()) {
+	added := &activeFault{Fault: fault}
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
 	s.faults.active = append(s.faults.active, added)
@@ -121,18 +123,18 @@ func (f *faults) disconnectSignal() <-chan struct{} {
 	return f.disconnect
 }
 
-// findFault returns the fault that applies to request c, or nil. It counts the matching faults.
-func (f *faults) findFault(c *call) *Fault {
-	c.server.log.mu.Lock()
-	r := c.server.log.requests[max(c.index-c.server.log.offset, 0)]
-	c.server.log.mu.Unlock()
+// findFault returns the injected fault that applies to request, or nil. It counts the matching requests of each fault.
+func (f *faults) findFault(request *call) *Fault {
+	request.server.log.mu.Lock()
+	logged := request.server.log.requests[max(request.index-request.server.log.offset, 0)]
+	request.server.log.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.unavailable {
 		return &Fault{Disconnect: true}
 	}
 	for _, a := range slices.Backward(f.active) {
-		if !a.matchesRequest(r) {
+		if !a.matchesRequest(logged) {
 			continue
 		}
 		if a.seen++; a.seen <= a.Skip || a.Times > 0 && a.seen > a.Skip+a.Times {
@@ -143,11 +145,11 @@ func (f *faults) findFault(c *call) *Fault {
 	return nil
 }
 
-// applyFault delays, hangs or fails the request as f describes. It reports whether the request must still be handled.
-func (c *call) applyFault(f *Fault) bool {
+// applyFault delays, hangs or fails the request as fault describes. It reports whether the request must still be handled.
+func (c *call) applyFault(fault *Fault) bool {
 	disconnect := c.server.faults.disconnectSignal()
-	if f.Delay > 0 {
-		timer := time.NewTimer(f.Delay)
+	if fault.Delay > 0 {
+		timer := time.NewTimer(fault.Delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -158,31 +160,31 @@ func (c *call) applyFault(f *Fault) bool {
 		}
 	}
 	switch {
-	case f.Hang:
+	case fault.Hang:
 		select {
 		case <-disconnect:
 		case <-c.clientContext().Done():
 		}
 		panic(http.ErrAbortHandler)
-	case f.Disconnect:
+	case fault.Disconnect:
 		panic(http.ErrAbortHandler)
-	case f.Err != nil:
-		c.writeError(f.Err)
+	case fault.Err != nil:
+		c.writeError(fault.Err)
 		return false
-	case f.Code != 0:
-		c.writeError(c.faultError(f))
+	case fault.Code != 0:
+		c.writeError(c.faultError(fault))
 		return false
 	}
-	c.disconnectAfter = f.DisconnectAfter
+	c.disconnectAfter = fault.DisconnectAfter
 	return true
 }
 
-// faultError returns the API error that f describes.
-func (c *call) faultError(f *Fault) error {
-	err := apierrors.NewGenericServerResponse(f.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(f.RetryAfter/time.Second), true)
+// faultError returns the API error with the HTTP status and Retry-After of fault.
+func (c *call) faultError(fault *Fault) error {
+	err := apierrors.NewGenericServerResponse(fault.Code, c.verb, c.kind.groupResource(), c.name, "injected", int(fault.RetryAfter/time.Second), true)
 	if err.ErrStatus.Details == nil {
 		err.ErrStatus.Details = &metav1.StatusDetails{}
 	}
-	err.ErrStatus.Details.RetryAfterSeconds = int32(f.RetryAfter / time.Second)
+	err.ErrStatus.Details.RetryAfterSeconds = int32(fault.RetryAfter / time.Second)
 	return err
 }

@@ -76,7 +76,7 @@ func (op operation) copyOrMove(doc any) (any, error) {
 	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
-// checkExists returns an error if ok is false: the path of an operation does not exist.
+// checkExists returns the error of a JSON patch operation whose path does not exist, if ok is false.
 func checkExists(ok bool) error {
 	if ok {
 		return nil

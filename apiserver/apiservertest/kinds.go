@@ -132,7 +132,7 @@ type address struct {
 }
 
 // parsePath parses the path of a request. ok is false if it names no supported resource.
-func (k *kinds) parsePath(path string) (a address, ok bool) {
+func (k *kinds) parsePath(path string) (parsed address, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var version schema.GroupVersion
 	switch {
@@ -141,22 +141,22 @@ func (k *kinds) parsePath(path string) (a address, ok bool) {
 	case len(parts) > 3 && parts[0] == "apis":
 		version, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
 	default:
-		return a, false
+		return parsed, false
 	}
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		if k.byResource[version.WithResource(parts[2])] != nil || version.Group != "" {
-			a.namespace, parts = parts[1], parts[2:]
+			parsed.namespace, parts = parts[1], parts[2:]
 		}
 	}
-	a.kind = k.byResource[version.WithResource(parts[0])]
-	if a.kind == nil || len(parts) > 3 || a.namespace != "" && !a.kind.namespaced {
-		return a, false
+	parsed.kind = k.byResource[version.WithResource(parts[0])]
+	if parsed.kind == nil || len(parts) > 3 || parsed.namespace != "" && !parsed.kind.namespaced {
+		return parsed, false
 	}
 	if len(parts) > 1 {
-		a.name = parts[1]
+		parsed.name = parts[1]
 	}
 	if len(parts) > 2 {
-		a.subresource = parts[2]
+		parsed.subresource = parts[2]
 	}
-	return a, true
+	return parsed, true
 }

@@ -33,7 +33,7 @@ type requestLog struct {
 	watches  map[string]int
 }
 
-// addRequest appends the request of c and returns its index.
+// addRequest logs the request of c with its body, and returns its index, by which setCode adds the response code.
 func (l *requestLog) addRequest(c *call) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *requestLog) setCode(index, code int) {
 	}
 }
 
-// countWatches adds n to the number of open watches of a resource.
+// countWatches adds n, which may be negative, to the number of open watches of a resource.
 func (l *requestLog) countWatches(resource string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,14 +64,14 @@ func (l *requestLog) countWatches(resource string, n int) {
 }
 
 // Requests returns all matching requests in the order of arrival.
-func (s *Server) Requests(m Match) []Request {
+func (s *Server) Requests(match Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !m.matchesRequest(r) })
+	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !match.matchesRequest(r) })
 }
 
 // CountRequests returns the number of matching requests.
-func (s *Server) CountRequests(m Match) int { return len(s.Requests(m)) }
+func (s *Server) CountRequests(match Match) int { return len(s.Requests(match)) }
 
 // ForgetRequests deletes the log of requests.
 func (s *Server) ForgetRequests() {

@@ -71,12 +71,12 @@ func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 }
 
 // Change edits an object and its status by calling edit with a copy of it. It sends no request.
-func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
-	obj, ok := Get[T](s, namespace, name)
+func Change[T Object](server *Server, namespace, name string, edit func(T)) error {
+	obj, ok := Get[T](server, namespace, name)
 	if !ok {
 		return fmt.Errorf("change object: there is no %T %s/%s", obj, namespace, name)
 	}
-	return s.editObject(obj, func(before Object) Object {
+	return server.editObject(obj, func(before Object) Object {
 		next := cloneObject(before).(T)
 		edit(next)
 		return next
@@ -84,13 +84,13 @@ func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
 }
 
 // Get returns a copy of an object, and whether it exists.
-func Get[T Object](s *Server, namespace, name string) (T, bool) {
+func Get[T Object](server *Server, namespace, name string) (T, bool) {
 	var none T
-	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
+	k := server.kinds.byType[reflect.TypeFor[T]().Elem()]
 	if k == nil {
 		return none, false
 	}
-	obj, err := s.store.getObject(key{k, namespace, name})
+	obj, err := server.store.getObject(key{k, namespace, name})
 	if err != nil {
 		return none, false
 	}
@@ -98,12 +98,12 @@ func Get[T Object](s *Server, namespace, name string) (T, bool) {
 }
 
 // List returns copies of all objects of a kind, ordered by namespace and name.
-func List[T Object](s *Server) []T {
-	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
+func List[T Object](server *Server) []T {
+	k := server.kinds.byType[reflect.TypeFor[T]().Elem()]
 	if k == nil {
 		return nil
 	}
-	objects, _ := s.store.listObjects(k, func(Object) bool { return true })
+	objects, _ := server.store.listObjects(k, func(Object) bool { return true })
 	list := make([]T, len(objects))
 	for i, obj := range objects {
 		list[i] = cloneObject(obj.(T))

@@ -48,15 +48,15 @@ type Server struct {
 
 // NewServer returns a server without objects. It starts nothing: requests arrive through [Server.Transport], [Server.Config] or
 // [Server.Listen].
-func NewServer(o Options) *Server {
-	if o.History == 0 {
-		o.History = defaultHistory
+func NewServer(opts Options) *Server {
+	if opts.History == 0 {
+		opts.History = defaultHistory
 	}
 	k, err := newKinds()
 	if err != nil {
 		panic(err) // the types of k8s.io/api conflict
 	}
-	s := &Server{opts: o, kinds: k, store: newStore(k, o.History)}
+	s := &Server{opts: opts, kinds: k, store: newStore(k, opts.History)}
 	s.faults.disconnect = make(chan struct{})
 	return s
 }

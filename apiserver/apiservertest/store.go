@@ -47,9 +47,9 @@ type store struct {
 	changed chan struct{} // closed at the next change, and replaced
 }
 
-func newStore(k *kinds, history int) *store {
+func newStore(kinds *kinds, maxHistory int) *store {
 	return &store{
-		kinds: k, seed: rand.Uint64(), version: 1000, oldest: 1000, limit: history, //nolint:gosec // It is no secret.
+		kinds: kinds, seed: rand.Uint64(), version: 1000, oldest: 1000, limit: maxHistory, //nolint:gosec // It is no secret.
 		objects: map[key]Object{}, changed: make(chan struct{}),
 	}
 }
@@ -81,16 +81,16 @@ func (s *store) getLocked(k key) (Object, error) {
 }
 
 // listObjects returns the matching objects of a kind, ordered by namespace and name, and the version of the store.
-func (s *store) listObjects(k *kind, matches func(Object) bool) ([]Object, int64) {
+func (s *store) listObjects(kind *kind, matches func(Object) bool) ([]Object, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.listLocked(k, matches), s.version
+	return s.listLocked(kind, matches), s.version
 }
 
-func (s *store) listLocked(k *kind, matches func(Object) bool) []Object {
+func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	var list []Object
 	for at, obj := range s.objects {
-		if at.kind == k && matches(obj) {
+		if at.kind == kind && matches(obj) {
 			list = append(list, obj)
 		}
 	}
@@ -113,7 +113,8 @@ func (s *store) updateObject(k key, edit func(before Object) (after Object, err 
 	return s.putLocked(k, before, after), nil
 }
 
-// putLocked stores a change and returns the new object; for a removal, the last state of the object. The caller holds s.mu.
+// putLocked stores the replacement of before by after in the history. It returns the new object, or the last state of a removed
+// one. The caller holds the lock of the store.
 func (s *store) putLocked(k key, before, after Object) Object {
 	if before != nil && after != nil && equalObjects(before, after) {
 		return before
@@ -212,10 +213,10 @@ func equalObjects(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// watchEvent returns the event of a change for a watch of kind k, from the matching state before and after. ok is false if there
-// is none.
-func (c change) watchEvent(k *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
-	if c.kind != k {
+// watchEvent returns the event of a change for a watch of objects of kind that matches selects: ADDED or DELETED if the object
+// starts or stops to match. ok is false if the watch gets no event.
+func (c change) watchEvent(kind *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
+	if c.kind != kind {
 		return "", nil, false
 	}
 	was, is := c.before != nil && matches(c.before), c.after != nil && matches(c.after)

@@ -78,8 +78,8 @@ type pipeResponse struct {
 	aborted bool // the connection is closed without a response
 }
 
-// serveRequest handles r, and returns [io.EOF], or [io.ErrUnexpectedEOF] if the handler aborts the response.
-func (a *pipeResponse) serveRequest(s *Server, r *http.Request) (err error) {
+// serveRequest handles a request, and returns [io.EOF], or [io.ErrUnexpectedEOF] if the handler aborts the response.
+func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // The panic value is never wrapped.
 			a.sendHeader(0, true)
@@ -88,7 +88,7 @@ func (a *pipeResponse) serveRequest(s *Server, r *http.Request) (err error) {
 			panic(p)
 		}
 	}()
-	s.ServeHTTP(a, r)
+	server.ServeHTTP(a, r)
 	return io.EOF
 }
 

@@ -102,7 +102,7 @@ func (c *call) callAdmit(before, obj Object) error {
 	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
 }
 
-// createObject handles a create request.
+// createObject handles a POST request: it stores the object of the body.
 func (c *call) createObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -157,7 +157,7 @@ func prepareCreate(obj Object) {
 	}
 }
 
-// updateObject handles an update request.
+// updateObject handles a PUT request: it replaces the stored object or its subresource by the object of the body.
 func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -272,14 +272,14 @@ func (c *call) deleteObject() (runtime.Object, error) {
 	return orNone(obj), err
 }
 
-func (c *call) checkPreconditions(p *metav1.Preconditions, obj Object) error {
+func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Object) error {
 	switch {
-	case p == nil:
-	case p.UID != nil && *p.UID != obj.GetUID():
-		return c.conflictError(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, obj.GetUID()))
-	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
+	case preconditions == nil:
+	case preconditions.UID != nil && *preconditions.UID != obj.GetUID():
+		return c.conflictError(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *preconditions.UID, obj.GetUID()))
+	case preconditions.ResourceVersion != nil && *preconditions.ResourceVersion != obj.GetResourceVersion():
 		return c.conflictError(fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
-			*p.ResourceVersion, obj.GetResourceVersion()))
+			*preconditions.ResourceVersion, obj.GetResourceVersion()))
 	}
 	return nil
 }

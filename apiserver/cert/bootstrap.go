@@ -32,15 +32,15 @@ const bootstrapTimeout = time.Hour
 // Bootstrap requests a client certificate for an agent without rotation, and writes the kubeconfig. It returns at once if the
 // kubeconfig is usable already. A failed request is logged and retried; Bootstrap returns when the certificate is stored, or with
 // the error of ctx.
-func Bootstrap(ctx context.Context, o ClientOptions) error {
-	b, reason, err := newBootstrap(o)
+func Bootstrap(ctx context.Context, opts ClientOptions) error {
+	b, reason, err := newBootstrap(opts)
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	if reason == nil {
 		return nil
 	}
-	b.base.log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", reason)
+	b.base.log.Info("bootstrap credentials are used", "file", opts.BootstrapKubeconfig, "why", reason)
 	for failures := 1; ; failures++ {
 		err := b.bootstrapOnce(ctx)
 		if err == nil {
@@ -69,20 +69,20 @@ type bootstrap struct {
 }
 
 // newBootstrap opens the certificate store. reason is why the kubeconfig is unusable; nil if it is usable.
-func newBootstrap(o ClientOptions) (b *bootstrap, reason, err error) {
-	if err := o.checkRequired(); err != nil {
+func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
+	if err := opts.checkRequired(); err != nil {
 		return nil, nil, err
 	}
-	b = &bootstrap{opts: o}
-	b.base.setDefaults("client", o.Logger, o.Hooks, o.Rand)
-	if b.base.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ClientPrefix}); err != nil {
+	b = &bootstrap{opts: opts}
+	b.base.setDefaults("client", opts.Logger, opts.Hooks, opts.Rand)
+	if b.base.store, err = certstore.Open(certstore.Options{Dir: opts.Dir, Prefix: certstore.ClientPrefix}); err != nil {
 		return nil, nil, err
 	}
-	if o.BootstrapKubeconfig == "" {
-		_, err := kubeconfig.Load(o.Kubeconfig)
+	if opts.BootstrapKubeconfig == "" {
+		_, err := kubeconfig.Load(opts.Kubeconfig)
 		return b, nil, err
 	}
-	reason, err = checkKubeconfig(o.Kubeconfig, b.base.now())
+	reason, err = checkKubeconfig(opts.Kubeconfig, b.base.now())
 	return b, reason, err
 }
 

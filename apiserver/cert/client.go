@@ -64,12 +64,12 @@ type Client struct {
 
 // NewClient loads the present client certificate of the node, if any. If the kubeconfig is unusable, it writes one that is made
 // of the bootstrap kubeconfig. It requests no certificate; [Client.Run] does. An error names the file that cannot be used.
-func NewClient(o ClientOptions) (*Client, error) {
-	if err := o.checkRequired(); err != nil {
+func NewClient(opts ClientOptions) (*Client, error) {
+	if err := opts.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	c := &Client{opts: o}
-	c.rotation.base.setDefaults("client", o.Logger, o.Hooks, o.Rand)
+	c := &Client{opts: opts}
+	c.rotation.base.setDefaults("client", opts.Logger, opts.Hooks, opts.Rand)
 	if err := c.openStore(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
@@ -107,23 +107,23 @@ func (c *Client) openStore() (err error) {
 
 // loadInitialKubeconfig returns the kubeconfig if it is usable or there is no bootstrap kubeconfig. Otherwise it writes and
 // returns a kubeconfig with the cluster of the bootstrap kubeconfig and the certificate file of store.
-func loadInitialKubeconfig(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
-	if o.BootstrapKubeconfig == "" {
-		return kubeconfig.Load(o.Kubeconfig)
+func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
+	if opts.BootstrapKubeconfig == "" {
+		return kubeconfig.Load(opts.Kubeconfig)
 	}
-	reason, err := checkKubeconfig(o.Kubeconfig, time.Now())
+	reason, err := checkKubeconfig(opts.Kubeconfig, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	if reason == nil {
-		return kubeconfig.Load(o.Kubeconfig)
+		return kubeconfig.Load(opts.Kubeconfig)
 	}
-	log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", reason)
-	k, err := kubeconfig.Load(o.BootstrapKubeconfig)
+	log.Info("bootstrap credentials are used", "file", opts.BootstrapKubeconfig, "why", reason)
+	k, err := kubeconfig.Load(opts.BootstrapKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap %w", err)
 	}
-	if err := kubeconfig.Write(o.Kubeconfig, k, store.CurrentPath()); err != nil {
+	if err := kubeconfig.Write(opts.Kubeconfig, k, store.CurrentPath()); err != nil {
 		return nil, err
 	}
 	k.REST = rest.AnonymousClientConfig(k.REST)
@@ -195,15 +195,15 @@ func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
 		reason, cmp.Or(c.opts.BootstrapKubeconfig, c.opts.Kubeconfig)), missing)
 }
 
-// newRequestClient returns a client with the credentials in config, and a function that closes its connections. path is for
-// errors.
-func newRequestClient(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
+// newRequestClient returns a client for certificate requests with the credentials in config, and a function that closes its
+// connections. path is the kubeconfig of config, for errors.
+func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (*kubeapi.Client, func(), error) {
 	config, err := kubeconfig.Inline(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	config.Dial = o.Dial
-	client, err := kubeapi.New(config, kubeapi.Options{Logger: o.Logger})
+	config.Dial = opts.Dial
+	client, err := kubeapi.New(config, kubeapi.Options{Logger: opts.Logger})
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}

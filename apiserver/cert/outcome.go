@@ -27,17 +27,18 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("certificate signing request %s %s: %.200q: %.1000q", e.Request, verb, e.Reason, e.Message)
 }
 
-// requestOutcome returns the certificate of request r as PEM, nil while it is pending, or an error if it will never be issued. r
-// is nil if no request has that name. uid is that of the created request.
-func requestOutcome(r *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
-	if r == nil {
+// requestOutcome returns the issued certificate as PEM, nil while the request is pending, or an error if it will never be
+// issued. request is the present CertificateSigningRequest of that name, or nil; uid is that of the request that the agent
+// created.
+func requestOutcome(request *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
+	if request == nil {
 		return nil, fmt.Errorf("certificate signing request %s was deleted", name)
 	}
-	if r.UID != uid {
-		return nil, fmt.Errorf("certificate signing request %s was replaced by another one: its UID is %q, not %q", name, r.UID, uid)
+	if request.UID != uid {
+		return nil, fmt.Errorf("certificate signing request %s was replaced by another one: its UID is %q, not %q", name, request.UID, uid)
 	}
 	approved := false
-	for _, c := range r.Status.Conditions {
+	for _, c := range request.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 			return nil, &RefusedError{Request: name, Denied: c.Type == certificatesv1.CertificateDenied, Reason: c.Reason, Message: c.Message}
@@ -45,8 +46,8 @@ func requestOutcome(r *certificatesv1.CertificateSigningRequest, name string, ui
 			approved = true
 		}
 	}
-	if !approved || len(r.Status.Certificate) == 0 {
+	if !approved || len(request.Status.Certificate) == 0 {
 		return nil, nil
 	}
-	return r.Status.Certificate, nil
+	return request.Status.Certificate, nil
 }

@@ -56,7 +56,7 @@ func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, r
 	c.name, c.log, c.hooks, c.random, c.now = name, log, hooks, random, time.Now
 }
 
-// reportFailure logs the error of a failed certificate request and calls the hook Failed.
+// reportFailure logs that a certificate request has failed, and calls the hook Failed.
 func (c *rotationBase) reportFailure(err error) {
 	c.log.Error("request certificate", "certificate", c.name, "error", err)
 	if c.hooks.Failed != nil {
@@ -227,14 +227,14 @@ func (r *rotation) isIdle() bool {
 	return r.state.Pending == nil
 }
 
-// startAttempt starts a certificate request in a goroutine.
-func (r *rotation) startAttempt(ctx context.Context, why string) *attempt {
+// startAttempt sends a certificate request in a goroutine, whose result finishAttempt records. reason is for the log.
+func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	r.mu.Lock()
 	now, template := r.base.now(), *r.state.Template
 	r.state.Pending, r.state.LastTemplate = &certrequest.Pending{Template: template, Since: now}, &template
 	r.state.RequestTimes = certrequest.AppendRequestTime(r.state.RequestTimes, now)
 	r.mu.Unlock()
-	r.base.log.Info("certificate requested", "certificate", r.base.name, "why", why)
+	r.base.log.Info("certificate requested", "certificate", r.base.name, "why", reason)
 	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // certrequest.Step cancels it earlier
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -275,23 +275,23 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	return r.base.store.Update(chain, keyPEM)
 }
 
-// finishAttempt records the result of an attempt and calls the hooks. reason is why the attempt was canceled; empty if it was
-// not.
-func (r *rotation) finishAttempt(a *attempt, why string) {
+// finishAttempt records the result of a certificate request: it makes an issued certificate the current one, or counts and
+// reports the failure. cancelReason is why the request was canceled; empty if it was not.
+func (r *rotation) finishAttempt(finished *attempt, cancelReason string) {
 	r.mu.Lock()
 	now := r.base.now()
 	outdated := r.state.Template != nil && !r.state.Template.Equal(r.state.Pending.Template)
 	r.state.Pending = nil
-	err := a.err
-	if why != "" && err != nil {
-		err = errors.New("certificate signing request canceled: " + why)
+	err := finished.err
+	if cancelReason != "" && err != nil {
+		err = errors.New("certificate signing request canceled: " + cancelReason)
 	}
 	switch {
 	case err == nil:
 		r.state.Failures, r.state.LastRefused, r.err = 0, false, nil
-	case why != "" && outdated:
+	case cancelReason != "" && outdated:
 		r.mu.Unlock()
-		r.base.log.Info("certificate signing request canceled", "certificate", r.base.name, "why", why)
+		r.base.log.Info("certificate signing request canceled", "certificate", r.base.name, "why", cancelReason)
 		return
 	default:
 		_, r.state.LastRefused = errors.AsType[*RefusedError](err)
@@ -303,12 +303,12 @@ func (r *rotation) finishAttempt(a *attempt, why string) {
 		r.base.reportFailure(err)
 		return
 	}
-	old := r.setCurrent(a.pair, false)
-	r.base.log.Info("certificate issued", "certificate", r.base.name, "commonName", a.pair.Leaf.Subject.CommonName, "notAfter", a.pair.Leaf.NotAfter)
+	old := r.setCurrent(finished.pair, false)
+	r.base.log.Info("certificate issued", "certificate", r.base.name, "commonName", finished.pair.Leaf.Subject.CommonName, "notAfter", finished.pair.Leaf.NotAfter)
 	if r.onRotated != nil {
 		r.onRotated(now)
 	}
 	if r.base.hooks.Rotated != nil {
-		r.base.hooks.Rotated(old, a.pair.Leaf)
+		r.base.hooks.Rotated(old, finished.pair.Leaf)
 	}
 }

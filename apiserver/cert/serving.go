@@ -38,25 +38,27 @@ type Serving struct{ rotation rotation }
 
 // NewServing loads the present serving certificate, if any. It requests none; [Serving.Run] does. config has the credentials of
 // the node, such as those of [Client.Config].
-func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
+func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	switch {
-	case o.NodeName == "":
+	case opts.NodeName == "":
 		return nil, errors.New("serving certificate: ServingOptions.NodeName must not be empty: it is the node in the certificate")
-	case o.Addresses == nil:
+	case opts.Addresses == nil:
 		return nil, errors.New("serving certificate: ServingOptions.Addresses must not be nil: it returns the addresses in the certificate")
 	}
-	client, err := kubeapi.New(config, kubeapi.Options{Logger: o.Logger})
+	client, err := kubeapi.New(config, kubeapi.Options{Logger: opts.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	s := &Serving{}
-	s.rotation.base.setDefaults("serving", o.Logger, o.Hooks, o.Rand)
+	s.rotation.base.setDefaults("serving", opts.Logger, opts.Hooks, opts.Rand)
 	s.rotation.signer = certificatesv1.KubeletServingSignerName
 	s.rotation.pollInterval = certrequest.PollInterval
-	if s.rotation.base.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ServingPrefix, CertFile: o.CertFile, KeyFile: o.KeyFile}); err != nil {
+	if s.rotation.base.store, err = certstore.Open(certstore.Options{Dir: opts.Dir, Prefix: certstore.ServingPrefix, CertFile: opts.CertFile, KeyFile: opts.KeyFile}); err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
-	s.rotation.template = func() (certrequest.Template, bool) { return certrequest.ServingTemplate(o.NodeName, o.Addresses()) }
+	s.rotation.template = func() (certrequest.Template, bool) {
+		return certrequest.ServingTemplate(opts.NodeName, opts.Addresses())
+	}
 	s.rotation.requestClient = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
 	s.rotation.findCertificate = s.findCertificate
 	s.rotation.loadExisting()

@@ -127,7 +127,7 @@ func (t *transport) newGeneration() *generation {
 	return g
 }
 
-// RoundTrip sends r on a connection with the current certificate.
+// RoundTrip sends a request on a connection with the current certificate.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	g := t.current

@@ -34,17 +34,17 @@ func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsag
 	return append(usages, certificatesv1.UsageClientAuth)
 }
 
-// NewRequest returns a CertificateSigningRequest for the names of t, signed with key. Its generateName is csr-.
-func NewRequest(t Template, signerName string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
+// NewRequest returns a CertificateSigningRequest for these names, signed with key. Its generateName is csr-.
+func NewRequest(names Template, signerName string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
 	template := &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: t.CommonName, Organization: t.Organization}, DNSNames: t.DNSNames,
+		Subject: pkix.Name{CommonName: names.CommonName, Organization: names.Organization}, DNSNames: names.DNSNames,
 	}
-	for _, ip := range t.IPs {
+	for _, ip := range names.IPs {
 		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
-		return nil, fmt.Errorf("sign request for %q: %w", t.CommonName, err)
+		return nil, fmt.Errorf("sign request for %q: %w", names.CommonName, err)
 	}
 	r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request: pem.EncodeToMemory(&pem.Block{Type: blockRequest, Bytes: der}), SignerName: signerName,
@@ -54,9 +54,9 @@ func NewRequest(t Template, signerName string, key crypto.Signer) (*certificates
 	return r, nil
 }
 
-// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. It is derived from key and template,
-// so that a restarted agent finds its earlier request.
-func RequestName(t Template, public crypto.PublicKey) (string, error) {
+// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. It is derived from the key and the
+// names in the certificate, so that a restarted agent finds its earlier request.
+func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
 		return "", fmt.Errorf("encode public key: %w", err)
@@ -64,8 +64,8 @@ func RequestName(t Template, public crypto.PublicKey) (string, error) {
 	var all bytes.Buffer
 	write := func(data []byte) { all.WriteString(base64.RawURLEncoding.EncodeToString(data) + "|") }
 	write(der)
-	write([]byte(t.CommonName))
-	for _, o := range t.Organization {
+	write([]byte(names.CommonName))
+	for _, o := range names.Organization {
 		write([]byte(o))
 	}
 	for _, u := range []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth} {

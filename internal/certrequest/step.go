@@ -82,20 +82,21 @@ type Action struct {
 	Wake   time.Time // latest time of the next step; zero: at once
 }
 
-// Step decides which action the certificate needs at now. The same arguments give the same result.
-func Step(s State, now time.Time) Action {
-	if s.Pending != nil {
-		return s.stepPending(now)
+// Step decides which action the certificate needs at now. Equal arguments give equal results. State has no names yet if Template
+// is nil; Step then waits.
+func Step(state State, now time.Time) Action {
+	if state.Pending != nil {
+		return state.stepPending(now)
 	}
-	if s.Template == nil {
+	if state.Template == nil {
 		return Action{Verb: Wait, Reason: "the names for the certificate are not known yet", Wake: now.Add(PollInterval)}
 	}
-	reason, due := s.requestTime(now)
+	reason, due := state.requestTime(now)
 	wake := sleep.Earlier(due, now.Add(MaxSleep))
 	if due.After(now) {
 		return Action{Verb: Wait, Reason: reason, Wake: wake}
 	}
-	if at := s.earliestRequest(now); at.After(now) {
+	if at := state.earliestRequest(now); at.After(now) {
 		return Action{Verb: Wait, Reason: reason + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
 	}
 	return Action{Verb: Request, Reason: reason}

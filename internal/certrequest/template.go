@@ -87,7 +87,7 @@ func (t Template) Equal(other Template) bool {
 		slices.Equal(t.DNSNames, other.DNSNames) && slices.Equal(t.IPs, other.IPs)
 }
 
-// Missing returns the first name of t that the certificate leaf lacks, as text for a log line; empty if it has all.
+// Missing returns the first name of the template that the certificate leaf lacks, as text for a log line; empty if it has all.
 func (t Template) Missing(leaf *x509.Certificate) string {
 	if t.CommonName != leaf.Subject.CommonName {
 		return fmt.Sprintf("common name %q, not %q", t.CommonName, leaf.Subject.CommonName)

@@ -52,19 +52,19 @@ type Store struct {
 }
 
 // Open returns the store of a directory, which need not exist. It completes an interrupted update.
-func Open(o Options) (*Store, error) {
-	if o.Prefix == "" || strings.ContainsAny(o.Prefix, `/\`) {
-		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", o.Prefix)
+func Open(opts Options) (*Store, error) {
+	if opts.Prefix == "" || strings.ContainsAny(opts.Prefix, `/\`) {
+		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", opts.Prefix)
 	}
-	if o.Dir == "" {
-		o.Dir = DefaultDir
+	if opts.Dir == "" {
+		opts.Dir = DefaultDir
 	}
-	dir, err := filepath.Abs(o.Dir)
+	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
-	o.Dir = dir
-	s := &Store{opts: o}
+	opts.Dir = dir
+	s := &Store{opts: opts}
 	if err := s.finishUpdate(); err != nil {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
@@ -90,11 +90,11 @@ func (s *Store) finishUpdate() error {
 }
 
 // runStep runs one operation that changes files, after the test hook.
-func (s *Store) runStep(operation string, f func() error) error {
+func (s *Store) runStep(operation string, operate func() error) error {
 	if s.beforeStep != nil {
 		s.beforeStep(operation)
 	}
-	return f()
+	return operate()
 }
 
 // Current reads the current certificate: the last stored one, else CertFile and KeyFile, else PREFIX.crt and PREFIX.key in Dir.

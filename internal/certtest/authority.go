@@ -145,8 +145,8 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 }
 
 // signRequest returns the certificate that a CertificateSigningRequest asks for, as PEM.
-func (c *Cluster) signRequest(r *certificatesv1.CertificateSigningRequest) ([]byte, error) {
-	block, _ := pem.Decode(r.Spec.Request)
+func (c *Cluster) signRequest(request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
 		return nil, errors.New("the request is not PEM")
 	}
@@ -158,7 +158,7 @@ func (c *Cluster) signRequest(r *certificatesv1.CertificateSigningRequest) ([]by
 		return nil, err
 	}
 	usage := x509.ExtKeyUsageClientAuth
-	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+	if request.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		usage = x509.ExtKeyUsageServerAuth
 	}
 	der, err := c.ca.signCertificate(&x509.Certificate{

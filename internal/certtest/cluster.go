@@ -75,8 +75,8 @@ type Cluster struct {
 }
 
 // Start returns a running cluster. The caller must call [Cluster.Close].
-func Start(o Options) (*Cluster, error) {
-	o.TTL, o.Backdate = cmp.Or(o.TTL, time.Hour), max(cmp.Or(o.Backdate, 5*time.Minute), 0)
+func Start(opts Options) (*Cluster, error) {
+	opts.TTL, opts.Backdate = cmp.Or(opts.TTL, time.Hour), max(cmp.Or(opts.Backdate, 5*time.Minute), 0)
 	ca, err := NewAuthority("certtest")
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func Start(o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		Server: apiservertest.NewServer(apiservertest.Options{}), opts: o, ca: ca, token: DefaultToken, decide: o.Decide,
+		Server: apiservertest.NewServer(apiservertest.Options{}), opts: opts, ca: ca, token: DefaultToken, decide: opts.Decide,
 		listen: &listener{conns: make(chan net.Conn), closed: make(chan struct{})}, served: make(chan struct{}),
 	}
 	c.http = &http.Server{

@@ -53,14 +53,14 @@ func newClient(url string, config *tls.Config, token string) *Client {
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Do sends one request. in is sent as JSON; nil sends no body, and a []byte is sent unchanged. The response is decoded into out;
-// nil ignores it, and a *[]byte gets it unchanged. A PATCH is a JSON merge patch.
-func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
-	body, err := encodeBody(in)
+// Do sends one request. body is sent as JSON; nil sends no body, and a []byte is sent unchanged. The response is decoded into
+// out; nil ignores it, and a *[]byte gets it unchanged. A PATCH is a JSON merge patch.
+func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
+	payload, err := encodeBody(body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(payload))
 	if err != nil {
 		return err
 	}

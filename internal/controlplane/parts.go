@@ -29,7 +29,7 @@ type credentials struct {
 }
 
 // planParts chooses ports and arguments of all components, and writes their files.
-func (p *Plane) planParts(o Options) error {
+func (p *Plane) planParts(opts Options) error {
 	ports, err := freePorts(5)
 	if err != nil {
 		return err
@@ -55,20 +55,20 @@ func (p *Plane) planParts(o Options) error {
 		return err
 	}
 	p.parts[1].args = append(p.parts[1].args, front...)
-	if o.Audit {
+	if opts.Audit {
 		more, err := p.writeAudit()
 		if err != nil {
 			return err
 		}
 		p.parts[1].args = append(p.parts[1].args, more...)
 	}
-	p.parts[1].args = append(p.parts[1].args, o.APIServerArgs...)
-	if o.ControllerManager {
+	p.parts[1].args = append(p.parts[1].args, opts.APIServerArgs...)
+	if opts.ControllerManager {
 		part := p.newControllerManager(ports[3], c)
-		part.args = append(part.args, o.ControllerManagerArgs...)
+		part.args = append(part.args, opts.ControllerManagerArgs...)
 		p.parts = append(p.parts, part)
 	}
-	if o.Scheduler {
+	if opts.Scheduler {
 		p.parts = append(p.parts, p.newScheduler(ports[4], c))
 	}
 	return nil
@@ -126,33 +126,33 @@ func (p *Plane) newEtcd(clients, peers string) *program {
 
 // newAPIServer returns the API server with the flags of kubeadm, except for flags of clusters with several machines. Endpoints
 // must not be on loopback, so the service kubernetes has none.
-func (p *Plane) newAPIServer(port int, etcd string, c credentials) *program {
+func (p *Plane) newAPIServer(port int, etcd string, files credentials) *program {
 	return p.newProgram(APIServer, buildFlags(
 		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",
-		"secure-port", strconv.Itoa(port), "tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey, "client-ca-file", c.caCert,
+		"secure-port", strconv.Itoa(port), "tls-cert-file", files.tlsCert, "tls-private-key-file", files.tlsKey, "client-ca-file", files.caCert,
 		"authorization-mode", "Node,RBAC", "enable-admission-plugins", "NodeRestriction", "allow-privileged", "true",
 		"enable-bootstrap-token-auth", "true", "service-cluster-ip-range", serviceRange,
-		"service-account-issuer", issuer, "service-account-key-file", c.tokenPub, "service-account-signing-key-file", c.tokenKey,
-		"kubelet-client-certificate", c.kubeletCert, "kubelet-client-key", c.kubeletKey,
+		"service-account-issuer", issuer, "service-account-key-file", files.tokenPub, "service-account-signing-key-file", files.tokenKey,
+		"kubelet-client-certificate", files.kubeletCert, "kubelet-client-key", files.kubeletKey,
 		"kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname",
 	))
 }
 
-func (p *Plane) newControllerManager(port int, c credentials) *program {
+func (p *Plane) newControllerManager(port int, files credentials) *program {
 	part := p.newProgram(ControllerManager, buildFlags(
-		"kubeconfig", c.controller, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
-		"tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey, "use-service-account-credentials", "true",
-		"service-account-private-key-file", c.tokenKey, "root-ca-file", c.caCert,
-		"cluster-signing-cert-file", c.caCert, "cluster-signing-key-file", c.caKey, "service-cluster-ip-range", serviceRange,
+		"kubeconfig", files.controller, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
+		"tls-cert-file", files.tlsCert, "tls-private-key-file", files.tlsKey, "use-service-account-credentials", "true",
+		"service-account-private-key-file", files.tokenKey, "root-ca-file", files.caCert,
+		"cluster-signing-cert-file", files.caCert, "cluster-signing-key-file", files.caKey, "service-cluster-ip-range", serviceRange,
 	))
 	part.checkHealth = p.newHealthCheck("https", port, "/healthz")
 	return part
 }
 
-func (p *Plane) newScheduler(port int, c credentials) *program {
+func (p *Plane) newScheduler(port int, files credentials) *program {
 	part := p.newProgram(Scheduler, buildFlags(
-		"kubeconfig", c.scheduler, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
-		"tls-cert-file", c.tlsCert, "tls-private-key-file", c.tlsKey,
+		"kubeconfig", files.scheduler, "leader-elect", "false", "bind-address", "127.0.0.1", "secure-port", strconv.Itoa(port),
+		"tls-cert-file", files.tlsCert, "tls-private-key-file", files.tlsKey,
 	))
 	part.checkHealth = p.newHealthCheck("https", port, "/readyz")
 	return part

@@ -57,11 +57,11 @@ type Plane struct {
 
 // Start runs a control plane until the test ends. It skips the test if the programs are not built. For several tests, call
 // [StartPlane] in TestMain.
-func Start(t testing.TB, o Options) *Plane {
+func Start(t testing.TB, opts Options) *Plane {
 	t.Helper()
-	dir := RequirePrograms(t, o.programs()...)
+	dir := RequirePrograms(t, opts.programs()...)
 	began := time.Now()
-	p, err := StartPlane(t.Context(), dir, t.TempDir(), o)
+	p, err := StartPlane(t.Context(), dir, t.TempDir(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +81,12 @@ func Start(t testing.TB, o Options) *Plane {
 
 // StartPlane runs a control plane with the programs in the directory bin. It writes its files to dir, an empty directory. The
 // caller calls [Plane.Close] and then removes dir.
-func StartPlane(ctx context.Context, bin, dir string, o Options) (*Plane, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, DefaultTimeout))
+func StartPlane(ctx context.Context, bin, dir string, opts Options) (*Plane, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(opts.Timeout, DefaultTimeout))
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		p := &Plane{bin: bin, dir: filepath.Join(dir, fmt.Sprint(attempt))}
-		err := p.startAll(ctx, o)
+		err := p.startAll(ctx, opts)
 		if err == nil {
 			return p, nil
 		}
@@ -98,11 +98,11 @@ func StartPlane(ctx context.Context, bin, dir string, o Options) (*Plane, error)
 	}
 }
 
-func (p *Plane) startAll(ctx context.Context, o Options) error {
+func (p *Plane) startAll(ctx context.Context, opts Options) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	if err := p.planParts(o); err != nil {
+	if err := p.planParts(opts); err != nil {
 		return err
 	}
 	for _, part := range p.parts {
@@ -110,7 +110,7 @@ func (p *Plane) startAll(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	return p.awaitNamespaces(ctx, o.ControllerManager)
+	return p.awaitNamespaces(ctx, opts.ControllerManager)
 }
 
 func (p *Plane) startPart(ctx context.Context, part *program) error {

@@ -44,7 +44,7 @@ type planeRecord struct {
 // Serve runs a control plane until ctx ends, or returns an error when a component exits. Other processes find it by [Open]. dir
 // must have no other use: remains of a previous call are removed first, and all files but logs at the end. A concurrent call for
 // the same directory fails. Bootstrap tokens work as with kubeadm, and the audit log is on.
-func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
+func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
 			return err
 		}
 	}
-	o.Audit = true
-	p, err := StartPlane(ctx, bin, filepath.Join(dir, "plane"), o)
+	opts.Audit = true
+	p, err := StartPlane(ctx, bin, filepath.Join(dir, "plane"), opts)
 	if err != nil {
 		return err
 	}

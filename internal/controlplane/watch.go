@@ -19,9 +19,10 @@ type Event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// Watch calls fn for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when ctx ends,
-// and the error when fn fails or the watch breaks, which may happen at any time. A watch has no other deadline than ctx.
-func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) error {
+// Watch calls handle for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when ctx
+// ends, and the error when handle fails or the watch breaks, which may happen at any time. A watch has no other deadline than
+// ctx.
+func (c *Client) Watch(ctx context.Context, path string, handle func(Event) error) error {
 	separator := "?"
 	if strings.Contains(path, "?") {
 		separator = "&"
@@ -50,7 +51,7 @@ func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) e
 		if err := events.Decode(&e); err != nil {
 			return ignoreCanceled(ctx, fmt.Errorf("watch %s: %w", path, err))
 		}
-		if err := fn(e); err != nil {
+		if err := handle(e); err != nil {
 			return err
 		}
 	}

@@ -74,9 +74,9 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate returns whether and how to send e, and records it. e is not changed.
-func (c *Correlator) Correlate(e *corev1.Event, now time.Time) Result {
-	event, id := c.groupEvent(e, now)
+// Correlate records an event and returns whether and how to send it. The event is not changed.
+func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
+	event, id := c.groupEvent(recorded, now)
 	out := *event
 	var patch []byte
 	if sent, ok := c.recorded.getValue(id); ok && sent.count > 0 {
@@ -90,37 +90,37 @@ func (c *Correlator) Correlate(e *corev1.Event, now time.Time) Result {
 	return Result{Event: &out, Patch: patch}
 }
 
-// groupEvent returns e, or the combined event of its group, and the key of that event.
-func (c *Correlator) groupEvent(e *corev1.Event, now time.Time) (*corev1.Event, key) {
-	id := hashKey(kindGroup, sourceAndObject(e), []string{e.Type, e.Reason, e.ReportingController, e.ReportingInstance})
+// groupEvent returns event, or a combined event if its group has too many different messages, and the key of the returned event.
+func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Event, key) {
+	id := hashKey(kindGroup, sourceAndObject(event), []string{event.Type, event.Reason, event.ReportingController, event.ReportingInstance})
 	g, ok := c.groups.getValue(id)
 	if !ok || now.Sub(g.last) > SimilarWithin {
 		g = &group{}
 		c.groups.putValue(id, g)
 	}
 	g.last = now
-	if message := hashKey(kindMessage, []string{e.Message}); !slices.Contains(g.messages, message) {
+	if message := hashKey(kindMessage, []string{event.Message}); !slices.Contains(g.messages, message) {
 		if len(g.messages) == SimilarMessages-1 {
-			return combinedEvent(e, now), id
+			return combinedEvent(event, now), id
 		}
 		g.messages = append(g.messages, message)
 	}
-	return e, hashKey(kindEvent, sourceAndObject(e), []string{e.InvolvedObject.FieldPath, e.Type, e.Reason, e.Message})
+	return event, hashKey(kindEvent, sourceAndObject(event), []string{event.InvolvedObject.FieldPath, event.Type, event.Reason, event.Message})
 }
 
 // combinedEvent returns the event that stands for a group of similar events.
-func combinedEvent(e *corev1.Event, now time.Time) *corev1.Event {
+func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", e.InvolvedObject.Name, now.UnixNano()), Namespace: e.Namespace},
-		InvolvedObject: e.InvolvedObject, Type: e.Type, Reason: e.Reason, Message: combined + e.Message, Source: e.Source,
+		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", event.InvolvedObject.Name, now.UnixNano()), Namespace: event.Namespace},
+		InvolvedObject: event.InvolvedObject, Type: event.Type, Reason: event.Reason, Message: combined + event.Message, Source: event.Source,
 		Count: 1, FirstTimestamp: t, LastTimestamp: t,
 	}
 }
 
 // objectBucket returns the rate limit of the object of an event.
-func (c *Correlator) objectBucket(e *corev1.Event) *bucket {
-	id := hashKey(kindObject, sourceAndObject(e), []string{e.Type})
+func (c *Correlator) objectBucket(event *corev1.Event) *bucket {
+	id := hashKey(kindObject, sourceAndObject(event), []string{event.Type})
 	b, ok := c.objects.getValue(id)
 	if !ok {
 		b = &bucket{tokens: Burst}
@@ -149,12 +149,12 @@ func (b *bucket) takeToken(now time.Time) bool {
 }
 
 // buildPatch returns the patch of count, time and message of a stored event.
-func buildPatch(e *corev1.Event) []byte {
+func buildPatch(event *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`
 		LastTimestamp metav1.Time `json:"lastTimestamp"`
 		Message       string      `json:"message,omitempty"`
-	}{e.Count, e.LastTimestamp, e.Message})
+	}{event.Count, event.LastTimestamp, event.Message})
 	if err != nil {
 		panic(err) // a number, a time and a string can always be encoded
 	}
@@ -162,9 +162,9 @@ func buildPatch(e *corev1.Event) []byte {
 }
 
 // sourceAndObject returns the fields of an event that identify its source and object.
-func sourceAndObject(e *corev1.Event) []string {
-	o := &e.InvolvedObject
-	return []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
+func sourceAndObject(event *corev1.Event) []string {
+	o := &event.InvolvedObject
+	return []string{event.Source.Component, event.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
 }
 
 // key is a hash of strings. Collisions are so unlikely that they are not handled.

@@ -64,6 +64,7 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
+// refreshValue reads the files, and replaces the value if their contents have changed and can be parsed.
 func (v *Value[T]) refreshValue() {
 	contents, err := readAll(v.paths)
 	if err != nil {

@@ -60,30 +60,30 @@ type Client struct {
 	rest   map[schema.GroupVersion]*rest.RESTClient
 }
 
-// New returns a client with a copy of config. It sends nothing. An error names the invalid field of config or o.
-func New(config *rest.Config, o Options) (*Client, error) {
+// New returns a client with a copy of config. It sends nothing. An error names the invalid field of config or opts.
+func New(config *rest.Config, opts Options) (*Client, error) {
 	if config == nil {
 		return nil, errors.New("kubeapi: config is nil: want the rest.Config of an API server")
 	}
 	if config.Host == "" {
 		return nil, errors.New("kubeapi: config.Host is empty: want the address of an API server")
 	}
-	if o.QPS < 0 || o.Burst < 0 || o.Timeout < 0 {
-		return nil, fmt.Errorf("kubeapi: options QPS %v, Burst %d, Timeout %s: must not be negative", o.QPS, o.Burst, o.Timeout)
+	if opts.QPS < 0 || opts.Burst < 0 || opts.Timeout < 0 {
+		return nil, fmt.Errorf("kubeapi: options QPS %v, Burst %d, Timeout %s: must not be negative", opts.QPS, opts.Burst, opts.Timeout)
 	}
-	o.UserAgent = orElse(o.UserAgent, "nodeagent")
-	o.QPS, o.Burst, o.Timeout = orElse(o.QPS, DefaultQPS), orElse(o.Burst, DefaultBurst), orElse(o.Timeout, DefaultTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	opts.UserAgent = orElse(opts.UserAgent, "nodeagent")
+	opts.QPS, opts.Burst, opts.Timeout = orElse(opts.QPS, DefaultQPS), orElse(opts.Burst, DefaultBurst), orElse(opts.Timeout, DefaultTimeout)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	copied := rest.CopyConfig(config)
-	copied.UserAgent = orElse(copied.UserAgent, o.UserAgent)
-	copied.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
+	copied.UserAgent = orElse(copied.UserAgent, opts.UserAgent)
+	copied.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(opts.QPS, opts.Burst)
 	copied.WarningHandlerWithContext, copied.WarningHandler = nil, rest.NoWarnings{}
 	copied.Timeout = 0 // each request has its own deadline
 	copied.ContentType = runtime.ContentTypeProtobuf
 	copied.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return buildClient(copied, o, false)
+	return buildClient(copied, opts, false)
 }
 
 // HeartbeatClient returns a client of the same server with its own connections and no rate limit, for requests that must not wait
@@ -116,13 +116,13 @@ func (c *Client) CloseConnections() {
 }
 
 // buildClient creates the transport and REST clients of a Client. closeAll makes each timeout close all connections.
-func buildClient(config *rest.Config, o Options, closeAll bool) (*Client, error) {
+func buildClient(config *rest.Config, opts Options, closeAll bool) (*Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, fmt.Errorf("kubeapi: %w", err)
 	}
 	c := &Client{
-		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), closeAllOnTimeout: closeAll, maxList: MaxList,
+		config: config, options: opts, log: logr.FromSlogHandler(opts.Logger.Handler()), closeAllOnTimeout: closeAll, maxList: MaxList,
 		codec:  serializer.NewCodecFactory(scheme).WithoutConversion(),
 		params: runtime.NewParameterCodec(scheme),
 		dialer: newDialer(config.Dial),
@@ -141,18 +141,18 @@ func buildClient(config *rest.Config, o Options, closeAll bool) (*Client, error)
 	return c, nil
 }
 
-func (c *Client) addGroup(gv schema.GroupVersion) error {
+func (c *Client) addGroup(group schema.GroupVersion) error {
 	config := rest.CopyConfig(c.config)
-	config.GroupVersion, config.NegotiatedSerializer = &gv, c.codec
+	config.GroupVersion, config.NegotiatedSerializer = &group, c.codec
 	config.APIPath = "/apis"
-	if gv.Group == "" {
+	if group.Group == "" {
 		config.APIPath = "/api"
 	}
 	client, err := rest.RESTClientForConfigAndClient(config, c.http)
 	if err != nil {
 		return err
 	}
-	c.rest[gv] = client
+	c.rest[group] = client
 	return nil
 }
 
@@ -225,10 +225,10 @@ func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time)
 	}
 }
 
-func orElse[T comparable](v, otherwise T) T {
+func orElse[T comparable](value, otherwise T) T {
 	var zero T
-	if v == zero {
+	if value == zero {
 		return otherwise
 	}
-	return v
+	return value
 }

@@ -50,14 +50,14 @@ const maxRetryAfter = 300
 // errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// sanitizeError removes the content of responses from err: all of it if secret is set, else the end of a long text. ended is the
-// error of the request's context; if it is set, it replaces a decoding error that the end of the context caused.
-func sanitizeError(err, ended error, secret bool) error {
+// sanitizeError removes content of responses from err: all of it if secret is set, else the end of a long text. ctxErr is the
+// error of the request's context; if it is set, it replaces a decoding error that the end of the context has caused.
+func sanitizeError(err, ctxErr error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
 		return err
-	case ended != nil:
-		return ended
+	case ctxErr != nil:
+		return ctxErr
 	case secret:
 		return errUndecodable
 	default:

@@ -40,16 +40,16 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// countOmitted adds count rows to omitted; r is the most important one.
-func (t *Table[T, V]) countOmitted(omitted *omission[V], r row[V], count int) {
-	if omitted.count == 0 || t.compareRows(r, omitted.first) < 0 {
-		omitted.first = r
+// countOmitted adds count rows, of which row is the most important one, to omitted.
+func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) {
+	if omitted.count == 0 || t.compareRows(row, omitted.first) < 0 {
+		omitted.first = row
 	}
 	omitted.count += count
 }
 
-// putFull inserts r into a full table in place of the least important row, or omits r. It returns the changed keys. The caller
-// holds t.mu.
+// putFull inserts a row into a full table in place of the least important row, or omits it. It returns the changed keys. The
+// caller holds the lock of the table.
 func (t *Table[T, V]) putFull(r row[V]) (changed []string) {
 	least := slices.MaxFunc(t.rows, t.compareRows)
 	if t.compareRows(r, least) >= 0 {

@@ -41,10 +41,10 @@ func (p *paging) growSize(bytes, limit int64) {
 }
 
 // listMetadata reads a page of one object without spec and status, because the whole object is too large.
-func (r Resource[T]) listMetadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
-		request := r.setPath(r.client.rest[r.kind.gv].Get().VersionedParams(&o, r.client.params), "", nil).MaxRetries(0)
+		request := r.setPath(r.client.rest[r.kind.gv].Get().VersionedParams(&opts, r.client.params), "", nil).MaxRetries(0)
 		body, err := request.SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
 		if err == nil && json.Unmarshal(body, list) != nil {
 			err = errUndecodable
@@ -59,29 +59,29 @@ func (r Resource[T]) listMetadata(ctx context.Context, o metav1.ListOptions) (*m
 
 // nextPage reads the next page of a list. If a page is too large, it retries with half the objects. It skips an object that is
 // too large by itself, reports it, and returns the row that the table has of it.
-func (r *reflection[T, V]) nextPage(ctx context.Context, o *metav1.ListOptions) (Page[T], rows[V], error) {
+func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (Page[T], rows[V], error) {
 	for {
-		page, err := r.table.resource.List(ctx, *o)
+		page, err := r.table.resource.List(ctx, *opts)
 		switch {
 		case err == nil:
-			if o.Limit > 0 {
+			if opts.Limit > 0 {
 				r.paging.growSize(page.Size, r.table.resource.client.maxList)
 			}
 			return page, nil, nil
 		case !isTooLarge(err):
 			return page, nil, err
-		case o.Limit == 0: // a list at an exact version; pages have the newest version
-			o.ResourceVersion = ""
+		case opts.Limit == 0: // a list at an exact version; pages have the newest version
+			opts.ResourceVersion = ""
 		case !r.paging.halveSize():
-			return r.skipOversized(ctx, *o, err)
+			return r.skipOversized(ctx, *opts, err)
 		}
-		o.Limit = r.paging.nextSize()
+		opts.Limit = r.paging.nextSize()
 	}
 }
 
 // skipOversized returns a page without its only object, which is too large, and the row that the table has of this object.
-func (r *reflection[T, V]) skipOversized(ctx context.Context, o metav1.ListOptions, cause error) (Page[T], rows[V], error) {
-	list, err := r.table.resource.listMetadata(ctx, o)
+func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (Page[T], rows[V], error) {
+	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {
 		return Page[T]{}, nil, fmt.Errorf("%w; its name: %w", cause, err)
 	}

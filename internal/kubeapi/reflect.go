@@ -96,11 +96,11 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 }
 
 // waitAfterError waits for d, or for as long as the API server asks.
-func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, d time.Duration) error {
-	if asked, ok := RetryAfter(err); ok && asked > d {
-		d = asked
+func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait time.Duration) error {
+	if asked, ok := RetryAfter(err); ok && asked > wait {
+		wait = asked
 	}
-	return sleep.For(ctx, r.addJitter(d, 2))
+	return sleep.For(ctx, r.addJitter(wait, 2))
 }
 
 func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duration {
@@ -190,27 +190,27 @@ type reflectorSource[T Object, V any] struct {
 // IsWatchListSemanticsUnSupported returns true, so that the reflector does not list by a watch.
 func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (s *reflectorSource[T, V]) List(o metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(s.ctx, o)
+func (s *reflectorSource[T, V]) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(s.ctx, opts)
 }
 
-func (s *reflectorSource[T, V]) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(s.ctx, o)
+func (s *reflectorSource[T, V]) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(s.ctx, opts)
 }
 
 func (s *reflectorSource[T, V]) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: s.reflection.version}}, nil
 }
 
-func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *reflectorSource[T, V]) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if since := time.Since(s.reflection.lastWatch); since < minWatchGap {
 		if err := sleep.For(ctx, s.reflection.addJitter(minWatchGap-since, 1.5)); err != nil {
 			return nil, err
 		}
 	}
 	s.reflection.lastWatch = time.Now()
-	o.LabelSelector, o.FieldSelector = s.reflection.table.options.LabelSelector, s.reflection.table.options.FieldSelector
-	w, err := s.reflection.table.resource.Watch(ctx, o)
+	opts.LabelSelector, opts.FieldSelector = s.reflection.table.options.LabelSelector, s.reflection.table.options.FieldSelector
+	w, err := s.reflection.table.resource.Watch(ctx, opts)
 	if err == nil || ctx.Err() != nil {
 		return w, err
 	}

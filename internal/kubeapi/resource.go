@@ -33,8 +33,8 @@ type Page[T Object] struct {
 
 // In returns the resource of a kind. namespace is empty for kinds without a namespace, and for lists and watches of all
 // namespaces.
-func In[T Object](c *Client, k Kind[T], namespace string) Resource[T] {
-	return Resource[T]{client: c, kind: k, namespace: namespace}
+func In[T Object](client *Client, kind Kind[T], namespace string) Resource[T] {
+	return Resource[T]{client: client, kind: kind, namespace: namespace}
 }
 
 // Get reads an object from the API server's etcd.
@@ -47,38 +47,38 @@ func (r Resource[T]) GetCached(ctx context.Context, name string) (T, error) {
 	return r.getObject(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
 }
 
-func (r Resource[T]) getObject(ctx context.Context, name string, o *metav1.GetOptions) (T, error) {
-	return r.doObject(ctx, "get", name, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(o, r.client.params) })
+func (r Resource[T]) getObject(ctx context.Context, name string, opts *metav1.GetOptions) (T, error) {
+	return r.doObject(ctx, "get", name, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(opts, r.client.params) })
 }
 
 // Create creates an object and returns it as stored.
-func (r Resource[T]) Create(ctx context.Context, o T) (T, error) {
-	return r.doObject(ctx, "create", "", func(c *rest.RESTClient) *rest.Request { return c.Post().Body(o) })
+func (r Resource[T]) Create(ctx context.Context, object T) (T, error) {
+	return r.doObject(ctx, "create", "", func(c *rest.RESTClient) *rest.Request { return c.Post().Body(object) })
 }
 
 // Update replaces the object of the same resourceVersion and returns it as stored. Otherwise it fails with a conflict.
-func (r Resource[T]) Update(ctx context.Context, o T, subresources ...string) (T, error) {
-	return r.doObject(ctx, "update", o.GetName(), func(c *rest.RESTClient) *rest.Request { return c.Put().Body(o) }, subresources...)
+func (r Resource[T]) Update(ctx context.Context, object T, subresources ...string) (T, error) {
+	return r.doObject(ctx, "update", object.GetName(), func(c *rest.RESTClient) *rest.Request { return c.Put().Body(object) }, subresources...)
 }
 
 // Patch patches an object or its subresource, and returns it.
-func (r Resource[T]) Patch(ctx context.Context, name string, t types.PatchType, patch []byte, subresources ...string) (T, error) {
-	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(t).Body(patch) }, subresources...)
+func (r Resource[T]) Patch(ctx context.Context, name string, patchType types.PatchType, patch []byte, subresources ...string) (T, error) {
+	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(patchType).Body(patch) }, subresources...)
 }
 
 // Delete deletes an object. The preconditions of o protect another object of the same name.
-func (r Resource[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&o) })
+func (r Resource[T]) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&opts) })
 }
 
 // List reads one page of o.Limit objects; zero: all objects.
-func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], error) {
+func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T], error) {
 	if !r.isUsable() {
 		return Page[T]{}, errNoClient
 	}
 	list := r.kind.newList()
 	limit := &responseLimit{limit: r.client.maxList}
-	err := r.doRequest(context.WithValue(ctx, limitKey{}, limit), "list", "", list, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(&o, r.client.params) })
+	err := r.doRequest(context.WithValue(ctx, limitKey{}, limit), "list", "", list, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(&opts, r.client.params) })
 	if err != nil {
 		return Page[T]{}, err
 	}
@@ -90,8 +90,8 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 		return Page[T]{}, r.wrapError("list", "", errUndecodable)
 	}
 	page := Page[T]{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue(), Size: limit.read}
-	err = meta.EachListItemWithAlloc(list, func(o runtime.Object) error {
-		object, ok := o.(T)
+	err = meta.EachListItemWithAlloc(list, func(opts runtime.Object) error {
+		object, ok := opts.(T)
 		if !ok {
 			return errUndecodable
 		}
@@ -105,11 +105,11 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 }
 
 // CreateToken requests a token of a service account. Its errors never contain the token.
-func CreateToken(ctx context.Context, c *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-	r := In(c, ServiceAccounts, namespace)
+func CreateToken(ctx context.Context, client *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	r := In(client, ServiceAccounts, namespace)
 	r.kind.secret = true
 	answer := &authenticationv1.TokenRequest{}
-	err := r.doRequest(ctx, "create", account, answer, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(request) }, "token")
+	err := r.doRequest(ctx, "create", account, answer, func(client *rest.RESTClient) *rest.Request { return client.Post().Body(request) }, "token")
 	if err != nil {
 		return nil, err
 	}

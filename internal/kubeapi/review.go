@@ -25,18 +25,18 @@ var (
 )
 
 // ReviewToken asks the API server for the user of a token. Its errors never contain the token.
-func ReviewToken(ctx context.Context, c *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+func ReviewToken(ctx context.Context, client *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 	answer := &authenticationv1.TokenReview{}
-	return answer, sendReview(ctx, In(c, tokenReviews, ""), review, answer)
+	return answer, sendReview(ctx, In(client, tokenReviews, ""), review, answer)
 }
 
 // ReviewAccess asks the API server whether a user may do an action.
-func ReviewAccess(ctx context.Context, c *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
+func ReviewAccess(ctx context.Context, client *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
 	answer := &authorizationv1.SubjectAccessReview{}
-	return answer, sendReview(ctx, In(c, accessReviews, ""), review, answer)
+	return answer, sendReview(ctx, In(client, accessReviews, ""), review, answer)
 }
 
-// sendReview creates a review and decodes the response into answer.
-func sendReview[T Object](ctx context.Context, r Resource[T], question, answer runtime.Object) error {
-	return r.doRequest(ctx, "create", "", answer, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(question) })
+// sendReview creates a review object and decodes the reviewed object into response.
+func sendReview[T Object](ctx context.Context, resource Resource[T], review, response runtime.Object) error {
+	return resource.doRequest(ctx, "create", "", response, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(review) })
 }

@@ -79,11 +79,13 @@ func Key(namespace, name string) string {
 }
 
 // NewStore returns an empty store. Its Run fills it.
-func NewStore[T Object](r Resource[T], o StoreOptions[T]) *Store[T] { return NewTable(r, o) }
+func NewStore[T Object](resource Resource[T], opts StoreOptions[T]) *Store[T] {
+	return NewTable(resource, opts)
+}
 
 // NewTable returns an empty table. Its Run fills it.
-func NewTable[T Object, V any](r Resource[T], o TableOptions[T, V]) *Table[T, V] {
-	return &Table[T, V]{resource: r, options: o.withDefaults()}
+func NewTable[T Object, V any](resource Resource[T], opts TableOptions[T, V]) *Table[T, V] {
+	return &Table[T, V]{resource: resource, options: opts.withDefaults()}
 }
 
 // Get returns the value of an object by its [Key], and whether it exists.
@@ -153,17 +155,17 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the row for o. If the table has this version already, it returns the existing row, so that its value keeps its
-// pointer, and fresh is false.
-func (t *Table[T, V]) rowOf(o T) (r row[V], fresh bool) {
-	key := Key(o.GetNamespace(), o.GetName())
+// rowOf returns the table row for object. If the table has this version already, it returns the existing row, so that its value
+// keeps its pointer, and fresh is false.
+func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
+	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {
-		if before.version == o.GetResourceVersion() {
+		if before.version == object.GetResourceVersion() {
 			return before, false
 		}
 		key = before.key
 	}
-	return row[V]{key: key, version: strings.Clone(o.GetResourceVersion()), value: t.options.Transform(o)}, true
+	return row[V]{key: key, version: strings.Clone(object.GetResourceVersion()), value: t.options.Transform(object)}, true
 }
 
 // getRow returns the row of a key, and whether it exists.
@@ -188,8 +190,8 @@ func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Tim
 }
 
 // putObject inserts or replaces an object, and returns the changed keys.
-func (t *Table[T, V]) putObject(o T, now time.Time) (changed []string) {
-	r, fresh := t.rowOf(o)
+func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
+	r, fresh := t.rowOf(object)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.recordResponse(now)
@@ -224,7 +226,7 @@ func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	return changed
 }
 
-// recordResponse stores the time of a response of the API server and clears the error. The caller holds t.mu.
+// recordResponse stores the time of a response of the API server and clears the error. The caller holds the lock of the table.
 func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }

@@ -13,13 +13,13 @@ import (
 
 // Watch starts a watch. It ends with ctx, after o.TimeoutSeconds, or after 3 minutes without an event. The caller must stop it.
 // Most callers use a [Store] instead.
-func (r Resource[T]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (r Resource[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if !r.isUsable() {
 		return nil, errNoClient
 	}
-	o.Watch = true
+	opts.Watch = true
 	ctx = logr.NewContext(ctx, r.client.log)
-	request := r.setPath(r.client.rest[r.kind.gv].Get(), "", nil).VersionedParams(&o, r.client.params).MaxRetries(0)
+	request := r.setPath(r.client.rest[r.kind.gv].Get(), "", nil).VersionedParams(&opts, r.client.params).MaxRetries(0)
 	w, err := request.Watch(ctx)
 	if err != nil {
 		return nil, r.wrapError("watch", "", err)
