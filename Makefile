@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# `make demo` and `make test` need Go, make and, for all of the tests, root on Debian 12; the rest they get
-# themselves, into .lab and from Debian. Everything here can be run again at any time.
+# `make demo` and `make test` need Go and make; all of the tests need root on Debian 12. They install everything else, into .lab
+# and from Debian. Every target can be repeated at any time.
 
 MODULE   := github.com/seed81659283/nodeagent
 LAB      := .lab/bin/lab
@@ -14,10 +14,10 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo walk attacks test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
-# The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
+# Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
 demo: $(LAB)
 	@command -v busybox >/dev/null || $(LAB) deps busybox-static
 	@echo "make: build examples/minimal and run it for $(DEMOTIME) on examples/minimal/manifests, no containerd needed"
@@ -25,24 +25,23 @@ demo: $(LAB)
 	@timeout --signal=TERM --kill-after=30s $(DEMOTIME) .lab/bin/minimal -manifests examples/minimal/manifests \
 		-state $(CURDIR)/.lab/demo/state -logs $(CURDIR)/.lab/demo/logs -stop-on-exit || test $$? = 124
 
-# A hundred thousand random operations on pods: containers die, calls fail, specs change, agents are killed. Some minutes.
-walk:
+# A hundred thousand random operations on pods: containers die, calls fail, specs change, agents are killed. Takes some minutes.
+random-operations:
 	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomOperations$$' ./lifecycle
 
-# The tests that look at more random cases, kills and files than `make test` has time for.
+# Longer versions of the tests with random cases, kills and files, for which `make test` has no time.
 soak: $(LAB)
 	@$(LAB) deps
 	@NODEAGENT_SOAK=1 go test -count=1 -timeout=60m $$(grep -rl --include='*_test.go' --exclude='cluster_*' NODEAGENT_SOAK . | xargs -n1 dirname | sort -u)
 	@$(MAKE) --no-print-directory soak-vm
 
-# What the authors of pods, users of the cluster and clients without credentials may send to an agent that its cgroup holds to 256 MiB, beside a
-# good pod, which must notice none of it: some five minutes.
+# Hostile pods, objects and clients attack an agent whose cgroup has 256 MiB. A normal pod beside them must run undisturbed. Takes some five minutes.
 attacks: export NODEAGENT_LAB = required
 attacks: $(LAB)
 	@$(LAB) deps
 	@NODEAGENT_ATTACKS=1 go test -v -count=1 -timeout=20m -run='^TestIntegrationHostileAgentIn256MiB$$' ./examples/agent
 
-# Nodes that run out of memory, disk and process IDs, in both kernels of hack/vm: half an hour.
+# Nodes run out of memory, disk and process IDs, in both kernels of hack/vm. Takes half an hour.
 soak-vm: export NODEAGENT_LAB = required
 soak-vm: export NODEAGENT_PROGRAM = $(CURDIR)/.lab/vm/agent
 soak-vm: export VM_TIMEOUT = 3600
@@ -54,7 +53,7 @@ soak-vm: $(LAB)
 	@NODEAGENT_ROUNDS=10 go test -v -count=1 -timeout=60m -exec $(UML) -run='^TestIntegration(Memory|Disk|PID)Pressure' ./examples/agent
 	@NODEAGENT_ROUNDS=10 go test -v -count=1 -timeout=60m -exec $(QEMU) -run='^TestIntegrationMemoryPressure$$' ./examples/agent
 
-# The tests, but for make cluster, walk and soak. As root with a containerd that is started for it; otherwise what needs no root.
+# All tests except cluster, random-operations, attacks and soak. As root they run with a containerd of their own; without root, tests that need root are skipped.
 test:
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory test-root; else $(MAKE) --no-print-directory test-rootless; fi
 
@@ -69,15 +68,15 @@ test-root: $(LAB)
 	@echo "make: hack/bench, a module of its own"
 	@go vet -C hack/bench ./...
 	@$(LAB) exec go test -C hack/bench -race -count=1 -timeout=$(TIMEOUT) ./...
-	@echo "make: what a hostile manifest may cost, without the race detector, which has its own price"
+	@echo "make: cost of hostile manifests, without the race detector, which adds memory and time"
 	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./internal/lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
 	@$(MAKE) --no-print-directory conformance
 	@$(MAKE) --no-print-directory csi-sanity
-	@test -x .lab/bin/kube-apiserver || echo "make: no control plane was built, so what needs one or a kubelet was left out: make cluster"
+	@test -x .lab/bin/kube-apiserver || echo "make: tests that need a control plane or a kubelet were skipped; make cluster builds both"
 
-# What needs cgroup v2, in kernels of its own that hack/vm starts: Debian on amd64 only. User Mode Linux is fast and
-# has no -race, cpuset, huge pages and PSI; those are tested under qemu.
+# Tests of cgroup v2, in kernels that hack/vm starts; Debian on amd64 only. User Mode Linux is fast but has no -race, cpuset, huge
+# pages and PSI: these run under qemu.
 test-vm: export NODEAGENT_LAB = required
 test-vm: $(LAB)
 	@if ! grep -qx ID=debian /etc/os-release || [ "$$(uname -m)" != x86_64 ]; then \
@@ -91,11 +90,11 @@ test-vm: $(LAB)
 	NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegration(Cgroups|MemoryPressure)$$' ./examples/agent; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationResizeV2$$' ./lifecycle; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegration(Cgroup|OOMKilled|Mounts$$)' ./cri/process; \
-	echo "make: mounts, and what becomes of files in volumes, on an older kernel"; \
+	echo "make: mounts, and files in volumes, on an older kernel"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cri/process/internal/mountns ./internal/mount ./volume/atomicwriter ./volume/fsgroup ./volume/subpath; \
 	echo "make: project quotas"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationQuota' ./internal/projquota ./volume/intree; \
-	echo "make: NFS volumes of the kernel's own server, which then does not answer"; \
+	echo "make: NFS volumes of the kernel's own server, which then hangs"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationNFS' ./volume; \
 	echo "make: systemd as the driver of cgroups"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
@@ -103,12 +102,12 @@ test-vm: $(LAB)
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(Conformance|Cpuset|Hugetlb|Pressure|V2|Tree)' \
 		./cgroups/driver ./cgroups/podtree
 
-# The kubelet's own code and ours on the same generated pods. Builds much of the kubelet: minutes, the first time.
+# Compares the kubelet's code with this library on generated pods. Builds much of the kubelet, which takes minutes the first time.
 conformance:
 	@echo "make: conformance with kubelet 1.37.1"
 	@$(MAKE) --no-print-directory -C conformance test
 
-# The driver of loop devices that the tests of CSI use, judged by csi-test of Kubernetes.
+# Runs csi-test of Kubernetes against the CSI driver that the tests use.
 csi-sanity:
 	@echo "make: hack/csidriver under csi-test"
 	@cd hack/csidriver/sanity && go vet ./... && go test -count=1 -timeout=$(TIMEOUT) ./...
@@ -116,7 +115,7 @@ csi-sanity:
 test-rootless:
 	@echo "make: not root, so no containerd: tests that need one are skipped in"
 	@go list -f '{{$$p := .ImportPath}}{{range .TestImports}}{{if eq . "$(MODULE)/internal/lab"}}  {{$$p}}{{"\n"}}{{end}}{{end}}{{range .XTestImports}}{{if eq . "$(MODULE)/internal/lab"}}  {{$$p}}{{"\n"}}{{end}}{{end}}' ./... | sort -u | sed '/^$$/d'
-	@echo "make: and single tests that need root say so with go test -v; all of them run with \`make test\` as root"
+	@echo "make: single tests that need root are skipped too, with the reason in go test -v; make test as root runs all"
 	@go vet ./...
 	@go test $(RACE) -timeout=$(TIMEOUT) ./...
 	@go test -C hack/bench $(RACE) -timeout=$(TIMEOUT) ./...
@@ -125,7 +124,7 @@ $(LAB):
 	@mkdir -p .lab/bin
 	@go build -buildvcs=false -trimpath -o $(LAB) ./hack/lab
 
-# A containerd that stays: `go test ./...` and examples find it.
+# Starts a containerd that keeps running; `go test ./...` and the examples use it.
 lab: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
@@ -147,7 +146,7 @@ lint: lint-tools vet-other
 		if [ -n "$$unformatted" ]; then echo "not formatted with gofumpt:"; echo "$$unformatted"; exit 1; fi
 	@.lab/bin/golangci-lint run ./...
 
-# The library compiles where the kubelet does not run: what needs Linux says so with an error.
+# The library compiles on systems without a kubelet; there, parts that need Linux return errors.ErrUnsupported.
 vet-other:
 	@for os in linux darwin windows; do echo "make: GOOS=$$os go vet ./..."; GOOS=$$os CGO_ENABLED=0 go vet ./... || exit 1; done
 
@@ -158,23 +157,23 @@ bench:
 	@go test -run='^$$' -bench=. -benchmem ./...
 	@$(MAKE) --no-print-directory -C conformance bench speed
 
-# Figures of the agent on a real containerd, beside bare CRI calls and, with KUBELET=path (`make kubelet` builds one),
-# beside a kubelet. BENCHFLAGS are those of bench static, such as -n 30,100 -repeat 3.
+# Measures the agent on a real containerd, beside bare CRI calls and, with KUBELET=path (`make kubelet` builds one), beside a kubelet.
+# BENCHFLAGS are flags of `bench static`, such as -n 30,100 -repeat 3.
 bench-agent: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
 	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh static $(BENCHFLAGS)
 
-# The same agent as a node of a real control plane: pods bound at once, requests, memory, and how soon a death is told. Half an hour
-# each with its 15 minutes at rest; BENCHFLAGS are those of bench cluster, such as -n 10 -rest 10s -kills 3 -services 100.
+# Measures the agent as a node of a real control plane: pods bound at once, requests, memory, and the time until a dead container is
+# reported. Takes half an hour per agent, 15 minutes of them idle. BENCHFLAGS are flags of `bench cluster`, such as -n 10 -rest 10s -kills 3 -services 100.
 bench-cluster: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
 	@$(LAB) cluster-tools
 	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh cluster $(BENCHFLAGS)
 
-# Its API: logs, exec, port-forward, scrapes and idle sessions, beside bare CRI calls and, with KUBELET=path, a kubelet: some ten minutes
-# each. BENCHFLAGS are those of bench api, such as -n 5 -log 64 -settle 2s -rest 5s.
+# Measures the agent's HTTP API: logs, exec, port-forward, scrapes and idle sessions, beside bare CRI calls and, with KUBELET=path, a
+# kubelet. Takes some ten minutes per agent. BENCHFLAGS are flags of `bench api`, such as -n 5 -log 64 -settle 2s -rest 5s.
 bench-api: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
@@ -183,8 +182,8 @@ bench-api: $(LAB)
 kubelet:
 	@hack/bench/kubelet.sh
 
-# Scrapes the metrics pages of a kubelet, on this machine and in a kernel with cgroup v2, and writes what they look like into
-# the lists that tests compare ours with.
+# Scrapes the metrics pages of a kubelet, on this machine and in a kernel with cgroup v2, and updates the lists of families that tests
+# compare ours with.
 metrics: kubelet $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
@@ -194,14 +193,14 @@ metrics: kubelet $(LAB)
 	@VALUES=.lab/metrics/values SETTLE=240 VM_RW=$(CURDIR)/.lab/metrics/v2 VM_MEM=3072 VM_TIMEOUT=1800 $(QEMU) $(LAB) exec hack/metrics/scrape.sh .lab/metrics/v2
 	@go run ./hack/metrics internal/promtest/kubelet .lab/metrics/host .lab/metrics/v2
 
-# A control plane of Kubernetes, built from its modules into .lab: many minutes, the first time.
+# Builds a control plane of Kubernetes from its modules into .lab. Takes many minutes the first time.
 cluster-tools: $(LAB)
 	@$(LAB) deps
 	@$(LAB) cluster-tools
 
-# The control plane that kubeadm writes, run by examples/agent on a containerd of its own: twenty minutes, of which most
-# is waiting for a token to be refreshed. CLUSTERFLAGS=-short does not wait. NODEAGENT_FAULTS=1m has each fault last longer than 5 s, and
-# NODEAGENT_SOAK=1 ten minutes, with a hundred deaths of the agent: that takes two hours.
+# Tests with the control plane that kubeadm writes, run by examples/agent on a containerd of its own. Takes twenty minutes, most of them
+# waiting for a token refresh, which CLUSTERFLAGS=-short skips. A fault lasts 5 s; NODEAGENT_FAULTS=1m prolongs faults, NODEAGENT_SOAK=1 to ten minutes, with
+# a hundred kills of the agent, which takes two hours.
 cluster: export NODEAGENT_CLUSTER = required
 cluster: export NODEAGENT_LAB = required
 cluster: cluster-tools kubelet
@@ -215,7 +214,7 @@ cluster: cluster-tools kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
 	@go test -C hack/bench -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/api ./internal/cluster
 
-# Every fuzz test for FUZZTIME.
+# Runs every fuzz test for FUZZTIME.
 fuzz:
 	@go list ./... | while read -r pkg; do \
 		for name in $$(go test -list='^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -225,7 +224,7 @@ fuzz:
 	done
 	@$(MAKE) --no-print-directory -C conformance fuzz FUZZTIME=$(FUZZTIME)
 
-# All that was built and downloaded goes, but what Go and Debian keep.
+# Removes .lab, that is all built and downloaded files except the caches of Go and Debian.
 clean:
 	@if [ -x $(LAB) ]; then $(LAB) down; $(LAB) controlplane down || true; fi
 	@rm -rf .lab
