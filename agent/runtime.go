@@ -103,7 +103,7 @@ func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
-		Policy: &policy, Ages: a.path("image_ages.json"), Puller: puller, Wanted: a.pods.ImagesInUse, Logger: a.log,
+		Policy: &policy, Ages: a.path("image_ages.json"), Puller: puller, PodImages: a.pods.ImagesInUse, Logger: a.log,
 		Ready: func() bool { _, all := a.pods.Active(); return all },
 		Hooks: a.metrics.ImageGC(a.options.Hooks.ImageGC, gc.ImageHooks{Event: a.nodeEvent}),
 	})
@@ -123,7 +123,7 @@ func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
 	}
 	k, n := &a.config.Kubelet, &a.config.Node
 	collector, err := gc.NewContainers(a.runtime, gc.ContainerOptions{
-		Pod: gc.OwnedBy(a.pods.IsManaged), Mine: func(map[string]string) bool { return n.ForeignPods },
+		Pod: gc.OwnedBy(a.pods.IsManaged), MayRemove: func(map[string]string) bool { return n.ForeignPods },
 		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
 		// Other agents have their logs there, too. The reconciler removes those of its own pods.
 		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods,

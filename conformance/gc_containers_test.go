@@ -131,7 +131,7 @@ func oursCollects(g garbage) collected {
 	}
 	collect := collector.Collect
 	if g.Unused {
-		collect = collector.CollectUnused
+		collect = collector.CollectTerminated
 	}
 	if err := collect(context.Background()); err != nil {
 		panic(err)

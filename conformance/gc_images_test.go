@@ -48,7 +48,7 @@ func TestImageGC(t *testing.T) {
 					failed++
 				}
 			}
-			went += len(s.ours.Removed())
+			went += len(s.ours.RemovedIDs())
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d, scenario %d", seed, i)
@@ -117,7 +117,7 @@ func (s *imageCollection) change() {
 		s.pulled++
 		name, size := fmt.Sprint("i", s.pulled), 1+s.rnd.Uint64N(biggest)
 		for _, store := range stores {
-			store.Load(name, gctest.Layer{Name: name, Size: size})
+			store.AddImage(name, gctest.Layer{Name: name, Size: size})
 		}
 	}
 	image, mounted := s.anyImage(), s.anyImage()
@@ -127,11 +127,11 @@ func (s *imageCollection) change() {
 	s.containers[slot] = fmt.Sprint("c", s.made)               // no ID comes twice
 	fill := s.rnd.Uint64N(diskSize - biggest*uint64(s.pulled)) // never more than there is: what then goes makes less room than it takes
 	for _, store := range stores {
-		store.Unuse(was)
+		store.RemoveContainer(was)
 		if uses {
-			store.Use(s.containers[slot], image, mounted)
+			store.AddContainer(s.containers[slot], image, mounted)
 		}
-		store.Fill(fill)
+		store.SetOtherBytes(fill)
 	}
 	s.failing = ""
 	if s.kubelet && s.rnd.IntN(4) == 0 {
@@ -149,12 +149,12 @@ func (s *imageCollection) pass() (failed bool) {
 	var theirErr, ourErr error
 	if s.rnd.IntN(5) == 0 {
 		theirErr = s.manager.DeleteUnusedImages(ctx)
-		_, ourErr = s.collector.Reclaim(ctx, gc.All)
+		_, ourErr = s.collector.Reclaim(ctx, gc.ReclaimAll)
 	} else {
 		theirErr = s.manager.GarbageCollect(ctx, s.began)
 		ourErr = s.collector.Collect(ctx)
 	}
-	if theirs, ours := s.theirs.Removed(), s.ours.Removed(); !reflect.DeepEqual(theirs, ours) {
+	if theirs, ours := s.theirs.RemovedIDs(), s.ours.RemovedIDs(); !reflect.DeepEqual(theirs, ours) {
 		s.t.Errorf("the kubelet has removed %v, and ours %v", theirs, ours)
 	}
 	if (theirErr == nil) != (ourErr == nil) {

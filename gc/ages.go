@@ -18,32 +18,32 @@ import (
 
 const (
 	agesVersion = 1
-	maxAges     = 16 << 20 // bytes of the file that are read: 100,000 images have fewer
-	maxID       = 1 << 10  // bytes of the ID of an image
+	maxAges     = 16 << 20 // maximum size of the file in bytes; 100,000 images need less
+	maxID       = 1 << 10  // maximum length of an image ID in bytes
 )
 
-// age is what is remembered of an image.
-type age struct {
+// imageAge records when an image was first detected on the node and when a container last used it.
+type imageAge struct {
 	FirstDetected time.Time `json:"firstDetected"`
 	LastUsed      time.Time `json:"lastUsed,omitzero"`
 }
 
-// ages are those of all images, by ID, in a file where there is one.
-type ages struct {
-	path  string // empty: they are forgotten when the program ends
-	known map[string]age
+// imageAges holds the ages of all images by ID. They are persisted in a file, if there is a path.
+type imageAges struct {
+	path   string // empty: not persisted
+	images map[string]imageAge
 }
 
-// agesFile is the file.
+// agesFile is the JSON format of the file.
 type agesFile struct {
-	Version int            `json:"version"`
-	Images  map[string]age `json:"images"`
+	Version int                 `json:"version"`
+	Images  map[string]imageAge `json:"images"`
 }
 
-// load reads the file. After an error nothing is known: each image begins to age anew. What is not from the past, as
-// a clock that was wrong has written it, is from now.
-func (a *ages) load(now time.Time) error {
-	a.known = map[string]age{}
+// readFile reads the file. After an error there are no ages, so that all images count as detected now. Times in the future,
+// written with a wrong clock, are replaced by now.
+func (a *imageAges) readFile(now time.Time) error {
+	a.images = map[string]imageAge{}
 	if a.path == "" {
 		return nil
 	}
@@ -63,13 +63,13 @@ func (a *ages) load(now time.Time) error {
 	}
 	for id, read := range file.Images {
 		if id != "" && len(id) <= maxID {
-			a.known[id] = age{notAfter(read.FirstDetected, now), notAfter(read.LastUsed, now)}
+			a.images[id] = imageAge{earlierOf(read.FirstDetected, now), earlierOf(read.LastUsed, now)}
 		}
 	}
 	return nil
 }
 
-// decodeAges reads the content of the file.
+// decodeAges parses the content of the file and checks its version.
 func decodeAges(data []byte) (file agesFile, err error) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return agesFile{}, err
@@ -80,23 +80,23 @@ func decodeAges(data []byte) (file agesFile, err error) {
 	return file, nil
 }
 
-func notAfter(t, now time.Time) time.Time {
+func earlierOf(t, now time.Time) time.Time {
 	if t.After(now) {
 		return now
 	}
 	return t
 }
 
-// detect takes note of the images that there are: began is when they were asked for, and now is the time. It fills in their ages
-// and forgets all other images. Source: detectImages in pkg/kubelet/images/image_gc_manager.go.
-func (a *ages) detect(images []Image, began, now time.Time) {
-	known := make(map[string]age, len(images))
+// update replaces the records by those of images, and sets the ages in images. began is the time before the images were listed.
+// Source: detectImages in pkg/kubelet/images/image_gc_manager.go.
+func (a *imageAges) update(images []Image, began, now time.Time) {
+	known := make(map[string]imageAge, len(images))
 	for i := range images {
 		image := &images[i]
 		if image.ID == "" {
 			continue
 		}
-		is, ok := a.known[image.ID]
+		is, ok := a.images[image.ID]
 		if !ok {
 			is.FirstDetected = began
 		}
@@ -106,18 +106,18 @@ func (a *ages) detect(images []Image, began, now time.Time) {
 		known[image.ID] = is
 		image.FirstDetected, image.LastUsed = is.FirstDetected, is.LastUsed
 	}
-	a.known = known
+	a.images = known
 }
 
-// forget forgets an image that was removed: when it comes back it is a new one.
-func (a *ages) forget(id string) { delete(a.known, id) }
+// removeImage removes the record of a removed image. If the image is pulled again, its age starts anew.
+func (a *imageAges) removeImage(id string) { delete(a.images, id) }
 
-// save writes the file. A machine that loses power may lose what was written last.
-func (a *ages) save() error {
+// writeFile writes the file atomically. A power failure may lose the last write.
+func (a *imageAges) writeFile() error {
 	if a.path == "" {
 		return nil
 	}
-	data, err := json.Marshal(agesFile{Version: agesVersion, Images: a.known})
+	data, err := json.Marshal(agesFile{Version: agesVersion, Images: a.images})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(a.path), 0o750)
 	}

@@ -33,7 +33,7 @@ func TestAgesOfADamagedFile(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []error
 				store := gctest.NewStore(1000)
-				store.Load("a", gctest.Layer{Name: "a", Size: 100})
+				store.AddImage("a", gctest.Layer{Name: "a", Size: 100})
 				g, err := gc.NewImages(store, store, gc.ImageOptions{
 					Ages: path, Disk: store.Disk, Hooks: gc.ImageHooks{Error: func(err error) { told = append(told, err) }},
 				})
@@ -78,7 +78,7 @@ func TestAgesFromTheFuture(t *testing.T) {
 		content := fmt.Sprintf(`{"version":1,"images":{"sha256:a":{"firstDetected":%q,"lastUsed":%q}}}`, future, future)
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		store := gctest.NewStore(1000)
-		store.Load("a", gctest.Layer{Name: "a", Size: 100})
+		store.AddImage("a", gctest.Layer{Name: "a", Size: 100})
 		g, err := gc.NewImages(store, store, gc.ImageOptions{Ages: path, Disk: store.Disk})
 		require.NoError(t, err)
 		_, err = g.Reclaim(t.Context(), 50)
@@ -100,13 +100,13 @@ func FuzzAges(f *testing.F) {
 		path := filepath.Join(dir, "ages.json")
 		require.NoError(t, os.WriteFile(path, content, 0o600))
 		store := gctest.NewStore(1000)
-		store.Load("used", gctest.Layer{Name: "used", Size: 100})
-		store.Load("new", gctest.Layer{Name: "new", Size: 100})
-		store.Use("c", "sha256:used")
+		store.AddImage("used", gctest.Layer{Name: "used", Size: 100})
+		store.AddImage("new", gctest.Layer{Name: "new", Size: 100})
+		store.AddContainer("c", "sha256:used")
 		g, err := gc.NewImages(store, store, gc.ImageOptions{Ages: path, Disk: store.Disk, Settle: -1})
 		require.NoError(t, err)
-		_, _ = g.Reclaim(context.Background(), gc.All)
-		require.True(t, store.Has("sha256:used"))
+		_, _ = g.Reclaim(context.Background(), gc.ReclaimAll)
+		require.True(t, store.HasImage("sha256:used"))
 		kept, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.True(t, json.Valid(kept))

@@ -125,14 +125,14 @@ func TestIntegrationSuite(t *testing.T) {
 		c := newContainerd(t)
 		given := []string{lab.BusyboxImage, lab.PauseImage}
 		g, err := gc.NewImages(c, c, gc.ImageOptions{
-			Policy: &gc.ImagePolicy{}, Puller: pulls{}, Disk: c.disk, Wanted: func() []string { return given },
+			Policy: &gc.ImagePolicy{}, Puller: pulls{}, Disk: c.disk, PodImages: func() []string { return given },
 		})
 		require.NoError(t, err)
 		return gctest.Subject{
-			GC: g, Size: 2 << 20,
-			Load: func(t *testing.T, name string, bytes uint64) string { return c.load(t, name, bytes/2) },
-			Use:  func(t *testing.T, id string) { c.use(t, id) },
-			Present: func(t *testing.T) (ids []string) {
+			Collector: g, ImageSize: 2 << 20,
+			AddImage:     func(t *testing.T, name string, bytes uint64) string { return c.load(t, name, bytes/2) },
+			AddContainer: func(t *testing.T, id string) { c.use(t, id) },
+			ImageIDs: func(t *testing.T) (ids []string) {
 				list, err := c.ListImages(t.Context())
 				require.NoError(t, err)
 				for _, i := range list {
@@ -167,13 +167,13 @@ func TestIntegrationImported(t *testing.T) {
 	plan, disk, err := g.Plan(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, disk.Capacity)
-	why := map[string]gc.Why{}
+	why := map[string]gc.KeepReason{}
 	for _, k := range plan.Kept {
-		why[fmt.Sprint(k.Names)] = k.Why
+		why[fmt.Sprint(k.Names)] = k.Reason
 	}
-	require.Equal(t, gc.WhyImported, why["[nodeagent.test/imported:1]"], why)
-	require.Equal(t, gc.WhyPinned, why["["+lab.PauseImage+"]"], why)
-	_, err = g.Reclaim(t.Context(), gc.All)
+	require.Equal(t, gc.KeepImported, why["[nodeagent.test/imported:1]"], why)
+	require.Equal(t, gc.KeepPinned, why["["+lab.PauseImage+"]"], why)
+	_, err = g.Reclaim(t.Context(), gc.ReclaimAll)
 	require.NoError(t, err)
 	_, err = c.ImageStatus(t.Context(), cri.ImageSpec{Image: id})
 	require.NoError(t, err)

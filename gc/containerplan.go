@@ -13,23 +13,23 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ContainerPolicy says which containers go that do not run. Its fields are the kubelet's minimum-container-ttl-duration,
-// maximum-dead-containers-per-container and maximum-dead-containers, and mean what they mean there: zero is no default but zero.
+// ContainerPolicy limits the containers that do not run. Its fields are the kubelet's minimum-container-ttl-duration,
+// maximum-dead-containers-per-container and maximum-dead-containers. Zero is a valid limit, not a default.
 type ContainerPolicy struct {
-	// MinAge is how long ago a container must have been created to go, also one of a pod that was removed.
+	// MinAge is the least time since the creation of a container before its removal, also after the removal of its pod.
 	MinAge time.Duration
-	// MaxPerPodContainer is how many instances of each container of a pod stay that do not run. Negative: all.
+	// MaxPerPodContainer is the number of instances of each pod container to keep that do not run. Negative: no limit.
 	MaxPerPodContainer int
-	// MaxContainers is how many stay on the node. Negative: any number.
+	// MaxContainers is the number of such containers to keep on the node. Negative: no limit.
 	MaxContainers int
 }
 
-// DefaultContainerPolicy returns the kubelet's defaults: no minimum age, one instance of each container, and no other limit.
+// DefaultContainerPolicy returns the kubelet's defaults: no minimum age, one instance per container, and no limit per node.
 func DefaultContainerPolicy() ContainerPolicy {
 	return ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
 
-// Validate returns what is wrong with the policy. Source: NewContainerGC in pkg/kubelet/container/container_gc.go.
+// Validate returns an error for an invalid field. Source: NewContainerGC in pkg/kubelet/container/container_gc.go.
 func (p ContainerPolicy) Validate() error {
 	if p.MinAge < 0 {
 		return fmt.Errorf("container policy: MinAge: %s must not be negative", p.MinAge)
@@ -37,16 +37,16 @@ func (p ContainerPolicy) Validate() error {
 	return nil
 }
 
-// PodState is how a pod is to those who have pods.
+// PodState says who removes the remains of a pod: its containers, sandboxes, logs and directories.
 type PodState uint8
 
-// The states of a pod. The kubelet's pod workers know the last three: nothing, ShouldPodRuntimeBeRemoved and
-// ShouldPodContentBeRemoved.
+// The states of a pod. In the kubelet's pod workers the last three correspond to: neither of the following,
+// ShouldPodRuntimeBeRemoved and ShouldPodContentBeRemoved.
 const (
-	PodActive     PodState = iota // it may run: the limits of the policy count
-	PodOwned                      // somebody else removes what is left of it, and nothing is removed here
-	PodTerminated                 // nothing of it runs, or will; what it has left may be asked for, and goes only where room is needed
-	PodRemoved                    // nobody wants it, and nothing of it runs: all that it has left goes
+	PodActive     PodState = iota // the pod may run; the limits of ContainerPolicy apply
+	PodOwned                      // another component removes the remains; this package removes nothing
+	PodTerminated                 // nothing of the pod runs or will run; its remains may still be read, and are removed only for space
+	PodRemoved                    // no source lists the pod and nothing of it runs; all its remains are removed
 )
 
 // String returns "active", "owned", "terminated" or "removed".
@@ -58,8 +58,9 @@ func (s PodState) String() string {
 	return fmt.Sprint(uint8(s))
 }
 
-// OwnedBy returns a function for ContainerOptions.Pod and ContainerState.Pod: a pod that has an owner is PodOwned, as is what the
-// runtime has of no pod at all, and every other one is PodRemoved. The Owned of a lifecycle.Reconciler says who has one.
+// OwnedBy returns a function for ContainerOptions.Pod and ContainerState.Pod. It returns PodOwned for pods for which owned is
+// true and for objects without a pod, and PodRemoved for all other pods. Method Owned of lifecycle.Reconciler is a suitable
+// owned.
 func OwnedBy(owned func(uid string) bool) func(uid string) PodState {
 	return func(uid string) PodState {
 		if uid == "" || owned(uid) {
@@ -69,98 +70,100 @@ func OwnedBy(owned func(uid string) bool) func(uid string) PodState {
 	}
 }
 
-// ContainerState is what [PlanContainers] and [PlanSandboxes] decide by.
+// ContainerState is the input of [PlanContainers] and [PlanSandboxes].
 type ContainerState struct {
 	Snapshot cri.Snapshot
 	Now      time.Time
-	// Pod says how a pod is. Nil: all are PodActive.
+	// Pod returns the state of a pod. Nil: all pods are PodActive.
 	Pod func(uid string) PodState
-	// Mine reports by their labels which containers and sandboxes may be removed. Nil: all may.
-	Mine func(labels map[string]string) bool
-	// NotReady says that there may be pods that nobody knows of yet: no containers go because their pod was removed.
+	// MayRemove reports by labels whether a container or sandbox may be removed. Nil: all may.
+	MayRemove func(labels map[string]string) bool
+	// NotReady means that not all sources have reported their pods: no container is removed because its pod is.
 	NotReady bool
-	// Unused says that also what terminated pods have left is to go, as room is needed.
-	Unused bool
+	// IncludeTerminated also removes the remains of terminated pods, to free space.
+	IncludeTerminated bool
 }
 
-// Removal is a container or a sandbox that is to go.
+// Removal is a planned removal of a container or a sandbox.
 type Removal struct {
 	ID, PodUID string
-	Name       string   // of the container
-	Pod        PodState // that it is planned by
-	Stop       bool     // whether it runs is not known, so that it is stopped first
-	Why        string   // for logs
+	Name       string   // name of the container; empty for a sandbox
+	Pod        PodState // state of the pod at the time of the plan
+	Stop       bool     // the container state is unknown: stop it before the removal
+	Reason     string   // reason for the log
 }
 
-// pod returns how a pod is.
-func (s *ContainerState) pod(uid string) PodState {
+// podState returns the state of a pod.
+func (s *ContainerState) podState(uid string) PodState {
 	if s.Pod == nil {
 		return PodActive
 	}
 	return s.Pod(uid)
 }
 
-func (s *ContainerState) mine(labels map[string]string) bool { return s.Mine == nil || s.Mine(labels) }
-
-// goes reports whether all that is left of a pod in that state is to go.
-func (s *ContainerState) goes(pod PodState) bool {
-	return pod == PodRemoved || s.Unused && pod == PodTerminated
+func (s *ContainerState) mayRemove(labels map[string]string) bool {
+	return s.MayRemove == nil || s.MayRemove(labels)
 }
 
-// unit is the instances of one container of a pod that may go, the newest first.
-type unit struct {
+// isRemovable reports whether all remains of a pod in this state are to be removed.
+func (s *ContainerState) isRemovable(pod PodState) bool {
+	return pod == PodRemoved || s.IncludeTerminated && pod == PodTerminated
+}
+
+// instanceGroup holds the removable instances of one container of a pod, newest first.
+type instanceGroup struct {
 	pod       PodState
 	instances []*cri.Container
 }
 
-// PlanContainers decides which containers go, in the order in which they do: all of pods that were removed, then what is above the
-// limits of the policy, oldest first. What runs stays. It is pure, and its plan does not depend on the order of the snapshot.
-// Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
-func PlanContainers(p ContainerPolicy, s ContainerState) []Removal {
+// PlanContainers returns the containers to remove, in order. First are all containers of removed pods, then those above the
+// limits of the policy, oldest first. Running containers stay. It is pure, and the plan does not depend on the order of the
+// snapshot. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
-	units := s.units(p.MinAge)
+	units := state.groupInstances(policy.MinAge)
 	total := 0
 	for i := range units {
 		u := &units[i]
-		if !s.NotReady && s.goes(u.pod) {
-			out = u.cut(out, 0, "its pod was removed or has terminated")
+		if !state.NotReady && state.isRemovable(u.pod) {
+			out = u.planExcess(out, 0, "its pod was removed or has terminated")
 		}
-		if p.MaxPerPodContainer >= 0 {
-			out = u.cut(out, p.MaxPerPodContainer, "there are newer instances of it")
+		if policy.MaxPerPodContainer >= 0 {
+			out = u.planExcess(out, policy.MaxPerPodContainer, "there are newer instances of it")
 		}
 		total += len(u.instances)
 	}
-	if p.MaxContainers < 0 || total <= p.MaxContainers {
+	if policy.MaxContainers < 0 || total <= policy.MaxContainers {
 		return out
 	}
 	const many = "there are too many containers on the node"
-	left := slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return !s.NotReady && s.goes(u.pod) })
-	each := max(1, p.MaxContainers/max(1, len(left)))
-	all := unit{}
+	left := slices.DeleteFunc(slices.Clone(units), func(u instanceGroup) bool { return !state.NotReady && state.isRemovable(u.pod) })
+	each := max(1, policy.MaxContainers/max(1, len(left)))
+	all := instanceGroup{}
 	for i := range left {
-		out = left[i].cut(out, each, many)
+		out = left[i].planExcess(out, each, many)
 		all.instances = append(all.instances, left[i].instances...)
 	}
-	slices.SortFunc(all.instances, newestFirst)
-	for i := len(all.instances) - 1; i >= p.MaxContainers; i-- {
-		out = append(out, removalOf(all.instances[i], s.pod(all.instances[i].PodUID), many))
+	slices.SortFunc(all.instances, compareNewestFirst)
+	for i := len(all.instances) - 1; i >= policy.MaxContainers; i-- {
+		out = append(out, newRemoval(all.instances[i], state.podState(all.instances[i].PodUID), many))
 	}
 	return out
 }
 
-// units returns the containers that may go.
-func (s *ContainerState) units(minAge time.Duration) (units []unit) {
+// groupInstances returns the removable containers that do not run, grouped by pod and container name.
+func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceGroup) {
 	type key struct{ uid, name string }
 	index, pods := map[key]int{}, map[string]PodState{}
 	latest := s.Now.Add(-minAge)
 	for i := range s.Snapshot.Containers {
 		c := &s.Snapshot.Containers[i]
-		if c.State == cri.ContainerRunning || latest.Before(c.CreatedAt) || !s.mine(c.Labels) {
+		if c.State == cri.ContainerRunning || latest.Before(c.CreatedAt) || !s.mayRemove(c.Labels) {
 			continue
 		}
 		pod, known := pods[c.PodUID]
 		if !known {
-			pod = s.pod(c.PodUID)
+			pod = s.podState(c.PodUID)
 			pods[c.PodUID] = pod
 		}
 		if pod == PodOwned {
@@ -170,59 +173,59 @@ func (s *ContainerState) units(minAge time.Duration) (units []unit) {
 		if !known {
 			at = len(units)
 			index[key{c.PodUID, c.Name}] = at
-			units = append(units, unit{pod: pod})
+			units = append(units, instanceGroup{pod: pod})
 		}
 		units[at].instances = append(units[at].instances, c)
 	}
 	for i := range units {
-		slices.SortFunc(units[i].instances, newestFirst)
+		slices.SortFunc(units[i].instances, compareNewestFirst)
 	}
-	slices.SortFunc(units, func(a, b unit) int { return byName(a.instances[0], b.instances[0]) })
+	slices.SortFunc(units, func(a, b instanceGroup) int { return compareByName(a.instances[0], b.instances[0]) })
 	return units
 }
 
-// cut plans the removal of all instances but the newest, the oldest first.
-func (u *unit) cut(out []Removal, keep int, why string) []Removal {
+// planExcess plans the removal of all instances except the newest keep, oldest first, and drops them from the group.
+func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
-		out = append(out, removalOf(u.instances[i], u.pod, why))
+		out = append(out, newRemoval(u.instances[i], u.pod, why))
 	}
 	u.instances = u.instances[:min(keep, len(u.instances))]
 	return out
 }
 
-// removalOf returns the removal of a container.
-func removalOf(c *cri.Container, pod PodState, why string) Removal {
-	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Why: why}
+// newRemoval returns the removal of a container.
+func newRemoval(c *cri.Container, pod PodState, why string) Removal {
+	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Reason: why}
 }
 
-func newestFirst(a, b *cri.Container) int {
+func compareNewestFirst(a, b *cri.Container) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(b.ID, a.ID))
 }
 
-func byName(a, b *cri.Container) int {
+func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes decides which sandboxes go: of a pod that was removed all, of others all but the newest, and none that is ready or
-// holds a container. It is pure. Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
-func PlanSandboxes(s ContainerState) []Removal {
-	holds := make(map[string]bool, len(s.Snapshot.Containers))
-	for i := range s.Snapshot.Containers {
-		holds[s.Snapshot.Containers[i].SandboxID] = true
+// PlanSandboxes returns the sandboxes to remove: all of a removed pod, and all except the newest of other pods. Ready sandboxes
+// and sandboxes with containers stay. It is pure. Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+func PlanSandboxes(state ContainerState) []Removal {
+	holds := make(map[string]bool, len(state.Snapshot.Containers))
+	for i := range state.Snapshot.Containers {
+		holds[state.Snapshot.Containers[i].SandboxID] = true
 	}
 	byPod := map[string][]*cri.Sandbox{}
-	for i := range s.Snapshot.Sandboxes {
-		if sb := &s.Snapshot.Sandboxes[i]; s.mine(sb.Labels) {
+	for i := range state.Snapshot.Sandboxes {
+		if sb := &state.Snapshot.Sandboxes[i]; state.mayRemove(sb.Labels) {
 			byPod[sb.Pod.UID] = append(byPod[sb.Pod.UID], sb)
 		}
 	}
 	var out []Removal
 	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
-		pod, keep, why := s.pod(uid), 1, "there is a newer sandbox of its pod"
+		pod, keep, why := state.podState(uid), 1, "there is a newer sandbox of its pod"
 		if pod == PodOwned {
 			continue
 		}
-		if s.goes(pod) {
+		if state.isRemovable(pod) {
 			keep, why = 0, "its pod was removed or has terminated"
 		}
 		sandboxes := byPod[uid]
@@ -231,7 +234,7 @@ func PlanSandboxes(s ContainerState) []Removal {
 		})
 		for _, sb := range slices.Backward(sandboxes[keep:]) {
 			if sb.State != cri.SandboxReady && !holds[sb.ID] {
-				out = append(out, Removal{ID: sb.ID, PodUID: uid, Pod: pod, Why: why})
+				out = append(out, Removal{ID: sb.ID, PodUID: uid, Pod: pod, Reason: why})
 			}
 		}
 	}

@@ -17,86 +17,88 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ContainerOptions tune a [Containers]. The zero value knows of no pods: then only the limits of the policy count.
+// ContainerOptions configures a [Containers]. The zero value has no information about pods, so that only the limits of the policy
+// apply.
 type ContainerOptions struct {
-	// Policy says which containers go. Nil means [DefaultContainerPolicy].
+	// Policy limits the containers that do not run. Nil: [DefaultContainerPolicy].
 	Policy *ContainerPolicy
-	// Period is the time between two passes of Run. Zero means 1 minute.
+	// Period is the time between two passes of Run. Zero: 1 minute.
 	Period time.Duration
 
-	// Pod says how a pod is, also right before something of it is removed; see [OwnedBy]. Nil: all are PodActive.
+	// Pod returns the state of a pod; see [OwnedBy]. It is called again right before a removal. Nil: all pods are PodActive.
 	Pod func(uid string) PodState
-	// Ready reports whether all pods are known that the node is to have. Nil: they are.
+	// Ready reports whether all sources have reported their pods. Nil: they have.
 	Ready func() bool
-	// Mine reports by their labels which containers and sandboxes may be removed. Nil: all may.
-	Mine func(labels map[string]string) bool
+	// MayRemove reports by labels whether a container or sandbox may be removed. Nil: all may.
+	MayRemove func(labels map[string]string) bool
 
-	// LogRoot is the directory of the logs of pods. Empty: logs are left alone.
+	// LogRoot is the directory with the logs of pods, /var/log/pods in the kubelet. Empty: no logs are removed.
 	LogRoot string
-	// KeepLogs leaves the logs below LogRoot and their directories alone, for a LogRoot shared with other agents: only dead links go.
+	// KeepLogs keeps the logs and directories below LogRoot, for a LogRoot shared with other agents. Only dangling links are
+	// removed.
 	KeepLogs bool
-	// LogLinks is the directory of links to logs, as /var/log/containers. Empty: there are none.
+	// LogLinks is the directory of links to logs, for example /var/log/containers. Empty: none.
 	LogLinks string
-	// PodRoot has a directory for each pod, named by its UID. Empty: they are left alone.
+	// PodRoot is the directory with a directory per pod, named by UID. Empty: no pod directories are removed.
 	PodRoot string
-	// Release gives back what a pod has whose directory is to go, such as its volumes. Nil: nothing.
+	// Release releases the resources of a pod, for example its volumes, before its directory is removed. Nil: nothing to release.
 	Release func(ctx context.Context, uid string) error
-	// MinDirAge is for how long a directory must not have changed to go. Zero means 10 minutes; less: it may be new.
+	// MinDirAge is the time since the last change of a directory before its removal. Zero: 10 minutes; negative: none.
 	MinDirAge time.Duration
 
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // nil: no logs
 	Hooks  ContainerHooks
 }
 
-// ContainerHooks are told what happens, by the goroutine that calls a method of [Containers]. Any may be nil.
+// ContainerHooks are called by the goroutine that calls a method of [Containers]. Each may be nil.
 type ContainerHooks struct {
-	// Removed is called for each container and sandbox that was removed.
+	// Removed is called after the removal of each container and sandbox.
 	Removed func(r Removal)
-	// Dir is called for each directory and link that was removed.
-	Dir func(path string)
-	// Event is called for what the events of a node say: EventContainerGCFailed.
+	// DirRemoved is called after the removal of each directory and link.
+	DirRemoved func(path string)
+	// Event is called for node events: EventContainerGCFailed.
 	Event func(reason, message string)
 }
 
-// Containers removes what pods have left that nobody else removes: containers, sandboxes, logs, links to logs, and directories.
-// Make one with [NewContainers].
+// Containers removes remains of pods that no other component removes: containers, sandboxes, logs, links to logs, and pod
+// directories. [NewContainers] creates it.
 type Containers struct {
 	runtime   cri.Runtime
 	inspector cri.Inspector // nil: lists are complete
 	policy    ContainerPolicy
 	opts      ContainerOptions
 	running   runonce.Guard
-	turn      chan struct{} // has an element while a pass is made
+	passSlot  chan struct{} // held by the running pass
 }
 
-// NewContainers returns a collector for a runtime. It starts nothing. The error is about Options.Policy, or a nil
+// NewContainers returns a collector for a runtime, and starts nothing. It returns an error for an invalid Options.Policy or a nil
 // runtime.
-func NewContainers(rt cri.Runtime, o ContainerOptions) (*Containers, error) {
-	if err := required.Args("gc.NewContainers", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}); err != nil {
+func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, error) {
+	if err := required.Args("gc.NewContainers", required.Arg{Name: "rt", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
 	policy := DefaultContainerPolicy()
-	if o.Policy != nil {
-		policy = *o.Policy
+	if opts.Policy != nil {
+		policy = *opts.Policy
 	}
 	if err := policy.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Period <= 0 {
-		o.Period = time.Minute
+	if opts.Period <= 0 {
+		opts.Period = time.Minute
 	}
-	if o.MinDirAge == 0 {
-		o.MinDirAge = 10 * time.Minute
+	if opts.MinDirAge == 0 {
+		opts.MinDirAge = 10 * time.Minute
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Containers{runtime: rt, policy: policy, opts: o, turn: make(chan struct{}, 1)}
-	g.inspector, _ = rt.(cri.Inspector)
+	g := &Containers{runtime: runtime, policy: policy, opts: opts, passSlot: make(chan struct{}, 1)}
+	g.inspector, _ = runtime.(cri.Inspector)
 	return g, nil
 }
 
-// Run makes a pass at once, and then one each Options.Period, until ctx ends. It returns an error when it is called twice.
+// Run runs a pass at once and then every Options.Period, until ctx ends. A second call returns an error.
 func (g *Containers) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err
@@ -119,22 +121,22 @@ func (g *Containers) Run(ctx context.Context) error {
 	}
 }
 
-// Collect makes one pass: containers, then sandboxes, then what is on disk. What cannot be removed is part of the error, and the
-// rest goes on. Source: GarbageCollect in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
-func (g *Containers) Collect(ctx context.Context) error { return g.collect(ctx, false) }
+// Collect runs one pass: it removes containers, then sandboxes, then logs and directories. A failed removal is part of the
+// returned error, and the pass continues. Source: GarbageCollect in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+func (g *Containers) Collect(ctx context.Context) error { return g.runPass(ctx, false) }
 
-// CollectUnused is a pass in which also goes what pods in state PodTerminated have left. It is for a disk that is full.
-func (g *Containers) CollectUnused(ctx context.Context) error { return g.collect(ctx, true) }
+// CollectTerminated runs a pass that also removes the remains of pods in state PodTerminated. It is for a full disk.
+func (g *Containers) CollectTerminated(ctx context.Context) error { return g.runPass(ctx, true) }
 
-func (g *Containers) collect(ctx context.Context, unused bool) error {
+func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error {
 	select {
-	case g.turn <- struct{}{}:
+	case g.passSlot <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for an earlier pass: %w", ctx.Err())
 	}
-	defer func() { <-g.turn }()
+	defer func() { <-g.passSlot }()
 	var errs []error
-	state, err := g.state(ctx, unused)
+	state, err := g.readState(ctx, includeTerminated)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("containers that are to go: %w", err))
 	} else {
@@ -142,14 +144,14 @@ func (g *Containers) collect(ctx context.Context, unused bool) error {
 			errs = append(errs, g.removeContainer(ctx, state, r))
 		}
 	}
-	if state, err = g.state(ctx, unused); err != nil {
+	if state, err = g.readState(ctx, includeTerminated); err != nil {
 		errs = append(errs, fmt.Errorf("sandboxes that are to go: %w", err))
 	} else {
 		for _, r := range PlanSandboxes(*state) {
 			errs = append(errs, g.removeSandbox(ctx, state, r))
 		}
 	}
-	if state, err = g.state(ctx, unused); err != nil { // without it nobody knows whose a directory is
+	if state, err = g.readState(ctx, includeTerminated); err != nil { // without the list of containers the owner of a directory is unknown
 		errs = append(errs, fmt.Errorf("directories that are to go: %w", err))
 	} else {
 		errs = append(errs, g.removeLogs(ctx, state), g.removeLinks(ctx, state), g.removePodDirs(ctx, state))
@@ -157,72 +159,75 @@ func (g *Containers) collect(ctx context.Context, unused bool) error {
 	return errors.Join(errs...)
 }
 
-// state returns what is decided by, as it is now.
-func (g *Containers) state(ctx context.Context, unused bool) (*ContainerState, error) {
+// readState lists the containers and sandboxes of the runtime and returns the input of a plan.
+func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*ContainerState, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	snap, err := within(ctx, callTimeout, g.runtime.List)
+	snap, err := callWithTimeout(ctx, callTimeout, g.runtime.List)
 	if err != nil {
 		return nil, err
 	}
 	ready := g.opts.Ready == nil || g.opts.Ready()
-	return &ContainerState{Snapshot: snap, Now: time.Now(), Pod: g.opts.Pod, Mine: g.opts.Mine, NotReady: !ready, Unused: unused}, nil
+	return &ContainerState{Snapshot: snap, Now: time.Now(), Pod: g.opts.Pod, MayRemove: g.opts.MayRemove, NotReady: !ready, IncludeTerminated: includeTerminated}, nil
 }
 
-// still reports whether what was planned for a pod is to be done: somebody may want the pod by now.
-func still(s *ContainerState, r *Removal) bool {
-	now := s.pod(r.PodUID)
-	return now == r.Pod || now != PodOwned && s.goes(now)
+// isStillRemovable reports whether a planned removal is still allowed: its pod may have been added back to a source since the
+// plan.
+func isStillRemovable(state *ContainerState, removal *Removal) bool {
+	current := state.podState(removal.PodUID)
+	return current == removal.Pod || current != PodOwned && state.isRemovable(current)
 }
 
-// unknownGrace is how long a container of which nobody knows whether it runs has to terminate, and maxUnknownGrace how long it
-// has where it says more itself. Source: minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// unknownGrace is the least grace period to stop a container in state unknown, and maxUnknownGrace the longest one that its
+// annotation can request. Source: minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 const (
 	unknownGrace    = 2 * time.Second
 	maxUnknownGrace = 10 * time.Minute
 )
 
-// annotationGrace is the grace period of its pod, in seconds, on a container. Source: pkg/kubelet/kuberuntime/labels.go.
+// annotationGrace is the container annotation with the grace period of the pod in seconds. Source:
+// pkg/kubelet/kuberuntime/labels.go.
 const annotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 
-// removeContainer removes a container with its logs. Where they cannot be removed it stays, or nobody would know of them.
+// removeContainer removes a container after its logs. If the logs cannot be removed, the container stays, because it is the only
+// record of them.
 func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r Removal) error {
-	if ctx.Err() != nil || !still(s, &r) {
+	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
 	}
-	named := func(err error) error {
+	wrap := func(err error) error {
 		return fmt.Errorf("remove container %s (%s) of pod %s: %w", r.ID, r.Name, r.PodUID, err)
 	}
-	c, err := g.inspect(ctx, s, r.ID)
+	c, err := g.readStatus(ctx, s, r.ID)
 	switch {
 	case errors.Is(err, cri.ErrNotFound):
 		return nil
 	case err != nil:
-		return named(err)
+		return wrap(err)
 	case c.State == cri.ContainerRunning:
-		return nil // somebody has started it
+		return nil // it was started since the plan
 	}
 	if r.Stop || c.State == cri.ContainerUnknown {
-		grace := graceOf(&c)
-		_, err := within(ctx, grace+callTimeout, func(ctx context.Context) (struct{}, error) {
+		grace := unknownGracePeriod(&c)
+		_, err := callWithTimeout(ctx, grace+callTimeout, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, g.runtime.StopContainer(ctx, r.ID, grace)
 		})
 		if err != nil {
-			return named(err)
+			return wrap(err)
 		}
 	}
 	if err := g.removeLog(s, &c); err != nil {
-		return named(err)
+		return wrap(err)
 	}
-	if err := g.remove(ctx, g.runtime.RemoveContainer, r); err != nil {
-		return named(err)
+	if err := g.callRemove(ctx, g.runtime.RemoveContainer, r); err != nil {
+		return wrap(err)
 	}
 	return nil
 }
 
-// graceOf returns the grace period of a container that is in an unknown state.
-func graceOf(c *cri.Container) time.Duration {
+// unknownGracePeriod returns the grace period to stop a container in state unknown.
+func unknownGracePeriod(c *cri.Container) time.Duration {
 	seconds, err := strconv.ParseInt(c.Annotations[annotationGrace], 10, 32)
 	if err != nil {
 		return unknownGrace
@@ -230,8 +235,8 @@ func graceOf(c *cri.Container) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, unknownGrace), maxUnknownGrace)
 }
 
-// inspect returns a container as it is now. What only a list says is from the list.
-func (g *Containers) inspect(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
+// readStatus returns the current status of a container. Fields that the runtime returns only in lists come from the list.
+func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
 	var listed cri.Container
 	for i := range s.Snapshot.Containers {
 		if s.Snapshot.Containers[i].ID == id {
@@ -241,21 +246,21 @@ func (g *Containers) inspect(ctx context.Context, s *ContainerState, id string) 
 	if g.inspector == nil {
 		return listed, nil
 	}
-	now, err := within(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, id) })
+	now, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, id) })
 	now.PodUID, now.SandboxID = listed.PodUID, listed.SandboxID
 	return now, err
 }
 
 // removeSandbox tears down the network of a sandbox and removes it.
 func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Removal) error {
-	if ctx.Err() != nil || !still(s, &r) {
+	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
 	}
-	_, err := within(ctx, callTimeout, func(ctx context.Context) (struct{}, error) {
+	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.runtime.StopSandbox(ctx, r.ID)
 	})
 	if err == nil {
-		err = g.remove(ctx, g.runtime.RemoveSandbox, r)
+		err = g.callRemove(ctx, g.runtime.RemoveSandbox, r)
 	}
 	if err != nil {
 		return fmt.Errorf("remove sandbox %s of pod %s: %w", r.ID, r.PodUID, err)
@@ -263,13 +268,13 @@ func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Rem
 	return nil
 }
 
-// remove makes the call that removes a container or a sandbox.
-func (g *Containers) remove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
-	_, err := within(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
+// callRemove calls the runtime to remove a container or sandbox, logs it and calls the hook.
+func (g *Containers) callRemove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
+	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
 	if err != nil {
 		return err
 	}
-	g.opts.Logger.Info("container or sandbox removed", "id", r.ID, "container", r.Name, "podUID", r.PodUID, "why", r.Why)
+	g.opts.Logger.Info("container or sandbox removed", "id", r.ID, "container", r.Name, "podUID", r.PodUID, "why", r.Reason)
 	if g.opts.Hooks.Removed != nil {
 		g.opts.Hooks.Removed(r)
 	}

@@ -94,9 +94,9 @@ func (n *containerNode) line(out *strings.Builder, words []string) {
 	case "notready":
 		n.state.NotReady = true
 	case "unused":
-		n.state.Unused = true
+		n.state.IncludeTerminated = true
 	case "mine":
-		n.state.Mine = func(labels map[string]string) bool { _, foreign := labels["foreign"]; return !foreign }
+		n.state.MayRemove = func(labels map[string]string) bool { _, foreign := labels["foreign"]; return !foreign }
 	case "plan":
 		describe(out, gc.PlanContainers(n.policy(args), n.state))
 	case "sandboxes":
@@ -135,6 +135,6 @@ func describe(out *strings.Builder, removals []gc.Removal) {
 		if r.Stop {
 			stop = "stop, then "
 		}
-		fmt.Fprintf(out, "> %sremove %s: %s\n", stop, r.ID, r.Why)
+		fmt.Fprintf(out, "> %sremove %s: %s\n", stop, r.ID, r.Reason)
 	}
 }

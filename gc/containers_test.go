@@ -46,8 +46,8 @@ func newLeftovers(t *testing.T) *leftovers {
 	l.o = gc.ContainerOptions{
 		Pod: func(uid string) gc.PodState { return l.pods[uid] }, LogRoot: l.logs, LogLinks: l.links, PodRoot: l.dirs, MinDirAge: -1,
 		Hooks: gc.ContainerHooks{
-			Removed: func(r gc.Removal) { l.removed = append(l.removed, r.ID) },
-			Dir:     func(path string) { l.removed = append(l.removed, filepath.Base(path)) },
+			Removed:    func(r gc.Removal) { l.removed = append(l.removed, r.ID) },
+			DirRemoved: func(path string) { l.removed = append(l.removed, filepath.Base(path)) },
 		},
 	}
 	return l
@@ -306,7 +306,7 @@ func TestLogDirectories(t *testing.T) {
 		l.pods["987"], l.o.MinDirAge, l.o.KeepLogs = gc.PodRemoved, -1, true
 		l.run("c", "exited")
 		require.NoError(t, os.Symlink(filepath.Join(l.logs, "none", "0.log"), filepath.Join(l.links, "p_ns_c-0123456789.log")))
-		require.NoError(t, l.collector().CollectUnused(t.Context()))
+		require.NoError(t, l.collector().CollectTerminated(t.Context()))
 		require.Subset(t, l.names(l.logs), append(foreign, "x_y_987", "ns_nc_c"))
 		require.NotContains(t, l.names(l.links), "p_ns_c-0123456789.log", "dead links go also where logs are kept")
 

@@ -86,7 +86,7 @@ func TestAgentKilledWhileItCollects(t *testing.T) {
 					}
 
 					require.NoError(t, collectorOf(t, &mortal{Store: store, dies: 1 << 30}, ages).Collect(t.Context()))
-					require.Equal(t, []string{"sha256:a", "sha256:b", "sha256:c"}, store.Removed())
+					require.Equal(t, []string{"sha256:a", "sha256:b", "sha256:c"}, store.RemovedIDs())
 				})
 			})
 		}
@@ -104,12 +104,12 @@ func agedStore(t *testing.T) (*gctest.Store, string) {
 	store, ages := gctest.NewStore(2000), filepath.Join(t.TempDir(), "ages.json")
 	first := collectorOf(t, &mortal{Store: store, dies: 1 << 30}, ages)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		store.Load(name, gctest.Layer{Name: name, Size: 100})
+		store.AddImage(name, gctest.Layer{Name: name, Size: 100})
 		require.NoError(t, first.Detect(t.Context()))
 		time.Sleep(time.Hour)
 	}
-	store.Use("user", "sha256:d")
-	store.Fill(1300)
+	store.AddContainer("user", "sha256:d")
+	store.SetOtherBytes(1300)
 	return store, ages
 }
 

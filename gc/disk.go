@@ -11,33 +11,33 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// measureDisk returns a function that measures the file system that a runtime keeps its images on, the first that it names, for
-// ImageOptions.Disk. The runtime is asked once where that is. A call that hangs, as one of a dead mount does, costs a thread until
-// it returns: meanwhile the file system is not asked again.
-func measureDisk(images cri.Images) func(ctx context.Context) (Disk, error) {
-	m := &meter{images: images, turn: make(chan struct{}, 1)}
+// newDiskFunc returns the default of ImageOptions.Disk: it measures the first image file system that the runtime reports, whose
+// mount point it requests once. A statfs call that hangs, for example on a dead mount, blocks a thread; until it returns,
+// measurements fail at once.
+func newDiskFunc(images cri.Images) func(ctx context.Context) (Disk, error) {
+	m := &diskMeter{images: images, slot: make(chan struct{}, 1)}
 	return m.measure
 }
 
-// meter measures one file system.
-type meter struct {
-	images cri.Images
-	path   string        // where it is; empty: not known yet. Whoever has the turn has it.
-	turn   chan struct{} // has an element while somebody measures
+// diskMeter measures the file system of images.
+type diskMeter struct {
+	images     cri.Images
+	mountpoint string        // mount point; empty: not requested yet; guarded by slot
+	slot       chan struct{} // held by the running measurement
 }
 
-// errDiskHangs is why a file system is not measured.
+// errDiskHangs is the error of a measurement while an earlier one hangs.
 var errDiskHangs = errors.New("an earlier measurement of the file system of images has not returned")
 
-func (m *meter) measure(ctx context.Context) (Disk, error) {
+func (m *diskMeter) measure(ctx context.Context) (Disk, error) {
 	select {
-	case m.turn <- struct{}{}:
+	case m.slot <- struct{}{}:
 	default:
 		return Disk{}, errDiskHangs
 	}
-	if m.path == "" {
-		if err := m.find(ctx); err != nil {
-			<-m.turn
+	if m.mountpoint == "" {
+		if err := m.findMountpoint(ctx); err != nil {
+			<-m.slot
 			return Disk{}, err
 		}
 	}
@@ -46,10 +46,10 @@ func (m *meter) measure(ctx context.Context) (Disk, error) {
 		err  error
 	}
 	answers := make(chan answer, 1)
-	path := m.path
+	path := m.mountpoint
 	go func() {
 		disk, err := statDisk(path)
-		<-m.turn
+		<-m.slot
 		answers <- answer{disk, err}
 	}()
 	select {
@@ -58,15 +58,15 @@ func (m *meter) measure(ctx context.Context) (Disk, error) {
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-answers: // it came at the last moment
+	case a := <-answers: // it returned at the last moment
 		return a.disk, a.err
 	default:
 		return Disk{}, fmt.Errorf("statfs %s: %w", path, ctx.Err())
 	}
 }
 
-// find asks the runtime where its images are.
-func (m *meter) find(ctx context.Context) error {
+// findMountpoint requests the mount point of the image file system from the runtime.
+func (m *diskMeter) findMountpoint(ctx context.Context) error {
 	usage, err := m.images.ImageUsage(ctx)
 	switch {
 	case err != nil:
@@ -74,6 +74,6 @@ func (m *meter) find(ctx context.Context) error {
 	case len(usage.Images) == 0 || usage.Images[0].Mountpoint == "":
 		return errors.New("file system of images: the runtime does not say where it is: ImageOptions.Disk has to")
 	}
-	m.path = usage.Images[0].Mountpoint
+	m.mountpoint = usage.Images[0].Mountpoint
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statDisk returns what the file system at a path has. It hangs where the file system does.
+// statDisk returns the size and the free space of the file system at path. It may hang with the file system.
 func statDisk(path string) (Disk, error) {
 	var st unix.Statfs_t
 	for {
@@ -24,11 +24,11 @@ func statDisk(path string) (Disk, error) {
 		break
 	}
 	block := uint64(max(st.Frsize, 0))
-	return Disk{Capacity: times(st.Blocks, block), Available: times(st.Bavail, block)}, nil
+	return Disk{Capacity: multiplySaturated(st.Blocks, block), Available: multiplySaturated(st.Bavail, block)}, nil
 }
 
-// times is a product that stops at the largest number.
-func times(a, b uint64) uint64 {
+// multiplySaturated returns a*b, at most the largest uint64.
+func multiplySaturated(a, b uint64) uint64 {
 	if b != 0 && a > math.MaxUint64/b {
 		return math.MaxUint64
 	}

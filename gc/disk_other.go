@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// statDisk is for Linux.
+// statDisk is supported on Linux only.
 func statDisk(path string) (Disk, error) {
 	return Disk{}, &os.PathError{Op: "statfs", Path: path, Err: errors.ErrUnsupported}
 }

@@ -29,7 +29,7 @@ func ExamplePlanImages() {
 		fmt.Println("remove", image.Names)
 	}
 	for _, kept := range plan.Kept {
-		fmt.Println("keep", kept.Names, kept.Why)
+		fmt.Println("keep", kept.Names, kept.Reason)
 	}
 	// Output:
 	// remove [batch:1]
@@ -89,20 +89,20 @@ func ExampleImageGCFunc() {
 		panic(err)
 	}
 	logged := gc.ImageGCFunc(func(ctx context.Context, want uint64) (uint64, error) {
-		if want == gc.All {
+		if want == gc.ReclaimAll {
 			fmt.Println("remove all unused images")
 		}
 		return images.Reclaim(ctx, want)
 	})
-	freed, err := logged.Reclaim(context.Background(), gc.All)
+	freed, err := logged.Reclaim(context.Background(), gc.ReclaimAll)
 	fmt.Println(freed, err)
 	// Output:
 	// remove all unused images
 	// 0 <nil>
 }
 
-// Before the pods of a full disk are evicted: the containers of terminated pods are removed, and unused images get their age.
-func ExampleContainers_CollectUnused() {
+// On a full disk, before pods are evicted: remove the containers of terminated pods and update the ages of images.
+func ExampleContainers_CollectTerminated() {
 	runtime := critest.New(critest.Options{})
 	containers, err := gc.NewContainers(runtime, gc.ContainerOptions{Pod: func(string) gc.PodState { return gc.PodTerminated }})
 	if err != nil {
@@ -113,6 +113,6 @@ func ExampleContainers_CollectUnused() {
 		panic(err)
 	}
 	ctx := context.Background()
-	fmt.Println(errors.Join(containers.CollectUnused(ctx), images.Detect(ctx)))
+	fmt.Println(errors.Join(containers.CollectTerminated(ctx), images.Detect(ctx)))
 	// Output: <nil>
 }

@@ -15,33 +15,33 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// found is what a pass has found on the node.
-type found struct {
-	present map[string]cri.Image // by ID, as the runtime lists them
-	listed  time.Time            // when the runtime was asked for its containers
+// passState is the state of the node at the start of a pass, and the plan.
+type passState struct {
+	present map[string]cri.Image // images listed by the runtime, by ID
+	listed  time.Time            // when the containers were listed
 	state   ImageState
 	plan    ImagePlan
 }
 
-// detect finds out which images there are and which are used, keeps that, and plans.
-func (g *Images) detect(ctx context.Context) (*found, error) {
+// readState lists images and containers, updates the ages, and plans.
+func (g *Images) readState(ctx context.Context) (*passState, error) {
 	began := time.Now()
-	listed, err := within(ctx, callTimeout, g.images.ListImages)
+	listed, err := callWithTimeout(ctx, callTimeout, g.images.ListImages)
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	// The containers come second: what is made of an image between the two is seen.
-	snap, err := within(ctx, callTimeout, g.lister.List)
+	// Containers are listed after images, so that a container created in between is seen.
+	snap, err := callWithTimeout(ctx, callTimeout, g.lister.List)
 	if err != nil {
 		return nil, fmt.Errorf("list containers, for the images that they use: %w", err)
 	}
-	used, err := g.used(ctx, &snap)
+	used, err := g.usedImageNames(ctx, &snap)
 	if err != nil {
 		return nil, err
 	}
-	f := &found{present: make(map[string]cri.Image, len(listed)), listed: snap.Time}
-	ready, wanted := g.ready(), g.wanted() // in this order: what becomes known meanwhile is in the second
-	f.state = ImageState{Images: make([]Image, 0, len(listed)), Now: time.Now(), Began: g.began}
+	f := &passState{present: make(map[string]cri.Image, len(listed)), listed: snap.Time}
+	ready, wanted := g.podsComplete(), g.podImageNames() // in this order: pods that are reported in between are in the names
+	f.state = ImageState{Images: make([]Image, 0, len(listed)), Now: time.Now(), Began: g.firstPass}
 	for i := range listed {
 		image := &listed[i]
 		if _, twice := f.present[image.ID]; twice {
@@ -49,26 +49,26 @@ func (g *Images) detect(ctx context.Context) (*found, error) {
 		}
 		f.present[image.ID] = *image
 		if image.ID == "" {
-			g.report(fmt.Errorf("image %q: the runtime lists it without an ID, so that it cannot be removed", image.RepoTags))
+			g.reportError(fmt.Errorf("image %q: the runtime lists it without an ID, so that it cannot be removed", image.RepoTags))
 		}
-		i := g.describe(image, used, wanted)
-		i.Wanted = i.Wanted || !ready // any may be
+		i := g.newImage(image, used, wanted)
+		i.NamedByPod = i.NamedByPod || !ready // a missing pod may name any image
 		f.state.Images = append(f.state.Images, i)
 	}
-	g.ages.detect(f.state.Images, began, f.state.Now)
-	if err := g.ages.save(); err != nil {
-		g.report(err)
+	g.ages.update(f.state.Images, began, f.state.Now)
+	if err := g.ages.writeFile(); err != nil {
+		g.reportError(err)
 	}
 	if g.policy.Kubelet {
-		f.state.Now = began // ages are counted from before the lists
+		f.state.Now = began // the kubelet counts ages from before the lists
 	}
 	f.plan = PlanImages(g.policy, f.state)
 	return f, nil
 }
 
-// describe returns an image with what decides about it, but for its ages.
-func (g *Images) describe(image *cri.Image, used, wanted names) Image {
-	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: used.has(image), Wanted: wanted.has(image)}
+// newImage returns the properties of an image that decide about its removal, without its ages.
+func (g *Images) newImage(image *cri.Image, used, wanted imageNames) Image {
+	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: used.hasImage(image), NamedByPod: wanted.hasImage(image)}
 	if len(i.Names) == 0 {
 		i.Names = image.RepoDigests
 	}
@@ -76,17 +76,17 @@ func (g *Images) describe(image *cri.Image, used, wanted names) Image {
 	return i
 }
 
-// names are IDs and names of images, by what they mean.
-type names map[string]bool
+// imageNames is a set of image IDs and normalized image names.
+type imageNames map[string]bool
 
-func (n names) add(name string) {
+func (n imageNames) addName(name string) {
 	if name != "" {
 		n[reference.Identity(name)] = true
 	}
 }
 
-// has reports whether an image is meant by one of the names.
-func (n names) has(image *cri.Image) bool {
+// hasImage reports whether the ID, a tag or a digest of the image is in the set.
+func (n imageNames) hasImage(image *cri.Image) bool {
 	if len(n) == 0 {
 		return false
 	}
@@ -94,34 +94,34 @@ func (n names) has(image *cri.Image) bool {
 	return n[image.ID] || slices.ContainsFunc(image.RepoTags, is) || slices.ContainsFunc(image.RepoDigests, is)
 }
 
-func (g *Images) wanted() names {
-	n := names{}
-	if g.opts.Wanted != nil {
-		for _, name := range g.opts.Wanted() {
-			n.add(name)
+func (g *Images) podImageNames() imageNames {
+	n := imageNames{}
+	if g.opts.PodImages != nil {
+		for _, name := range g.opts.PodImages() {
+			n.addName(name)
 		}
 	}
 	return n
 }
 
-// used returns the images that containers are made of, or mount. What a container mounts is not in the list where the runtime is
-// an Inspector, and is asked for once. The error of one that cannot be looked into is that of the pass: nobody knows what it mounts.
-func (g *Images) used(ctx context.Context, snap *cri.Snapshot) (names, error) {
-	n, mounts := names{}, make(map[string][]string, len(snap.Containers))
+// usedImageNames returns the images that containers are created from or mount. If the runtime implements cri.Inspector, the
+// mounts are read once per container. An error is the error of the pass, because the mounted images are then unknown.
+func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageNames, error) {
+	n, mounts := imageNames{}, make(map[string][]string, len(snap.Containers))
 	for i := range snap.Containers {
 		c := &snap.Containers[i]
 		if c.ImageID != "" {
 			n[c.ImageID] = true
-		} else { // the runtime does not tell it apart
-			n.add(c.ImageRef)
-			n.add(c.Image.Image)
+		} else { // the runtime reports no ID
+			n.addName(c.ImageRef)
+			n.addName(c.Image.Image)
 		}
-		mounted, err := g.mounted(ctx, c)
+		mounted, err := g.mountedImages(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("which images container %s of pod %s mounts: %w", c.ID, c.PodUID, err)
 		}
 		for _, name := range mounted {
-			n.add(name)
+			n.addName(name)
 			n[name] = true
 		}
 		mounts[c.ID] = mounted
@@ -130,17 +130,17 @@ func (g *Images) used(ctx context.Context, snap *cri.Snapshot) (names, error) {
 	return n, nil
 }
 
-// mounted returns the images that a container mounts, which never change.
-func (g *Images) mounted(ctx context.Context, c *cri.Container) ([]string, error) {
+// mountedImages returns the images that a container mounts. They are cached, because they never change.
+func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string, error) {
 	if mounted, known := g.mounts[c.ID]; known {
 		return mounted, nil
 	}
 	status := *c
 	if g.inspector != nil {
 		var err error
-		status, err = within(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, c.ID) })
+		status, err = callWithTimeout(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, c.ID) })
 		if errors.Is(err, cri.ErrNotFound) {
-			return nil, nil // it is gone
+			return nil, nil // the container was removed
 		}
 		if err != nil {
 			return nil, err
@@ -155,8 +155,8 @@ func (g *Images) mounted(ctx context.Context, c *cri.Container) ([]string, error
 	return slices.Collect(maps.Keys(mounted)), nil
 }
 
-// within makes a call that ends in time.
-func within[T any](ctx context.Context, d time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
+// callWithTimeout calls call with a timeout.
+func callWithTimeout[T any](ctx context.Context, d time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return call(ctx)

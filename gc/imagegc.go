@@ -10,22 +10,21 @@ import (
 	"strings"
 )
 
-// All is more than any file system has: [ImageGC.Reclaim] removes all that can go.
-const All = math.MaxUint64
+// ReclaimAll as the amount of [ImageGC.Reclaim] removes all images that can be removed.
+const ReclaimAll = math.MaxUint64
 
-// ImageGC makes room on the file system of images. [*Images] is one.
+// ImageGC frees space on the file system of images. [*Images] implements it.
 type ImageGC interface {
-	// Reclaim removes images that nothing uses, those first that were unused for the longest time, until want more bytes are
-	// available than before, and returns how many that are. Where there are less, the error is a [*ShortError], which says why
-	// each image that is left stays. Zero bytes are there already. For [All] it is no error that there were less; an image that
-	// could not be removed is.
+	// Reclaim removes unused images, least recently used first, until want more bytes are available than before. It returns the
+	// number of bytes freed. If this is less than want, the error is a [*ShortError] with the reasons why the remaining images
+	// stay. For [ReclaimAll] only failed removals are an error. A want of zero does nothing.
 	//
-	// An image that a container uses is not removed, nor one that the runtime has pinned. Of calls at the same time one waits for
-	// the others. When ctx ends nothing more is removed, and freed says what was.
+	// Images used by containers or pinned by the runtime are never removed. Concurrent calls run one after another. When ctx
+	// ends, no further image is removed, and freed has the bytes freed so far.
 	Reclaim(ctx context.Context, want uint64) (freed uint64, err error)
 }
 
-// ImageGCFunc adapts a function to an [ImageGC].
+// ImageGCFunc implements [ImageGC] by a function.
 type ImageGCFunc func(ctx context.Context, want uint64) (freed uint64, err error)
 
 // Reclaim calls f.
@@ -33,48 +32,48 @@ func (f ImageGCFunc) Reclaim(ctx context.Context, want uint64) (freed uint64, er
 	return f(ctx, want)
 }
 
-// Why is why an image stays, in words.
-type Why string
+// KeepReason is the reason why an image stays, as text for errors.
+type KeepReason string
 
-// Why images stay. An image for which there are several reasons has the first of them.
+// The reasons why images stay. If several apply, the first in this list counts.
 const (
-	WhyInvalid  Why = "without an ID"              // the runtime does not say how to remove it
-	WhyUsed     Why = "used by containers"         // also by such as have exited
-	WhyPinned   Why = "pinned by the runtime"      // as the image of sandboxes is
-	WhyWanted   Why = "named by pods of this node" // that want to run, or may be while not all are known
-	WhyImported Why = "known to no registry"       // it could not be pulled again
-	WhyYoung    Why = "younger than the minimum age"
-	WhyHeld     Why = "about to be used"           // whoever pulls did not give it away
-	WhyFailed   Why = "not removed by the runtime" // the error says why
-	WhyEnough   Why = "not in the way"             // there was room enough without
+	KeepInvalid  KeepReason = "without an ID"              // the runtime reports no ID to remove it by
+	KeepUsed     KeepReason = "used by containers"         // including exited containers
+	KeepPinned   KeepReason = "pinned by the runtime"      // for example the sandbox image
+	KeepNamed    KeepReason = "named by pods of this node" // or possibly named by a pod that no source has reported yet
+	KeepImported KeepReason = "known to no registry"       // it could not be pulled again
+	KeepYoung    KeepReason = "younger than the minimum age"
+	KeepClaimed  KeepReason = "about to be used"           // Puller.Claim refused to release it
+	KeepFailed   KeepReason = "not removed by the runtime" // the error has the cause
+	KeepEnough   KeepReason = "not in the way"             // enough space was free without its removal
 )
 
-// order is the order of reasons in texts.
-func order() []Why {
-	return []Why{WhyUsed, WhyPinned, WhyWanted, WhyImported, WhyYoung, WhyHeld, WhyFailed, WhyInvalid, WhyEnough}
+// reasonOrder returns the reasons in the order in which errors list them.
+func reasonOrder() []KeepReason {
+	return []KeepReason{KeepUsed, KeepPinned, KeepNamed, KeepImported, KeepYoung, KeepClaimed, KeepFailed, KeepInvalid, KeepEnough}
 }
 
-// Tally counts images that stay for one reason.
+// Tally counts the images that stay for one reason.
 type Tally struct {
 	Images int
-	Bytes  uint64 // as the runtime reports them: what images share counts for each
+	Bytes  uint64 // sum of the sizes reported by the runtime; shared layers count for each image
 }
 
-// ShortError is why less room was made than was wanted.
+// ShortError means that less space was freed than requested.
 type ShortError struct {
 	Wanted, Freed uint64 // bytes
-	Kept          map[Why]Tally
-	Err           error // of images that could not be removed; nil: there is none
+	Kept          map[KeepReason]Tally
+	Err           error // errors of failed removals; nil: none
 }
 
-// Error says how much is missing, and for each reason what stayed.
+// Error returns a text with the missing bytes and the number of remaining images by reason.
 func (e *ShortError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "removing images made %d bytes available, and %d were wanted", e.Freed, e.Wanted)
 	between := "; what stayed: "
-	for _, why := range order() {
+	for _, why := range reasonOrder() {
 		if kept, ok := e.Kept[why]; ok {
-			fmt.Fprintf(&b, "%s%d %s (%s)", between, kept.Images, why, size(kept.Bytes))
+			fmt.Fprintf(&b, "%s%d %s (%s)", between, kept.Images, why, formatBytes(kept.Bytes))
 			between = ", "
 		}
 	}
@@ -87,35 +86,35 @@ func (e *ShortError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the errors of images that could not be removed.
+// Unwrap returns the errors of failed removals.
 func (e *ShortError) Unwrap() error { return e.Err }
 
-// tally counts what was kept.
-func tally(kept []Kept) map[Why]Tally {
-	counts := map[Why]Tally{}
+// countKept counts the remaining images by reason.
+func countKept(kept []KeptImage) map[KeepReason]Tally {
+	counts := map[KeepReason]Tally{}
 	for i := range kept {
-		t := counts[kept[i].Why]
+		t := counts[kept[i].Reason]
 		t.Images++
-		t.Bytes = add(t.Bytes, kept[i].Size)
-		counts[kept[i].Why] = t
+		t.Bytes = addSaturated(t.Bytes, kept[i].Size)
+		counts[kept[i].Reason] = t
 	}
 	return counts
 }
 
-// add is a sum that stops at the largest number.
-func add(a, b uint64) uint64 {
+// addSaturated returns a+b, at most the largest uint64.
+func addSaturated(a, b uint64) uint64 {
 	if a > math.MaxUint64-b {
 		return math.MaxUint64
 	}
 	return a + b
 }
 
-// size writes a number of bytes for people, as the kubelet's events have it.
-func size(n uint64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
+// formatBytes returns a number of bytes as text with a unit, as in the kubelet's events.
+func formatBytes(bytes uint64) string {
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%d B", bytes)
 	}
-	v, units := float64(n), "KMGT"
+	v, units := float64(bytes), "KMGT"
 	for v >= 1<<10 && units != "" {
 		v, units = v/(1<<10), units[1:]
 	}

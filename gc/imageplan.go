@@ -9,74 +9,74 @@ import (
 	"time"
 )
 
-// Image is an image of the node, with what decides about it. The zero value of a fact does not keep it.
+// Image is an image of the node with the properties that decide about its removal.
 type Image struct {
 	ID    string
-	Names []string // its tags, or else its digests; for people
-	Size  uint64   // bytes, as the runtime reports them
+	Names []string // tags, or digests if it has no tags; for logs
+	Size  uint64   // size in bytes reported by the runtime
 
-	FirstDetected time.Time // when it was first seen on the node
-	LastUsed      time.Time // when a container was last seen that uses it; zero: none was
+	FirstDetected time.Time // when it was first listed on the node
+	LastUsed      time.Time // when a container was last seen to use it; zero: never
 
-	Used     bool // a container is made of it, or mounts it
-	Pinned   bool // the runtime says that it must stay
-	Wanted   bool // a pod of the node names it
-	Imported bool // no registry is known to have it: it has no digest, and nobody has a record of a pull
+	Used       bool // a container is created from it or mounts it
+	Pinned     bool // the runtime reports it as pinned
+	NamedByPod bool // a pod of the node names it
+	Imported   bool // no registry is known to have it: it has no digest and no record of a pull
 }
 
-// ImageState is what [PlanImages] decides by.
+// ImageState is the input of [PlanImages].
 type ImageState struct {
 	Images []Image
 	Now    time.Time
-	// Began is when the collector began, for ImagePolicy.Kubelet: before MaxAge has passed since then nothing goes by it.
+	// Began is the start of the collector. With ImagePolicy.Kubelet no image is removed for its age before MaxAge has passed
+	// since then.
 	Began time.Time
 }
 
-// Kept is an image that stays.
-type Kept struct {
+// KeptImage is an image that stays, with the reason.
+type KeptImage struct {
 	Image
-	Why Why
+	Reason KeepReason
 }
 
-// ImagePlan says which images may go, in the order in which they do.
+// ImagePlan lists the images to remove, in order.
 type ImagePlan struct {
-	Old    []Image // unused for longer than ImagePolicy.MaxAge: they go in any case
-	Unused []Image // they go until there is room enough
-	Kept   []Kept
+	Old    []Image // unused for longer than ImagePolicy.MaxAge: removed in any case
+	Unused []Image // removed until enough space is free
+	Kept   []KeptImage
 }
 
-// First returns how many of the unused images have to go to give so many bytes, if each gives what its size says, and how
-// many bytes that are. Zero bytes take none.
-func (p *ImagePlan) First(want uint64) (images int, bytes uint64) {
+// CountToFree returns how many of the unused images must be removed to free want bytes according to their sizes, and their total
+// size.
+func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	for images < len(p.Unused) && bytes < want {
-		bytes = add(bytes, p.Unused[images].Size)
+		bytes = addSaturated(bytes, p.Unused[images].Size)
 		images++
 	}
 	return images, bytes
 }
 
-// PlanImages decides which images go: those that nothing uses, wants or keeps, first the one that was used the longest time
-// ago, of those that were never used the one that has been there for the longest time. It is pure, and its plan does not depend
-// on the order of the images. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
-// pkg/kubelet/images/image_gc_manager.go.
-func PlanImages(p ImagePolicy, s ImageState) ImagePlan {
+// PlanImages decides which images to remove: those that are unused and have no reason to stay, least recently used first. Never
+// used images are ordered by their detection. It is pure, and the plan does not depend on the order of the images. Source:
+// imagesInEvictionOrder, freeOldImages and freeSpace in pkg/kubelet/images/image_gc_manager.go.
+func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan
-	candidates := make([]candidate, 0, len(s.Images))
-	for i := range s.Images {
-		if why := keeps(&p, &s.Images[i]); why != "" {
-			plan.Kept = append(plan.Kept, Kept{s.Images[i], why})
+	candidates := make([]candidate, 0, len(state.Images))
+	for i := range state.Images {
+		if why := keepReason(&policy, &state.Images[i]); why != "" {
+			plan.Kept = append(plan.Kept, KeptImage{state.Images[i], why})
 		} else {
-			candidates = append(candidates, newCandidate(&s.Images[i]))
+			candidates = append(candidates, newCandidate(&state.Images[i]))
 		}
 	}
-	slices.SortFunc(candidates, candidate.compare)
+	slices.SortFunc(candidates, candidate.compareRemovalOrder)
 	plan.Unused = make([]Image, 0, len(candidates))
 	for i := range candidates {
 		switch c := candidates[i].image; {
-		case p.tooOld(c, &s):
+		case policy.isTooOld(c, &state):
 			plan.Old = append(plan.Old, *c)
-		case p.young(c, s.Now):
-			plan.Kept = append(plan.Kept, Kept{*c, WhyYoung})
+		case policy.isYoung(c, state.Now):
+			plan.Kept = append(plan.Kept, KeptImage{*c, KeepYoung})
 		default:
 			plan.Unused = append(plan.Unused, *c)
 		}
@@ -84,9 +84,9 @@ func PlanImages(p ImagePolicy, s ImageState) ImagePlan {
 	return plan
 }
 
-// candidate is an image that may go, with its times as numbers: there may be ten thousand to put in order.
+// candidate is an image that may be removed. Its times are numbers, because sorting ten thousand images compares them often.
 type candidate struct {
-	used, detected int64 // nanoseconds since 1970; before that zero
+	used, detected int64 // nanoseconds since 1970; zero for earlier times
 	image          *Image
 }
 
@@ -100,8 +100,8 @@ func newCandidate(i *Image) candidate {
 	return candidate{number(i.LastUsed), number(i.FirstDetected), i}
 }
 
-// compare is the order in which images go.
-func (c candidate) compare(d candidate) int {
+// compareRemovalOrder compares images by the order of their removal.
+func (c candidate) compareRemovalOrder(d candidate) int {
 	switch {
 	case c.used != d.used:
 		return cmp.Compare(c.used, d.used)
@@ -111,40 +111,40 @@ func (c candidate) compare(d candidate) int {
 	return cmp.Compare(c.image.ID, d.image.ID)
 }
 
-// keeps returns why an image stays whatever its age, or nothing.
-func keeps(p *ImagePolicy, i *Image) Why {
+// keepReason returns why an image stays at any age, or "".
+func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	switch {
-	case i.ID == "":
-		return WhyInvalid
-	case i.Used:
-		return WhyUsed
-	case i.Pinned:
-		return WhyPinned
-	case i.Wanted:
-		return WhyWanted
-	case i.Imported && !p.Kubelet:
-		return WhyImported
+	case image.ID == "":
+		return KeepInvalid
+	case image.Used:
+		return KeepUsed
+	case image.Pinned:
+		return KeepPinned
+	case image.NamedByPod:
+		return KeepNamed
+	case image.Imported && !policy.Kubelet:
+		return KeepImported
 	}
 	return ""
 }
 
-// young reports whether an image is too young to go. One that is used in the time to come, as a clock that was set back has it,
-// is.
-func (p *ImagePolicy) young(i *Image, now time.Time) bool {
-	return !i.LastUsed.Before(now) || now.Sub(i.FirstDetected) < p.MinAge
+// isYoung reports whether an image is too young for removal. An image whose last use is in the future, because the clock was set
+// back, is young.
+func (p *ImagePolicy) isYoung(image *Image, now time.Time) bool {
+	return !image.LastUsed.Before(now) || now.Sub(image.FirstDetected) < p.MinAge
 }
 
-// tooOld reports whether an image goes for its age alone.
-func (p *ImagePolicy) tooOld(i *Image, s *ImageState) bool {
+// isTooOld reports whether an image is removed because of its age alone.
+func (p *ImagePolicy) isTooOld(image *Image, state *ImageState) bool {
 	switch {
 	case p.MaxAge == 0:
 		return false
 	case p.Kubelet:
-		return s.Now.Sub(s.Began) > p.MaxAge && s.Now.Sub(i.LastUsed) > p.MaxAge
+		return state.Now.Sub(state.Began) > p.MaxAge && state.Now.Sub(image.LastUsed) > p.MaxAge
 	}
-	since := i.LastUsed
-	if since.Before(i.FirstDetected) {
-		since = i.FirstDetected
+	since := image.LastUsed
+	if since.Before(image.FirstDetected) {
+		since = image.FirstDetected
 	}
-	return !p.young(i, s.Now) && s.Now.Sub(since) > p.MaxAge
+	return !p.isYoung(image, state.Now) && state.Now.Sub(since) > p.MaxAge
 }

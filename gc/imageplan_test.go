@@ -28,7 +28,7 @@ func randomState(rnd *rand.Rand, images int) gc.ImageState {
 	for i := range images {
 		image := gc.Image{
 			ID: fmt.Sprint("sha256:", i), Size: rnd.Uint64N(1 << 30), FirstDetected: ago(),
-			Used: rnd.IntN(5) == 0, Pinned: rnd.IntN(8) == 0, Wanted: rnd.IntN(8) == 0, Imported: rnd.IntN(8) == 0,
+			Used: rnd.IntN(5) == 0, Pinned: rnd.IntN(8) == 0, NamedByPod: rnd.IntN(8) == 0, Imported: rnd.IntN(8) == 0,
 		}
 		if rnd.IntN(3) > 0 {
 			image.LastUsed = ago()
@@ -83,10 +83,10 @@ func TestPlanImages(t *testing.T) {
 			went[fmt.Sprint("list ", i)] += len(list)
 		}
 		for _, k := range plan.Kept {
-			went[string(k.Why)]++
+			went[string(k.Reason)]++
 		}
 	}
-	for _, what := range []string{"list 0", "list 1", string(gc.WhyUsed), string(gc.WhyYoung), string(gc.WhyInvalid), string(gc.WhyImported)} {
+	for _, what := range []string{"list 0", "list 1", string(gc.KeepUsed), string(gc.KeepYoung), string(gc.KeepInvalid), string(gc.KeepImported)} {
 		require.Greater(t, went[what], 200, what)
 	}
 }
@@ -94,7 +94,7 @@ func TestPlanImages(t *testing.T) {
 // requireMayGo fails where an image must not go.
 func requireMayGo(t *testing.T, p gc.ImagePolicy, s gc.ImageState, i gc.Image, byAge bool) {
 	require.NotEmpty(t, i.ID)
-	require.False(t, i.Used || i.Pinned || i.Wanted, "%+v", i)
+	require.False(t, i.Used || i.Pinned || i.NamedByPod, "%+v", i)
 	require.False(t, i.Imported && !p.Kubelet, "%+v", i)
 	if !p.Kubelet || !byAge {
 		require.GreaterOrEqual(t, s.Now.Sub(i.FirstDetected), p.MinAge, "%+v is young", i)
@@ -140,7 +140,7 @@ func TestExcess(t *testing.T) {
 func TestFirst(t *testing.T) {
 	plan := gc.ImagePlan{Unused: []gc.Image{{Size: 10}, {Size: 20}, {Size: math.MaxUint64}}}
 	for want, first := range map[uint64]int{0: 0, 1: 1, 10: 1, 11: 2, 31: 3, math.MaxUint64: 3} {
-		images, bytes := plan.First(want)
+		images, bytes := plan.CountToFree(want)
 		require.Equal(t, first, images, want)
 		require.GreaterOrEqual(t, bytes, want)
 	}

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// ImagePolicy says when images go. Its fields are the kubelet's imageGCHighThresholdPercent, imageGCLowThresholdPercent,
-// imageMinimumGCAge and imageMaximumGCAge, and mean what they mean there: zero is no default but zero.
+// ImagePolicy decides when images are removed. Its fields are the kubelet's imageGCHighThresholdPercent,
+// imageGCLowThresholdPercent, imageMinimumGCAge and imageMaximumGCAge. Zero is a valid value, not a default.
 type ImagePolicy struct {
-	// HighThresholdPercent is how full the file system of images has to be for images to go, and LowThresholdPercent how full
-	// it may be then. 100 for both means that they do not go for want of room.
+	// HighThresholdPercent is the disk usage at which images are removed, and LowThresholdPercent the usage to reach. Both 100:
+	// images are not removed for space.
 	HighThresholdPercent, LowThresholdPercent int
-	// MinAge is for how long an image is known before it goes.
+	// MinAge is the least time since the detection of an image before its removal.
 	MinAge time.Duration
-	// MaxAge is after how long without use an image goes although there is room. Zero means that it does not.
+	// MaxAge is the time without use after which an image is removed even without need for space. Zero: never.
 	MaxAge time.Duration
-	// Kubelet leaves off what goes beyond the kubelet: images that no registry gives back may go; MinAge does not keep an
-	// image from going by MaxAge, and one that was never used has no age; and sizes are believed, not measured.
+	// Kubelet selects the kubelet's behaviour: images that no registry has may be removed; MinAge does not apply to removals for
+	// MaxAge; images that were never used have no age; freed bytes are sums of sizes, not measured.
 	Kubelet bool
 }
 
-// DefaultImagePolicy returns the kubelet's defaults: from 85 to 80 percent, 2 minutes, and no maximum age.
+// DefaultImagePolicy returns the kubelet's defaults: 85 and 80 percent, 2 minutes, and no maximum age.
 func DefaultImagePolicy() ImagePolicy {
 	return ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80, MinAge: 2 * time.Minute}
 }
 
-// Validate returns what is wrong with the policy. Source: NewImageGCManager in pkg/kubelet/images/image_gc_manager.go and
-// ValidateKubeletConfiguration, but that both thresholds may be the same.
+// Validate returns an error for an invalid field. Unlike in the kubelet, both thresholds may be equal. Source: NewImageGCManager
+// in pkg/kubelet/images/image_gc_manager.go and ValidateKubeletConfiguration.
 func (p ImagePolicy) Validate() error {
 	switch {
 	case p.HighThresholdPercent < 0 || p.HighThresholdPercent > 100:
@@ -51,27 +51,27 @@ func (p ImagePolicy) Validate() error {
 	return nil
 }
 
-// never reports whether no image ever goes by itself.
-func (p ImagePolicy) never() bool { return p.HighThresholdPercent == 100 && p.MaxAge == 0 }
+// isDisabled reports whether a pass never removes an image.
+func (p ImagePolicy) isDisabled() bool { return p.HighThresholdPercent == 100 && p.MaxAge == 0 }
 
-// Disk is what a file system has, in bytes.
+// Disk is the size of a file system in bytes.
 type Disk struct {
 	Capacity  uint64
-	Available uint64 // more than Capacity counts as Capacity
+	Available uint64 // a value above Capacity counts as Capacity
 }
 
-// errNoCapacity is the error of a measurement that is wrong.
+// errNoCapacity is the error of an impossible measurement.
 var errNoCapacity = errors.New("the file system of images has a capacity of 0 bytes")
 
-// Used returns how full a file system is, in percent, rounded up. One without capacity is full.
+// Used returns the disk usage in percent, rounded up. Without capacity it is 100.
 func (d Disk) Used() int {
 	if d.Capacity == 0 {
 		return 100
 	}
-	return 100 - int(scale(min(d.Available, d.Capacity), 100, d.Capacity))
+	return 100 - int(mulDiv(min(d.Available, d.Capacity), 100, d.Capacity))
 }
 
-// Excess reports whether images have to go, and how many bytes are to be available more then, which may be none. A
+// Excess reports whether images must be removed for space, and how many more bytes must become available, possibly zero. A
 // capacity of zero is an error. Source: GarbageCollect in pkg/kubelet/images/image_gc_manager.go.
 func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	if d.Capacity == 0 {
@@ -81,12 +81,11 @@ func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 		return 0, false, nil
 	}
 	available := min(d.Available, d.Capacity)
-	return max(scale(d.Capacity, uint64(100-p.LowThresholdPercent), 100), available) - available, true, nil
+	return max(mulDiv(d.Capacity, uint64(100-p.LowThresholdPercent), 100), available) - available, true, nil
 }
 
-// scale returns a*b/c, rounded down, for b <= c: it is not more than a, and nothing overflows on the way. It also holds for
-// a <= c, where the result is at most b.
-func scale(a, b, c uint64) uint64 {
+// mulDiv returns a*b/c, rounded down, without overflow. The caller guarantees b <= c or a <= c.
+func mulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	quotient, _ := bits.Div64(hi, lo, c)
 	return quotient

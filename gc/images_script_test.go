@@ -70,7 +70,7 @@ type imageNode struct {
 func (n *imageNode) begin() {
 	var err error
 	n.g, err = gc.NewImages(n.store, n.store, gc.ImageOptions{
-		Policy: &n.policy, Ages: filepath.Join(n.dir, "ages.json"), Puller: n, Wanted: func() []string { return n.wanted },
+		Policy: &n.policy, Ages: filepath.Join(n.dir, "ages.json"), Puller: n, PodImages: func() []string { return n.wanted },
 		Disk: n.disk, Settle: cmp.Or(n.settle, -1),
 		Hooks: gc.ImageHooks{
 			Removed: func(i gc.Image, reason gc.RemovalReason) { n.say("removed %s for %s", short(i.ID), reason) },
@@ -138,7 +138,7 @@ func (n *imageNode) line(out *strings.Builder, words []string) {
 		n.store.Fault = n.fault
 		n.begin()
 	case "fill":
-		n.store.Fill(n.number(args[0]))
+		n.store.SetOtherBytes(n.number(args[0]))
 	case "image":
 		n.load(args)
 	case "use":
@@ -146,9 +146,9 @@ func (n *imageNode) line(out *strings.Builder, words []string) {
 		for _, m := range args[2:] {
 			mounts = append(mounts, "sha256:"+m)
 		}
-		n.store.Use(args[0], "sha256:"+args[1], mounts...)
+		n.store.AddContainer(args[0], "sha256:"+args[1], mounts...)
 	case "unuse":
-		n.store.Unuse(args[0])
+		n.store.RemoveContainer(args[0])
 	case "want":
 		n.wanted = args
 	case "hold":
@@ -158,7 +158,7 @@ func (n *imageNode) line(out *strings.Builder, words []string) {
 	case "wait":
 		time.Sleep(n.duration(args[0]))
 	case "late":
-		n.store.Late = n.duration(args[0])
+		n.store.FreeDelay = n.duration(args[0])
 	case "settle":
 		n.settle = n.duration(args[0])
 		n.begin()
@@ -177,7 +177,7 @@ func (n *imageNode) act(what string, args []string) {
 			n.say("error: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	case "reclaim":
-		want := uint64(gc.All)
+		want := uint64(gc.ReclaimAll)
 		if args[0] != "all" {
 			want = n.number(args[0])
 		}
@@ -193,7 +193,7 @@ func (n *imageNode) act(what string, args []string) {
 			return
 		}
 		want, over, _ := n.policy.Excess(disk)
-		first, _ := plan.First(want)
+		first, _ := plan.CountToFree(want)
 		n.say("%d%% used, over %t, %d bytes wanted: %d of", disk.Used(), over, want, first)
 		for _, list := range []struct {
 			name   string
@@ -204,7 +204,7 @@ func (n *imageNode) act(what string, args []string) {
 			}
 		}
 		for _, k := range plan.Kept {
-			n.say("  %s stays: %s", cmp.Or(short(k.ID), "?"), k.Why)
+			n.say("  %s stays: %s", cmp.Or(short(k.ID), "?"), k.Reason)
 		}
 	default:
 		n.t.Fatalf("unknown line %q", what)
@@ -257,7 +257,7 @@ func (n *imageNode) load(args []string) {
 	if layers == nil {
 		layers = []gctest.Layer{{Name: args[0], Size: image.Size}}
 	}
-	n.store.Put(image, layers...)
+	n.store.PutImage(image, layers...)
 }
 
 func (n *imageNode) number(word string) uint64 {

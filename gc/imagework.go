@@ -15,120 +15,120 @@ import (
 )
 
 const (
-	// removeGrace is how long a removal whose context has ended is waited for before it is left alone.
+	// removeGrace is how long to wait for a removal whose context has ended before it is abandoned.
 	removeGrace = 5 * time.Second
-	// maxHanging is how many removals may be left alone before none other is begun.
+	// maxHanging is the number of abandoned removals at which no further removal starts.
 	maxHanging = 10
-	// settlePoll is the time between two looks at the room that comes late.
+	// settlePoll is the pause between measurements while freed space has not appeared.
 	settlePoll = 50 * time.Millisecond
 )
 
-// work is the removals of one pass.
-type work struct {
-	found *found
+// passWork is the state of the removals of one pass.
+type passWork struct {
+	found *passState
 	g     *Images
 
-	removed int
-	kept    []Kept
-	errs    []error
-	settle  time.Duration // what is left of ImageOptions.Settle
-	freed   uint64
+	removed    int
+	kept       []KeptImage
+	errs       []error
+	settleLeft time.Duration // rest of ImageOptions.Settle
+	freed      uint64
 }
 
-func (g *Images) newWork(f *found) *work {
-	return &work{g: g, found: f, kept: f.plan.Kept, settle: max(g.opts.Settle, 0)}
+func (g *Images) newWork(f *passState) *passWork {
+	return &passWork{g: g, found: f, kept: f.plan.Kept, settleLeft: max(g.opts.Settle, 0)}
 }
 
-// free removes unused images until want more bytes are available than the disk had. A disk without capacity could not be measured.
-func (w *work) free(ctx context.Context, want uint64, disk Disk) error {
-	if want == 0 && !w.g.policy.Kubelet { // which removes one all the same
-		return w.finish(ctx)
+// freeSpace removes unused images until want more bytes are available than disk has. A disk without capacity was not measured.
+func (w *passWork) freeSpace(ctx context.Context, want uint64, disk Disk) error {
+	if want == 0 && !w.g.policy.Kubelet { // the kubelet removes one image in this case
+		return w.finishPass(ctx)
 	}
 	var sizes uint64
 	next := 0
 	enough := func() bool {
-		w.freed = w.measure(ctx, want, sizes, disk)
+		w.freed = w.measureFreed(ctx, want, sizes, disk)
 		return w.freed >= want
 	}
 	for ; next < len(w.found.plan.Unused) && ctx.Err() == nil; next++ {
 		image := &w.found.plan.Unused[next]
-		if w.remove(ctx, image, RemovedForSpace) {
-			if sizes = add(sizes, image.Size); enough() {
+		if w.removeImage(ctx, image, RemovedForSpace) {
+			if sizes = addSaturated(sizes, image.Size); enough() {
 				next++
 				break
 			}
 		}
 	}
 	for _, image := range w.found.plan.Unused[next:] {
-		w.kept = append(w.kept, Kept{image, WhyEnough})
+		w.kept = append(w.kept, KeptImage{image, KeepEnough})
 	}
-	if got := min(want, sizes); w.freed < got { // all has gone that can, and is yet to be seen
-		w.freed = w.measure(ctx, got, sizes, disk)
+	if got := min(want, sizes); w.freed < got { // all removable images are removed; wait for the space to appear
+		w.freed = w.measureFreed(ctx, got, sizes, disk)
 	}
 	err := errors.Join(w.errs...)
-	finished := w.finish(ctx)
+	finished := w.finishPass(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return errors.Join(w.short(want, err), ctx.Err(), finished)
-	case w.freed >= want && w.g.policy.Kubelet, want == All:
+		return errors.Join(w.newShortError(want, err), ctx.Err(), finished)
+	case w.freed >= want && w.g.policy.Kubelet, want == ReclaimAll:
 		return errors.Join(err, finished)
 	case w.freed >= want:
-		for _, failed := range w.errs { // it was not in the way
-			w.g.report(failed)
+		for _, failed := range w.errs { // enough space was freed without it
+			w.g.reportError(failed)
 		}
 		return finished
 	}
-	return errors.Join(w.short(want, err), finished)
+	return errors.Join(w.newShortError(want, err), finished)
 }
 
-func (w *work) short(want uint64, err error) error {
-	return &ShortError{Wanted: want, Freed: w.freed, Kept: tally(w.kept), Err: err}
+func (w *passWork) newShortError(want uint64, err error) error {
+	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measure returns how many bytes more are available. Where images of that size are gone and there is less, it waits a while, as
-// file systems give some back later.
-func (w *work) measure(ctx context.Context, want, sizes uint64, before Disk) uint64 {
+// measureFreed returns the increase of available bytes. If less than the sizes of the removed images is free, it waits, because
+// some file systems free space later.
+func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes
 	}
 	for {
-		now, err := w.g.disk(ctx)
+		now, err := w.g.measureDisk(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.g.report(err)
+				w.g.reportError(err)
 			}
 			return sizes
 		}
 		more := max(now.Available, before.Available) - before.Available
-		if more >= want || sizes < want || w.settle <= 0 {
+		if more >= want || sizes < want || w.settleLeft <= 0 {
 			return more
 		}
-		w.settle -= settlePoll
+		w.settleLeft -= settlePoll
 		if sleep.For(ctx, settlePoll) != nil {
 			return more
 		}
 	}
 }
 
-// remove removes an image, and reports whether it is gone.
-func (w *work) remove(ctx context.Context, image *Image, reason RemovalReason) bool {
+// removeImage removes an image and reports whether it was removed.
+func (w *passWork) removeImage(ctx context.Context, image *Image, reason RemovalReason) bool {
 	listed := w.found.present[image.ID]
 	release := func() {}
 	if w.g.opts.Puller != nil {
 		claim, ok := w.g.opts.Puller.Claim(listed, w.found.listed)
 		if !ok {
-			w.kept = append(w.kept, Kept{*image, WhyHeld})
+			w.kept = append(w.kept, KeptImage{*image, KeepClaimed})
 			return false
 		}
 		release = claim
 	}
-	if err := w.g.removals.remove(ctx, w.g.images, image.ID, release); err != nil {
-		w.kept = append(w.kept, Kept{*image, WhyFailed})
+	if err := w.g.removals.removeImage(ctx, w.g.images, image.ID, release); err != nil {
+		w.kept = append(w.kept, KeptImage{*image, KeepFailed})
 		w.errs = append(w.errs, fmt.Errorf("remove image %s %q: %w", image.ID, image.Names, err))
 		return false
 	}
 	w.removed++
-	w.g.ages.forget(image.ID)
+	w.g.ages.removeImage(image.ID)
 	w.g.opts.Logger.Info("image removed", "id", image.ID, "names", image.Names, "bytes", image.Size, "reason", string(reason))
 	if hook := w.g.opts.Hooks.Removed; hook != nil {
 		hook(*image, reason)
@@ -136,20 +136,20 @@ func (w *work) remove(ctx context.Context, image *Image, reason RemovalReason) b
 	return true
 }
 
-// finish has the records of pulls follow what was removed.
-func (w *work) finish(ctx context.Context) error {
+// finishPass writes the ages and prunes the pull records after removals.
+func (w *passWork) finishPass(ctx context.Context) error {
 	if w.removed == 0 {
 		return nil
 	}
 	w.removed = 0
-	if err := w.g.ages.save(); err != nil {
-		w.g.report(err)
+	if err := w.g.ages.writeFile(); err != nil {
+		w.g.reportError(err)
 	}
 	if w.g.opts.Puller == nil || ctx.Err() != nil {
-		return nil // the next removal prunes what this one left
+		return nil // the next pass prunes these records
 	}
 	listed := time.Now()
-	present, err := within(ctx, callTimeout, w.g.images.ListImages)
+	present, err := callWithTimeout(ctx, callTimeout, w.g.images.ListImages)
 	if err == nil {
 		err = w.g.opts.Puller.Prune(present, listed)
 	}
@@ -159,11 +159,11 @@ func (w *work) finish(ctx context.Context) error {
 	return nil
 }
 
-// removals makes the calls that remove images. One that does not return although its context has ended is left alone: the image
-// stays claimed, and is not tried again before it returns.
-type removals struct {
+// removeCalls makes the removal calls to the runtime. A call that hangs after its context has ended is abandoned: its image stays
+// claimed, and is not removed again before the call returns.
+type removeCalls struct {
 	mu      sync.Mutex // guards hanging
-	hanging map[string]bool
+	running map[string]bool
 }
 
 var (
@@ -171,9 +171,9 @@ var (
 	errManyHang     = errors.New("too many other removals have not returned although they were cancelled")
 )
 
-// remove removes an image. Release is called when the call has returned.
-func (r *removals) remove(ctx context.Context, images cri.Images, id string, release func()) error {
-	if err := r.begin(id); err != nil {
+// removeImage calls the runtime to remove an image. It calls release when the runtime has returned, possibly after removeImage.
+func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id string, release func()) error {
+	if err := r.startCall(id); err != nil {
 		release()
 		return err
 	}
@@ -181,7 +181,7 @@ func (r *removals) remove(ctx context.Context, images cri.Images, id string, rel
 	done := make(chan error, 1)
 	go func() {
 		err := images.RemoveImage(ctx, cri.ImageSpec{Image: id})
-		r.end(id)
+		r.endCall(id)
 		release()
 		done <- err
 	}()
@@ -201,25 +201,25 @@ func (r *removals) remove(ctx context.Context, images cri.Images, id string, rel
 	}
 }
 
-// begin takes note that a removal begins. What has ended by then is forgotten.
-func (r *removals) begin(id string) error {
+// startCall registers a removal. It returns an error if one of this image or too many others are running.
+func (r *removeCalls) startCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.hanging[id]:
+	case r.running[id]:
 		return errRemovalHangs
-	case len(r.hanging) >= maxHanging:
+	case len(r.running) >= maxHanging:
 		return errManyHang
 	}
-	if r.hanging == nil {
-		r.hanging = map[string]bool{}
+	if r.running == nil {
+		r.running = map[string]bool{}
 	}
-	r.hanging[id] = true
+	r.running[id] = true
 	return nil
 }
 
-func (r *removals) end(id string) {
+func (r *removeCalls) endCall(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.hanging, id)
+	delete(r.running, id)
 }

@@ -3,7 +3,7 @@
 
 package gc
 
-// JoinContainerHooks returns hooks that call those of every argument, in order.
+// JoinContainerHooks returns hooks that call the hooks of all arguments in order.
 func JoinContainerHooks(hooks ...ContainerHooks) ContainerHooks {
 	return ContainerHooks{
 		Removed: func(r Removal) {
@@ -13,10 +13,10 @@ func JoinContainerHooks(hooks ...ContainerHooks) ContainerHooks {
 				}
 			}
 		},
-		Dir: func(path string) {
+		DirRemoved: func(path string) {
 			for _, h := range hooks {
-				if h.Dir != nil {
-					h.Dir(path)
+				if h.DirRemoved != nil {
+					h.DirRemoved(path)
 				}
 			}
 		},

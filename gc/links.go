@@ -15,11 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// linkSuffix ends the names of links to logs.
+// linkSuffix is the suffix of links to logs.
 const linkSuffix = ".log"
 
-// removeLinks removes links to logs that are gone, of containers that are gone or have exited: while a log is rotated it is away for a
-// moment. Links that lead anywhere but to the logs of pods are left alone. Source: evictPodLogsDirectories in
+// removeLinks removes dangling links to logs of containers that were removed or have exited; during a log rotation the log is
+// missing for a moment. Links to other targets stay. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	if g.opts.LogLinks == "" || g.opts.LogRoot == "" {
@@ -27,7 +27,7 @@ func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	}
 	links, err := os.OpenRoot(g.opts.LogLinks)
 	if err != nil {
-		return unlessMissing(err)
+		return ignoreNotExist(err)
 	}
 	defer links.Close()
 	logs, err := os.OpenRoot(g.opts.LogRoot)
@@ -38,8 +38,8 @@ func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 		defer logs.Close()
 	}
 	var dangling []string
-	err = eachEntry(links, ".", func(e fs.DirEntry) {
-		if e.Type()&fs.ModeSymlink != 0 && strings.HasSuffix(e.Name(), linkSuffix) && g.dangles(links, logs, e.Name()) {
+	err = visitEntries(links, ".", func(e fs.DirEntry) {
+		if e.Type()&fs.ModeSymlink != 0 && strings.HasSuffix(e.Name(), linkSuffix) && g.isDangling(links, logs, e.Name()) {
 			dangling = append(dangling, e.Name())
 		}
 	})
@@ -53,8 +53,8 @@ func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	return errors.Join(errs...)
 }
 
-// dangles reports whether a link leads to a log that is not there. Without a root of logs none is.
-func (g *Containers) dangles(links, logs *os.Root, name string) bool {
+// isDangling reports whether a link points to a log below LogRoot that does not exist. logs is nil if LogRoot does not exist.
+func (g *Containers) isDangling(links, logs *os.Root, name string) bool {
 	target, err := links.Readlink(name)
 	if err != nil {
 		return false
@@ -66,14 +66,14 @@ func (g *Containers) dangles(links, logs *os.Root, name string) bool {
 	if logs == nil {
 		return true
 	}
-	_, err = logs.Stat(path) // which follows no link that leads out of it
+	_, err = logs.Stat(path) // does not follow links out of LogRoot
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeLink removes a link that leads nowhere, unless its container may still write to the log.
+// removeLink removes a dangling link, unless its container may still write to the log.
 func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *os.Root, name string) error {
-	if id := linkedContainer(name); id != "" {
-		state, err := g.stateOf(ctx, s, id)
+	if id := containerIDFromLink(name); id != "" {
+		state, err := g.readContainerState(ctx, s, id)
 		switch {
 		case errors.Is(err, cri.ErrNotFound):
 		case err != nil:
@@ -82,19 +82,19 @@ func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *o
 			return nil
 		}
 	}
-	if err := unlessMissing(links.Remove(name)); err != nil {
+	if err := ignoreNotExist(links.Remove(name)); err != nil {
 		return err
 	}
-	g.dirRemoved(filepath.Join(links.Name(), name))
+	g.reportRemoved(filepath.Join(links.Name(), name))
 	return nil
 }
 
-// minLinkedID is how long the ID of a container in the name of a link is at least. Source: getContainerIDFromLegacyLogSymlink in
+// minLinkedID is the least length of a container ID in the name of a link. Source: getContainerIDFromLegacyLogSymlink in
 // pkg/kubelet/kuberuntime/legacy.go.
 const minLinkedID = 6
 
-// linkedContainer returns the ID of the container in the name of a link, "POD_NAMESPACE_CONTAINER-ID.log", or nothing.
-func linkedContainer(name string) string {
+// containerIDFromLink returns the container ID in the name of a link, "POD_NAMESPACE_CONTAINER-ID.log", or "".
+func containerIDFromLink(name string) string {
 	name = strings.TrimSuffix(name, linkSuffix)
 	id := name[strings.LastIndexByte(name, '-')+1:]
 	if len(id) == len(name) || len(id) < minLinkedID {
@@ -103,14 +103,15 @@ func linkedContainer(name string) string {
 	return id
 }
 
-// stateOf returns the state of a container, or [cri.ErrNotFound]. The name of a link may have been cut, and with it the ID.
-func (g *Containers) stateOf(ctx context.Context, s *ContainerState, id string) (cri.ContainerState, error) {
+// readContainerState returns the state of a container, or [cri.ErrNotFound]. id may be a prefix, because names of links are
+// truncated.
+func (g *Containers) readContainerState(ctx context.Context, s *ContainerState, id string) (cri.ContainerState, error) {
 	for i := range s.Snapshot.Containers {
 		if c := &s.Snapshot.Containers[i]; c.ID == id || len(id) >= minLinkedID && strings.HasPrefix(c.ID, id) {
 			if g.inspector == nil {
 				return c.State, nil
 			}
-			now, err := within(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, c.ID) })
+			now, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (cri.Container, error) { return g.inspector.ContainerStatus(ctx, c.ID) })
 			return now.State, err
 		}
 	}

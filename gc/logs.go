@@ -19,11 +19,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// entriesAtATime is how many entries of a directory are read at a time: a container may have put any number there.
+// entriesAtATime is the number of directory entries read at a time, because containers may create any number.
 const entriesAtATime = 1000
 
-// removeLog removes the log of a container that does not run, with what was rotated from it. A log that is not below the root of
-// logs is not ours. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// removeLog removes the log of a container that does not run, including rotated logs. Logs outside LogRoot are not removed.
+// Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	if g.opts.LogRoot == "" || g.opts.KeepLogs || c.LogPath == "" {
 		return nil
@@ -32,7 +32,7 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	if err != nil || !filepath.IsLocal(path) || path == "." {
 		return nil
 	}
-	for i := range s.Snapshot.Containers { // such as one of the same attempt that was made when this one could not be removed
+	for i := range s.Snapshot.Containers { // for example one with an equal attempt, created when this one could not be removed
 		other := &s.Snapshot.Containers[i]
 		if other.ID != c.ID && other.PodUID == c.PodUID && other.Name == c.Name && other.Attempt == c.Attempt {
 			return nil
@@ -40,7 +40,7 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	}
 	root, err := os.OpenRoot(g.opts.LogRoot)
 	if err != nil {
-		return unlessMissing(err)
+		return ignoreNotExist(err)
 	}
 	defer root.Close()
 	dir, base := filepath.Split(path)
@@ -48,17 +48,17 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 		dir = "."
 	}
 	var errs []error
-	err = eachEntry(root, dir, func(e fs.DirEntry) {
+	err = visitEntries(root, dir, func(e fs.DirEntry) {
 		if name := e.Name(); !e.IsDir() && (name == base || strings.HasPrefix(name, base+".")) {
-			errs = append(errs, unlessMissing(root.Remove(filepath.Join(dir, name))))
+			errs = append(errs, ignoreNotExist(root.Remove(filepath.Join(dir, name))))
 		}
 	})
-	return errors.Join(append(errs, unlessMissing(err))...)
+	return errors.Join(append(errs, ignoreNotExist(err))...)
 }
 
-// eachEntry calls f for each entry of a directory. What f removes may make it miss others, which come the next time.
-func eachEntry(root *os.Root, dir string, f func(e fs.DirEntry)) error {
-	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // which waits for no pipe
+// visitEntries calls f for each entry of a directory. If f removes entries, it may miss some, which the next pass finds.
+func visitEntries(root *os.Root, dir string, f func(e fs.DirEntry)) error {
+	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {
 		return err
 	}
@@ -77,25 +77,25 @@ func eachEntry(root *os.Root, dir string, f func(e fs.DirEntry)) error {
 	}
 }
 
-func unlessMissing(err error) error {
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// removeLogs removes the directories of the logs of pods that were removed. Source: evictPodLogsDirectories in
+// removeLogs removes the log directories of removed pods. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
 	if s.NotReady || g.opts.KeepLogs {
 		return nil
 	}
-	return g.removeDirs(ctx, s, g.opts.LogRoot, podOfLogs, nil)
+	return g.removeDirs(ctx, s, g.opts.LogRoot, podUIDFromLogDir, nil)
 }
 
-// podOfLogs returns the UID in the name of a directory of logs, which is NAMESPACE_NAME_UID, and was the UID alone once. Of any other
-// name, such as that of a directory which somebody else has there, it is empty.
-func podOfLogs(name string) string {
+// podUIDFromLogDir returns the pod UID in the name of a log directory: NAMESPACE_NAME_UID, or only the UID in old versions. For
+// other names it returns "".
+func podUIDFromLogDir(name string) string {
 	switch parts := strings.Split(name, "_"); {
 	case len(parts) == 3 && parts[0] != "" && parts[1] != "":
 		return parts[2]
@@ -105,8 +105,7 @@ func podOfLogs(name string) string {
 	return ""
 }
 
-// isUID reports whether a name is a UID as API servers make them, or that of a static pod: 32 hexadecimal digits, which may have dashes
-// after the 8th, 12th, 16th and 20th.
+// isUID reports whether a name is a pod UID: 32 hexadecimal digits, optionally with dashes after the 8th, 12th, 16th and 20th.
 func isUID(name string) bool {
 	digits := name
 	if len(name) == 36 && name[8] == '-' && name[13] == '-' && name[18] == '-' && name[23] == '-' {
@@ -115,10 +114,10 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes the directories below a root of pods that were removed and of which the runtime has nothing. uid says whose a
-// directory is, and first, which may be nil, is called before it is removed.
+// removeDirs removes the directories below path whose pods were removed and have no object in the runtime. uidOf returns the pod
+// UID for a directory name. prepare, which may be nil, is called before a removal.
 func (g *Containers) removeDirs(
-	ctx context.Context, s *ContainerState, path string, uid func(name string) string, first func(ctx context.Context, root *os.Root, name string) error,
+	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
 	if path == "" {
 		return nil
@@ -131,11 +130,11 @@ func (g *Containers) removeDirs(
 		return fmt.Errorf("directories of pods: %w", err)
 	}
 	defer root.Close()
-	has := podsOf(s)
+	inRuntime := podsInRuntime(s)
 	var names []string
-	err = eachEntry(root, ".", func(e fs.DirEntry) {
-		pod := uid(e.Name())
-		if e.IsDir() && pod != "" && e.Name()[0] != '.' && !has[pod] && s.pod(pod) == PodRemoved && g.oldEnough(e, s.Now) {
+	err = visitEntries(root, ".", func(e fs.DirEntry) {
+		pod := uidOf(e.Name())
+		if e.IsDir() && pod != "" && e.Name()[0] != '.' && !inRuntime[pod] && s.podState(pod) == PodRemoved && g.isOldEnough(e, s.Now) {
 			names = append(names, e.Name())
 		}
 	})
@@ -144,10 +143,10 @@ func (g *Containers) removeDirs(
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
-		if s.pod(uid(name)) != PodRemoved { // it has come back
+		if s.podState(uidOf(name)) != PodRemoved { // the pod was added back
 			continue
 		}
-		err := g.removeDir(ctx, root, name, first)
+		err := g.removeDir(ctx, root, name, prepare)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", filepath.Join(path, name), err))
 		}
@@ -156,10 +155,10 @@ func (g *Containers) removeDirs(
 }
 
 func (g *Containers) removeDir(
-	ctx context.Context, root *os.Root, name string, first func(ctx context.Context, root *os.Root, name string) error,
+	ctx context.Context, root *os.Root, name string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
-	if first != nil {
-		if err := first(ctx, root, name); err != nil {
+	if prepare != nil {
+		if err := prepare(ctx, root, name); err != nil {
 			return err
 		}
 	}
@@ -167,19 +166,19 @@ func (g *Containers) removeDir(
 	if err := rmtree.Remove(path); err != nil {
 		return err
 	}
-	g.dirRemoved(path)
+	g.reportRemoved(path)
 	return nil
 }
 
-func (g *Containers) dirRemoved(path string) {
+func (g *Containers) reportRemoved(path string) {
 	g.opts.Logger.Info("directory of a pod removed", "path", path)
-	if g.opts.Hooks.Dir != nil {
-		g.opts.Hooks.Dir(path)
+	if g.opts.Hooks.DirRemoved != nil {
+		g.opts.Hooks.DirRemoved(path)
 	}
 }
 
-// podsOf returns the pods of which the runtime has anything, by UID.
-func podsOf(s *ContainerState) map[string]bool {
+// podsInRuntime returns the UIDs of the pods with a sandbox or container in the runtime.
+func podsInRuntime(s *ContainerState) map[string]bool {
 	has := map[string]bool{}
 	for i := range s.Snapshot.Sandboxes {
 		has[s.Snapshot.Sandboxes[i].Pod.UID] = true
@@ -190,8 +189,9 @@ func podsOf(s *ContainerState) map[string]bool {
 	return has
 }
 
-// oldEnough reports whether a directory has not changed for a while: whoever starts a pod makes its directories first.
-func (g *Containers) oldEnough(e fs.DirEntry, now time.Time) bool {
+// isOldEnough reports whether a directory has not changed for MinDirAge: directories of a starting pod are created before its
+// sandbox.
+func (g *Containers) isOldEnough(e fs.DirEntry, now time.Time) bool {
 	if g.opts.MinDirAge < 0 {
 		return true
 	}

@@ -105,9 +105,9 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 	require.NoError(t, err)
 	n.g, err = gc.NewImages(via, via, gc.ImageOptions{
 		Policy: &gc.ImagePolicy{HighThresholdPercent: 0}, Puller: n.puller, Settle: -1,
-		Wanted: func() []string { return []string{"r.io/wanted:v1"} },
-		Disk:   func(context.Context) (gc.Disk, error) { return gc.Disk{Capacity: 1 << 40}, nil },
-		Hooks:  gc.ImageHooks{Removed: func(gc.Image, gc.RemovalReason) { n.went++ }},
+		PodImages: func() []string { return []string{"r.io/wanted:v1"} },
+		Disk:      func(context.Context) (gc.Disk, error) { return gc.Disk{Capacity: 1 << 40}, nil },
+		Hooks:     gc.ImageHooks{Removed: func(gc.Image, gc.RemovalReason) { n.went++ }},
 	})
 	require.NoError(t, err)
 	return n
@@ -116,7 +116,7 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 // collect removes all that can go, again and again.
 func (n *busyNode) collect(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, err := n.g.Reclaim(ctx, gc.All)
+		_, err := n.g.Reclaim(ctx, gc.ReclaimAll)
 		assert.True(n.t, err == nil || ctx.Err() != nil, err)
 		time.Sleep(time.Millisecond)
 	}
@@ -163,7 +163,7 @@ func TestRemovalThatHangs(t *testing.T) {
 			return nil
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			store.Load(name, gctest.Layer{Name: name, Size: 100})
+			store.AddImage(name, gctest.Layer{Name: name, Size: 100})
 		}
 		g, err := gc.NewImages(store, store, gc.ImageOptions{Policy: &gc.ImagePolicy{}, Disk: store.Disk})
 		require.NoError(t, err)
@@ -173,14 +173,14 @@ func TestRemovalThatHangs(t *testing.T) {
 		_, err = g.Reclaim(t.Context(), 50)
 		short, ok := errors.AsType[*gc.ShortError](err)
 		require.True(t, ok)
-		require.Equal(t, map[gc.Why]gc.Tally{gc.WhyFailed: {Images: 1, Bytes: 100}}, short.Kept)
+		require.Equal(t, map[gc.KeepReason]gc.Tally{gc.KeepFailed: {Images: 1, Bytes: 100}}, short.Kept)
 		require.ErrorContains(t, err, "an earlier removal has not returned")
 		require.EqualValues(t, 1, calls.Load())
 		close(stuck)
 		time.Sleep(time.Second)
-		_, err = g.Reclaim(t.Context(), gc.All)
+		_, err = g.Reclaim(t.Context(), gc.ReclaimAll)
 		require.NoError(t, err)
-		require.False(t, store.Has("sha256:a"))
+		require.False(t, store.HasImage("sha256:a"))
 	})
 }
 
@@ -196,7 +196,7 @@ func TestRunGoesOn(t *testing.T) {
 			}
 			return nil
 		}
-		store.Load("a", gctest.Layer{Name: "a", Size: 900})
+		store.AddImage("a", gctest.Layer{Name: "a", Size: 900})
 		events := make(chan string, 10)
 		g, err := gc.NewImages(store, store, gc.ImageOptions{
 			Policy: &gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80}, Disk: store.Disk,
@@ -213,7 +213,7 @@ func TestRunGoesOn(t *testing.T) {
 		require.Equal(t, gc.EventImageGCFailed, <-events)
 		broken.Store(false)
 		time.Sleep(5 * time.Minute)
-		require.False(t, store.Has("sha256:a"))
+		require.False(t, store.HasImage("sha256:a"))
 		require.Error(t, g.Run(ctx), "it is called once")
 		cancel()
 		require.NoError(t, <-done)
@@ -224,7 +224,7 @@ func TestRunGoesOn(t *testing.T) {
 func TestNoImageGoesBeforeAllPodsAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := gctest.NewStore(1000)
-		store.Load("a", gctest.Layer{Name: "a", Size: 900})
+		store.AddImage("a", gctest.Layer{Name: "a", Size: 900})
 		var ready atomic.Bool
 		g, err := gc.NewImages(store, store, gc.ImageOptions{
 			Policy: &gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80}, Disk: store.Disk, Ready: ready.Load,
@@ -234,15 +234,15 @@ func TestNoImageGoesBeforeAllPodsAreKnown(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- g.Run(ctx) }()
 		time.Sleep(time.Minute)
-		require.True(t, store.Has("sha256:a"))
+		require.True(t, store.HasImage("sha256:a"))
 		_, err = g.Reclaim(t.Context(), 100)
 		short, ok := errors.AsType[*gc.ShortError](err)
 		require.True(t, ok, "%v", err)
-		require.Equal(t, map[gc.Why]gc.Tally{gc.WhyWanted: {Images: 1, Bytes: 900}}, short.Kept)
-		require.True(t, store.Has("sha256:a"))
+		require.Equal(t, map[gc.KeepReason]gc.Tally{gc.KeepNamed: {Images: 1, Bytes: 900}}, short.Kept)
+		require.True(t, store.HasImage("sha256:a"))
 		ready.Store(true)
 		time.Sleep(5 * time.Minute)
-		require.False(t, store.Has("sha256:a"))
+		require.False(t, store.HasImage("sha256:a"))
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -260,12 +260,12 @@ func TestSuite(t *testing.T) {
 
 func subject(g gc.ImageGC, store *gctest.Store) gctest.Subject {
 	return gctest.Subject{
-		GC: g, Size: 1 << 20,
-		Load: func(_ *testing.T, name string, bytes uint64) string {
-			return store.Load(name, gctest.Layer{Name: name, Size: bytes})
+		Collector: g, ImageSize: 1 << 20,
+		AddImage: func(_ *testing.T, name string, bytes uint64) string {
+			return store.AddImage(name, gctest.Layer{Name: name, Size: bytes})
 		},
-		Use: func(_ *testing.T, id string) { store.Use("container", id) },
-		Present: func(t *testing.T) (ids []string) {
+		AddContainer: func(_ *testing.T, id string) { store.AddContainer("container", id) },
+		ImageIDs: func(t *testing.T) (ids []string) {
 			list, err := store.ListImages(t.Context())
 			require.NoError(t, err)
 			for _, i := range list {

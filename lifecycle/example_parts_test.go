@@ -169,11 +169,11 @@ func ExampleReconciler_IsManaged() {
 	}
 	generator.Notify(reconciler.Changed) // a lifecycle.Notifier is connected by lifecycle.New
 
-	images, err := gc.NewImages(runtime, runtime, gc.ImageOptions{Wanted: reconciler.ImagesInUse})
+	images, err := gc.NewImages(runtime, runtime, gc.ImageOptions{PodImages: reconciler.ImagesInUse})
 	fmt.Println(images != nil, err)
 	containers, err := gc.NewContainers(runtime, gc.ContainerOptions{
 		Pod: gc.OwnedBy(reconciler.IsManaged),
-		Mine: func(labels map[string]string) bool {
+		MayRemove: func(labels map[string]string) bool {
 			_, ofAgent := labels[lifecycle.LabelOwner]
 			return ofAgent // not of another user of the runtime
 		},

@@ -113,7 +113,7 @@ func show(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
 	for i := range plan.Old {
 		row("goes", &plan.Old[i], "unused for too long")
 	}
-	first, _ := plan.First(want)
+	first, _ := plan.CountToFree(want)
 	for i := range plan.Unused {
 		if i < first {
 			row("goes", &plan.Unused[i], "room is needed")
@@ -122,7 +122,7 @@ func show(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
 		}
 	}
 	for i := range plan.Kept {
-		row("stays", &plan.Kept[i].Image, string(plan.Kept[i].Why))
+		row("stays", &plan.Kept[i].Image, string(plan.Kept[i].Reason))
 	}
 }
 

@@ -18,12 +18,12 @@ import (
 func shelf() *gctest.Store {
 	store := gctest.NewStore(1000)
 	for _, name := range []string{"app", "one", "two"} {
-		store.Load(name, gctest.Layer{Name: name, Size: 200})
+		store.AddImage(name, gctest.Layer{Name: name, Size: 200})
 	}
-	store.Put(cri.Image{ID: "sha256:pause", RepoTags: []string{"pause:1"}, RepoDigests: []string{"pause@sha256:pause"}, Size: 10, Pinned: true})
-	store.Put(cri.Image{ID: "sha256:mine", RepoTags: []string{"mine:dev"}, Size: 100}, gctest.Layer{Name: "mine", Size: 100})
-	store.Use("container", "sha256:app")
-	store.Fill(300)
+	store.PutImage(cri.Image{ID: "sha256:pause", RepoTags: []string{"pause:1"}, RepoDigests: []string{"pause@sha256:pause"}, Size: 10, Pinned: true})
+	store.PutImage(cri.Image{ID: "sha256:mine", RepoTags: []string{"mine:dev"}, Size: 100}, gctest.Layer{Name: "mine", Size: 100})
+	store.AddContainer("container", "sha256:app")
+	store.SetOtherBytes(300)
 	return store
 }
 
@@ -36,12 +36,12 @@ func TestPlanAndRemove(t *testing.T) {
 	for _, line := range []string{"goes one:latest 200", "may go two:latest 200", "stays app:latest 200", "stays pause:1 10", "stays mine:dev 100"} {
 		require.Contains(t, strings.Join(strings.Fields(out.String()), " "), line)
 	}
-	require.Empty(t, store.Removed(), "it was only to be shown")
+	require.Empty(t, store.RemovedIDs(), "it was only to be shown")
 
 	s.remove = true
 	out.Reset()
 	require.NoError(t, collect(t.Context(), store, store, store.Disk, s, &out))
-	require.Equal(t, []string{"sha256:one"}, store.Removed())
+	require.Equal(t, []string{"sha256:one"}, store.RemovedIDs())
 	require.Contains(t, out.String(), "removed one:latest, for space\n")
 
 	s.want = 500
@@ -49,7 +49,7 @@ func TestPlanAndRemove(t *testing.T) {
 	err := collect(t.Context(), store, store, store.Disk, s, &out)
 	require.ErrorContains(t, err, "removing images made 200 bytes available, and 500 were wanted")
 	require.Contains(t, out.String(), "freed 200 bytes\n")
-	require.Equal(t, []string{"sha256:one", "sha256:two"}, store.Removed())
+	require.Equal(t, []string{"sha256:one", "sha256:two"}, store.RemovedIDs())
 }
 
 func TestNoRuntime(t *testing.T) {

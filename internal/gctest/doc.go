@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gctest is the test kit of package gc: a store of images on a disk in memory, whose images share layers and whose room may
-// come back late, and the conformance suite that every [gc.ImageGC] passes. It starts no goroutine.
+// Package gctest is the test kit of package gc: a simulated image store on a simulated disk, and the conformance suite that every
+// [gc.ImageGC] passes. The images of the store share layers, and the space of removed images may become available late. The package
+// starts no goroutines.
 //
-// It does not model runtimes: a container is no more than the image that it uses, and pulls, tags that move and image handlers are
-// missing; package critest has those. It does not model what a file system takes for itself, and nothing else grows but by
-// [Store.Fill].
+// The store does not simulate pulls, moving tags or image handlers, and its containers have only the images that they use; package
+// critest has a full runtime. The disk has no file system overhead, and only [Store.SetOtherBytes] changes the space used by other
+// data.
 package gctest

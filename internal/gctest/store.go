@@ -15,33 +15,33 @@ import (
 	"github.com/seed81659283/nodeagent/gc"
 )
 
-// Layer is a part of images, which takes its room once.
+// Layer is an image layer. A layer shared by several images uses disk space once.
 type Layer struct {
 	Name string
 	Size uint64 // bytes
 }
 
-// Store is the images of a runtime, its containers, and the disk that the images are on. Its methods may be called from many
-// goroutines. Make one with [NewStore].
+// Store simulates a runtime with images and containers, and the disk of its images. It is safe for concurrent use. [NewStore]
+// creates it.
 type Store struct {
-	// Fault is called in each call of the runtime's, with no lock held: its name, such as RemoveImage, and the ID that it is about. It
-	// may take its time, and its error is that of the call. Nil: all succeed at once. It may be set before the first call.
+	// Fault is called by each method of the runtime with its name, for example RemoveImage, and the ID of the image or container.
+	// It may block; the method returns its error. No lock is held. Nil: no faults. It may be set before the first call.
 	Fault func(ctx context.Context, op, id string) error
-	// Late is how long after the removal of an image its room is available. It may be set before the first call.
-	Late time.Duration
+	// FreeDelay is the time from the removal of an image until its space is available. It may be set before the first call.
+	FreeDelay time.Duration
 
 	mu         sync.Mutex // guards all below
 	capacity   uint64
-	other      uint64 // bytes that no image takes
+	otherBytes uint64 // bytes used by other data than images
 	images     []cri.Image
 	layers     map[string][]Layer // by image ID
 	containers []cri.Container
-	late       []lateRoom
-	removed    []string
+	delayed    []delayedSpace
+	removed    []string // image IDs in the order of their removal
 }
 
-// lateRoom is room that is yet to come back.
-type lateRoom struct {
+// delayedSpace is space of a removed image that becomes available later.
+type delayedSpace struct {
 	at    time.Time
 	bytes uint64
 }
@@ -52,25 +52,25 @@ var (
 	_ cri.Inspector = (*Store)(nil)
 )
 
-// NewStore returns an empty store on a disk of so many bytes.
+// NewStore returns an empty store on a disk of capacity bytes.
 func NewStore(capacity uint64) *Store {
 	return &Store{capacity: capacity, layers: map[string][]Layer{}}
 }
 
-// Load puts an image on the disk, as a pull does, and returns its ID. Its size is that of its layers, also of those that it shares. Its
-// digest says that a registry has it.
-func (s *Store) Load(name string, layers ...Layer) (id string) {
+// AddImage adds an image with a tag and a digest, as after a pull, and returns its ID. The size of the image is the sum of the sizes
+// of its layers, including shared ones.
+func (s *Store) AddImage(name string, layers ...Layer) (id string) {
 	id = "sha256:" + name
 	var size uint64
 	for _, l := range layers {
 		size += l.Size
 	}
-	s.Put(cri.Image{ID: id, RepoTags: []string{name + ":latest"}, RepoDigests: []string{name + "@" + id}, Size: size}, layers...)
+	s.PutImage(cri.Image{ID: id, RepoTags: []string{name + ":latest"}, RepoDigests: []string{name + "@" + id}, Size: size}, layers...)
 	return id
 }
 
-// Put puts an image on the disk as the runtime lists it, or replaces the one with its ID.
-func (s *Store) Put(image cri.Image, layers ...Layer) {
+// PutImage adds an image exactly as the runtime will list it, or replaces the image with the same ID.
+func (s *Store) PutImage(image cri.Image, layers ...Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.images = slices.DeleteFunc(s.images, func(i cri.Image) bool { return i.ID == image.ID })
@@ -78,9 +78,10 @@ func (s *Store) Put(image cri.Image, layers ...Layer) {
 	s.layers[image.ID] = layers
 }
 
-// Use makes a container of an image, which has the ID of the image and the name of the container; mounts are images that it mounts.
-func (s *Store) Use(container, image string, mounts ...string) {
-	c := cri.Container{ID: container, Name: container, PodUID: "pod-of-" + container, ImageID: image, State: cri.ContainerExited}
+// AddContainer adds an exited container that uses the image with ID image. The name of the container is also its ID. mounts are the
+// IDs of images that it mounts.
+func (s *Store) AddContainer(name, image string, mounts ...string) {
+	c := cri.Container{ID: name, Name: name, PodUID: "pod-of-" + name, ImageID: image, State: cri.ContainerExited}
 	for _, m := range mounts {
 		c.Mounts = append(c.Mounts, cri.Mount{ContainerPath: "/" + m, Image: &cri.ImageSpec{Image: m}})
 	}
@@ -89,43 +90,43 @@ func (s *Store) Use(container, image string, mounts ...string) {
 	s.containers = append(s.containers, c)
 }
 
-// Unuse removes a container.
-func (s *Store) Unuse(container string) {
+// RemoveContainer removes the container with this name, so that it no longer uses its images.
+func (s *Store) RemoveContainer(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.containers = slices.DeleteFunc(s.containers, func(c cri.Container) bool { return c.ID == container })
+	s.containers = slices.DeleteFunc(s.containers, func(c cri.Container) bool { return c.ID == name })
 }
 
-// Fill says how many bytes are taken by what is no image.
-func (s *Store) Fill(other uint64) {
+// SetOtherBytes sets the number of bytes on the disk used by other data than images.
+func (s *Store) SetOtherBytes(bytes uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.other = other
+	s.otherBytes = bytes
 }
 
-// Has reports whether the store has an image.
-func (s *Store) Has(id string) bool {
+// HasImage reports whether the store has an image with this ID.
+func (s *Store) HasImage(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.images, func(i cri.Image) bool { return i.ID == id })
 }
 
-// Removed returns the IDs of the images that were removed, in that order.
-func (s *Store) Removed() []string {
+// RemovedIDs returns the IDs of removed images in the order of their removal.
+func (s *Store) RemovedIDs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.removed)
 }
 
-// Disk measures the disk, for gc.ImageOptions.
+// Disk returns the capacity and available space of the disk. It is suitable as gc.ImageOptions.Disk.
 func (s *Store) Disk(ctx context.Context) (gc.Disk, error) {
-	if err := s.fault(ctx, "Disk", ""); err != nil {
+	if err := s.callFault(ctx, "Disk", ""); err != nil {
 		return gc.Disk{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	used, now := s.other+s.takes(), time.Now()
-	for _, l := range s.late {
+	used, now := s.otherBytes+s.layerBytes(), time.Now()
+	for _, l := range s.delayed {
 		if now.Before(l.at) {
 			used += l.bytes
 		}
@@ -133,8 +134,8 @@ func (s *Store) Disk(ctx context.Context) (gc.Disk, error) {
 	return gc.Disk{Capacity: s.capacity, Available: max(s.capacity, used) - used}, nil
 }
 
-// takes returns how many bytes the images take. The lock is held.
-func (s *Store) takes() (bytes uint64) {
+// layerBytes returns the number of bytes used by the layers of all images, each counted once. The caller holds s.mu.
+func (s *Store) layerBytes() (bytes uint64) {
 	layers := map[string]uint64{}
 	for _, image := range s.images {
 		for _, l := range s.layers[image.ID] {
@@ -147,10 +148,10 @@ func (s *Store) takes() (bytes uint64) {
 	return bytes
 }
 
-// List returns the containers, without what they mount.
+// List returns the containers without their mounts.
 func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	snap := cri.Snapshot{Time: time.Now()}
-	if err := s.fault(ctx, "List", ""); err != nil {
+	if err := s.callFault(ctx, "List", ""); err != nil {
 		return cri.Snapshot{}, err
 	}
 	s.mu.Lock()
@@ -162,14 +163,14 @@ func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	return snap, nil
 }
 
-// SandboxStatus finds nothing: there are no sandboxes.
+// SandboxStatus returns cri.ErrNotFound: the store has no sandboxes.
 func (s *Store) SandboxStatus(_ context.Context, id string) (cri.Sandbox, error) {
 	return cri.Sandbox{}, &cri.Error{Op: "PodSandboxStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// ContainerStatus returns a container with what it mounts.
+// ContainerStatus returns a container with its mounts.
 func (s *Store) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	if err := s.fault(ctx, "ContainerStatus", id); err != nil {
+	if err := s.callFault(ctx, "ContainerStatus", id); err != nil {
 		return cri.Container{}, err
 	}
 	s.mu.Lock()
@@ -180,9 +181,9 @@ func (s *Store) ContainerStatus(ctx context.Context, id string) (cri.Container, 
 	return cri.Container{}, &cri.Error{Op: "ContainerStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// ListImages returns the images.
+// ListImages returns all images, or an error of Fault.
 func (s *Store) ListImages(ctx context.Context) ([]cri.Image, error) {
-	if err := s.fault(ctx, "ListImages", ""); err != nil {
+	if err := s.callFault(ctx, "ListImages", ""); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -190,9 +191,9 @@ func (s *Store) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return slices.Clone(s.images), nil
 }
 
-// ImageStatus finds an image by its ID.
+// ImageStatus returns the image whose ID is spec.Image.
 func (s *Store) ImageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
-	if err := s.fault(ctx, "ImageStatus", spec.Image); err != nil {
+	if err := s.callFault(ctx, "ImageStatus", spec.Image); err != nil {
 		return cri.Image{}, err
 	}
 	s.mu.Lock()
@@ -203,38 +204,39 @@ func (s *Store) ImageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image,
 	return cri.Image{}, &cri.Error{Op: "ImageStatus", ID: spec.Image, Err: cri.ErrNotFound}
 }
 
-// RemoveImage removes an image by its ID, also while containers use it, as containerd does.
+// RemoveImage removes the image whose ID is spec.Image, even if containers use it, like containerd.
 func (s *Store) RemoveImage(ctx context.Context, spec cri.ImageSpec) error {
-	if err := s.fault(ctx, "RemoveImage", spec.Image); err != nil {
+	if err := s.callFault(ctx, "RemoveImage", spec.Image); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.takes()
+	before := s.layerBytes()
 	was := len(s.images)
 	s.images = slices.DeleteFunc(s.images, func(i cri.Image) bool { return i.ID == spec.Image })
 	if len(s.images) == was {
 		return nil
 	}
 	s.removed = append(s.removed, spec.Image)
-	if s.Late > 0 {
-		s.late = append(s.late, lateRoom{time.Now().Add(s.Late), before - s.takes()})
+	if s.FreeDelay > 0 {
+		s.delayed = append(s.delayed, delayedSpace{time.Now().Add(s.FreeDelay), before - s.layerBytes()})
 	}
 	return nil
 }
 
-// ImageUsage says that the images are nowhere in particular.
+// ImageUsage returns the bytes used by images, without a mount point.
 func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
-	if err := s.fault(ctx, "ImageFsInfo", ""); err != nil {
+	if err := s.callFault(ctx, "ImageFsInfo", ""); err != nil {
 		return cri.ImageUsage{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bytes := s.takes()
+	bytes := s.layerBytes()
 	return cri.ImageUsage{Images: []cri.FilesystemUsage{{Time: time.Now(), UsedBytes: &bytes}}}, nil
 }
 
-func (s *Store) fault(ctx context.Context, op, id string) error {
+// callFault returns the error of ctx or of Fault.
+func (s *Store) callFault(ctx context.Context, op, id string) error {
 	err := ctx.Err()
 	if err == nil && s.Fault != nil {
 		err = s.Fault(ctx, op, id)

@@ -21,9 +21,9 @@ import (
 
 func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../../gc/*.go", 7) }
 
-const variable = "GCTEST_MUTANT"
+const mutantVariable = "GCTEST_MUTANT"
 
-// mutant is a collector that breaks a rule.
+// mutant is a collector that breaks a rule of the suite.
 type mutant struct {
 	testCase, broken string
 	reclaim          func(ctx context.Context, s *gctest.Store, good gc.ImageGC, want uint64) (uint64, error)
@@ -37,33 +37,33 @@ func mutants() map[string]mutant {
 		}
 	}
 	return map[string]mutant{
-		"lazy": {"Enough", "until want more bytes are available", func(context.Context, *gctest.Store, gc.ImageGC, uint64) (uint64, error) {
+		"removes nothing": {"Enough", "until want more bytes are available", func(context.Context, *gctest.Store, gc.ImageGC, uint64) (uint64, error) {
 			return 0, nil
 		}},
-		"greedy": {"Enough", "until want more bytes are available", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, _ uint64) (uint64, error) {
-			return good.Reclaim(ctx, gc.All)
+		"removes too much": {"Enough", "until want more bytes are available", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, _ uint64) (uint64, error) {
+			return good.Reclaim(ctx, gc.ReclaimAll)
 		}},
-		"silent": {"Short", "the error is a [*ShortError]", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
+		"hides the ShortError": {"Short", "the error is a [*ShortError]", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
 			freed, _ := good.Reclaim(ctx, want)
 			return freed, nil
 		}},
-		"ruthless": {"All", "For [All] it is no error", func(ctx context.Context, s *gctest.Store, _ gc.ImageGC, _ uint64) (uint64, error) {
+		"removes used images": {"All", "For [ReclaimAll] only failed removals", func(ctx context.Context, s *gctest.Store, _ gc.ImageGC, _ uint64) (uint64, error) {
 			removeAll(ctx, s)
 			return math.MaxUint64, nil
 		}},
-		"eager": {"Zero", "Zero bytes are there already", func(ctx context.Context, s *gctest.Store, _ gc.ImageGC, _ uint64) (uint64, error) {
+		"removes images for zero bytes": {"Zero", "A want of zero does nothing", func(ctx context.Context, s *gctest.Store, _ gc.ImageGC, _ uint64) (uint64, error) {
 			removeAll(ctx, s)
 			return 0, nil
 		}},
-		"stubborn": {"Canceled", "When ctx ends nothing more is removed", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
+		"ignores the context": {"Canceled", "When ctx ends, no further image is removed", func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
 			return good.Reclaim(context.WithoutCancel(ctx), want)
 		}},
-		"busy": {"Together", "Of calls at the same time one waits", newBusy()},
+		"fails concurrent calls": {"Together", "Concurrent calls run one after another", newBusyCollector()},
 	}
 }
 
-// newBusy returns a collector that refuses a call while there is another.
-func newBusy() func(ctx context.Context, s *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
+// newBusyCollector returns a Reclaim function that fails while another call runs.
+func newBusyCollector() func(ctx context.Context, s *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
 	var mu sync.Mutex
 	calls := 0
 	return func(ctx context.Context, _ *gctest.Store, good gc.ImageGC, want uint64) (uint64, error) {
@@ -85,12 +85,12 @@ func subject(t *testing.T, m *mutant) gctest.Subject {
 		g = gc.ImageGCFunc(func(ctx context.Context, want uint64) (uint64, error) { return m.reclaim(ctx, store, good, want) })
 	}
 	return gctest.Subject{
-		GC: g, Size: 1 << 20,
-		Load: func(_ *testing.T, name string, bytes uint64) string {
-			return store.Load(name, gctest.Layer{Name: name, Size: bytes})
+		Collector: g, ImageSize: 1 << 20,
+		AddImage: func(_ *testing.T, name string, bytes uint64) string {
+			return store.AddImage(name, gctest.Layer{Name: name, Size: bytes})
 		},
-		Use: func(_ *testing.T, id string) { store.Use("container", id) },
-		Present: func(t *testing.T) (ids []string) {
+		AddContainer: func(_ *testing.T, id string) { store.AddContainer("container", id) },
+		ImageIDs: func(t *testing.T) (ids []string) {
 			list, err := store.ListImages(t.Context())
 			require.NoError(t, err)
 			for _, i := range list {
@@ -101,21 +101,21 @@ func subject(t *testing.T, m *mutant) gctest.Subject {
 	}
 }
 
-// TestMutant is run by TestMutantsAreFound.
+// TestMutant tests one mutant in a process started by TestMutantsAreFound.
 func TestMutant(t *testing.T) {
-	m, ok := mutants()[os.Getenv(variable)]
+	m, ok := mutants()[os.Getenv(mutantVariable)]
 	if !ok {
-		t.Skip("for TestMutantsAreFound")
+		t.Skip("runs only as a child of TestMutantsAreFound")
 	}
 	gctest.TestImageGC(t, func(t *testing.T) gctest.Subject { return subject(t, &m) })
 }
 
 func TestMutantsAreFound(t *testing.T) {
 	for name, m := range mutants() {
-		t.Run(name, func(t *testing.T) { suitetest.FindsFault(t, variable, name, m.testCase, m.broken) })
+		t.Run(name, func(t *testing.T) { suitetest.FindsFault(t, mutantVariable, name, m.testCase, m.broken) })
 	}
 }
 
-func TestGood(t *testing.T) {
+func TestCorrectCollector(t *testing.T) {
 	gctest.TestImageGC(t, func(t *testing.T) gctest.Subject { return subject(t, nil) })
 }
