@@ -82,9 +82,9 @@ type StreamOptions struct {
 // Streamer prepares exec, attach and port-forward sessions. The runtime serves each session at the URL it returns.
 type Streamer interface {
 	// Exec returns the URL of a session that runs cmd in the container.
-	Exec(ctx context.Context, containerID string, cmd []string, o StreamOptions) (url string, err error)
+	Exec(ctx context.Context, containerID string, cmd []string, opts StreamOptions) (url string, err error)
 	// Attach returns the URL of a session connected to the container's own process.
-	Attach(ctx context.Context, containerID string, o StreamOptions) (url string, err error)
+	Attach(ctx context.Context, containerID string, opts StreamOptions) (url string, err error)
 	// PortForward returns the URL of a session that forwards connections to ports of the sandbox.
 	PortForward(ctx context.Context, sandboxID string, ports []int32) (url string, err error)
 }
@@ -97,8 +97,8 @@ type LogReopener interface {
 
 // Updater changes the resources of running containers and sandboxes.
 type Updater interface {
-	// UpdateContainer sets the resources of a container. Zero fields of r remain unchanged.
-	UpdateContainer(ctx context.Context, id string, r *Resources, annotations map[string]string) error
+	// UpdateContainer sets the resources of a container. Zero fields of resources remain unchanged.
+	UpdateContainer(ctx context.Context, id string, resources *Resources, annotations map[string]string) error
 	// UpdateSandbox passes the new sum of a pod's container resources, and its overhead, to the runtime.
 	UpdateSandbox(ctx context.Context, id string, overhead, resources *Resources) error
 }

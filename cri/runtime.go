@@ -26,7 +26,7 @@ type Sandboxes interface {
 	// RunSandbox creates and starts a sandbox and returns its ID. After an error, a sandbox in state [SandboxNotReady] may
 	// remain, which a later List returns. If another sandbox has the name, RunSandbox returns [ErrAlreadyExists] or, with CRI-O,
 	// the ID of that sandbox in any state.
-	RunSandbox(ctx context.Context, c *SandboxConfig) (id string, err error)
+	RunSandbox(ctx context.Context, config *SandboxConfig) (id string, err error)
 	// StopSandbox kills the running containers of the sandbox and tears down its network. It may be repeated and succeeds for a
 	// sandbox that does not exist. CRI-O first sends the stop signal and waits until the deadline of ctx: a caller that must not
 	// wait stops the containers first.
@@ -38,10 +38,10 @@ type Sandboxes interface {
 
 // Containers creates, starts, stops and removes containers.
 type Containers interface {
-	// CreateContainer creates a container in a sandbox and returns its ID. s is the config that was passed to RunSandbox. If
+	// CreateContainer creates a container in a sandbox and returns its ID. sandboxConfig is the config that was passed to RunSandbox. If
 	// another container has the name, CreateContainer returns [ErrAlreadyExists] or, with CRI-O, the ID of that container in any
 	// state.
-	CreateContainer(ctx context.Context, sandboxID string, c *ContainerConfig, s *SandboxConfig) (id string, err error)
+	CreateContainer(ctx context.Context, sandboxID string, config *ContainerConfig, sandboxConfig *SandboxConfig) (id string, err error)
 	// StartContainer starts a created container.
 	StartContainer(ctx context.Context, id string) error
 	// StopContainer sends the stop signal, waits up to grace, then kills, and returns when the container has exited. It rounds
@@ -63,9 +63,9 @@ type Images interface {
 	// ListImages returns every image in the runtime's store.
 	ListImages(ctx context.Context) ([]Image, error)
 	// ImageStatus returns the image with this reference or ID, or [ErrNotFound].
-	ImageStatus(ctx context.Context, s ImageSpec) (Image, error)
+	ImageStatus(ctx context.Context, image ImageSpec) (Image, error)
 	// RemoveImage removes an image with all its tags. It succeeds for an image that does not exist.
-	RemoveImage(ctx context.Context, s ImageSpec) error
+	RemoveImage(ctx context.Context, image ImageSpec) error
 	// ImageUsage returns the usage of the file systems that store images and container layers.
 	ImageUsage(ctx context.Context) (ImageUsage, error)
 }
@@ -73,6 +73,6 @@ type Images interface {
 // Puller pulls images from registries.
 type Puller interface {
 	// PullImage pulls an image and returns the reference to create containers with, a digest or an ID. auth may be nil for an
-	// anonymous pull. s is the config of the sandbox that needs the image, and may be nil.
-	PullImage(ctx context.Context, i ImageSpec, auth *Auth, s *SandboxConfig) (ref string, err error)
+	// anonymous pull. sandbox is the config of the sandbox that needs the image, and may be nil.
+	PullImage(ctx context.Context, image ImageSpec, auth *Auth, sandbox *SandboxConfig) (ref string, err error)
 }

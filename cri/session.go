@@ -32,17 +32,17 @@ type Session struct {
 // SessionRunner runs streaming sessions inside the call. A [Streamer], in contrast, returns a URL at which the runtime serves the
 // session.
 type SessionRunner interface {
-	// RunExec runs a command in a running container. It returns when the command has exited and all its output is written to s,
-	// however slow s is. A non-zero exit code is not an error. When ctx ends, RunExec kills the command and its child processes,
+	// RunExec runs a command in a running container. It returns when the command has exited and all its output is written
+	// to session, however slow its client is. A non-zero exit code is not an error. When ctx ends, RunExec kills the command and its child processes,
 	// and returns the cause of ctx.
-	RunExec(ctx context.Context, containerID string, cmd []string, s Session) (exitCode int, err error)
-	// RunAttach connects s to the process of a running container. It returns nil when the container has exited and its output is
+	RunExec(ctx context.Context, containerID string, cmd []string, session Session) (exitCode int, err error)
+	// RunAttach connects session to the process of a running container. It returns nil when the container has exited and its output is
 	// written. When ctx ends, it returns the cause of ctx, and the container continues.
 	//
 	// About a second after the end of Stdin it returns nil too, unless this closes the container's stdin (StdinOnce). The
-	// container determines whether there is a TTY, not s. Stdin is not read if the container has no stdin. A slow client never
+	// container determines whether there is a TTY, not session. Stdin is not read if the container has no stdin. A slow client never
 	// delays the container: a client that is too far behind gets an error.
-	RunAttach(ctx context.Context, containerID string, s Session) error
+	RunAttach(ctx context.Context, containerID string, session Session) error
 	// RunPortForward connects conn to a port on the loopback interface of a sandbox. It returns when both directions are closed,
 	// or with the cause of ctx when ctx ends. It closes conn. If conn has a CloseWrite() error method, RunPortForward calls it at
 	// the end of the port's output. A port that stops reading ends only its own connection.

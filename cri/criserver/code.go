@@ -24,8 +24,8 @@ func encodeUnaryError(
 }
 
 // encodeStreamError is a gRPC interceptor that encodes the errors of streaming calls.
-func encodeStreamError(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return encodeError(handle(service, s))
+func encodeStreamError(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return encodeError(handle(service, stream))
 }
 
 // encodeError converts an error into a gRPC status whose code package remote maps back to the same error of package cri.
@@ -61,7 +61,7 @@ func encodeError(err error) error {
 	return status.Error(status.Code(err), message)
 }
 
-// ignoreNotFound returns nil for ErrNotFound: an object to stop or remove may be missing.
+// ignoreNotFound returns nil if err is ErrNotFound, else err: an object to stop or remove may be missing.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil
@@ -75,6 +75,6 @@ func errMissingField(field string) error {
 }
 
 // errUnsupportedCall returns the error for a call that the runtime has no capability for.
-func errUnsupportedCall(what string) error {
-	return fmt.Errorf("%s: %w by this runtime", what, errors.ErrUnsupported)
+func errUnsupportedCall(call string) error {
+	return fmt.Errorf("%s: %w by this runtime", call, errors.ErrUnsupported)
 }

@@ -15,16 +15,16 @@ import (
 )
 
 func (r *runtimeService) CreateContainer(
-	ctx context.Context, q *v1.CreateContainerRequest,
+	ctx context.Context, req *v1.CreateContainerRequest,
 ) (*v1.CreateContainerResponse, error) {
 	switch {
-	case q.GetConfig().GetMetadata() == nil:
+	case req.GetConfig().GetMetadata() == nil:
 		return nil, errMissingField("config.metadata")
-	case q.GetSandboxConfig().GetMetadata() == nil:
+	case req.GetSandboxConfig().GetMetadata() == nil:
 		return nil, errMissingField("sandbox_config.metadata")
 	}
-	id, err := r.server.runtime.CreateContainer(ctx, q.GetPodSandboxId(),
-		cripb.DecodeContainerConfig(q.GetConfig()), cripb.DecodeSandboxConfig(q.GetSandboxConfig(), ""))
+	id, err := r.server.runtime.CreateContainer(ctx, req.GetPodSandboxId(),
+		cripb.DecodeContainerConfig(req.GetConfig()), cripb.DecodeSandboxConfig(req.GetSandboxConfig(), ""))
 	if err != nil {
 		return nil, err
 	}
@@ -32,29 +32,29 @@ func (r *runtimeService) CreateContainer(
 }
 
 func (r *runtimeService) StartContainer(
-	ctx context.Context, q *v1.StartContainerRequest,
+	ctx context.Context, req *v1.StartContainerRequest,
 ) (*v1.StartContainerResponse, error) {
-	return &v1.StartContainerResponse{}, r.server.runtime.StartContainer(ctx, q.GetContainerId())
+	return &v1.StartContainerResponse{}, r.server.runtime.StartContainer(ctx, req.GetContainerId())
 }
 
 func (r *runtimeService) StopContainer(
-	ctx context.Context, q *v1.StopContainerRequest,
+	ctx context.Context, req *v1.StopContainerRequest,
 ) (*v1.StopContainerResponse, error) {
-	err := r.server.runtime.StopContainer(ctx, q.GetContainerId(), secondsToDuration(q.GetTimeout()))
+	err := r.server.runtime.StopContainer(ctx, req.GetContainerId(), secondsToDuration(req.GetTimeout()))
 	return &v1.StopContainerResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) RemoveContainer(
-	ctx context.Context, q *v1.RemoveContainerRequest,
+	ctx context.Context, req *v1.RemoveContainerRequest,
 ) (*v1.RemoveContainerResponse, error) {
-	err := r.server.runtime.RemoveContainer(ctx, q.GetContainerId())
+	err := r.server.runtime.RemoveContainer(ctx, req.GetContainerId())
 	return &v1.RemoveContainerResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) ContainerStatus(
-	ctx context.Context, q *v1.ContainerStatusRequest,
+	ctx context.Context, req *v1.ContainerStatusRequest,
 ) (*v1.ContainerStatusResponse, error) {
-	c, err := r.server.containerDetails(ctx, q.GetContainerId())
+	c, err := r.server.containerDetails(ctx, req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +79,13 @@ func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container
 }
 
 func (r *runtimeService) ListContainers(
-	ctx context.Context, q *v1.ListContainersRequest,
+	ctx context.Context, req *v1.ListContainersRequest,
 ) (*v1.ListContainersResponse, error) {
 	snapshot, err := r.server.runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := q.GetFilter()
+	f := req.GetFilter()
 	out := &v1.ListContainersResponse{}
 	for i := range snapshot.Containers {
 		p := cripb.EncodeContainer(&snapshot.Containers[i])
@@ -99,26 +99,26 @@ func (r *runtimeService) ListContainers(
 }
 
 func (r *runtimeService) UpdateContainerResources(
-	ctx context.Context, q *v1.UpdateContainerResourcesRequest,
+	ctx context.Context, req *v1.UpdateContainerResourcesRequest,
 ) (*v1.UpdateContainerResourcesResponse, error) {
 	if r.server.updater == nil {
 		return nil, errUnsupportedCall("update container")
 	}
-	if q.GetLinux() == nil {
+	if req.GetLinux() == nil {
 		return nil, errMissingField("linux")
 	}
-	err := r.server.updater.UpdateContainer(ctx, q.GetContainerId(),
-		cripb.DecodeResources(q.GetLinux()), q.GetAnnotations())
+	err := r.server.updater.UpdateContainer(ctx, req.GetContainerId(),
+		cripb.DecodeResources(req.GetLinux()), req.GetAnnotations())
 	return &v1.UpdateContainerResourcesResponse{}, err
 }
 
 func (r *runtimeService) ReopenContainerLog(
-	ctx context.Context, q *v1.ReopenContainerLogRequest,
+	ctx context.Context, req *v1.ReopenContainerLogRequest,
 ) (*v1.ReopenContainerLogResponse, error) {
 	if r.server.logs == nil {
 		return nil, errUnsupportedCall("reopen log")
 	}
-	return &v1.ReopenContainerLogResponse{}, r.server.logs.ReopenContainerLog(ctx, q.GetContainerId())
+	return &v1.ReopenContainerLogResponse{}, r.server.logs.ReopenContainerLog(ctx, req.GetContainerId())
 }
 
 // secondsToDuration converts seconds of a request. Negative values become zero, and too large values the maximum.

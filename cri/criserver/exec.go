@@ -17,11 +17,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-func (r *runtimeService) ExecSync(ctx context.Context, q *v1.ExecSyncRequest) (*v1.ExecSyncResponse, error) {
+func (r *runtimeService) ExecSync(ctx context.Context, req *v1.ExecSyncRequest) (*v1.ExecSyncResponse, error) {
 	if r.server.execer == nil {
 		return nil, errUnsupportedCall("exec")
 	}
-	result, err := r.server.execer.ExecSync(ctx, q.GetContainerId(), q.GetCmd(), secondsToDuration(q.GetTimeout()))
+	result, err := r.server.execer.ExecSync(ctx, req.GetContainerId(), req.GetCmd(), secondsToDuration(req.GetTimeout()))
 	if err != nil {
 		return nil, err
 	}
@@ -30,24 +30,24 @@ func (r *runtimeService) ExecSync(ctx context.Context, q *v1.ExecSyncRequest) (*
 	}, nil
 }
 
-func (r *runtimeService) Exec(ctx context.Context, q *v1.ExecRequest) (*v1.ExecResponse, error) {
-	o := streamOptions(q)
-	if err := r.server.checkSession(ctx, "streaming exec", q.GetContainerId(), o); err != nil {
+func (r *runtimeService) Exec(ctx context.Context, req *v1.ExecRequest) (*v1.ExecResponse, error) {
+	o := streamOptions(req)
+	if err := r.server.checkSession(ctx, "streaming exec", req.GetContainerId(), o); err != nil {
 		return nil, err
 	}
-	url, err := r.server.streamer.Exec(ctx, q.GetContainerId(), q.GetCmd(), o)
+	url, err := r.server.streamer.Exec(ctx, req.GetContainerId(), req.GetCmd(), o)
 	if err != nil {
 		return nil, err
 	}
 	return &v1.ExecResponse{Url: url}, nil
 }
 
-func (r *runtimeService) Attach(ctx context.Context, q *v1.AttachRequest) (*v1.AttachResponse, error) {
-	o := streamOptions(q)
-	if err := r.server.checkSession(ctx, "attach", q.GetContainerId(), o); err != nil {
+func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1.AttachResponse, error) {
+	o := streamOptions(req)
+	if err := r.server.checkSession(ctx, "attach", req.GetContainerId(), o); err != nil {
 		return nil, err
 	}
-	url, err := r.server.streamer.Attach(ctx, q.GetContainerId(), o)
+	url, err := r.server.streamer.Attach(ctx, req.GetContainerId(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +56,17 @@ func (r *runtimeService) Attach(ctx context.Context, q *v1.AttachRequest) (*v1.A
 
 // checkSession returns an error if no session with the container is possible. With Options.Streamer it validates the request and
 // checks that the container runs: an error at the URL would reach the client with another status.
-func (s *Server) checkSession(ctx context.Context, what, containerID string, o cri.StreamOptions) error {
+func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:
-		return s.errNoStreamer(what)
+		return s.errNoStreamer(call)
 	case !s.checksState:
 		return nil
 	case containerID == "":
 		return errMissingField("container_id")
-	case o.TTY && o.Stderr:
+	case opts.TTY && opts.Stderr:
 		return status.Error(codes.InvalidArgument, "stderr: must not be set beside tty")
-	case !o.Stdin && !o.Stdout && !o.Stderr:
+	case !opts.Stdin && !opts.Stdout && !opts.Stderr:
 		return errMissingField("stdin, stdout, stderr: one of them")
 	}
 	c, err := s.containerDetails(ctx, containerID)
@@ -77,12 +77,12 @@ func (s *Server) checkSession(ctx context.Context, what, containerID string, o c
 }
 
 func (r *runtimeService) PortForward(
-	ctx context.Context, q *v1.PortForwardRequest,
+	ctx context.Context, req *v1.PortForwardRequest,
 ) (*v1.PortForwardResponse, error) {
-	if err := r.server.checkForward(ctx, q.GetPodSandboxId()); err != nil {
+	if err := r.server.checkForward(ctx, req.GetPodSandboxId()); err != nil {
 		return nil, err
 	}
-	url, err := r.server.streamer.PortForward(ctx, q.GetPodSandboxId(), q.GetPort())
+	url, err := r.server.streamer.PortForward(ctx, req.GetPodSandboxId(), req.GetPort())
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 }
 
 func (r *runtimeService) CheckpointContainer(
-	ctx context.Context, q *v1.CheckpointContainerRequest,
+	ctx context.Context, req *v1.CheckpointContainerRequest,
 ) (*v1.CheckpointContainerResponse, error) {
 	if r.server.checkpointer == nil {
 		return nil, errUnsupportedCall("checkpoint")
 	}
-	err := r.server.checkpointer.Checkpoint(ctx, q.GetContainerId(), q.GetLocation(), secondsToDuration(q.GetTimeout()))
+	err := r.server.checkpointer.Checkpoint(ctx, req.GetContainerId(), req.GetLocation(), secondsToDuration(req.GetTimeout()))
 	return &v1.CheckpointContainerResponse{}, err
 }
 
@@ -129,11 +129,11 @@ func streamOptions(q interface {
 }
 
 // errNoStreamer returns the error for a session call without a Streamer.
-func (s *Server) errNoStreamer(what string) error {
+func (s *Server) errNoStreamer(call string) error {
 	if _, ok := s.runtime.(cri.SessionRunner); ok {
-		return fmt.Errorf("%s: %w: Options.Streamer of the server is not set, and the runtime only runs sessions", what, errors.ErrUnsupported)
+		return fmt.Errorf("%s: %w: Options.Streamer of the server is not set, and the runtime only runs sessions", call, errors.ErrUnsupported)
 	}
-	return errUnsupportedCall(what)
+	return errUnsupportedCall(call)
 }
 
 // maxOutput is the maximum number of bytes kept of stdout and of stderr of an ExecSync command.
@@ -161,7 +161,7 @@ func (e sessionExecer) ExecSync(
 // cappedBuffer keeps the first maxOutput bytes written to it and drops the rest.
 type cappedBuffer struct{ bytes.Buffer }
 
-func (b *cappedBuffer) Write(p []byte) (int, error) {
-	_, err := b.Buffer.Write(p[:min(len(p), maxOutput-b.Len())])
-	return len(p), err
+func (b *cappedBuffer) Write(data []byte) (int, error) {
+	_, err := b.Buffer.Write(data[:min(len(data), maxOutput-b.Len())])
+	return len(data), err
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-func (i *imageService) ListImages(ctx context.Context, q *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
+func (i *imageService) ListImages(ctx context.Context, req *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
 	if i.server.images == nil {
 		return nil, errUnsupportedCall("list images")
 	}
-	if want := q.GetFilter().GetImage(); want.GetImage() != "" {
+	if want := req.GetFilter().GetImage(); want.GetImage() != "" {
 		r, err := i.ImageStatus(ctx, &v1.ImageStatusRequest{Image: want})
 		if err != nil || r.GetImage() == nil {
 			return &v1.ListImagesResponse{}, err
@@ -37,12 +37,12 @@ func (i *imageService) ListImages(ctx context.Context, q *v1.ListImagesRequest) 
 
 // ImageStatus returns a response without an image, not an error, if the image does not exist.
 func (i *imageService) ImageStatus(
-	ctx context.Context, q *v1.ImageStatusRequest,
+	ctx context.Context, req *v1.ImageStatusRequest,
 ) (*v1.ImageStatusResponse, error) {
 	if i.server.images == nil {
 		return nil, errUnsupportedCall("image status")
 	}
-	image, err := i.server.images.ImageStatus(ctx, cripb.DecodeImageSpec(q.GetImage()))
+	image, err := i.server.images.ImageStatus(ctx, cripb.DecodeImageSpec(req.GetImage()))
 	switch {
 	case errors.Is(err, cri.ErrNotFound):
 		return &v1.ImageStatusResponse{}, nil
@@ -53,12 +53,12 @@ func (i *imageService) ImageStatus(
 }
 
 func (i *imageService) RemoveImage(
-	ctx context.Context, q *v1.RemoveImageRequest,
+	ctx context.Context, req *v1.RemoveImageRequest,
 ) (*v1.RemoveImageResponse, error) {
 	if i.server.images == nil {
 		return nil, errUnsupportedCall("remove image")
 	}
-	err := i.server.images.RemoveImage(ctx, cripb.DecodeImageSpec(q.GetImage()))
+	err := i.server.images.RemoveImage(ctx, cripb.DecodeImageSpec(req.GetImage()))
 	return &v1.RemoveImageResponse{}, ignoreNotFound(err)
 }
 
@@ -75,12 +75,12 @@ func (i *imageService) ImageFsInfo(
 	return cripb.EncodeImageUsage(&usage), nil
 }
 
-func (i *imageService) PullImage(ctx context.Context, q *v1.PullImageRequest) (*v1.PullImageResponse, error) {
+func (i *imageService) PullImage(ctx context.Context, req *v1.PullImageRequest) (*v1.PullImageResponse, error) {
 	if i.server.puller == nil {
 		return nil, errUnsupportedCall("pull image")
 	}
-	ref, err := i.server.puller.PullImage(ctx, cripb.DecodeImageSpec(q.GetImage()),
-		cripb.DecodeAuth(q.GetAuth()), cripb.DecodeSandboxConfig(q.GetSandboxConfig(), ""))
+	ref, err := i.server.puller.PullImage(ctx, cripb.DecodeImageSpec(req.GetImage()),
+		cripb.DecodeAuth(req.GetAuth()), cripb.DecodeSandboxConfig(req.GetSandboxConfig(), ""))
 	if err != nil {
 		return nil, err
 	}

@@ -36,10 +36,10 @@ type idCache struct {
 }
 
 // contains reports whether the cache contains the full ID.
-func (x *idCache) contains(k idKind, id string) bool {
+func (x *idCache) contains(kind idKind, id string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.ids[k][id]
+	return x.ids[kind][id]
 }
 
 // replaceIDs replaces the content of the cache, which owns ids from now on.
@@ -50,14 +50,14 @@ func (x *idCache) replaceIDs(ids map[idKind]map[string]bool) {
 }
 
 // addID adds the ID of a created object, if the cache is filled. After maxAdded calls it empties the cache.
-func (x *idCache) addID(k idKind, id string) {
+func (x *idCache) addID(kind idKind, id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.added++; x.added > maxAdded {
 		x.ids = nil
 	}
 	if x.ids != nil {
-		x.ids[k][id] = true
+		x.ids[kind][id] = true
 	}
 }
 
@@ -91,8 +91,8 @@ func (s *Server) expandPrefixes(
 
 // expandPrefix returns the ID that begins with prefix. It returns prefix itself if there is none, or if the list fails: the
 // runtime then decides about the unknown ID.
-func (s *Server) expandPrefix(ctx context.Context, k idKind, prefix string) (string, error) {
-	if prefix == "" || s.idCache.contains(k, prefix) {
+func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (string, error) {
+	if prefix == "" || s.idCache.contains(kind, prefix) {
 		return prefix, nil
 	}
 	snapshot, err := s.runtime.List(ctx)
@@ -100,7 +100,7 @@ func (s *Server) expandPrefix(ctx context.Context, k idKind, prefix string) (str
 		return prefix, nil
 	}
 	ids := collectIDs(snapshot)
-	full, err := matchPrefix(k, ids[k], prefix)
+	full, err := matchPrefix(kind, ids[kind], prefix)
 	s.idCache.replaceIDs(ids)
 	return full, err
 }
@@ -122,7 +122,7 @@ func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
 
 // matchPrefix returns the only ID that begins with prefix, or prefix itself if there is none. It returns an error if several IDs
 // match and none equals prefix.
-func matchPrefix(k idKind, ids map[string]bool, prefix string) (string, error) {
+func matchPrefix(kind idKind, ids map[string]bool, prefix string) (string, error) {
 	if ids[prefix] {
 		return prefix, nil
 	}
@@ -134,7 +134,7 @@ func matchPrefix(k idKind, ids map[string]bool, prefix string) (string, error) {
 		}
 	}
 	if found > 1 {
-		return "", status.Errorf(codes.InvalidArgument, "%s ID %.64q: %d IDs begin so: give more of it", k, prefix, found)
+		return "", status.Errorf(codes.InvalidArgument, "%s ID %.64q: %d IDs begin so: give more of it", kind, prefix, found)
 	}
 	return full, nil
 }

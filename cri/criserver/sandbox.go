@@ -13,12 +13,12 @@ import (
 )
 
 func (r *runtimeService) RunPodSandbox(
-	ctx context.Context, q *v1.RunPodSandboxRequest,
+	ctx context.Context, req *v1.RunPodSandboxRequest,
 ) (*v1.RunPodSandboxResponse, error) {
-	if q.GetConfig().GetMetadata() == nil {
+	if req.GetConfig().GetMetadata() == nil {
 		return nil, errMissingField("config.metadata")
 	}
-	id, err := r.server.runtime.RunSandbox(ctx, cripb.DecodeSandboxConfig(q.GetConfig(), q.GetRuntimeHandler()))
+	id, err := r.server.runtime.RunSandbox(ctx, cripb.DecodeSandboxConfig(req.GetConfig(), req.GetRuntimeHandler()))
 	if err != nil {
 		return nil, err
 	}
@@ -26,23 +26,23 @@ func (r *runtimeService) RunPodSandbox(
 }
 
 func (r *runtimeService) StopPodSandbox(
-	ctx context.Context, q *v1.StopPodSandboxRequest,
+	ctx context.Context, req *v1.StopPodSandboxRequest,
 ) (*v1.StopPodSandboxResponse, error) {
-	err := r.server.runtime.StopSandbox(ctx, q.GetPodSandboxId())
+	err := r.server.runtime.StopSandbox(ctx, req.GetPodSandboxId())
 	return &v1.StopPodSandboxResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) RemovePodSandbox(
-	ctx context.Context, q *v1.RemovePodSandboxRequest,
+	ctx context.Context, req *v1.RemovePodSandboxRequest,
 ) (*v1.RemovePodSandboxResponse, error) {
-	err := r.server.runtime.RemoveSandbox(ctx, q.GetPodSandboxId())
+	err := r.server.runtime.RemoveSandbox(ctx, req.GetPodSandboxId())
 	return &v1.RemovePodSandboxResponse{}, ignoreNotFound(err)
 }
 
 func (r *runtimeService) PodSandboxStatus(
-	ctx context.Context, q *v1.PodSandboxStatusRequest,
+	ctx context.Context, req *v1.PodSandboxStatusRequest,
 ) (*v1.PodSandboxStatusResponse, error) {
-	s, err := r.server.sandboxDetails(ctx, q.GetPodSandboxId())
+	s, err := r.server.sandboxDetails(ctx, req.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, er
 }
 
 func (r *runtimeService) ListPodSandbox(
-	ctx context.Context, q *v1.ListPodSandboxRequest,
+	ctx context.Context, req *v1.ListPodSandboxRequest,
 ) (*v1.ListPodSandboxResponse, error) {
 	snapshot, err := r.server.runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := q.GetFilter()
+	f := req.GetFilter()
 	out := &v1.ListPodSandboxResponse{}
 	for i := range snapshot.Sandboxes {
 		p := cripb.EncodeSandbox(&snapshot.Sandboxes[i])
@@ -86,17 +86,17 @@ func (r *runtimeService) ListPodSandbox(
 }
 
 func (r *runtimeService) UpdatePodSandboxResources(
-	ctx context.Context, q *v1.UpdatePodSandboxResourcesRequest,
+	ctx context.Context, req *v1.UpdatePodSandboxResourcesRequest,
 ) (*v1.UpdatePodSandboxResourcesResponse, error) {
 	if r.server.updater == nil {
 		return nil, errUnsupportedCall("update sandbox")
 	}
-	err := r.server.updater.UpdateSandbox(ctx, q.GetPodSandboxId(),
-		cripb.DecodeResources(q.GetOverhead()), cripb.DecodeResources(q.GetResources()))
+	err := r.server.updater.UpdateSandbox(ctx, req.GetPodSandboxId(),
+		cripb.DecodeResources(req.GetOverhead()), cripb.DecodeResources(req.GetResources()))
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matchesFilter reports whether have equals the value that a filter wants; an empty want matches all.
+// matchesFilter reports whether have equals want, a field of a list filter. An empty want matches everything.
 func matchesFilter(want, have string) bool { return want == "" || want == have }
 
 // matchesLabels reports whether labels contains all entries of selector.

@@ -55,13 +55,13 @@ const (
 )
 
 // New returns a server for rt. It panics if rt is nil.
-func New(rt cri.Runtime, o Options) *Server {
+func New(rt cri.Runtime, opts Options) *Server {
 	required.MustArgs("criserver.New", required.Arg{Name: "rt", Value: rt, Hint: "a *process.Runtime"})
 	s := &Server{
 		runtime:     rt,
-		images:      o.Images,
-		puller:      o.Puller,
-		eventBuffer: cmp.Or(max(o.EventBuffer, 0), defaultEventBuffer),
+		images:      opts.Images,
+		puller:      opts.Puller,
+		eventBuffer: cmp.Or(max(opts.EventBuffer, 0), defaultEventBuffer),
 	}
 	if s.images == nil {
 		s.images, _ = rt.(cri.Images)
@@ -77,8 +77,8 @@ func New(rt cri.Runtime, o Options) *Server {
 		}
 	}
 	s.streamer, _ = rt.(cri.Streamer)
-	if o.Streamer != nil {
-		s.streamer, s.checksState = o.Streamer, true
+	if opts.Streamer != nil {
+		s.streamer, s.checksState = opts.Streamer, true
 	}
 	s.logs, _ = rt.(cri.LogReopener)
 	s.updater, _ = rt.(cri.Updater)
@@ -91,9 +91,9 @@ func New(rt cri.Runtime, o Options) *Server {
 	return s
 }
 
-// Serve serves calls on l until ctx ends, then cancels the calls in progress, waits for them and returns nil. It closes l. It may
+// Serve serves calls on listener until ctx ends, then cancels the calls in progress, waits for them and returns nil. It closes listener. It may
 // be called for several listeners.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageSize),
 		grpc.WaitForHandlers(true),
@@ -109,13 +109,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		<-done.Done()
 		g.Stop()
 	})
-	err := g.Serve(l)
+	err := g.Serve(listener)
 	stop()
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("serve CRI on %s: %w", l.Addr(), err)
+	return fmt.Errorf("serve CRI on %s: %w", listener.Addr(), err)
 }
 
 // runtimeService implements the CRI's RuntimeService.

@@ -14,27 +14,27 @@ import (
 )
 
 func (r *runtimeService) ContainerStats(
-	ctx context.Context, q *v1.ContainerStatsRequest,
+	ctx context.Context, req *v1.ContainerStatsRequest,
 ) (*v1.ContainerStatsResponse, error) {
 	list, err := r.ListContainerStats(ctx, &v1.ListContainerStatsRequest{
-		Filter: &v1.ContainerStatsFilter{Id: q.GetContainerId()},
+		Filter: &v1.ContainerStatsFilter{Id: req.GetContainerId()},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if q.GetContainerId() == "" || len(list.GetStats()) == 0 {
-		return nil, &cri.Error{Op: "ContainerStats", ID: q.GetContainerId(), Err: cri.ErrNotFound}
+	if req.GetContainerId() == "" || len(list.GetStats()) == 0 {
+		return nil, &cri.Error{Op: "ContainerStats", ID: req.GetContainerId(), Err: cri.ErrNotFound}
 	}
 	return &v1.ContainerStatsResponse{Stats: list.GetStats()[0]}, nil
 }
 
 func (r *runtimeService) ListContainerStats(
-	ctx context.Context, q *v1.ListContainerStatsRequest,
+	ctx context.Context, req *v1.ListContainerStatsRequest,
 ) (*v1.ListContainerStatsResponse, error) {
 	if r.server.stats == nil {
 		return nil, errUnsupportedCall("stats")
 	}
-	f := q.GetFilter()
+	f := req.GetFilter()
 	stats, err := r.server.containerStats(ctx, f.GetPodSandboxId())
 	if err != nil {
 		return nil, err
@@ -81,22 +81,22 @@ func (s *Server) containerIDs(ctx context.Context, sandboxID string) (map[string
 }
 
 func (r *runtimeService) PodSandboxStats(
-	ctx context.Context, q *v1.PodSandboxStatsRequest,
+	ctx context.Context, req *v1.PodSandboxStatsRequest,
 ) (*v1.PodSandboxStatsResponse, error) {
 	list, err := r.ListPodSandboxStats(ctx, &v1.ListPodSandboxStatsRequest{
-		Filter: &v1.PodSandboxStatsFilter{Id: q.GetPodSandboxId()},
+		Filter: &v1.PodSandboxStatsFilter{Id: req.GetPodSandboxId()},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if q.GetPodSandboxId() == "" || len(list.GetStats()) == 0 {
-		return nil, &cri.Error{Op: "PodSandboxStats", ID: q.GetPodSandboxId(), Err: cri.ErrNotFound}
+	if req.GetPodSandboxId() == "" || len(list.GetStats()) == 0 {
+		return nil, &cri.Error{Op: "PodSandboxStats", ID: req.GetPodSandboxId(), Err: cri.ErrNotFound}
 	}
 	return &v1.PodSandboxStatsResponse{Stats: list.GetStats()[0]}, nil
 }
 
 func (r *runtimeService) ListPodSandboxStats(
-	ctx context.Context, q *v1.ListPodSandboxStatsRequest,
+	ctx context.Context, req *v1.ListPodSandboxStatsRequest,
 ) (*v1.ListPodSandboxStatsResponse, error) {
 	if r.server.stats == nil {
 		return nil, errUnsupportedCall("stats")
@@ -105,7 +105,7 @@ func (r *runtimeService) ListPodSandboxStats(
 	if err != nil {
 		return nil, err
 	}
-	f := q.GetFilter()
+	f := req.GetFilter()
 	out := &v1.ListPodSandboxStatsResponse{}
 	for i := range stats {
 		if matchesFilter(f.GetId(), stats[i].ID) && matchesLabels(f.GetLabelSelector(), stats[i].Labels) {

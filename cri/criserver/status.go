@@ -61,9 +61,9 @@ func (r *runtimeService) RuntimeConfig(
 // UpdateRuntimeConfig passes the pod CIDRs to the runtime. Without a PodCIDRSetter it does nothing, like a runtime with its own
 // CNI configuration.
 func (r *runtimeService) UpdateRuntimeConfig(
-	ctx context.Context, q *v1.UpdateRuntimeConfigRequest,
+	ctx context.Context, req *v1.UpdateRuntimeConfigRequest,
 ) (*v1.UpdateRuntimeConfigResponse, error) {
-	text := q.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+	text := req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
 	if r.server.cidrs == nil || text == "" {
 		return &v1.UpdateRuntimeConfigResponse{}, nil
 	}

@@ -61,34 +61,34 @@ func (r *Runtime) Calls(ops ...string) []Call {
 	return calls
 }
 
-// recordCall appends c to the recorded calls and sets its time and the name of its object.
-func (r *Runtime) recordCall(c Call) *Call {
+// recordCall appends call to the recorded calls and sets its time and the name of its object.
+func (r *Runtime) recordCall(call Call) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.Time = time.Now()
-	if sb := r.sandboxByID(c.ID); sb != nil {
-		c.Name = podName(sb.Pod)
-	} else if ctr := r.containerByID(c.ID); ctr != nil {
-		c.Name = podName(ctr.pod) + "/" + ctr.Name
+	call.Time = time.Now()
+	if sb := r.sandboxByID(call.ID); sb != nil {
+		call.Name = podName(sb.Pod)
+	} else if ctr := r.containerByID(call.ID); ctr != nil {
+		call.Name = podName(ctr.pod) + "/" + ctr.Name
 	}
 	if len(r.calls) == maxCalls {
 		r.calls = r.calls[1:]
 	}
-	r.calls = append(r.calls, &c)
-	return &c
+	r.calls = append(r.calls, &call)
+	return &call
 }
 
 // recordResult stores the error of a call that returns, and wraps *err in a [cri.Error].
-func (r *Runtime) recordResult(c *Call, err *error) {
+func (r *Runtime) recordResult(call *Call, err *error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if *err == nil {
 		return
 	}
-	id := c.ID
+	id := call.ID
 	if id == "" {
-		id = c.Name
+		id = call.Name
 	}
-	c.Err = *err
-	*err = &cri.Error{Op: c.Op, ID: id, Err: *err}
+	call.Err = *err
+	*err = &cri.Error{Op: call.Op, ID: id, Err: *err}
 }

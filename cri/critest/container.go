@@ -29,8 +29,8 @@ type container struct {
 }
 
 // CreateContainer creates a container and calls Options.Script for its script.
-func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, s *cri.SandboxConfig) (id string, err error) {
-	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(s.Pod) + "/" + cfg.Name})
+func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (id string, err error) {
+	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(sandboxConfig.Pod) + "/" + cfg.Name})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -56,7 +56,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 		return "", err
 	}
 	c := &container{
-		Container: newContainer(cfg, s, img),
+		Container: newContainer(cfg, sandboxConfig, img),
 		pod:       sb.Pod,
 		script:    r.opts.Script(cfg),
 		exited:    make(chan struct{}),
@@ -71,8 +71,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg *cr
 	return c.ID, nil
 }
 
-// newContainer returns a created container for cfg in the sandbox of s. It has no ID yet.
-func newContainer(cfg *cri.ContainerConfig, s *cri.SandboxConfig, img cri.Image) cri.Container {
+// newContainer returns a container in state created for cfg, in the sandbox of sandboxConfig. It has no ID yet.
+func newContainer(cfg *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig, img cri.Image) cri.Container {
 	c := cri.Container{
 		Name:        cfg.Name,
 		Attempt:     cfg.Attempt,
@@ -87,8 +87,8 @@ func newContainer(cfg *cri.ContainerConfig, s *cri.SandboxConfig, img cri.Image)
 		Resources:   cloneResources(cfg.Resources),
 		StopSignal:  cmp.Or(cfg.StopSignal, "SIGTERM"),
 	}
-	if s.LogDirectory != "" && cfg.LogPath != "" {
-		c.LogPath = filepath.Join(s.LogDirectory, cfg.LogPath)
+	if sandboxConfig.LogDirectory != "" && cfg.LogPath != "" {
+		c.LogPath = filepath.Join(sandboxConfig.LogDirectory, cfg.LogPath)
 	}
 	return c
 }
@@ -145,10 +145,10 @@ func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Conta
 }
 
 // failStart records that a container exited without running, and returns err. r.mu is held.
-func (r *Runtime) failStart(c *container, err error) error {
-	c.State, c.FinishedAt = cri.ContainerExited, time.Now()
-	c.ExitCode, c.Reason, c.Message = codeStartError, reasonStartError, err.Error()
-	close(c.exited)
+func (r *Runtime) failStart(ctr *container, err error) error {
+	ctr.State, ctr.FinishedAt = cri.ContainerExited, time.Now()
+	ctr.ExitCode, ctr.Reason, ctr.Message = codeStartError, reasonStartError, err.Error()
+	close(ctr.exited)
 	return err
 }
 
@@ -212,24 +212,24 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// exitContainer records exit e of a running container. It has no effect in other states. r.mu is held.
-func (r *Runtime) exitContainer(c *container, e Exit) {
-	if c.State != cri.ContainerRunning {
+// exitContainer records the exit of a running container. It has no effect in other states. r.mu is held.
+func (r *Runtime) exitContainer(ctr *container, exit Exit) {
+	if ctr.State != cri.ContainerRunning {
 		return
 	}
-	c.State, c.FinishedAt = cri.ContainerExited, time.Now()
-	c.ExitCode, c.Reason, c.Message = e.Code, e.reasonOrDefault(), e.Message
-	for _, cancel := range c.execs {
+	ctr.State, ctr.FinishedAt = cri.ContainerExited, time.Now()
+	ctr.ExitCode, ctr.Reason, ctr.Message = exit.Code, exit.reasonOrDefault(), exit.Message
+	for _, cancel := range ctr.execs {
 		cancel()
 	}
-	close(c.exited)
-	r.publishEvent(cri.EventStopped, c.ID, c.pod)
+	close(ctr.exited)
+	r.publishEvent(cri.EventStopped, ctr.ID, ctr.pod)
 }
 
 // removeContainer deletes a container in any state. r.mu is held.
-func (r *Runtime) removeContainer(c *container) {
-	c.removed = true
-	r.containers = slices.DeleteFunc(r.containers, func(o *container) bool { return o == c })
-	delete(r.byID, c.ID)
-	r.publishEvent(cri.EventDeleted, c.ID, c.pod)
+func (r *Runtime) removeContainer(ctr *container) {
+	ctr.removed = true
+	r.containers = slices.DeleteFunc(r.containers, func(o *container) bool { return o == ctr })
+	delete(r.byID, ctr.ID)
+	r.publishEvent(cri.EventDeleted, ctr.ID, ctr.pod)
 }

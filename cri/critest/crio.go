@@ -38,14 +38,14 @@ const defaultCRIOGrace = 10 * time.Second
 const statsPoll = 100 * time.Millisecond
 
 // RunSandbox runs a sandbox, or returns the ID of the sandbox that already has the name.
-func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	id, err := r.SummaryRuntime.RunSandbox(ctx, c)
+func (r *CRIO) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
+	id, err := r.SummaryRuntime.RunSandbox(ctx, config)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
 		return id, err
 	}
-	pod, err := r.SummaryRuntime.ListPod(ctx, c.Pod.UID)
+	pod, err := r.SummaryRuntime.ListPod(ctx, config.Pod.UID)
 	for i := range pod.Sandboxes {
-		if s := &pod.Sandboxes[i]; s.Pod == c.Pod && s.Attempt == c.Attempt {
+		if s := &pod.Sandboxes[i]; s.Pod == config.Pod && s.Attempt == config.Attempt {
 			return s.ID, nil
 		}
 	}
@@ -53,14 +53,14 @@ func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, er
 }
 
 // CreateContainer creates a container, or returns the ID of the container that already has the name.
-func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
-	id, err := r.SummaryRuntime.CreateContainer(ctx, sandboxID, c, s)
+func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
+	id, err := r.SummaryRuntime.CreateContainer(ctx, sandboxID, config, sandboxConfig)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
 		return id, err
 	}
 	all, err := r.SummaryRuntime.List(ctx)
 	for i := range all.Containers {
-		if o := &all.Containers[i]; o.SandboxID == sandboxID && o.Name == c.Name && o.Attempt == c.Attempt {
+		if o := &all.Containers[i]; o.SandboxID == sandboxID && o.Name == config.Name && o.Attempt == config.Attempt {
 			return o.ID, nil
 		}
 	}

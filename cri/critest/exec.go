@@ -73,7 +73,7 @@ func (r *Runtime) ReopenContainerLog(ctx context.Context, id string) (err error)
 	return err
 }
 
-// runningContainer returns the container, or an error if it is not running. r.mu is held.
+// runningContainer returns the container with this ID, or an error if it is not running. r.mu is held.
 func (r *Runtime) runningContainer(id string) (*container, error) {
 	c := r.containerByID(id)
 	if c == nil {

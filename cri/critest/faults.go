@@ -39,10 +39,10 @@ type Faults struct {
 	Around func(ctx context.Context, op, id string, call func() error) error
 
 	ListFunc            func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error)
-	RunSandboxFunc      func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error)
+	RunSandboxFunc      func(ctx context.Context, next cri.Runtime, config *cri.SandboxConfig) (string, error)
 	StopSandboxFunc     func(ctx context.Context, next cri.Runtime, id string) error
 	RemoveSandboxFunc   func(ctx context.Context, next cri.Runtime, id string) error
-	CreateContainerFunc func(ctx context.Context, next cri.Runtime, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error)
+	CreateContainerFunc func(ctx context.Context, next cri.Runtime, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error)
 	StartContainerFunc  func(ctx context.Context, next cri.Runtime, id string) error
 	StopContainerFunc   func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error
 	RemoveContainerFunc func(ctx context.Context, next cri.Runtime, id string) error
@@ -67,12 +67,12 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 }
 
 // RunSandbox calls RunSandboxFunc or the wrapped runtime.
-func (f *Faults) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	return callAround(ctx, f, "RunPodSandbox", c.Pod.UID, func() (string, error) {
+func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
+	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
-			return f.RunSandboxFunc(ctx, f.Runtime, c)
+			return f.RunSandboxFunc(ctx, f.Runtime, config)
 		}
-		return f.Runtime.RunSandbox(ctx, c)
+		return f.Runtime.RunSandbox(ctx, config)
 	})
 }
 
@@ -87,12 +87,12 @@ func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 }
 
 // CreateContainer calls CreateContainerFunc or the wrapped runtime.
-func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
+func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
-			return f.CreateContainerFunc(ctx, f.Runtime, sandboxID, c, s)
+			return f.CreateContainerFunc(ctx, f.Runtime, sandboxID, config, sandboxConfig)
 		}
-		return f.Runtime.CreateContainer(ctx, sandboxID, c, s)
+		return f.Runtime.CreateContainer(ctx, sandboxID, config, sandboxConfig)
 	})
 }
 
@@ -117,7 +117,8 @@ func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault makes a call that takes an ID and has no result: fault if it is not nil, else call.
+// callWithFault makes a call that takes an ID and has no result. It calls fault in place of the wrapped runtime, unless fault
+// is nil.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -130,12 +131,12 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround makes a call that has a result, within Faults.Around if it is set.
-func callAround[T any](ctx context.Context, f *Faults, op, id string, call func() (T, error)) (result T, err error) {
-	if f.Around == nil {
+// callAround makes a call that has a result: through Faults.Around if that is set, else directly.
+func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
+	if faults.Around == nil {
 		return call()
 	}
-	err = f.Around(ctx, op, id, func() (err error) {
+	err = faults.Around(ctx, op, id, func() (err error) {
 		result, err = call()
 		return err
 	})

@@ -39,33 +39,33 @@ func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error
 }
 
 // ImageStatus returns the image with this tag, digest or ID. Without Options.Images every image exists.
-func (r *Runtime) ImageStatus(ctx context.Context, s cri.ImageSpec) (img cri.Image, err error) {
-	call := r.recordCall(Call{Op: "ImageStatus", Name: s.Image})
+func (r *Runtime) ImageStatus(ctx context.Context, image cri.ImageSpec) (img cri.Image, err error) {
+	call := r.recordCall(Call{Op: "ImageStatus", Name: image.Image})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return cri.Image{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.findImage(s.Image); i >= 0 {
+	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil
 	}
 	if r.opts.Images == nil {
-		return NewImage(s.Image, 0), nil
+		return NewImage(image.Image, 0), nil
 	}
 	return cri.Image{}, cri.ErrNotFound
 }
 
 // RemoveImage removes an image. As in containerd, containers may still use it.
-func (r *Runtime) RemoveImage(ctx context.Context, s cri.ImageSpec) (err error) {
-	call := r.recordCall(Call{Op: "RemoveImage", Name: s.Image})
+func (r *Runtime) RemoveImage(ctx context.Context, image cri.ImageSpec) (err error) {
+	call := r.recordCall(Call{Op: "RemoveImage", Name: image.Image})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.findImage(s.Image); i >= 0 {
+	if i := r.findImage(image.Image); i >= 0 {
 		r.images = slices.Delete(r.images, i, i+1)
 	}
 	return nil
@@ -91,15 +91,15 @@ func (r *Runtime) ImageUsage(ctx context.Context) (u cri.ImageUsage, err error) 
 }
 
 // PullImage calls Options.Pull and stores the returned image.
-func (r *Runtime) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, _ *cri.SandboxConfig) (ref string, err error) {
-	call := r.recordCall(Call{Op: "PullImage", Name: i.Image})
+func (r *Runtime) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, _ *cri.SandboxConfig) (ref string, err error) {
+	call := r.recordCall(Call{Op: "PullImage", Name: image.Image})
 	defer r.recordResult(call, &err)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	img := NewImage(i.Image, 0)
+	img := NewImage(image.Image, 0)
 	if r.opts.Pull != nil {
-		if img, err = r.opts.Pull(ctx, i, auth); err != nil {
+		if img, err = r.opts.Pull(ctx, image, auth); err != nil {
 			return "", err
 		}
 	}
@@ -126,14 +126,14 @@ func (r *Runtime) storeImage(img cri.Image) {
 }
 
 // imageForContainer returns the image of a new container. Without Options.Images it adds a missing image. r.mu is held.
-func (r *Runtime) imageForContainer(s cri.ImageSpec) (cri.Image, error) {
-	if i := r.findImage(s.Image); i >= 0 {
+func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
+	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil
 	}
 	if r.opts.Images != nil {
-		return cri.Image{}, fmt.Errorf("image %q: %w", s.Image, cri.ErrNotFound)
+		return cri.Image{}, fmt.Errorf("image %q: %w", image.Image, cri.ErrNotFound)
 	}
-	img := NewImage(s.Image, 0)
+	img := NewImage(image.Image, 0)
 	r.storeImage(img)
 	return img, nil
 }

@@ -80,8 +80,8 @@ func (i *Interceptor) ContainerStatus(ctx context.Context, id string) (cri.Conta
 }
 
 // RunSandbox runs a sandbox in the wrapped runtime.
-func (i *Interceptor) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	return interceptResult(ctx, i, "RunPodSandbox", c.Pod.UID, func(ctx context.Context) (string, error) { return i.Runtime.RunSandbox(ctx, c) })
+func (i *Interceptor) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
+	return interceptResult(ctx, i, "RunPodSandbox", config.Pod.UID, func(ctx context.Context) (string, error) { return i.Runtime.RunSandbox(ctx, config) })
 }
 
 // StopSandbox stops a sandbox of the wrapped runtime.
@@ -95,9 +95,9 @@ func (i *Interceptor) RemoveSandbox(ctx context.Context, id string) error {
 }
 
 // CreateContainer creates a container in the wrapped runtime.
-func (i *Interceptor) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
+func (i *Interceptor) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "CreateContainer", sandboxID, func(ctx context.Context) (string, error) {
-		return i.Runtime.CreateContainer(ctx, sandboxID, c, s)
+		return i.Runtime.CreateContainer(ctx, sandboxID, config, sandboxConfig)
 	})
 }
 
@@ -142,9 +142,9 @@ func (i *Interceptor) ReopenContainerLog(ctx context.Context, id string) error {
 }
 
 // UpdateContainer updates the resources of a container of the wrapped runtime.
-func (i *Interceptor) UpdateContainer(ctx context.Context, id string, r *cri.Resources, annotations map[string]string) error {
+func (i *Interceptor) UpdateContainer(ctx context.Context, id string, resources *cri.Resources, annotations map[string]string) error {
 	return i.interceptCall(ctx, "UpdateContainerResources", id, func(ctx context.Context, id string) error {
-		return i.Runtime.UpdateContainer(ctx, id, r, annotations)
+		return i.Runtime.UpdateContainer(ctx, id, resources, annotations)
 	})
 }
 

@@ -48,13 +48,13 @@ func (i *Interceptor) ListImages(ctx context.Context) ([]cri.Image, error) {
 }
 
 // ImageStatus returns the status of an image of the wrapped runtime.
-func (i *Interceptor) ImageStatus(ctx context.Context, s cri.ImageSpec) (cri.Image, error) {
-	return interceptResult(ctx, i, "ImageStatus", s.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, s) })
+func (i *Interceptor) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
+	return interceptResult(ctx, i, "ImageStatus", image.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, image) })
 }
 
 // RemoveImage removes an image of the wrapped runtime.
-func (i *Interceptor) RemoveImage(ctx context.Context, s cri.ImageSpec) error {
-	return i.interceptCall(ctx, "RemoveImage", s.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, s) })
+func (i *Interceptor) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
+	return i.interceptCall(ctx, "RemoveImage", image.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, image) })
 }
 
 // ImageUsage measures the image file systems of the wrapped runtime.
@@ -63,9 +63,9 @@ func (i *Interceptor) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 }
 
 // PullImage pulls an image with the wrapped runtime.
-func (i *Interceptor) PullImage(ctx context.Context, s cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
-	return interceptResult(ctx, i, "PullImage", s.Image, func(ctx context.Context) (string, error) {
-		return i.Runtime.PullImage(ctx, s, auth, sandbox)
+func (i *Interceptor) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
+	return interceptResult(ctx, i, "PullImage", image.Image, func(ctx context.Context) (string, error) {
+		return i.Runtime.PullImage(ctx, image, auth, sandbox)
 	})
 }
 
@@ -84,15 +84,15 @@ func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call fun
 }
 
 // interceptResultByID makes a call that takes the ID of an object and has a result.
-func interceptResultByID[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
-	return interceptResult(ctx, i, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
+func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
+	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
 // interceptResult makes a call that has a result. Around may still make the call after it has returned; that result is dropped.
-func interceptResult[T any](ctx context.Context, i *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
+func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	result := make(chan T, 1)
 	do := func(ctx context.Context) error {
-		way := i.halfLatency(op, id)
+		way := interceptor.halfLatency(op, id)
 		if err := sleep.For(ctx, way); err != nil {
 			return &cri.Error{Op: op, ID: id, Err: err}
 		}
@@ -110,10 +110,10 @@ func interceptResult[T any](ctx context.Context, i *Interceptor, op, id string, 
 	}
 	var none T
 	var err error
-	if i.Around == nil {
+	if interceptor.Around == nil {
 		err = do(ctx)
 	} else {
-		err = i.Around(ctx, op, id, do)
+		err = interceptor.Around(ctx, op, id, do)
 	}
 	if err != nil {
 		return none, err

@@ -116,11 +116,11 @@ func (p program) argv(shell string) []string {
 }
 
 // SuiteScript plays the programs that [TestRuntime] runs. Pass it as Options.Script to a [Runtime] under test.
-func SuiteScript(c *cri.ContainerConfig) Script {
-	if len(c.Command) > 0 && c.Command[0] == noProgram {
+func SuiteScript(config *cri.ContainerConfig) Script {
+	if len(config.Command) > 0 && config.Command[0] == noProgram {
 		return FailStart(fs.ErrNotExist)
 	}
-	name, arg := suiteProgram(c.Command)
+	name, arg := suiteProgram(config.Command)
 	s := Script{Exec: suiteExec}
 	switch name {
 	case "forever":

@@ -53,7 +53,7 @@ const (
 	ruleExecCode    = "Execer: A non-zero exit code is not an error."
 	ruleExecTimeout = "Execer: It kills the command after timeout, rounded up to a whole second, and returns [context.DeadlineExceeded]."
 
-	ruleExecEnd         = "SessionRunner: It returns when the command has exited and all its output is written to s, however slow s is."
+	ruleExecEnd         = "SessionRunner: It returns when the command has exited and all its output is written to session, however slow its client is."
 	ruleSessionExecCode = "SessionRunner: A non-zero exit code is not an error."
 	ruleExecLeaves      = "SessionRunner: When ctx ends, RunExec kills the command and its child processes, and returns the cause of ctx."
 	ruleRunning         = "SessionRunner: RunExec runs a command in a running container."

@@ -21,13 +21,13 @@ import (
 type Options struct {
 	// Script returns the script of a new container. It is called once per container, with the runtime's lock held; if nil, every
 	// container has the zero Script.
-	Script func(c *cri.ContainerConfig) Script
+	Script func(config *cri.ContainerConfig) Script
 
 	// Images are the images present at the start; see [NewImage]. If nil, every image exists, so that tests need not list images.
 	Images []cri.Image
 	// Pull fetches an image; it may block and may fail. If nil, every pull succeeds at once. It is called without locks and must
 	// return when ctx ends.
-	Pull func(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error)
+	Pull func(ctx context.Context, image cri.ImageSpec, auth *cri.Auth) (cri.Image, error)
 
 	// PodCIDR is the range of sandbox addresses; the zero value means 10.88.0.0/16. Sandboxes on the host network have none.
 	PodCIDR netip.Prefix
@@ -37,7 +37,7 @@ type Options struct {
 
 	// Usage returns the usage of a running container; if nil, no usage is reported. The runtime sets ID, name, attempt, labels
 	// and annotations. Usage is called with the runtime's lock held.
-	Usage func(c cri.Container) cri.ContainerStats
+	Usage func(container cri.Container) cri.ContainerStats
 	// Status returns the status of the runtime; if nil, all conditions are true.
 	Status func() cri.Status
 }
@@ -74,23 +74,23 @@ var (
 )
 
 // New returns a Runtime without sandboxes and containers. It panics if Options.PodCIDR is invalid.
-func New(o Options) *Runtime {
-	if o.Script == nil {
-		o.Script = func(*cri.ContainerConfig) Script { return Script{} }
+func New(opts Options) *Runtime {
+	if opts.Script == nil {
+		opts.Script = func(*cri.ContainerConfig) Script { return Script{} }
 	}
-	if o.PodCIDR == (netip.Prefix{}) {
-		o.PodCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 88}), 16)
+	if opts.PodCIDR == (netip.Prefix{}) {
+		opts.PodCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 88}), 16)
 	}
-	if !o.PodCIDR.IsValid() {
+	if !opts.PodCIDR.IsValid() {
 		panic("critest: Options.PodCIDR is not valid")
 	}
 	return &Runtime{
-		opts:     o,
+		opts:     opts,
 		byID:     map[string]any{},
 		ids:      map[string]int{},
-		images:   slices.Clone(o.Images),
+		images:   slices.Clone(opts.Images),
 		addrs:    map[netip.Addr]bool{},
-		lastAddr: o.PodCIDR.Masked().Addr(),
+		lastAddr: opts.PodCIDR.Masked().Addr(),
 	}
 }
 
@@ -145,8 +145,8 @@ func (r *Runtime) Container(ref string) (cri.Container, bool) {
 // sandbox. A killed sandbox becomes not ready, and its containers run until StopSandbox.
 func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
 
-// KillWith is Kill with a full [Exit], for example with reason OOMKilled. It kills after e.After, at once if that is zero.
-func (r *Runtime) KillWith(ref string, e Exit) error {
+// KillWith is Kill with a full [Exit], for example with reason OOMKilled. It kills after exit.After, at once if that is zero.
+func (r *Runtime) KillWith(ref string, exit Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sb := r.sandboxByID(ref); sb != nil {
@@ -160,11 +160,11 @@ func (r *Runtime) KillWith(ref string, e Exit) error {
 	if c.State != cri.ContainerRunning {
 		return &cri.Error{Op: "Kill", ID: ref, Err: errors.New("container is " + c.State.String())}
 	}
-	if e.After > 0 {
-		r.schedule(e.After, func() { r.exitContainer(c, e) })
+	if exit.After > 0 {
+		r.schedule(exit.After, func() { r.exitContainer(c, exit) })
 		return nil
 	}
-	r.exitContainer(c, e)
+	r.exitContainer(c, exit)
 	return nil
 }
 

@@ -32,7 +32,7 @@ type Script struct {
 
 	// Started is called when the container has started, before StartContainer returns. It may call the runtime. It runs without
 	// locks in the goroutine of StartContainer. Nil does nothing.
-	Started func(c cri.Container)
+	Started func(container cri.Container)
 
 	// Exec plays a command inside the container; if nil, every command succeeds without output. It is called without locks. Its
 	// context ends with the timeout of the command and when the container exits. Exec must return when its context ends.
@@ -68,12 +68,12 @@ func FailStart(err error) Script {
 	return Script{StartError: err}
 }
 
-// FailFirst returns an [Options.Script] function. The first n attempts of a container get script s; later attempts run until they
+// FailFirst returns an [Options.Script] function. The first n attempts of a container get script; later attempts run until they
 // are stopped.
-func FailFirst(n uint32, s Script) func(*cri.ContainerConfig) Script {
+func FailFirst(n uint32, script Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script {
 		if c.Attempt < n {
-			return s
+			return script
 		}
 		return Script{}
 	}
@@ -116,8 +116,8 @@ func (s Script) exitOnSignal(sig cri.Signal) Exit {
 }
 
 // signalNumber returns the number of a common stop signal, and 15 (SIGTERM) for any other name.
-func signalNumber(s cri.Signal) int32 {
-	switch strings.TrimPrefix(string(s), "SIG") {
+func signalNumber(signal cri.Signal) int32 {
+	switch strings.TrimPrefix(string(signal), "SIG") {
 	case "HUP":
 		return 1
 	case "INT":

@@ -32,10 +32,10 @@ var (
 )
 
 // RunExec plays Script.Session of the container, or copies the output of Script.Exec.
-func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
+func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	ended, err := r.runSession(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
 		if script.Session != nil {
-			code, err = script.Session(ctx, cmd, s)
+			code, err = script.Session(ctx, cmd, session)
 			return err
 		}
 		if script.Exec == nil {
@@ -46,7 +46,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 			return err
 		}
 		code = res.ExitCode
-		return errors.Join(writeOutput(s.Stdout, res.Stdout), writeOutput(s.Stderr, res.Stderr))
+		return errors.Join(writeOutput(session.Stdout, res.Stdout), writeOutput(session.Stderr, res.Stderr))
 	})
 	if ended {
 		code = codeKilled
@@ -64,12 +64,12 @@ func writeOutput(w io.Writer, data []byte) error {
 }
 
 // RunAttach plays Script.Attach of the container, or waits until the container exits.
-func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
+func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.runSession(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
 		if script.Attach == nil {
 			return Hang(ctx)
 		}
-		return script.Attach(ctx, s)
+		return script.Attach(ctx, session)
 	})
 	return err
 }

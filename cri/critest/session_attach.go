@@ -15,12 +15,12 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-func withStdin(c *cri.ContainerConfig) { c.Stdin = true }
+func withStdin(config *cri.ContainerConfig) { config.Stdin = true }
 
 // startAttach runs RunAttach in a goroutine. The returned channel yields its error once.
-func (t *sessionTestCase) startAttach(ctx context.Context, id string, s cri.Session) chan error {
+func (t *sessionTestCase) startAttach(ctx context.Context, id string, session cri.Session) chan error {
 	done := make(chan error, 1)
-	go func() { done <- t.run.RunAttach(ctx, id, s) }()
+	go func() { done <- t.run.RunAttach(ctx, id, session) }()
 	return done
 }
 
@@ -127,10 +127,10 @@ type blockingWriter struct {
 	released chan struct{}
 }
 
-func (b blockingWriter) Write(p []byte) (int, error) {
+func (b blockingWriter) Write(data []byte) (int, error) {
 	b.onWrite()
 	<-b.released
-	return len(p), nil
+	return len(data), nil
 }
 
 func attachSlow(t *sessionTestCase) {

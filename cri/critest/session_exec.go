@@ -63,9 +63,9 @@ func execFiles(t *sessionTestCase) {
 // slowWriter is a client that delays each write.
 type slowWriter struct{ to io.Writer }
 
-func (l slowWriter) Write(p []byte) (int, error) {
+func (l slowWriter) Write(data []byte) (int, error) {
 	time.Sleep(150 * time.Millisecond)
-	return l.to.Write(p)
+	return l.to.Write(data)
 }
 
 func execSlow(t *sessionTestCase) {

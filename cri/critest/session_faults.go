@@ -32,9 +32,9 @@ type SessionFaults struct {
 var _ cri.SessionRunner = (*SessionFaults)(nil)
 
 // RunExec runs a command with the wrapped runner.
-func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
+func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	err = f.runSession(ctx, "Exec", containerID, func(ctx context.Context, l *sessionFault) error {
-		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.wrapStreams(ctx, s))
+		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.wrapStreams(ctx, session))
 		return err
 	})
 	if err != nil {
@@ -44,9 +44,9 @@ func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []s
 }
 
 // RunAttach attaches to a container with the wrapped runner.
-func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
+func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	return f.runSession(ctx, "Attach", containerID, func(ctx context.Context, l *sessionFault) error {
-		return f.Runner.RunAttach(ctx, containerID, l.wrapStreams(ctx, s))
+		return f.Runner.RunAttach(ctx, containerID, l.wrapStreams(ctx, session))
 	})
 }
 
@@ -98,7 +98,8 @@ type sessionFault struct {
 	breakSession func()
 }
 
-// takeBytes reserves up to n bytes and returns the number that may pass. At the limit it breaks the session.
+// takeBytes takes up to n bytes from the session's byte limit and returns the number taken. When the limit is used up, it
+// breaks the session.
 func (l *sessionFault) takeBytes(n int) (int, error) {
 	for {
 		left := l.remaining.Load()
@@ -119,18 +120,18 @@ func (l *sessionFault) takeBytes(n int) (int, error) {
 	}
 }
 
-// wrapStreams returns s with streams that are subject to the fault.
-func (l *sessionFault) wrapStreams(ctx context.Context, s cri.Session) cri.Session {
-	if s.Stdin != nil {
-		s.Stdin = faultyReader{ctx, s.Stdin, l}
+// wrapStreams returns session with streams that are subject to the fault.
+func (l *sessionFault) wrapStreams(ctx context.Context, session cri.Session) cri.Session {
+	if session.Stdin != nil {
+		session.Stdin = faultyReader{ctx, session.Stdin, l}
 	}
-	if s.Stdout != nil {
-		s.Stdout = faultyWriter{ctx, s.Stdout, l}
+	if session.Stdout != nil {
+		session.Stdout = faultyWriter{ctx, session.Stdout, l}
 	}
-	if s.Stderr != nil {
-		s.Stderr = faultyWriter{ctx, s.Stderr, l}
+	if session.Stderr != nil {
+		session.Stderr = faultyWriter{ctx, session.Stderr, l}
 	}
-	return s
+	return session
 }
 
 type faultyReader struct {
@@ -139,8 +140,8 @@ type faultyReader struct {
 	fault *sessionFault
 }
 
-func (r faultyReader) Read(p []byte) (int, error) {
-	n, err := r.from.Read(p)
+func (r faultyReader) Read(data []byte) (int, error) {
+	n, err := r.from.Read(data)
 	if late := sleep.For(r.ctx, r.fault.latency); late != nil {
 		return 0, late
 	}
@@ -157,12 +158,12 @@ type faultyWriter struct {
 	fault *sessionFault
 }
 
-func (w faultyWriter) Write(p []byte) (int, error) {
+func (w faultyWriter) Write(data []byte) (int, error) {
 	if late := sleep.For(w.ctx, w.fault.latency); late != nil {
 		return 0, late
 	}
-	n, cut := w.fault.takeBytes(len(p))
-	n, err := w.to.Write(p[:n])
+	n, cut := w.fault.takeBytes(len(data))
+	n, err := w.to.Write(data[:n])
 	if err == nil {
 		err = cut
 	}

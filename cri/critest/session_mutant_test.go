@@ -72,7 +72,7 @@ var sessionMutants = map[string]struct {
 	test, broken string
 	mutant       sessionMutant
 }{
-	"output is cut": {"exec/slow_client", "however slow s is", sessionMutant{
+	"output is cut": {"exec/slow_client", "however slow its client is", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			s.Stdout = &firstBytes{s.Stdout, 50_000}
 			return next.RunExec(ctx, id, cmd, s)

@@ -122,15 +122,15 @@ func writeString(w io.Writer, words string) {
 	}
 }
 
-// awaitTerminalSize waits until s.Resize yields terminalSize. It returns false if ctx ends first.
-func awaitTerminalSize(ctx context.Context, s cri.Session) bool {
+// awaitTerminalSize waits until session.Resize yields terminalSize. It returns false if ctx ends first.
+func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case got, ok := <-s.Resize:
+		case got, ok := <-session.Resize:
 			if !ok || got == terminalSize {
-				return ok && s.TTY
+				return ok && session.TTY
 			}
 		}
 	}

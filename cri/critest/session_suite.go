@@ -24,7 +24,7 @@ type SessionFixture struct {
 	// Image is an image with a shell and common commands, such as busybox. Empty for a runtime without images.
 	Image string
 	// Adjust may change each config before it is used. May be nil.
-	Adjust func(s *cri.SandboxConfig, c *cri.ContainerConfig)
+	Adjust func(sandbox *cri.SandboxConfig, container *cri.ContainerConfig)
 	// ServedByURL means that the runtime serves sessions at the URL of a [cri.Streamer]. Then the suite tolerates commands that
 	// outlive their client, slow clients that delay other clients, and lost output at the exit of a container, as sometimes with
 	// containerd.
@@ -35,7 +35,7 @@ type SessionFixture struct {
 
 // TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds and removes its
 // pods. A failure quotes the violated sentence.
-func TestSessions(t *testing.T, f SessionFixture) {
+func TestSessions(t *testing.T, fixture SessionFixture) {
 	for _, c := range []struct {
 		name string
 		test func(t *sessionTestCase)
@@ -61,11 +61,11 @@ func TestSessions(t *testing.T, f SessionFixture) {
 		{"forward/refused", forwardRefused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if f.NoAttach && strings.HasPrefix(c.name, "attach/") {
+			if fixture.NoAttach && strings.HasPrefix(c.name, "attach/") {
 				t.Skip("the runtime plays no containers")
 			}
 			t.Parallel()
-			c.test(newSessionTestCase(t, f))
+			c.test(newSessionTestCase(t, fixture))
 		})
 	}
 }
@@ -85,9 +85,9 @@ type sessionTestCase struct {
 }
 
 // newSessionTestCase runs a sandbox on the host network until the end of the test.
-func newSessionTestCase(t *testing.T, f SessionFixture) *sessionTestCase {
-	tr := &sessionTestCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f}
-	tr.rt, tr.run = f.New(t)
+func newSessionTestCase(t *testing.T, fixture SessionFixture) *sessionTestCase {
+	tr := &sessionTestCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: fixture}
+	tr.rt, tr.run = fixture.New(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	t.Cleanup(cancel)
 	tr.ctx = ctx
@@ -97,8 +97,8 @@ func newSessionTestCase(t *testing.T, f SessionFixture) *sessionTestCase {
 		Labels:   map[string]string{cri.LabelPodUID: uid},
 		Security: cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
 	}
-	if f.Adjust != nil {
-		f.Adjust(tr.pod, nil)
+	if fixture.Adjust != nil {
+		fixture.Adjust(tr.pod, nil)
 	}
 	var err error
 	tr.sandbox, err = tr.rt.RunSandbox(tr.ctx, tr.pod)
@@ -115,13 +115,13 @@ func newSessionTestCase(t *testing.T, f SessionFixture) *sessionTestCase {
 	return tr
 }
 
-// startContainer starts a container that runs p until the end of the test. change may modify its config.
-func (t *sessionTestCase) startContainer(p sessionProgram, change func(*cri.ContainerConfig)) string {
+// startContainer starts a container that runs prog until the end of the test. change may modify its config.
+func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{
 		Name:     "main",
 		Image:    cri.ImageSpec{Image: t.f.Image, UserSpecifiedImage: t.f.Image},
-		Command:  p.argv(),
+		Command:  prog.argv(),
 		Env:      []cri.EnvVar{{Name: "PATH", Value: "/bin:/usr/bin:/sbin:/usr/sbin"}},
 		Labels:   map[string]string{cri.LabelPodUID: t.pod.Pod.UID},
 		Security: cri.ContainerSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
@@ -142,9 +142,9 @@ func (t *sessionTestCase) startContainer(p sessionProgram, change func(*cri.Cont
 	return id
 }
 
-// execProgram runs p in a container with RunExec.
-func (t *sessionTestCase) execProgram(id string, p sessionProgram, s cri.Session) (int, error) {
-	return t.run.RunExec(t.ctx, id, p.argv(), s)
+// execProgram runs prog in a container with RunExec.
+func (t *sessionTestCase) execProgram(id string, prog sessionProgram, session cri.Session) (int, error) {
+	return t.run.RunExec(t.ctx, id, prog.argv(), session)
 }
 
 // containerState returns the state that List reports for a container.
@@ -169,10 +169,10 @@ type outputBuffer struct {
 	all bytes.Buffer
 }
 
-func (b *outputBuffer) Write(p []byte) (int, error) {
+func (b *outputBuffer) Write(data []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.all.Write(p)
+	return b.all.Write(data)
 }
 
 func (b *outputBuffer) String() string {

@@ -19,7 +19,7 @@ type Fixture struct {
 	Reopen func(t *testing.T, rt cri.Runtime) cri.Runtime
 
 	// Run runs a case; if nil, cases run in parallel. Use [testing/synctest.Test] for a runtime in memory.
-	Run func(t *testing.T, f func(t *testing.T))
+	Run func(t *testing.T, test func(t *testing.T))
 
 	// Image is an image in the runtime with a shell and common commands, such as busybox. Empty for a runtime without images.
 	Image string
@@ -29,22 +29,22 @@ type Fixture struct {
 	IsolatedNetwork bool
 	// Logs means that the runtime writes container logs to files on this machine.
 	Logs bool
-	// Adjust may change each config before it is used, for requirements of the machine. c is nil for RunSandbox. May be nil.
-	Adjust func(s *cri.SandboxConfig, c *cri.ContainerConfig)
+	// Adjust may change each config before it is used, for requirements of the machine. container is nil for RunSandbox. May be nil.
+	Adjust func(sandbox *cri.SandboxConfig, container *cri.ContainerConfig)
 }
 
 // TestRuntime checks a runtime against the documentation of package cri. It runs up to 20 sandboxes in one case, takes well under
 // a minute on a real runtime, and removes its pods. A failure quotes the violated sentence. Cases of capabilities that the
 // runtime lacks are skipped.
-func TestRuntime(t *testing.T, f Fixture) {
-	if f.Shell == "" {
-		f.Shell = "/bin/sh"
+func TestRuntime(t *testing.T, fixture Fixture) {
+	if fixture.Shell == "" {
+		fixture.Shell = "/bin/sh"
 	}
-	run := f.Run
+	run := fixture.Run
 	if run == nil {
-		run = func(t *testing.T, f func(t *testing.T)) {
+		run = func(t *testing.T, test func(t *testing.T)) {
 			t.Parallel()
-			f(t)
+			test(t)
 		}
 	}
 	for _, c := range []struct {
@@ -92,7 +92,7 @@ func TestRuntime(t *testing.T, f Fixture) {
 		{"stats", statsOfRunning},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run(t, func(t *testing.T) { c.test(newTestCase(t, f)) })
+			run(t, func(t *testing.T) { c.test(newTestCase(t, fixture)) })
 		})
 	}
 }

@@ -42,10 +42,10 @@ func (t *testCase) watchEvents() *eventWatch {
 	return w
 }
 
-func (w *eventWatch) addEvent(e cri.Event) error {
+func (w *eventWatch) addEvent(event cri.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, e)
+	w.events = append(w.events, event)
 	return w.callbackErr
 }
 
@@ -74,12 +74,12 @@ func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 }
 
 // awaitEvent waits for an event of an object and checks its pod.
-func (w *eventWatch) awaitEvent(s *cri.SandboxConfig, id string, typ cri.EventType) {
+func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.EventType) {
 	w.t.Helper()
 	w.t.Until(ruleEvents, func() (bool, string) {
 		e, ok := w.findEvent(id, typ)
 		if ok && e.Pod.UID != "" {
-			w.t.Hold(e.Pod.UID == s.Pod.UID, ruleEvents, "event %v of %s is of pod %s, want %s", typ, id, e.Pod.UID, s.Pod.UID)
+			w.t.Hold(e.Pod.UID == config.Pod.UID, ruleEvents, "event %v of %s is of pod %s, want %s", typ, id, e.Pod.UID, config.Pod.UID)
 		}
 		return ok, "StreamEvents reported no event " + typ.String() + " of " + id
 	})

@@ -109,12 +109,12 @@ func listManyAtOnce(t *testCase) {
 }
 
 // runPodLifecycle creates, starts, stops and removes a pod. It returns its failure, because it runs in a goroutine.
-func (t *testCase) runPodLifecycle(s *cri.SandboxConfig) error {
-	sandbox, err := t.tryRunSandbox(s)
+func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
+	sandbox, err := t.tryRunSandbox(config)
 	if err != nil {
 		return err
 	}
-	id, err := t.tryCreateContainer(sandbox, s, t.newContainerConfig(s, "main", ignoresTERM()))
+	id, err := t.tryCreateContainer(sandbox, config, t.newContainerConfig(config, "main", ignoresTERM()))
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (t *testCase) runPodLifecycle(s *cri.SandboxConfig) error {
 	if err != nil {
 		return err
 	}
-	pod := snap.Pod(s.Pod.UID)
+	pod := snap.Pod(config.Pod.UID)
 	if len(pod.Sandboxes) != 1 || len(pod.Containers) != 1 || pod.Containers[0].State != cri.ContainerRunning {
 		return fmt.Errorf("List shows %s, want a ready sandbox and a running container", describePod(pod))
 	}
@@ -136,12 +136,12 @@ func (t *testCase) runPodLifecycle(s *cri.SandboxConfig) error {
 }
 
 // describePod returns the objects of a pod as text, in order of ID.
-func describePod(p cri.Pod) string {
+func describePod(pod cri.Pod) string {
 	var all []string
-	for _, sb := range p.Sandboxes {
+	for _, sb := range pod.Sandboxes {
 		all = append(all, fmt.Sprintf("%.12s(attempt %d %v)", sb.ID, sb.Attempt, sb.State))
 	}
-	for _, c := range p.Containers {
+	for _, c := range pod.Containers {
 		all = append(all, fmt.Sprintf("%.12s(%s attempt %d %v)", c.ID, c.Name, c.Attempt, c.State))
 	}
 	slices.Sort(all)

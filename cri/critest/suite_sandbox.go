@@ -173,10 +173,10 @@ func sandboxStopped(t *testCase) {
 }
 
 // awaitNotReady waits until a stopped sandbox is reported as not ready.
-func (t *testCase) awaitNotReady(s *cri.SandboxConfig, id string) {
+func (t *testCase) awaitNotReady(config *cri.SandboxConfig, id string) {
 	t.Helper()
 	t.Until(ruleStopSandbox, func() (bool, string) {
-		state := t.sandboxStatus(s, id).State
+		state := t.sandboxStatus(config, id).State
 		return state == cri.SandboxNotReady, "a stopped sandbox is " + state.String()
 	})
 }

@@ -38,9 +38,9 @@ type testCase struct {
 	pods map[string]bool // UIDs of the pods of this case
 }
 
-func newTestCase(t *testing.T, f Fixture) *testCase {
-	tr := &testCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f, rt: f.New(t), ctx: t.Context(), pods: map[string]bool{}}
-	if f.Logs {
+func newTestCase(t *testing.T, fixture Fixture) *testCase {
+	tr := &testCase{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: fixture, rt: fixture.New(t), ctx: t.Context(), pods: map[string]bool{}}
+	if fixture.Logs {
 		tr.logs = t.TempDir() // before removePods is registered, so that it is removed after it
 	}
 	t.Cleanup(tr.removePods)
@@ -107,18 +107,18 @@ func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	return s
 }
 
-// newContainerConfig returns the config of a container that runs program p.
-func (t *testCase) newContainerConfig(s *cri.SandboxConfig, name string, p program) *cri.ContainerConfig {
+// newContainerConfig returns the config of a container that runs prog.
+func (t *testCase) newContainerConfig(config *cri.SandboxConfig, name string, prog program) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Name:        name,
 		Image:       cri.ImageSpec{Image: t.f.Image, UserSpecifiedImage: t.f.Image},
-		Command:     p.argv(t.f.Shell),
+		Command:     prog.argv(t.f.Shell),
 		Env:         []cri.EnvVar{{Name: "CRITEST", Value: "variable"}, {Name: "PATH", Value: "/bin:/usr/bin:/sbin:/usr/sbin"}},
 		Annotations: map[string]string{"critest/note": "of the container"},
 		Labels: map[string]string{
-			cri.LabelPodName:       s.Pod.Name,
-			cri.LabelPodNamespace:  s.Pod.Namespace,
-			cri.LabelPodUID:        s.Pod.UID,
+			cri.LabelPodName:       config.Pod.Name,
+			cri.LabelPodNamespace:  config.Pod.Namespace,
+			cri.LabelPodUID:        config.Pod.UID,
 			cri.LabelContainerName: name,
 			"critest/label":        "of the container",
 		},
@@ -136,46 +136,46 @@ func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 }
 
 // tryRunSandbox runs a sandbox, and returns its error. The sandbox is removed at the end of the test.
-func (t *testCase) tryRunSandbox(s *cri.SandboxConfig) (id string, err error) {
+func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
-		t.f.Adjust(s, nil)
+		t.f.Adjust(config, nil)
 	}
-	if s.LogDirectory != "" {
-		if err := os.MkdirAll(s.LogDirectory, 0o755); err != nil {
+	if config.LogDirectory != "" {
+		if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 			return "", err
 		}
 	}
 	t.mu.Lock()
-	t.pods[s.Pod.UID] = true
+	t.pods[config.Pod.UID] = true
 	t.mu.Unlock()
-	err = t.checkConfigUnchanged(s, func() error {
-		id, err = t.rt.RunSandbox(t.ctx, s)
+	err = t.checkConfigUnchanged(config, func() error {
+		id, err = t.rt.RunSandbox(t.ctx, config)
 		return err
 	})
 	return id, err
 }
 
 // runSandbox runs a sandbox, and fails the test on error.
-func (t *testCase) runSandbox(s *cri.SandboxConfig) string {
+func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	t.Helper()
-	id, err := t.tryRunSandbox(s)
+	id, err := t.tryRunSandbox(config)
 	t.Succeed(err, ruleRunSandbox, "RunSandbox")
 	t.Hold(id != "", ruleRunSandbox, "RunSandbox returned an empty ID")
 	return id
 }
 
 // tryCreateContainer creates a container, and returns its error.
-func (t *testCase) tryCreateContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) (id string, err error) {
+func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) (id string, err error) {
 	if t.f.Adjust != nil {
-		t.f.Adjust(s, c)
+		t.f.Adjust(sandboxConfig, config)
 	}
-	if s.LogDirectory != "" {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(s.LogDirectory, c.LogPath)), 0o755); err != nil {
+	if sandboxConfig.LogDirectory != "" {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(sandboxConfig.LogDirectory, config.LogPath)), 0o755); err != nil {
 			return "", err
 		}
 	}
-	err = t.checkConfigUnchanged([]any{s, c}, func() error {
-		id, err = t.rt.CreateContainer(t.ctx, sandbox, c, s)
+	err = t.checkConfigUnchanged([]any{sandboxConfig, config}, func() error {
+		id, err = t.rt.CreateContainer(t.ctx, sandbox, config, sandboxConfig)
 		return err
 	})
 	return id, err
@@ -197,27 +197,28 @@ func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 }
 
 // createContainer creates a container, and fails the test on error.
-func (t *testCase) createContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
+func (t *testCase) createContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
-	id, err := t.tryCreateContainer(sandbox, s, c)
+	id, err := t.tryCreateContainer(sandbox, sandboxConfig, config)
 	t.Succeed(err, ruleCreate, "CreateContainer")
 	t.Hold(id != "", ruleCreate, "CreateContainer returned an empty ID")
 	return id
 }
 
-// startContainer creates and starts a container, and waits until its program has printed "ready" if it does so.
-func (t *testCase) startContainer(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
+// startContainer creates and starts a container, and fails the test on error. If its program prints "ready", it waits for
+// that output.
+func (t *testCase) startContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
-	id := t.createContainer(sandbox, s, c)
+	id := t.createContainer(sandbox, sandboxConfig, config)
 	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
-	if !strings.Contains(c.Command[2], "echo ready") {
+	if !strings.Contains(config.Command[2], "echo ready") {
 		return id
 	}
 	if !t.f.Logs {
 		time.Sleep(time.Second) // nothing signals that the program is ready
 		return id
 	}
-	path := filepath.Join(s.LogDirectory, c.LogPath)
+	path := filepath.Join(sandboxConfig.LogDirectory, config.LogPath)
 	t.Until(ruleLogPath, func() (bool, string) {
 		log, err := os.ReadFile(path)
 		return strings.Contains(string(log), "ready"), path + " shows nothing of what the container printed: " + errorText(err)
@@ -226,10 +227,10 @@ func (t *testCase) startContainer(sandbox string, s *cri.SandboxConfig, c *cri.C
 }
 
 // startInNewPod runs a pod with one container and returns the container's ID.
-func (t *testCase) startInNewPod(p program) string {
+func (t *testCase) startInNewPod(prog program) string {
 	t.Helper()
 	s := t.newPodConfig()
-	return t.startContainer(t.runSandbox(s), s, t.newContainerConfig(s, "main", p))
+	return t.startContainer(t.runSandbox(s), s, t.newContainerConfig(s, "main", prog))
 }
 
 // awaitExit waits until a container has exited, and returns its status.
@@ -277,14 +278,14 @@ func (t *testCase) containerStatus(id string) cri.Container {
 }
 
 // sandboxStatus returns a sandbox with details.
-func (t *testCase) sandboxStatus(s *cri.SandboxConfig, id string) cri.Sandbox {
+func (t *testCase) sandboxStatus(config *cri.SandboxConfig, id string) cri.Sandbox {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
 		sb, err := i.SandboxStatus(t.ctx, id)
 		t.Succeed(err, ruleStatus, "SandboxStatus")
 		return sb
 	}
-	for _, sb := range t.listPod(s.Pod.UID).Sandboxes {
+	for _, sb := range t.listPod(config.Pod.UID).Sandboxes {
 		if sb.ID == id {
 			return sb
 		}

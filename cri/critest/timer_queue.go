@@ -52,7 +52,7 @@ func (r *Runtime) resetTimer() {
 	}
 }
 
-// runDueEvents runs all events whose time has come, and resets the timer.
+// runDueEvents runs all timer events whose time has come, and sets the timer to the next. The timer calls it.
 func (r *Runtime) runDueEvents() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,12 +68,12 @@ func mergeResources(old, change *cri.Resources) *cri.Resources {
 	return u
 }
 
-func cloneResources(r *cri.Resources) *cri.Resources {
-	if r == nil {
+func cloneResources(resources *cri.Resources) *cri.Resources {
+	if resources == nil {
 		return nil
 	}
-	c := *r
-	c.HugepageLimits = slices.Clone(r.HugepageLimits)
-	c.Unified = maps.Clone(r.Unified)
+	c := *resources
+	c.HugepageLimits = slices.Clone(resources.HugepageLimits)
+	c.Unified = maps.Clone(resources.Unified)
 	return &c
 }

@@ -48,8 +48,8 @@ type logChain struct {
 	runningErr       error     // error of ReadOptions.Running, if that is why the read ends
 }
 
-func newLogChain(path string, o ReadOptions) *logChain {
-	return &logChain{path: path, o: o}
+func newLogChain(path string, opts ReadOptions) *logChain {
+	return &logChain{path: path, o: opts}
 }
 
 func (c *logChain) closeFiles() {
@@ -124,13 +124,13 @@ func (c *logChain) openAfter(prev string) error {
 }
 
 // openFile opens a file and closes the previous one.
-func (c *logChain) openFile(path string, r rotatedFile, prev string) error {
+func (c *logChain) openFile(path string, rotated rotatedFile, prev string) error {
 	file, err := openRegular(path)
 	if err != nil {
 		return err
 	}
 	var source io.Reader = file
-	if r.suffix == compressedSuffix {
+	if rotated.suffix == compressedSuffix {
 		if source, err = gzip.NewReader(file); err != nil {
 			file.Close()
 			return fmt.Errorf("read log %s: %w", path, err)
@@ -139,7 +139,7 @@ func (c *logChain) openFile(path string, r rotatedFile, prev string) error {
 	if c.file != nil {
 		c.file.Close() // read only
 	}
-	c.file, c.key, c.previousKey = file, r.key, prev
+	c.file, c.key, c.previousKey = file, rotated.key, prev
 	c.lines.source = source
 	c.lines.dropBuffered()
 	return nil
@@ -169,8 +169,8 @@ func (c *logChain) awaitData(ctx context.Context) (bool, error) {
 	return false, c.awaitContainer(ctx)
 }
 
-// awaitContainer waits for a change of the current file. It calls ReadOptions.Running at most once a second. After the container
-// has exited it returns at once, so that output written before the exit is still read.
+// awaitContainer waits until the current log file may have grown. It calls ReadOptions.Running at most once a second. After
+// the container has exited it returns at once, so that the remaining output is read.
 func (c *logChain) awaitContainer(ctx context.Context) error {
 	if !c.watchTried {
 		c.watchTried = true

@@ -98,7 +98,7 @@ func (k *logKeeper) compressDue(ctx context.Context) error {
 	return nil
 }
 
-// compressFile compresses one file. A rotation that removes the file cancels it.
+// compressFile compresses the file of step, unless a rotation removes the file meanwhile.
 func (k *logKeeper) compressFile(ctx context.Context, step Action) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -46,12 +46,12 @@ func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 }
 
 // cancelWait cancels a request.
-func (w *fileWatch) cancelWait(n fileWatchRequest) {
+func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.armed[n.watch] == n.fired {
-		delete(w.armed, n.watch)
-		w.queue.removeWatch(n.watch)
+	if w.armed[req.watch] == req.fired {
+		delete(w.armed, req.watch)
+		w.queue.removeWatch(req.watch)
 	}
 }
 
@@ -75,7 +75,7 @@ func (w *fileWatch) readEvents() error {
 	}
 }
 
-// fireAll signals all requests, because the kernel dropped events.
+// fireAll signals all pending requests, because the kernel dropped events.
 func (w *fileWatch) fireAll() {
 	for watch, fired := range w.armed {
 		close(fired)

@@ -134,7 +134,8 @@ func (k *logKeeper) requestCompression(ctx context.Context) {
 	}
 }
 
-// takeRequest consumes a request of requestCompression. If it returns false, the compressing goroutine must exit.
+// takeRequest reports whether a compression was requested, and clears the request. If it returns false, the compressing
+// goroutine must exit, and the next request starts another.
 func (k *logKeeper) takeRequest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -31,8 +31,8 @@ type rotatedFile struct {
 	suffix string // empty, compressedSuffix or temporarySuffix
 }
 
-// parseName parses name as a file that was rotated from log. The whole name must have the form that nextKey generates: other
-// files are left alone.
+// parseName parses name as a file that was rotated from log. It returns false unless the whole name has the form that nextKey
+// generates, so that other files are left alone.
 func parseName(log, name string) (rotatedFile, bool) {
 	key, ok := strings.CutPrefix(name, log+".")
 	if !ok {
@@ -54,7 +54,8 @@ func parseName(log, name string) (rotatedFile, bool) {
 	return r, err == nil && len(stamp) == len(stampInName)
 }
 
-// nextKey returns the key of a file that is rotated at now. It sorts after newest, even if the clock was set back.
+// nextKey returns the key (time and number) for the name of a file that is rotated at now. It sorts after newest, the key of
+// the last rotated file, even if the clock was set back.
 func nextKey(newest string, now time.Time) string {
 	key := now.Format(stampInName)
 	if key > newest {

@@ -29,29 +29,29 @@ type entryWriter struct {
 	prefix         []byte
 }
 
-func newEntryWriter(stdout, stderr io.Writer, o ReadOptions) *entryWriter {
-	out := &entryWriter{since: o.Since, stamps: o.Timestamps, bytesLeft: math.MaxInt64}
+func newEntryWriter(stdout, stderr io.Writer, opts ReadOptions) *entryWriter {
+	out := &entryWriter{since: opts.Since, stamps: opts.Timestamps, bytesLeft: math.MaxInt64}
 	if stdout != nil {
 		out.stdout = bufio.NewWriterSize(stdout, firstBuffer)
 	}
 	if stderr != nil {
 		out.stderr = bufio.NewWriterSize(stderr, firstBuffer)
 	}
-	if o.LimitBytes != nil {
-		out.bytesLeft = *o.LimitBytes
+	if opts.LimitBytes != nil {
+		out.bytesLeft = *opts.LimitBytes
 	}
 	return out
 }
 
 // writeEntry writes an entry, unless it is too old or its stream is not requested. At LimitBytes it returns errLogEnd.
-func (o *entryWriter) writeEntry(e Entry) error {
+func (o *entryWriter) writeEntry(entry Entry) error {
 	begins := !o.inLine
-	o.inLine = !e.EndsLine()
+	o.inLine = !entry.EndsLine()
 	w := o.stdout
-	if e.Stream == Stderr {
+	if entry.Stream == Stderr {
 		w = o.stderr
 	}
-	if w == nil || e.Time.Before(o.since) {
+	if w == nil || entry.Time.Before(o.since) {
 		return nil
 	}
 	if o.last != w {
@@ -61,19 +61,19 @@ func (o *entryWriter) writeEntry(e Entry) error {
 		o.last = w
 	}
 	if o.stamps && begins {
-		o.prefix = append(e.Time.AppendFormat(o.prefix[:0], stampLayout), ' ')
+		o.prefix = append(entry.Time.AppendFormat(o.prefix[:0], stampLayout), ' ')
 		if err := o.writeLimited(w, o.prefix); err != nil {
 			return err
 		}
 	}
-	return o.writeLimited(w, e.Content)
+	return o.writeLimited(w, entry.Content)
 }
 
-// writeLimited writes p up to LimitBytes.
-func (o *entryWriter) writeLimited(w *bufio.Writer, p []byte) error {
-	p = p[:min(int64(len(p)), o.bytesLeft)]
-	o.bytesLeft -= int64(len(p))
-	if _, err := w.Write(p); err != nil {
+// writeLimited writes data up to LimitBytes.
+func (o *entryWriter) writeLimited(w *bufio.Writer, data []byte) error {
+	data = data[:min(int64(len(data)), o.bytesLeft)]
+	o.bytesLeft -= int64(len(data))
+	if _, err := w.Write(data); err != nil {
 		return err
 	}
 	if o.bytesLeft == 0 {

@@ -58,24 +58,24 @@ func (o ReadOptions) tailLines() int64 {
 // Read writes the log at path to stdout and stderr as the container wrote it. path may be a symbolic link. A nil writer drops its
 // stream. Both may be the same writer.
 //
-// It returns nil when all output that o selects is written, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line has a
+// It returns nil when all output that opts selects is written, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line has a
 // known format. Single lines that cannot be parsed are skipped.
-func Read(ctx context.Context, path string, stdout, stderr io.Writer, o ReadOptions) error {
-	if err := o.validate(); err != nil {
+func Read(ctx context.Context, path string, stdout, stderr io.Writer, opts ReadOptions) error {
+	if err := opts.validate(); err != nil {
 		return err
 	}
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", path, err)
 	}
-	c := newLogChain(target, o)
+	c := newLogChain(target, opts)
 	defer c.closeFiles()
 	if err := c.openFirst(ctx); err != nil {
 		return err
 	}
-	r := logReader{o: o, chain: c, out: newEntryWriter(stdout, stderr, o), entriesLeft: -1}
-	if !o.Follow {
-		r.entriesLeft = o.tailLines()
+	r := logReader{o: opts, chain: c, out: newEntryWriter(stdout, stderr, opts), entriesLeft: -1}
+	if !opts.Follow {
+		r.entriesLeft = opts.tailLines()
 	}
 	err = r.copyEntries(ctx)
 	if errors.Is(err, errLogEnd) {

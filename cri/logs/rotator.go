@@ -86,28 +86,28 @@ type Rotator struct {
 
 // NewRotator returns a Rotator that calls runtime to reopen log files. It returns an error if runtime is nil or the policy is
 // invalid.
-func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
+func NewRotator(runtime cri.LogReopener, opts RotatorOptions) (*Rotator, error) {
 	if err := required.Args("logs.NewRotator", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
-	o.Policy = o.Policy.withDefaults()
-	if o.Policy.MaxFiles < 2 {
-		return nil, fmt.Errorf("MaxFiles %d: must be at least 2", o.Policy.MaxFiles)
+	opts.Policy = opts.Policy.withDefaults()
+	if opts.Policy.MaxFiles < 2 {
+		return nil, fmt.Errorf("MaxFiles %d: must be at least 2", opts.Policy.MaxFiles)
 	}
-	if o.Workers <= 0 {
-		o.Workers = 4
+	if opts.Workers <= 0 {
+		opts.Workers = 4
 	}
-	if o.ReopenTimeout <= 0 {
-		o.ReopenTimeout = 10 * time.Second
+	if opts.ReopenTimeout <= 0 {
+		opts.ReopenTimeout = 10 * time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Rotator{
 		runtime:       runtime,
-		o:             o,
+		o:             opts,
 		changed:       make(chan struct{}, 1),
-		rotationSlots: make(chan struct{}, o.Workers),
+		rotationSlots: make(chan struct{}, opts.Workers),
 		compressing:   make(chan struct{}, 1),
 	}, nil
 }

@@ -11,12 +11,12 @@ import (
 
 // tailStart returns the offset of the last n lines of a file. A last line without a newline is not counted, but is part of the
 // tail.
-func tailStart(f io.ReaderAt, size, n int64) (int64, error) {
+func tailStart(file io.ReaderAt, size, n int64) (int64, error) {
 	buf := make([]byte, min(size, firstBuffer))
 	for right := size; right > 0; {
 		chunk := buf[:min(right, int64(len(buf)))]
 		right -= int64(len(chunk))
-		if _, err := f.ReadAt(chunk, right); err != nil {
+		if _, err := file.ReadAt(chunk, right); err != nil {
 			return 0, err
 		}
 		for {

@@ -20,62 +20,64 @@ import (
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// setCgroup sets the cgroup path and the limits of a new container, in c and in its shim's spec.
-func (r *Runtime) setCgroup(c *container, s *sandbox, res *cri.Resources, spec *shim.Spec) error {
+// setCgroup sets the cgroup path and the limits of a new container, in ctr and in its shim's spec. Without Options.Cgroups it
+// does nothing.
+func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil
 	}
 	parent := defaultCgroupParent
-	if s.CgroupParent != "" {
+	if sb.CgroupParent != "" {
 		var err error
-		if parent, err = r.options.Cgroups.Parse(s.CgroupParent); err != nil {
-			return fmt.Errorf("cgroup_parent %q: %w", s.CgroupParent, err)
+		if parent, err = r.options.Cgroups.Parse(sb.CgroupParent); err != nil {
+			return fmt.Errorf("cgroup_parent %q: %w", sb.CgroupParent, err)
 		}
 	}
 	limits, err := translate.Limits(res)
 	if err != nil {
 		return err
 	}
-	c.Cgroup = parent.Join(c.ID)
-	if spec.Cgroups, err = r.options.Cgroups.Dirs(c.Cgroup); err != nil {
+	ctr.Cgroup = parent.Join(ctr.ID)
+	if spec.Cgroups, err = r.options.Cgroups.Dirs(ctr.Cgroup); err != nil {
 		return err
 	}
-	c.Limits = limits
+	ctr.Limits = limits
 	if res != nil {
 		spec.OOMScoreAdj = new(int(res.OOMScoreAdj))
-		c.Resources = new(*res)
-		c.Resources.Unified, c.Resources.HugepageLimits = maps.Clone(res.Unified), slices.Clone(res.HugepageLimits)
+		ctr.Resources = new(*res)
+		ctr.Resources.Unified, ctr.Resources.HugepageLimits = maps.Clone(res.Unified), slices.Clone(res.HugepageLimits)
 	}
 	return nil
 }
 
-// createCgroup creates the cgroup of a container and applies its limits, before the start.
-func (r *Runtime) createCgroup(ctx context.Context, c *container) error {
+// createCgroup creates the cgroup of a container and applies its limits, before the start. It does nothing for a container
+// without a cgroup.
+func (r *Runtime) createCgroup(ctx context.Context, ctr *container) error {
 	switch {
-	case c.Cgroup == "":
+	case ctr.Cgroup == "":
 		return nil
 	case r.options.Cgroups == nil:
-		return c.errNoCgroups()
+		return ctr.errNoCgroups()
 	}
-	return r.options.Cgroups.Apply(ctx, c.Cgroup, c.Limits)
+	return r.options.Cgroups.Apply(ctx, ctr.Cgroup, ctr.Limits)
 }
 
 // removeCgroup removes the cgroup of a container that does not run, and kills processes that escaped its shim. Without
 // Options.Cgroups it only checks that the cgroup does not exist.
-func (r *Runtime) removeCgroup(ctx context.Context, c *container) error {
+func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	switch {
-	case c.Cgroup == "":
+	case ctr.Cgroup == "":
 		return nil
 	case r.options.Cgroups != nil:
-		return r.options.Cgroups.Remove(ctx, c.Cgroup)
+		return r.options.Cgroups.Remove(ctx, ctr.Cgroup)
 	}
-	spec, err := shim.ReadSpec(c.dir)
+	spec, err := shim.ReadSpec(ctr.dir)
 	if err != nil {
-		return fmt.Errorf("%w; its directories are not known: %w", c.errNoCgroups(), err)
+		return fmt.Errorf("%w; its directories are not known: %w", ctr.errNoCgroups(), err)
 	}
 	for _, dir := range spec.Cgroups {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-			return c.errNoCgroups()
+			return ctr.errNoCgroups()
 		}
 	}
 	return nil

@@ -33,25 +33,25 @@ func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) erro
 	return nil
 }
 
-// unsupportedSandbox returns the fields of c that this runtime cannot implement, each with its value. networks means that
+// unsupportedSandbox returns the fields of config that this runtime cannot implement, each with its value. networks means that
 // Options.Network is set.
-func unsupportedSandbox(c *cri.SandboxConfig, networks bool) []string {
-	own := networks && c.Security.Namespaces.Network != cri.NamespaceNode
+func unsupportedSandbox(config *cri.SandboxConfig, networks bool) []string {
+	own := networks && config.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string
-	if c.RuntimeHandler != "" {
-		fields = append(fields, fmt.Sprintf("runtime_handler %q", c.RuntimeHandler))
+	if config.RuntimeHandler != "" {
+		fields = append(fields, fmt.Sprintf("runtime_handler %q", config.RuntimeHandler))
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Sysctls)) {
+	for _, name := range slices.Sorted(maps.Keys(config.Sysctls)) {
 		if !own || !shim.IsNetworkSysctl(name) {
-			fields = append(fields, fmt.Sprintf("sysctls: %s=%s would change the host", name, c.Sysctls[name]))
+			fields = append(fields, fmt.Sprintf("sysctls: %s=%s would change the host", name, config.Sysctls[name]))
 		}
 	}
-	for i, p := range c.Ports {
+	for i, p := range config.Ports {
 		if !own && p.HostPort != 0 && p.HostPort != p.ContainerPort {
 			fields = append(fields, fmt.Sprintf("port_mappings[%d]: host_port %d for container_port %d", i, p.HostPort, p.ContainerPort))
 		}
 	}
-	return append(fields, unsupportedUserNamespace(c.Security.Namespaces)...)
+	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
 // networkSysctls returns the sysctls of a network namespace among those of a config. All others would change the host;
@@ -62,43 +62,43 @@ func networkSysctls(sysctls map[string]string) map[string]string {
 	return namespaced
 }
 
-// unsupportedContainer returns the fields of c that this runtime cannot implement, for an agent with the effective user ID euid.
+// unsupportedContainer returns the fields of config that this runtime cannot implement, for an agent with the effective user ID euid.
 // mounted means that Options.Mounts is set.
-func unsupportedContainer(c *cri.ContainerConfig, euid int, mounted bool) []string {
+func unsupportedContainer(config *cri.ContainerConfig, euid int, mounted bool) []string {
 	var fields []string
-	for i := range c.Mounts {
-		if field := unsupportedMount(i, &c.Mounts[i], mounted); field != "" {
+	for i := range config.Mounts {
+		if field := unsupportedMount(i, &config.Mounts[i], mounted); field != "" {
 			fields = append(fields, field)
 		}
 	}
-	for i, d := range c.Devices {
+	for i, d := range config.Devices {
 		if field := unsupportedDevice(i, d, mounted); field != "" {
 			fields = append(fields, field)
 		}
 	}
-	if len(c.CDIDevices) > 0 {
-		fields = append(fields, fmt.Sprintf("cdi_devices %q", c.CDIDevices))
+	if len(config.CDIDevices) > 0 {
+		fields = append(fields, fmt.Sprintf("cdi_devices %q", config.CDIDevices))
 	}
 	if euid != 0 {
-		fields = append(fields, unsupportedUser(c.Security, euid)...)
+		fields = append(fields, unsupportedUser(config.Security, euid)...)
 	}
-	return append(fields, unsupportedUserNamespace(c.Security.Namespaces)...)
+	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
 // unsupportedUser returns the fields for another user or group, which only a root agent can implement.
-func unsupportedUser(s cri.ContainerSecurity, euid int) []string {
+func unsupportedUser(security cri.ContainerSecurity, euid int) []string {
 	var fields []string
-	if s.RunAsUser != nil && *s.RunAsUser != int64(euid) {
-		fields = append(fields, fmt.Sprintf("run_as_user %d by an agent of user %d", *s.RunAsUser, euid))
+	if security.RunAsUser != nil && *security.RunAsUser != int64(euid) {
+		fields = append(fields, fmt.Sprintf("run_as_user %d by an agent of user %d", *security.RunAsUser, euid))
 	}
-	if s.RunAsUsername != "" {
-		fields = append(fields, fmt.Sprintf("run_as_username %q by an agent of user %d", s.RunAsUsername, euid))
+	if security.RunAsUsername != "" {
+		fields = append(fields, fmt.Sprintf("run_as_username %q by an agent of user %d", security.RunAsUsername, euid))
 	}
-	if s.RunAsGroup != nil && *s.RunAsGroup != int64(os.Getegid()) {
-		fields = append(fields, fmt.Sprintf("run_as_group %d by an agent of user %d", *s.RunAsGroup, euid))
+	if security.RunAsGroup != nil && *security.RunAsGroup != int64(os.Getegid()) {
+		fields = append(fields, fmt.Sprintf("run_as_group %d by an agent of user %d", *security.RunAsGroup, euid))
 	}
-	if len(s.SupplementalGroups) > 0 {
-		fields = append(fields, fmt.Sprintf("supplemental_groups %d by an agent of user %d", s.SupplementalGroups, euid))
+	if len(security.SupplementalGroups) > 0 {
+		fields = append(fields, fmt.Sprintf("supplemental_groups %d by an agent of user %d", security.SupplementalGroups, euid))
 	}
 	return fields
 }
@@ -110,45 +110,45 @@ func unsupportedUserNamespace(n cri.NamespaceOptions) []string {
 	return nil
 }
 
-// newContainer returns a created container for config c, with a new ID.
-func newContainer(c *cri.ContainerConfig, s *sandbox) cri.Container {
-	image := c.Image
+// newContainer returns a container in state created for config, with a new ID.
+func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
+	image := config.Image
 	image.Annotations = maps.Clone(image.Annotations)
-	signal := c.StopSignal
+	signal := config.StopSignal
 	if signal == "" {
 		signal = "SIGTERM"
 	}
 	return cri.Container{
 		ID:          newID(),
-		SandboxID:   s.ID,
-		PodUID:      s.Pod.UID,
-		Name:        c.Name,
-		Attempt:     c.Attempt,
+		SandboxID:   sb.ID,
+		PodUID:      sb.Pod.UID,
+		Name:        config.Name,
+		Attempt:     config.Attempt,
 		State:       cri.ContainerCreated,
 		CreatedAt:   time.Now(),
 		Image:       image,
-		ImageRef:    c.Image.Image,
-		ImageID:     c.Image.Image,
-		Labels:      maps.Clone(c.Labels),
-		Annotations: maps.Clone(c.Annotations),
-		Mounts:      slices.Clone(c.Mounts),
+		ImageRef:    config.Image.Image,
+		ImageID:     config.Image.Image,
+		Labels:      maps.Clone(config.Labels),
+		Annotations: maps.Clone(config.Annotations),
+		Mounts:      slices.Clone(config.Mounts),
 		StopSignal:  signal,
 	}
 }
 
 // newSpec returns the spec with which the shim starts the container.
-func (r *Runtime) newSpec(config *cri.ContainerConfig, s *sandbox, c *container) (shim.Spec, error) {
-	spec, err := translate.ShimSpec(config, s.LogDirectory, envMark(c.ID))
+func (r *Runtime) newSpec(config *cri.ContainerConfig, sb *sandbox, ctr *container) (shim.Spec, error) {
+	spec, err := translate.ShimSpec(config, sb.LogDirectory, envMark(ctr.ID))
 	if err != nil {
 		return spec, err
 	}
 	r.mu.Lock()
-	network := s.Network
+	network := sb.Network
 	r.mu.Unlock()
 	if network != nil {
 		// Records of an earlier version may also contain sysctls of the host.
-		spec.Netns, spec.Hostname, spec.Sysctls = network.Netns, s.Hostname, networkSysctls(s.Sysctls)
+		spec.Netns, spec.Hostname, spec.Sysctls = network.Netns, sb.Hostname, networkSysctls(sb.Sysctls)
 	}
-	r.addMounts(config, s, &spec)
-	return spec, r.setCgroup(c, s, config.Resources, &spec)
+	r.addMounts(config, sb, &spec)
+	return spec, r.setCgroup(ctr, sb, config.Resources, &spec)
 }

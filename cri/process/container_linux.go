@@ -49,8 +49,8 @@ func (c *container) uniqueName() string {
 }
 
 // containerLogger returns a logger with attributes that identify the container.
-func (r *Runtime) containerLogger(c *container) *slog.Logger {
-	return r.podLogger(c.pod).With("container", c.Name, "containerID", c.ID)
+func (r *Runtime) containerLogger(ctr *container) *slog.Logger {
+	return r.podLogger(ctr.pod).With("container", ctr.Name, "containerID", ctr.ID)
 }
 
 // envMark returns the environment entry that identifies the processes of a container.
@@ -82,9 +82,9 @@ func (c *container) recordExit(exit shim.Exit, err error) {
 }
 
 // CreateContainer validates a config and persists a container.
-func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
-	id, err := r.createContainer(ctx, sandboxID, c)
-	return id, wrapError("CreateContainer", c.Name, err)
+func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
+	id, err := r.createContainer(ctx, sandboxID, config)
+	return id, wrapError("CreateContainer", config.Name, err)
 }
 
 func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig) (string, error) {
@@ -127,14 +127,14 @@ func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config 
 }
 
 // addContainer adds a container to the runtime, unless its sandbox was stopped.
-func (r *Runtime) addContainer(c *container, s *sandbox) error {
+func (r *Runtime) addContainer(ctr *container, sb *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.stopping {
-		return fmt.Errorf("sandbox %s: not ready", s.ID)
+	if sb.stopping {
+		return fmt.Errorf("sandbox %s: not ready", sb.ID)
 	}
-	r.containers = append(r.containers, c)
-	r.emitEvent(cri.EventCreated, c.ID, s.Pod, nil)
+	r.containers = append(r.containers, ctr)
+	r.emitEvent(cri.EventCreated, ctr.ID, sb.Pod, nil)
 	return nil
 }
 
@@ -147,58 +147,58 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	return wrapError("StartContainer", id, err)
 }
 
-func (r *Runtime) startContainer(ctx context.Context, c *container) error {
-	if err := c.lockOp(ctx); err != nil {
+func (r *Runtime) startContainer(ctx context.Context, ctr *container) error {
+	if err := ctr.lockOp(ctx); err != nil {
 		return err
 	}
-	defer c.unlockOp()
-	pod, err := r.checkStartable(c)
+	defer ctr.unlockOp()
+	pod, err := r.checkStartable(ctr)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	handle, run, err := r.startShim(ctx, c)
+	handle, run, err := r.startShim(ctx, ctr)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		exit, lost := shim.ReadOutcome(c.dir, envMark(c.ID))
+		exit, lost := shim.ReadOutcome(ctr.dir, envMark(ctr.ID))
 		if lost != nil || exit.Reason != shim.ReasonStartError {
-			exit, lost = shim.RecordStartFailure(c.dir, err)
+			exit, lost = shim.RecordStartFailure(ctr.dir, err)
 		}
-		c.recordExit(exit, lost)
-		r.emitEvent(cri.EventStopped, c.ID, pod, nil)
+		ctr.recordExit(exit, lost)
+		r.emitEvent(cri.EventStopped, ctr.ID, pod, nil)
 		return err
 	}
-	c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
-	r.emitEvent(cri.EventStarted, c.ID, pod, c)
+	ctr.shim, ctr.State, ctr.StartedAt = handle, cri.ContainerRunning, run.At
+	r.emitEvent(cri.EventStarted, ctr.ID, pod, ctr)
 	return nil
 }
 
-// startShim creates the cgroup of a container and starts its shim.
-func (r *Runtime) startShim(ctx context.Context, c *container) (*shim.Handle, shim.Run, error) {
-	if err := r.createCgroup(ctx, c); err != nil {
+// startShim creates the cgroup of a container, if it has one, and starts its shim, the process that supervises it.
+func (r *Runtime) startShim(ctx context.Context, ctr *container) (*shim.Handle, shim.Run, error) {
+	if err := r.createCgroup(ctx, ctr); err != nil {
 		return nil, shim.Run{}, err
 	}
-	return shim.StartShim(ctx, c.dir)
+	return shim.StartShim(ctx, ctr.dir)
 }
 
 // checkStartable returns the pod of a container, or an error if the container cannot be started.
-func (r *Runtime) checkStartable(c *container) (cri.PodIdentity, error) {
+func (r *Runtime) checkStartable(ctr *container) (cri.PodIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return cri.PodIdentity{}, errClosed
 	}
-	if c.removed {
+	if ctr.removed {
 		return cri.PodIdentity{}, cri.ErrNotFound
 	}
-	if c.State != cri.ContainerCreated {
-		return cri.PodIdentity{}, fmt.Errorf("container is %s, not created", c.State)
+	if ctr.State != cri.ContainerCreated {
+		return cri.PodIdentity{}, fmt.Errorf("container is %s, not created", ctr.State)
 	}
-	i := slices.IndexFunc(r.sandboxes, func(s *sandbox) bool { return s.ID == c.SandboxID })
+	i := slices.IndexFunc(r.sandboxes, func(s *sandbox) bool { return s.ID == ctr.SandboxID })
 	if i < 0 || r.sandboxes[i].stopping {
-		return cri.PodIdentity{}, fmt.Errorf("sandbox %s: not ready", c.SandboxID)
+		return cri.PodIdentity{}, fmt.Errorf("sandbox %s: not ready", ctr.SandboxID)
 	}
 	return r.sandboxes[i].Pod, nil
 }
@@ -215,16 +215,16 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	return wrapError("RemoveContainer", id, err)
 }
 
-func (r *Runtime) removeContainer(ctx context.Context, c *container) error {
+func (r *Runtime) removeContainer(ctx context.Context, ctr *container) error {
 	for {
-		if err := r.stopContainer(ctx, c, 0); err != nil {
+		if err := r.stopContainer(ctx, ctr, 0); err != nil {
 			return err
 		}
-		if err := c.lockOp(ctx); err != nil {
+		if err := ctr.lockOp(ctx); err != nil {
 			return err
 		}
-		done, err := r.removeStopped(ctx, c)
-		c.unlockOp()
+		done, err := r.removeStopped(ctx, ctr)
+		ctr.unlockOp()
 		if done || err != nil {
 			return err
 		}
@@ -232,37 +232,38 @@ func (r *Runtime) removeContainer(ctx context.Context, c *container) error {
 }
 
 // removeStopped removes a container and returns true, or false if the container is running.
-func (r *Runtime) removeStopped(ctx context.Context, c *container) (bool, error) {
-	if r.isRunning(c) {
+func (r *Runtime) removeStopped(ctx context.Context, ctr *container) (bool, error) {
+	if r.isRunning(ctr) {
 		return false, nil // started after it was stopped
 	}
-	// The caller holds c.opLock, so that the container cannot start.
-	if err := r.removeCgroup(ctx, c); err != nil {
+	// The caller holds ctr.opLock, so that the container cannot start.
+	if err := r.removeCgroup(ctx, ctr); err != nil {
 		return false, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.removed {
+	if ctr.removed {
 		return true, nil
 	}
-	if err := removeDir(c.dir); err != nil {
+	if err := removeDir(ctr.dir); err != nil {
 		return false, err
 	}
-	c.removed = true
-	r.containers = slices.DeleteFunc(r.containers, func(other *container) bool { return other == c })
-	delete(r.names, c.uniqueName())
-	r.emitEvent(cri.EventDeleted, c.ID, r.podIdentity(c), nil)
+	ctr.removed = true
+	r.containers = slices.DeleteFunc(r.containers, func(other *container) bool { return other == ctr })
+	delete(r.names, ctr.uniqueName())
+	r.emitEvent(cri.EventDeleted, ctr.ID, r.podIdentity(ctr), nil)
 	return true, nil
 }
 
 // isRunning reports whether the container has a running shim.
-func (r *Runtime) isRunning(c *container) bool {
+func (r *Runtime) isRunning(ctr *container) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return c.shim != nil
+	return ctr.shim != nil
 }
 
-// lockOp acquires the lock for starting and removing the container.
+// lockOp waits for the lock that a call needs to start or remove the container. It returns the cause of ctx if that ends
+// first.
 func (c *container) lockOp(ctx context.Context) error {
 	select {
 	case c.opLock <- struct{}{}:
@@ -272,7 +273,7 @@ func (c *container) lockOp(ctx context.Context) error {
 	}
 }
 
-// unlockOp releases the lock of lockOp.
+// unlockOp releases the lock that lockOp acquired.
 func (c *container) unlockOp() { <-c.opLock }
 
 // findContainer returns a container by its ID.

@@ -97,50 +97,50 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 }
 
 // watchContainer waits for the exit of a container and records it, or re-examines a container in state unknown.
-func (r *Runtime) watchContainer(ctx context.Context, c *container) {
+func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	retry := backoff.Policy{First: firstRetry, Max: maxExamineRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
-		handle, unknown := r.watchTarget(c)
+		handle, unknown := r.watchTarget(ctr)
 		if handle == nil && !unknown {
 			return // recorded already
 		}
 		if handle != nil {
 			if err := handle.Wait(ctx); err != nil && ctx.Err() == nil {
-				r.containerLogger(c).Error("cannot wait for a container", "error", err)
+				r.containerLogger(ctr).Error("cannot wait for a container", "error", err)
 			}
 		}
-		if ctx.Err() != nil || r.refreshWatched(c, unknown) || sleep.For(ctx, pause) != nil {
+		if ctx.Err() != nil || r.refreshWatched(ctr, unknown) || sleep.For(ctx, pause) != nil {
 			return
 		}
 	}
 }
 
 // watchTarget returns the shim of a running container, or reports that its state is unknown.
-func (r *Runtime) watchTarget(c *container) (handle *shim.Handle, unknown bool) {
+func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return c.shim, c.State == cri.ContainerUnknown && !c.removed
+	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
 }
 
-// refreshWatched calls refreshState and reports whether the watcher of c can end. If a container in state unknown turns out to be
+// refreshWatched calls refreshState and reports whether the watcher of ctr can end. If a container in state unknown turns out to be
 // running, the receiver of its event starts another watcher.
-func (r *Runtime) refreshWatched(c *container, unknown bool) bool {
+func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.refreshState(c) != nil {
+	if r.closed || r.refreshState(ctr) != nil {
 		return r.closed
 	}
-	return c.State != cri.ContainerUnknown && (unknown || c.shim == nil)
+	return ctr.State != cri.ContainerUnknown && (unknown || ctr.shim == nil)
 }
 
 // addStream adds a stream and returns the containers that run or may run.
-func (r *Runtime) addStream(s *eventStream) (running []*container, err error) {
+func (r *Runtime) addStream(stream *eventStream) (running []*container, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errClosed
 	}
-	r.streams[s] = true
+	r.streams[stream] = true
 	for _, c := range r.containers {
 		if c.shim != nil || c.State == cri.ContainerUnknown {
 			running = append(running, c)
@@ -149,20 +149,20 @@ func (r *Runtime) addStream(s *eventStream) (running []*container, err error) {
 	return running, nil
 }
 
-func (r *Runtime) removeStream(s *eventStream) {
+func (r *Runtime) removeStream(stream *eventStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.streams, s)
+	delete(r.streams, stream)
 }
 
 // takeEvents returns and empties the queue of a stream.
-func (r *Runtime) takeEvents(s *eventStream) ([]queuedEvent, error) {
+func (r *Runtime) takeEvents(stream *eventStream) ([]queuedEvent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errClosed
 	}
-	batch := s.queue
-	s.queue = nil
+	batch := stream.queue
+	stream.queue = nil
 	return batch, nil
 }

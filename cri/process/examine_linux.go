@@ -16,15 +16,15 @@ import (
 
 // examineContainer determines the state of a container that a previous agent process started. On error, the container gets state
 // unknown and is re-examined after a delay. The caller holds mu, except during Open.
-func (r *Runtime) examineContainer(c *container, deadline time.Time) error {
-	err := c.adoptState(deadline)
+func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
+	err := ctr.adoptState(deadline)
 	if err == nil {
 		return nil
 	}
-	c.State = cri.ContainerUnknown
-	c.examineDelay = backoff.Policy{First: firstRetry, Max: maxExamineRetry}.Next(c.examineDelay)
-	c.examineAt = time.Now().Add(c.examineDelay)
-	r.containerLogger(c).Warn("container is in an unknown state", "error", err, "retry", c.examineDelay)
+	ctr.State = cri.ContainerUnknown
+	ctr.examineDelay = backoff.Policy{First: firstRetry, Max: maxExamineRetry}.Next(ctr.examineDelay)
+	ctr.examineAt = time.Now().Add(ctr.examineDelay)
+	r.containerLogger(ctr).Warn("container is in an unknown state", "error", err, "retry", ctr.examineDelay)
 	return err
 }
 
@@ -58,45 +58,45 @@ func (c *container) adoptState(deadline time.Time) error {
 // refreshState records the exit of a container whose shim has exited, and re-examines a container in state unknown when its delay
 // has passed. Every path that detects an exit calls it, so that EventStopped is sent once. On error the container is unchanged,
 // and the call may be repeated. The caller holds mu.
-func (r *Runtime) refreshState(c *container) error {
-	if c.State == cri.ContainerUnknown && !c.removed && !time.Now().Before(c.examineAt) {
-		err := r.examineContainer(c, time.Now())
+func (r *Runtime) refreshState(ctr *container) error {
+	if ctr.State == cri.ContainerUnknown && !ctr.removed && !time.Now().Before(ctr.examineAt) {
+		err := r.examineContainer(ctr, time.Now())
 		if err == nil {
-			r.emitState(c)
+			r.emitState(ctr)
 		}
 		return err
 	}
-	if c.shim == nil || !c.shim.Exited() {
+	if ctr.shim == nil || !ctr.shim.Exited() {
 		return nil
 	}
-	exit, err := shim.ReadOutcome(c.dir, envMark(c.ID))
+	exit, err := shim.ReadOutcome(ctr.dir, envMark(ctr.ID))
 	if errors.Is(err, os.ErrNotExist) {
-		exit, err = shim.RecordStartFailure(c.dir, errors.New("its shim ended before it said that it had started a process"))
+		exit, err = shim.RecordStartFailure(ctr.dir, errors.New("its shim ended before it said that it had started a process"))
 	}
 	if shim.IsReadFailure(err) {
-		r.containerLogger(c).Error("cannot read how a container ended", "error", err)
+		r.containerLogger(ctr).Error("cannot read how a container ended", "error", err)
 		return err
 	}
 	if err != nil {
-		r.containerLogger(c).Error("container ended without a record", "error", err)
+		r.containerLogger(ctr).Error("container ended without a record", "error", err)
 	}
-	c.shim.Close()
-	c.shim = nil
-	c.recordExit(exit, err)
-	r.emitEvent(cri.EventStopped, c.ID, r.podIdentity(c), nil)
+	ctr.shim.Close()
+	ctr.shim = nil
+	ctr.recordExit(exit, err)
+	r.emitEvent(cri.EventStopped, ctr.ID, r.podIdentity(ctr), nil)
 	return nil
 }
 
 // emitState emits the event for the state of a container that was in state unknown before. The caller holds mu.
-func (r *Runtime) emitState(c *container) {
-	c.examineDelay = 0
-	r.containerLogger(c).Info("container is in a known state again", "state", c.State)
-	switch c.State {
+func (r *Runtime) emitState(ctr *container) {
+	ctr.examineDelay = 0
+	r.containerLogger(ctr).Info("container is in a known state again", "state", ctr.State)
+	switch ctr.State {
 	case cri.ContainerRunning:
-		r.emitEvent(cri.EventStarted, c.ID, r.podIdentity(c), c)
+		r.emitEvent(cri.EventStarted, ctr.ID, r.podIdentity(ctr), ctr)
 	case cri.ContainerExited:
-		r.emitEvent(cri.EventStopped, c.ID, r.podIdentity(c), nil)
+		r.emitEvent(cri.EventStopped, ctr.ID, r.podIdentity(ctr), nil)
 	default:
-		r.emitEvent(cri.EventCreated, c.ID, r.podIdentity(c), nil)
+		r.emitEvent(cri.EventCreated, ctr.ID, r.podIdentity(ctr), nil)
 	}
 }

@@ -17,16 +17,16 @@ import (
 const nominalSize = 1
 
 // nominalImage returns an image for an image name. Its user is the agent's, which is the default user of containers.
-func nominalImage(s cri.ImageSpec) cri.Image {
+func nominalImage(image cri.ImageSpec) cri.Image {
 	uid := int64(os.Geteuid())
-	i := cri.Image{ID: s.Image, Size: nominalSize, UID: &uid, Spec: s, Pinned: true}
+	i := cri.Image{ID: image.Image, Size: nominalSize, UID: &uid, Spec: image, Pinned: true}
 	switch {
-	case strings.Contains(s.Image, "@"):
-		i.RepoDigests = []string{s.Image}
-	case strings.Contains(path.Base(s.Image), ":"): // an earlier colon belongs to a port
-		i.RepoTags = []string{s.Image}
+	case strings.Contains(image.Image, "@"):
+		i.RepoDigests = []string{image.Image}
+	case strings.Contains(path.Base(image.Image), ":"): // an earlier colon belongs to a port
+		i.RepoTags = []string{image.Image}
 	default: // CRI clients, such as crictl, reject a name without a tag
-		i.RepoTags = []string{s.Image + ":latest"}
+		i.RepoTags = []string{image.Image + ":latest"}
 	}
 	return i
 }
@@ -49,16 +49,16 @@ func (r *Runtime) ListImages(ctx context.Context) ([]cri.Image, error) {
 }
 
 // ImageStatus returns an image for every name: no image is ever missing.
-func (r *Runtime) ImageStatus(_ context.Context, s cri.ImageSpec) (cri.Image, error) {
-	if s.Image == "" {
+func (r *Runtime) ImageStatus(_ context.Context, image cri.ImageSpec) (cri.Image, error) {
+	if image.Image == "" {
 		return cri.Image{}, wrapError("ImageStatus", "", cri.ErrNotFound)
 	}
-	return nominalImage(s), nil
+	return nominalImage(image), nil
 }
 
 // PullImage returns the name without fetching anything.
-func (r *Runtime) PullImage(_ context.Context, i cri.ImageSpec, _ *cri.Auth, _ *cri.SandboxConfig) (string, error) {
-	return i.Image, nil
+func (r *Runtime) PullImage(_ context.Context, image cri.ImageSpec, _ *cri.Auth, _ *cri.SandboxConfig) (string, error) {
+	return image.Image, nil
 }
 
 // RemoveImage does nothing, because there are no images.

@@ -48,11 +48,11 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 }
 
 // podIdentity returns the identity of a container's pod. The caller holds mu.
-func (r *Runtime) podIdentity(c *container) cri.PodIdentity {
+func (r *Runtime) podIdentity(ctr *container) cri.PodIdentity {
 	for _, s := range r.sandboxes {
-		if s.ID == c.SandboxID {
+		if s.ID == ctr.SandboxID {
 			return s.Pod
 		}
 	}
-	return cri.PodIdentity{UID: c.PodUID}
+	return cri.PodIdentity{UID: ctr.PodUID}
 }

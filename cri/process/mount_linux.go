@@ -19,43 +19,45 @@ const (
 	resolvConf     = "/etc/resolv.conf"
 )
 
-// unsupportedMount describes the part of mount i that cannot be implemented, or returns "". mounted means that Options.Mounts is
-// set.
-func unsupportedMount(i int, m *cri.Mount, mounted bool) string {
-	at := fmt.Sprintf("mounts[%d]: container_path %q", i, m.ContainerPath)
-	options := slices.DeleteFunc(slices.Clone(m.Options), isSupportedOption)
+// unsupportedMount returns why this runtime cannot implement mount i of a container config, or "". mounted means that
+// Options.Mounts is set.
+func unsupportedMount(i int, mnt *cri.Mount, mounted bool) string {
+	at := fmt.Sprintf("mounts[%d]: container_path %q", i, mnt.ContainerPath)
+	options := slices.DeleteFunc(slices.Clone(mnt.Options), isSupportedOption)
 	switch {
-	case m.Image != nil:
-		return fmt.Sprintf("%s of image %q", at, m.Image.Image)
-	case !mounted && filepath.Clean(m.HostPath) != filepath.Clean(m.ContainerPath):
-		return fmt.Sprintf("%s with host_path %q", at, m.HostPath)
-	case len(m.UIDMappings)+len(m.GIDMappings) > 0:
+	case mnt.Image != nil:
+		return fmt.Sprintf("%s of image %q", at, mnt.Image.Image)
+	case !mounted && filepath.Clean(mnt.HostPath) != filepath.Clean(mnt.ContainerPath):
+		return fmt.Sprintf("%s with host_path %q", at, mnt.HostPath)
+	case len(mnt.UIDMappings)+len(mnt.GIDMappings) > 0:
 		return at + " with ID mappings"
 	case !mounted:
 		return ""
 	case len(options) > 0:
 		return fmt.Sprintf("%s with options %q", at, options)
-	case unsupportedPaths(at, m.HostPath, m.ContainerPath) != "":
-		return unsupportedPaths(at, m.HostPath, m.ContainerPath)
-	case m.RecursiveReadOnly && (!m.ReadOnly || m.Propagation != cri.PropagationPrivate):
+	case unsupportedPaths(at, mnt.HostPath, mnt.ContainerPath) != "":
+		return unsupportedPaths(at, mnt.HostPath, mnt.ContainerPath)
+	case mnt.RecursiveReadOnly && (!mnt.ReadOnly || mnt.Propagation != cri.PropagationPrivate):
 		return at + " is read-only recursively, which it must be without that too, and with private propagation"
 	}
 	return ""
 }
 
-// unsupportedDevice describes the part of device i that cannot be implemented, or returns "".
-func unsupportedDevice(i int, d cri.Device, mounted bool) string {
-	at := fmt.Sprintf("devices[%d]: container_path %q", i, d.ContainerPath)
+// unsupportedDevice returns why this runtime cannot implement device i of a container config, or "". mounted means that
+// Options.Mounts is set.
+func unsupportedDevice(i int, device cri.Device, mounted bool) string {
+	at := fmt.Sprintf("devices[%d]: container_path %q", i, device.ContainerPath)
 	switch {
 	case mounted:
-		return unsupportedPaths(at, d.HostPath, d.ContainerPath)
-	case filepath.Clean(d.HostPath) != filepath.Clean(d.ContainerPath):
-		return fmt.Sprintf("%s with host_path %q", at, d.HostPath)
+		return unsupportedPaths(at, device.HostPath, device.ContainerPath)
+	case filepath.Clean(device.HostPath) != filepath.Clean(device.ContainerPath):
+		return fmt.Sprintf("%s with host_path %q", at, device.HostPath)
 	}
 	return ""
 }
 
-// unsupportedPaths describes why nothing can be mounted from path host to path container, or returns "".
+// unsupportedPaths returns why nothing can be mounted from path host to path container, or "". at is the prefix of the
+// message.
 func unsupportedPaths(at, host, container string) string {
 	switch {
 	case !filepath.IsAbs(container) || filepath.Clean(container) == "/":
@@ -69,22 +71,22 @@ func unsupportedPaths(at, host, container string) string {
 func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
 // addMounts adds to the spec the mounts and devices of a container and the DNS settings of its sandbox.
-func (r *Runtime) addMounts(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec) {
+func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return
 	}
 	spec.MountNamespace = true
-	if s.ResolvConf {
-		spec.Mounts = append(spec.Mounts, mountns.Mount{Source: filepath.Join(s.dir, resolvConfFile), Target: resolvConf})
+	if sb.ResolvConf {
+		spec.Mounts = append(spec.Mounts, mountns.Mount{Source: filepath.Join(sb.dir, resolvConfFile), Target: resolvConf})
 	}
-	for i, d := range c.Devices {
+	for i, d := range config.Devices {
 		from, to := filepath.Clean(d.HostPath), filepath.Clean(d.ContainerPath)
 		if from != to && unsupportedDevice(i, d, true) == "" { // else it is ignored
 			spec.Mounts = append(spec.Mounts, mountns.Mount{Source: from, Target: to, MustExist: true})
 		}
 	}
-	for i := range c.Mounts {
-		if m := &c.Mounts[i]; unsupportedMount(i, m, true) == "" { // else it is ignored
+	for i := range config.Mounts {
+		if m := &config.Mounts[i]; unsupportedMount(i, m, true) == "" { // else it is ignored
 			spec.Mounts = append(spec.Mounts, encodeMount(m))
 		}
 	}
@@ -97,18 +99,18 @@ func (r *Runtime) addMounts(c *cri.ContainerConfig, s *sandbox, spec *shim.Spec)
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m mountns.Mount) bool { i++; return at[m.Target] != i })
 }
 
-func encodeMount(m *cri.Mount) mountns.Mount {
+func encodeMount(mnt *cri.Mount) mountns.Mount {
 	return mountns.Mount{
-		Source:    filepath.Clean(m.HostPath),
-		Target:    filepath.Clean(m.ContainerPath),
-		ReadOnly:  m.ReadOnly,
-		Recursive: m.RecursiveReadOnly,
-		NoExec:    slices.Contains(m.Options, "noexec"),
-		NoDev:     slices.Contains(m.Options, "nodev"),
-		NoSuid:    slices.Contains(m.Options, "nosuid"),
+		Source:    filepath.Clean(mnt.HostPath),
+		Target:    filepath.Clean(mnt.ContainerPath),
+		ReadOnly:  mnt.ReadOnly,
+		Recursive: mnt.RecursiveReadOnly,
+		NoExec:    slices.Contains(mnt.Options, "noexec"),
+		NoDev:     slices.Contains(mnt.Options, "nodev"),
+		NoSuid:    slices.Contains(mnt.Options, "nosuid"),
 		Propagation: map[cri.Propagation]mountns.Propagation{
 			cri.PropagationHostToContainer: mountns.Slave,
 			cri.PropagationBidirectional:   mountns.Shared,
-		}[m.Propagation],
+		}[mnt.Propagation],
 	}
 }

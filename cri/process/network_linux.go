@@ -19,8 +19,8 @@ import (
 const undoTimeout = 30 * time.Second
 
 // setUpNetwork sets up the network of a new sandbox, unless the sandbox is on the host network.
-func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxConfig) error {
-	if r.options.Network == nil || c.Security.Namespaces.Network == cri.NamespaceNode {
+func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) error {
+	if r.options.Network == nil || config.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil
 	}
 	err := r.retainNetworks(ctx)
@@ -30,19 +30,19 @@ func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxCo
 	if err != nil {
 		r.log.Warn("cannot tear down networks of sandboxes that are gone", "error", err)
 	}
-	n, err := r.options.Network.Setup(ctx, s.ID, c)
+	n, err := r.options.Network.Setup(ctx, sb.ID, config)
 	if err == nil && (!filepath.IsAbs(n.Netns) || len(n.IPs) == 0) {
 		err = errors.Join(fmt.Errorf("namespace %q and %d addresses: Setup must return an absolute path and an address", n.Netns, len(n.IPs)),
-			r.undoNetwork(ctx, s.ID))
+			r.undoNetwork(ctx, sb.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("set up network: %w", err)
 	}
-	s.Network, s.Namespaces.Network = &n, cri.NamespacePod
+	sb.Network, sb.Namespaces.Network = &n, cri.NamespacePod
 	for _, ip := range n.IPs {
-		s.IPs = append(s.IPs, ip.String())
+		sb.IPs = append(sb.IPs, ip.String())
 	}
-	s.Hostname, s.Sysctls = c.Hostname, networkSysctls(c.Sysctls)
+	sb.Hostname, sb.Sysctls = config.Hostname, networkSysctls(config.Sysctls)
 	return nil
 }
 
@@ -90,10 +90,10 @@ func (r *Runtime) retainNetworks(ctx context.Context) error {
 	return err
 }
 
-// tearDownNetwork tears down the network of a stopped sandbox.
-func (r *Runtime) tearDownNetwork(ctx context.Context, s *sandbox) error {
+// tearDownNetwork tears down the network of a stopped sandbox. It does nothing if the sandbox has none.
+func (r *Runtime) tearDownNetwork(ctx context.Context, sb *sandbox) error {
 	r.mu.Lock()
-	network := s.Network
+	network := sb.Network
 	r.mu.Unlock()
 	if network == nil {
 		return nil
@@ -101,7 +101,7 @@ func (r *Runtime) tearDownNetwork(ctx context.Context, s *sandbox) error {
 	if r.options.Network == nil {
 		return fmt.Errorf("tear down network %s: Options.Network is nil: open the runtime with the one that set it up", network.Netns)
 	}
-	if err := r.options.Network.Teardown(ctx, s.ID); err != nil {
+	if err := r.options.Network.Teardown(ctx, sb.ID); err != nil {
 		return fmt.Errorf("tear down network: %w", err)
 	}
 	return nil

@@ -91,21 +91,21 @@ func Main() {
 // Open opens the runtime with the state directory root, which it creates if missing. It finds the containers that a previous
 // agent process started there, running or exited. Only one process at a time can open a root. If the program has not called
 // [Main], Open returns an error and changes nothing.
-func Open(root string, o Options) (*Runtime, error) {
+func Open(root string, opts Options) (*Runtime, error) {
 	root, err := filepath.Abs(root)
 	if err == nil && !mainCalled.Load() {
 		err = errNoMain
 	}
 	if err == nil {
-		err = o.checkUser(os.Geteuid())
+		err = opts.checkUser(os.Geteuid())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open process runtime: %w", err)
 	}
 	r := &Runtime{
 		root:    root,
-		options: o,
-		log:     o.logger(),
+		options: opts,
+		log:     opts.logger(),
 		names:   make(map[string]bool),
 		pending: make(map[string]bool),
 		streams: make(map[*eventStream]bool),
@@ -133,7 +133,7 @@ func (r *Runtime) openRoot() error {
 	return nil
 }
 
-// loadState loads the sandboxes and containers of a previous agent process.
+// loadState loads the sandboxes and containers that a previous agent process persisted, and finds the running shims.
 func (r *Runtime) loadState() error {
 	deadline := time.Now().Add(openTimeout)
 	err := r.loadDirs(sandboxesDir, func(dir string) error {

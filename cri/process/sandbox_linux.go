@@ -61,49 +61,49 @@ func (r *Runtime) podLogger(pod cri.PodIdentity) *slog.Logger {
 }
 
 // RunSandbox sets up the network of a sandbox, if it has one, and persists the sandbox.
-func (r *Runtime) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	id, err := r.runSandbox(ctx, c)
-	return id, wrapError("RunPodSandbox", c.Pod.Name, err)
+func (r *Runtime) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
+	id, err := r.runSandbox(ctx, config)
+	return id, wrapError("RunPodSandbox", config.Pod.Name, err)
 }
 
-func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
+func (r *Runtime) runSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	if err := r.rejectUnsupported(r.podLogger(c.Pod), unsupportedSandbox(c, r.options.Network != nil)); err != nil {
+	if err := r.rejectUnsupported(r.podLogger(config.Pod), unsupportedSandbox(config, r.options.Network != nil)); err != nil {
 		return "", err
 	}
-	if c.LogDirectory != "" && !filepath.IsAbs(c.LogDirectory) {
-		return "", fmt.Errorf("log_directory %q: not an absolute path", c.LogDirectory)
+	if config.LogDirectory != "" && !filepath.IsAbs(config.LogDirectory) {
+		return "", fmt.Errorf("log_directory %q: not an absolute path", config.LogDirectory)
 	}
 	s := &sandbox{
 		Sandbox: cri.Sandbox{
 			ID:          newID(),
-			Pod:         c.Pod,
-			Attempt:     c.Attempt,
+			Pod:         config.Pod,
+			Attempt:     config.Attempt,
 			CreatedAt:   time.Now(),
-			Labels:      maps.Clone(c.Labels),
-			Annotations: maps.Clone(c.Annotations),
+			Labels:      maps.Clone(config.Labels),
+			Annotations: maps.Clone(config.Annotations),
 			Namespaces: cri.NamespaceOptions{
 				Network: cri.NamespaceNode,
 				PID:     cri.NamespaceNode,
 				IPC:     cri.NamespaceNode,
 			},
 		},
-		LogDirectory: c.LogDirectory,
-		CgroupParent: c.CgroupParent,
-		ResolvConf:   r.options.Mounts && c.DNS != nil,
+		LogDirectory: config.LogDirectory,
+		CgroupParent: config.CgroupParent,
+		ResolvConf:   r.options.Mounts && config.DNS != nil,
 	}
-	if c.DNS != nil {
+	if config.DNS != nil {
 		var err error
-		if s.resolv, err = translate.ResolvConf(c.DNS); err != nil {
+		if s.resolv, err = translate.ResolvConf(config.DNS); err != nil {
 			return "", err
 		}
 	}
 	if err := r.reserveName(s.uniqueName()); err != nil {
 		return "", err
 	}
-	if err := r.addSandbox(ctx, s, c); err != nil {
+	if err := r.addSandbox(ctx, s, config); err != nil {
 		r.releaseName(s.uniqueName())
 		return "", err
 	}
@@ -111,33 +111,33 @@ func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string,
 }
 
 // addSandbox sets up the network of a sandbox, persists it and adds it to the runtime.
-func (r *Runtime) addSandbox(ctx context.Context, s *sandbox, c *cri.SandboxConfig) (err error) {
+func (r *Runtime) addSandbox(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) (err error) {
 	r.mu.Lock()
-	r.pending[s.ID] = true
+	r.pending[sb.ID] = true
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.pending, s.ID)
+		delete(r.pending, sb.ID)
 		if err == nil {
-			r.sandboxes = append(r.sandboxes, s)
-			r.emitEvent(cri.EventCreated, s.ID, s.Pod, nil)
-			r.emitEvent(cri.EventStarted, s.ID, s.Pod, nil)
+			r.sandboxes = append(r.sandboxes, sb)
+			r.emitEvent(cri.EventCreated, sb.ID, sb.Pod, nil)
+			r.emitEvent(cri.EventStarted, sb.ID, sb.Pod, nil)
 		}
 	}()
-	if err := r.setUpNetwork(ctx, s, c); err != nil {
+	if err := r.setUpNetwork(ctx, sb, config); err != nil {
 		return err
 	}
-	s.dir, err = r.createDir(sandboxesDir, s.ID, func(dir string) error {
-		if s.ResolvConf {
-			if err := writeForAll(filepath.Join(dir, resolvConfFile), s.resolv); err != nil {
+	sb.dir, err = r.createDir(sandboxesDir, sb.ID, func(dir string) error {
+		if sb.ResolvConf {
+			if err := writeForAll(filepath.Join(dir, resolvConfFile), sb.resolv); err != nil {
 				return err
 			}
 		}
-		return shim.WriteRecord(filepath.Join(dir, recordFile), s)
+		return shim.WriteRecord(filepath.Join(dir, recordFile), sb)
 	})
-	if err != nil && s.Network != nil {
-		err = errors.Join(err, r.undoNetwork(ctx, s.ID))
+	if err != nil && sb.Network != nil {
+		err = errors.Join(err, r.undoNetwork(ctx, sb.ID))
 	}
 	return err
 }
@@ -162,11 +162,11 @@ func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	return wrapError("StopPodSandbox", id, err)
 }
 
-func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
+func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
 	r.mu.Lock()
-	s.stopping = true
+	sb.stopping = true
 	r.mu.Unlock()
-	inside := r.containersIn(s)
+	inside := r.containersIn(sb)
 	errs := make([]error, len(inside))
 	var wg sync.WaitGroup
 	for i, c := range inside {
@@ -176,23 +176,23 @@ func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := r.tearDownNetwork(ctx, s); err != nil {
+	if err := r.tearDownNetwork(ctx, sb); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.State == cri.SandboxNotReady && s.Network == nil {
+	if sb.State == cri.SandboxNotReady && sb.Network == nil {
 		return nil
 	}
-	stopped := *s
+	stopped := *sb
 	stopped.State, stopped.Network, stopped.IPs = cri.SandboxNotReady, nil, nil
-	if err := shim.WriteRecord(filepath.Join(s.dir, recordFile), &stopped); err != nil {
+	if err := shim.WriteRecord(filepath.Join(sb.dir, recordFile), &stopped); err != nil {
 		return err
 	}
-	alreadyReported := s.State == cri.SandboxNotReady // for example after a reboot
-	s.State, s.Network, s.IPs = cri.SandboxNotReady, nil, nil
+	alreadyReported := sb.State == cri.SandboxNotReady // for example after a reboot
+	sb.State, sb.Network, sb.IPs = cri.SandboxNotReady, nil, nil
 	if !alreadyReported {
-		r.emitEvent(cri.EventStopped, s.ID, s.Pod, nil)
+		r.emitEvent(cri.EventStopped, sb.ID, sb.Pod, nil)
 	}
 	return nil
 }
@@ -209,27 +209,27 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	return wrapError("RemovePodSandbox", id, err)
 }
 
-func (r *Runtime) removeSandbox(ctx context.Context, s *sandbox) error {
-	if err := r.stopSandbox(ctx, s); err != nil {
+func (r *Runtime) removeSandbox(ctx context.Context, sb *sandbox) error {
+	if err := r.stopSandbox(ctx, sb); err != nil {
 		return err
 	}
-	for _, c := range r.containersIn(s) {
+	for _, c := range r.containersIn(sb) {
 		if err := r.removeContainer(ctx, c); err != nil {
 			return fmt.Errorf("remove container %s: %w", c.ID, err)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.Index(r.sandboxes, s)
+	i := slices.Index(r.sandboxes, sb)
 	if i < 0 {
 		return nil // removed by a concurrent call
 	}
-	if err := removeDir(s.dir); err != nil {
+	if err := removeDir(sb.dir); err != nil {
 		return err
 	}
-	r.emitEvent(cri.EventDeleted, s.ID, s.Pod, nil) // while the sandbox is listed, so that the event contains its status
+	r.emitEvent(cri.EventDeleted, sb.ID, sb.Pod, nil) // while the sandbox is listed, so that the event contains its status
 	r.sandboxes = slices.Delete(r.sandboxes, i, i+1)
-	delete(r.names, s.uniqueName())
+	delete(r.names, sb.uniqueName())
 	return nil
 }
 
@@ -248,12 +248,12 @@ func (r *Runtime) findSandbox(id string) (*sandbox, error) {
 }
 
 // containersIn returns the containers of a sandbox.
-func (r *Runtime) containersIn(s *sandbox) []*container {
+func (r *Runtime) containersIn(sb *sandbox) []*container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var inside []*container
 	for _, c := range r.containers {
-		if c.SandboxID == s.ID {
+		if c.SandboxID == sb.ID {
 			inside = append(inside, c)
 		}
 	}

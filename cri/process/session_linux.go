@@ -16,12 +16,12 @@ import (
 
 // RunExec runs a command beside the process of a container, like ExecSync, with the streams of a session. When ctx ends, the
 // command and its child processes are killed. Background processes that outlive the command belong to the container.
-func (r *Runtime) RunExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
-	code, err := r.runExec(ctx, id, cmd, s)
+func (r *Runtime) RunExec(ctx context.Context, id string, cmd []string, session cri.Session) (int, error) {
+	code, err := r.runExec(ctx, id, cmd, session)
 	return code, wrapError("Exec", id, err)
 }
 
-func (r *Runtime) runExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
+func (r *Runtime) runExec(ctx context.Context, id string, cmd []string, streams cri.Session) (int, error) {
 	handle, err := r.runningShim(id)
 	if err != nil {
 		return 0, err
@@ -29,16 +29,16 @@ func (r *Runtime) runExec(ctx context.Context, id string, cmd []string, s cri.Se
 	if len(cmd) == 0 {
 		return 0, errors.New("no command")
 	}
-	return session.ExecSession(ctx, s, func(ctx context.Context, tty bool, fds []int) (int, error) {
+	return session.ExecSession(ctx, streams, func(ctx context.Context, tty bool, fds []int) (int, error) {
 		return handle.Run(ctx, cmd, tty, fds)
 	})
 }
 
 // RunAttach connects a session to the process of a container. A client with more than 1 MiB of unread output is disconnected.
-func (r *Runtime) RunAttach(ctx context.Context, id string, s cri.Session) error {
+func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session) error {
 	handle, err := r.runningShim(id)
 	if err == nil {
-		err = session.AttachSession(ctx, s, func(ctx context.Context, input, sizes bool, fds [2]int) (session.Container, error) {
+		err = session.AttachSession(ctx, streams, func(ctx context.Context, input, sizes bool, fds [2]int) (session.Container, error) {
 			a, err := handle.Attach(ctx, shim.AttachOptions{Input: input, Terminal: sizes}, fds)
 			if err != nil {
 				return nil, err

@@ -39,53 +39,53 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	return wrapError("StopContainer", id, err)
 }
 
-func (r *Runtime) stopContainer(ctx context.Context, c *container, grace time.Duration) error {
+func (r *Runtime) stopContainer(ctx context.Context, ctr *container, grace time.Duration) error {
 	// A start in progress decides first whether there is a process to stop.
-	if err := c.lockOp(ctx); err != nil {
+	if err := ctr.lockOp(ctx); err != nil {
 		return err
 	}
-	c.unlockOp()
-	handle, err := r.shimToStop(c)
+	ctr.unlockOp()
+	handle, err := r.shimToStop(ctr)
 	if handle == nil || err != nil {
 		return err
 	}
-	if err := r.terminateShim(ctx, c, handle, roundUpToSeconds(grace)); err != nil {
+	if err := r.terminateShim(ctx, ctr, handle, roundUpToSeconds(grace)); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.refreshState(c)
+	return r.refreshState(ctr)
 }
 
 // shimToStop returns the shim of a container, or nil if no process runs.
-func (r *Runtime) shimToStop(c *container) (*shim.Handle, error) {
+func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.State != cri.ContainerUnknown || c.removed {
-		return c.shim, nil
+	if ctr.State != cri.ContainerUnknown || ctr.removed {
+		return ctr.shim, nil
 	}
-	if r.examineContainer(c, time.Now()) == nil {
-		r.emitState(c)
-		return c.shim, nil
+	if r.examineContainer(ctr, time.Now()) == nil {
+		r.emitState(ctr)
+		return ctr.shim, nil
 	}
 	// The shim is alive. Its process must be stopped even if the shim never reports it.
-	handle, err := shim.SearchShim(c.dir)
+	handle, err := shim.SearchShim(ctr.dir)
 	if err != nil {
 		return nil, err
 	}
-	c.shim, c.State = handle, cri.ContainerRunning
-	r.emitState(c)
+	ctr.shim, ctr.State = handle, cri.ContainerRunning
+	r.emitState(ctr)
 	return handle, nil
 }
 
 // terminateShim sends the stop signal, waits for grace, and kills until the shim has exited.
-func (r *Runtime) terminateShim(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
+func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
-		sig, err := translate.Signal(c.StopSignal)
+		sig, err := translate.Signal(ctr.StopSignal)
 		if err != nil {
 			return err
 		}
-		if r.sendStopSignal(ctx, c, handle, int(sig), grace) {
+		if r.sendStopSignal(ctx, ctr, handle, int(sig), grace) {
 			if ended, err := awaitExit(ctx, handle, grace); ended || err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (r *Runtime) terminateShim(ctx context.Context, c *container, handle *shim.
 		}
 		err := step.do()
 		if err != nil && ctx.Err() == nil && !handle.Exited() {
-			r.containerLogger(c).Warn("cannot "+step.what, "error", err)
+			r.containerLogger(ctr).Warn("cannot "+step.what, "error", err)
 			continue
 		}
 		if ended, err := awaitExit(ctx, handle, killTimeout); ended || err != nil {
@@ -117,7 +117,7 @@ func (r *Runtime) terminateShim(ctx context.Context, c *container, handle *shim.
 
 // sendStopSignal sends the stop signal and reports whether it was delivered or the shim has exited. It retries for the grace
 // period, for example while the agent has no free file descriptor, so that this alone causes no SIGKILL.
-func (r *Runtime) sendStopSignal(ctx context.Context, c *container, handle *shim.Handle, sig int, grace time.Duration) bool {
+func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	retry := backoff.Policy{First: firstRetry, Max: maxSignalRetry}
@@ -126,7 +126,7 @@ func (r *Runtime) sendStopSignal(ctx context.Context, c *container, handle *shim
 		if err == nil || handle.Exited() {
 			return true
 		}
-		r.containerLogger(c).Warn("cannot signal container", "error", err)
+		r.containerLogger(ctr).Warn("cannot signal container", "error", err)
 		if sleep.For(ctx, pause) != nil {
 			return false
 		}

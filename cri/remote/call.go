@@ -23,42 +23,43 @@ type callInfo struct {
 
 // invoke makes one RPC within its time limit. It reports the call to Options.CallReturned and wraps its error in a [cri.Error].
 func invoke[Q, A any](
-	ctx context.Context, c *Client, o callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
+	ctx context.Context, client *Client, info callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
 ) (A, error) {
-	if d := c.timeLimit(o); d > 0 {
+	if d := client.timeLimit(info); d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
 	began := time.Now()
 	answer, err := rpc(ctx, request)
-	c.reportCall(o, began, err)
+	client.reportCall(info, began, err)
 	if err != nil {
-		return answer, o.wrapError(err)
+		return answer, info.wrapError(err)
 	}
 	return answer, nil
 }
 
 // reportCall reports a call that has returned to Options.CallReturned.
-func (c *Client) reportCall(o callInfo, began time.Time, err error) {
+func (c *Client) reportCall(info callInfo, began time.Time, err error) {
 	if c.callReturned != nil {
-		c.callReturned(o.name, time.Since(began), err)
+		c.callReturned(info.name, time.Since(began), err)
 	}
 }
 
-// timeLimit returns the time limit of a call; zero means none.
-func (c *Client) timeLimit(o callInfo) time.Duration {
-	d, ok := c.timeouts[o.name]
+// timeLimit returns the time limit of a call: that of Options.Timeouts or the default of the kubelet, plus info.extra. Zero
+// means none.
+func (c *Client) timeLimit(info callInfo) time.Duration {
+	d, ok := c.timeouts[info.name]
 	switch {
 	case ok:
-	case o.name == "RunPodSandbox":
+	case info.name == "RunPodSandbox":
 		d = 2 * c.timeout
-	case o.name == "PullImage":
+	case info.name == "PullImage":
 		return 0
 	default:
 		d = c.timeout
 	}
-	extra := max(o.extra, 0)
+	extra := max(info.extra, 0)
 	if d == 0 || extra > math.MaxInt64-d {
 		return 0
 	}

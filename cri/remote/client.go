@@ -73,11 +73,11 @@ const defaultTimeout = 2 * time.Minute
 
 // Dial returns a client of the runtime at endpoint, "unix:///path" or an absolute path. It does not connect: the first call does,
 // for example [Client.Check]. It returns an error if the endpoint or an option is invalid.
-func Dial(endpoint string, o Options) (*Client, error) {
-	if o.Timeout < 0 {
-		return nil, fmt.Errorf("dial runtime: timeout %v: negative", o.Timeout)
+func Dial(endpoint string, opts Options) (*Client, error) {
+	if opts.Timeout < 0 {
+		return nil, fmt.Errorf("dial runtime: timeout %v: negative", opts.Timeout)
 	}
-	for call, d := range o.Timeouts {
+	for call, d := range opts.Timeouts {
 		if !isCall(call) {
 			return nil, fmt.Errorf("dial runtime: timeout of %q: no such CRI call", call)
 		}
@@ -85,14 +85,14 @@ func Dial(endpoint string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("dial runtime: timeout of %s %v: negative", call, d)
 		}
 	}
-	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), callReturned: o.CallReturned, receiveSlots: make(chan struct{}, maxReceiving)}
+	c := &Client{timeout: cmp.Or(opts.Timeout, defaultTimeout), timeouts: maps.Clone(opts.Timeouts), callReturned: opts.CallReturned, receiveSlots: make(chan struct{}, maxReceiving)}
 	var err error
 	if c.conn, err = newConn(endpoint); err != nil {
 		return nil, fmt.Errorf("dial runtime: %w", err)
 	}
 	c.imageConn = c.conn
-	if o.ImageEndpoint != "" && o.ImageEndpoint != endpoint {
-		if c.imageConn, err = newConn(o.ImageEndpoint); err != nil {
+	if opts.ImageEndpoint != "" && opts.ImageEndpoint != endpoint {
+		if c.imageConn, err = newConn(opts.ImageEndpoint); err != nil {
 			return nil, errors.Join(fmt.Errorf("dial image service: %w", err), c.conn.Close())
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // CreateContainer creates a container in a sandbox.
 func (c *Client) CreateContainer(
-	ctx context.Context, sandboxID string, config *cri.ContainerConfig, s *cri.SandboxConfig,
+	ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig,
 ) (string, error) {
 	o := callInfo{name: "CreateContainer", id: config.Name}
 	encoded, err := cripb.EncodeContainerConfig(config)
@@ -25,7 +25,7 @@ func (c *Client) CreateContainer(
 	r, err := invoke(ctx, c, o, c.runtime.CreateContainer, &v1.CreateContainerRequest{
 		PodSandboxId:  sandboxID,
 		Config:        encoded,
-		SandboxConfig: cripb.EncodeSandboxConfig(s),
+		SandboxConfig: cripb.EncodeSandboxConfig(sandboxConfig),
 	})
 	if err != nil {
 		return "", err
@@ -70,13 +70,13 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 	)
 }
 
-// UpdateContainer sets the resources of a container. Zero fields of r remain unchanged.
+// UpdateContainer sets the resources of a container. Zero fields of resources remain unchanged.
 func (c *Client) UpdateContainer(
-	ctx context.Context, id string, r *cri.Resources, annotations map[string]string,
+	ctx context.Context, id string, resources *cri.Resources, annotations map[string]string,
 ) error {
 	_, err := invoke(ctx, c, callInfo{name: "UpdateContainerResources", id: id}, c.runtime.UpdateContainerResources,
 		&v1.UpdateContainerResourcesRequest{
-			ContainerId: id, Linux: cripb.EncodeResources(r), Annotations: annotations,
+			ContainerId: id, Linux: cripb.EncodeResources(resources), Annotations: annotations,
 		})
 	return err
 }

@@ -56,8 +56,8 @@ func (c *conn) translateError(err error) error {
 }
 
 // sentinelError returns the documented error that a gRPC status represents, or nil.
-func sentinelError(s *status.Status) error {
-	switch s.Code() {
+func sentinelError(st *status.Status) error {
+	switch st.Code() {
 	case codes.NotFound:
 		return cri.ErrNotFound
 	case codes.Unavailable:
@@ -71,15 +71,15 @@ func sentinelError(s *status.Status) error {
 	case codes.Unimplemented:
 		return errors.ErrUnsupported
 	case codes.ResourceExhausted:
-		if isTooLarge(s.Message()) {
+		if isTooLarge(st.Message()) {
 			return cri.ErrTooLarge
 		}
 		return cri.ErrTooMany
 	case codes.Unknown, codes.FailedPrecondition:
 		switch {
-		case isNameReserved(s.Message()):
+		case isNameReserved(st.Message()):
 			return cri.ErrAlreadyExists
-		case isUnknownID(s.Message()):
+		case isUnknownID(st.Message()):
 			return cri.ErrNotFound
 		}
 	}
@@ -104,7 +104,7 @@ func isTooLarge(message string) bool {
 	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 
-// ignoreNotFound returns nil for ErrNotFound: an object to stop or remove may be missing.
+// ignoreNotFound returns nil if err is ErrNotFound, else err: an object to stop or remove may be missing.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, cri.ErrNotFound) {
 		return nil

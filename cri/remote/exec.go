@@ -50,14 +50,14 @@ func (c *Client) ExecSync(
 
 // execWithSlot calls ExecSync and receives the response when a receive slot is free. Until then the runtime retains the response
 // except for windowSize bytes.
-func (c *Client) execWithSlot(ctx context.Context, q *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
+func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{}, v1.RuntimeService_ExecSync_FullMethodName, options...)
 	if err != nil {
 		return nil, c.conn.translateError(err)
 	}
-	if err := stream.SendMsg(q); err != nil && !errors.Is(err, io.EOF) { // with io.EOF, RecvMsg returns the error
+	if err := stream.SendMsg(req); err != nil && !errors.Is(err, io.EOF) { // with io.EOF, RecvMsg returns the error
 		return nil, c.conn.translateError(err)
 	}
 	_, _ = stream.Header() // arrives with the response; RecvMsg returns the error
@@ -74,28 +74,28 @@ func (c *Client) execWithSlot(ctx context.Context, q *v1.ExecSyncRequest, option
 }
 
 // isTimeout recognises CRI-O's response for a command that timed out: success with exit code -1, which no process has.
-func isTimeout(r *v1.ExecSyncResponse, timeout, took time.Duration) bool {
-	return r.GetExitCode() == -1 && timeout > 0 && took >= timeout
+func isTimeout(resp *v1.ExecSyncResponse, timeout, took time.Duration) bool {
+	return resp.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }
 
 // Exec returns the URL of a session that runs cmd in the container.
 func (c *Client) Exec(
-	ctx context.Context, containerID string, cmd []string, s cri.StreamOptions,
+	ctx context.Context, containerID string, cmd []string, opts cri.StreamOptions,
 ) (string, error) {
 	o := callInfo{name: "Exec", id: containerID}
 	r, err := invoke(ctx, c, o, c.runtime.Exec, &v1.ExecRequest{
 		ContainerId: containerID, Cmd: cmd,
-		Tty: s.TTY, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+		Tty: opts.TTY, Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr,
 	})
 	return sessionURL(o, r, err)
 }
 
 // Attach returns the URL of a session connected to the container's own process.
-func (c *Client) Attach(ctx context.Context, containerID string, s cri.StreamOptions) (string, error) {
+func (c *Client) Attach(ctx context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	o := callInfo{name: "Attach", id: containerID}
 	r, err := invoke(ctx, c, o, c.runtime.Attach, &v1.AttachRequest{
 		ContainerId: containerID,
-		Tty:         s.TTY, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+		Tty:         opts.TTY, Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr,
 	})
 	return sessionURL(o, r, err)
 }
@@ -117,9 +117,9 @@ func (c *Client) Checkpoint(ctx context.Context, containerID, location string, t
 	return err
 }
 
-func sessionURL(o callInfo, r interface{ GetUrl() string }, err error) (string, error) {
+func sessionURL(info callInfo, r interface{ GetUrl() string }, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.GetUrl(), o.requireFields(requiredField{"url", r.GetUrl() != ""})
+	return r.GetUrl(), info.requireFields(requiredField{"url", r.GetUrl() != ""})
 }

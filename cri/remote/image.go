@@ -22,9 +22,9 @@ func (c *Client) ListImages(ctx context.Context) ([]cri.Image, error) {
 }
 
 // ImageStatus returns the image with this reference or ID, or [cri.ErrNotFound].
-func (c *Client) ImageStatus(ctx context.Context, s cri.ImageSpec) (cri.Image, error) {
-	o := callInfo{name: "ImageStatus", id: s.Image}
-	r, err := invoke(ctx, c, o, c.images.ImageStatus, &v1.ImageStatusRequest{Image: cripb.EncodeImageSpec(&s)})
+func (c *Client) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
+	o := callInfo{name: "ImageStatus", id: image.Image}
+	r, err := invoke(ctx, c, o, c.images.ImageStatus, &v1.ImageStatusRequest{Image: cripb.EncodeImageSpec(&image)})
 	if err != nil {
 		return cri.Image{}, err
 	}
@@ -36,9 +36,9 @@ func (c *Client) ImageStatus(ctx context.Context, s cri.ImageSpec) (cri.Image, e
 }
 
 // RemoveImage removes an image with all its tags.
-func (c *Client) RemoveImage(ctx context.Context, s cri.ImageSpec) error {
-	_, err := invoke(ctx, c, callInfo{name: "RemoveImage", id: s.Image}, c.images.RemoveImage,
-		&v1.RemoveImageRequest{Image: cripb.EncodeImageSpec(&s)})
+func (c *Client) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
+	_, err := invoke(ctx, c, callInfo{name: "RemoveImage", id: image.Image}, c.images.RemoveImage,
+		&v1.RemoveImageRequest{Image: cripb.EncodeImageSpec(&image)})
 	return ignoreNotFound(err)
 }
 
@@ -53,13 +53,13 @@ func (c *Client) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 
 // PullImage pulls an image and returns the reference to create containers with. Only ctx limits its time.
 func (c *Client) PullImage(
-	ctx context.Context, i cri.ImageSpec, auth *cri.Auth, s *cri.SandboxConfig,
+	ctx context.Context, image cri.ImageSpec, auth *cri.Auth, config *cri.SandboxConfig,
 ) (string, error) {
-	o := callInfo{name: "PullImage", id: i.Image}
+	o := callInfo{name: "PullImage", id: image.Image}
 	r, err := invoke(ctx, c, o, c.images.PullImage, &v1.PullImageRequest{
-		Image:         cripb.EncodeImageSpec(&i),
+		Image:         cripb.EncodeImageSpec(&image),
 		Auth:          cripb.EncodeAuth(auth),
-		SandboxConfig: cripb.EncodeSandboxConfig(s),
+		SandboxConfig: cripb.EncodeSandboxConfig(config),
 	})
 	if err != nil {
 		return "", err

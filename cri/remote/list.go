@@ -59,14 +59,14 @@ func decodeList[P, S any](in []P, decode func(P) S) []S {
 
 // assignPodUIDs sets the pod UID of each container from its sandbox, if that is listed. Other containers keep the UID of their
 // label.
-func assignPodUIDs(s cri.Snapshot) {
-	uids := make(map[string]string, len(s.Sandboxes))
-	for i := range s.Sandboxes {
-		uids[s.Sandboxes[i].ID] = s.Sandboxes[i].Pod.UID
+func assignPodUIDs(snapshot cri.Snapshot) {
+	uids := make(map[string]string, len(snapshot.Sandboxes))
+	for i := range snapshot.Sandboxes {
+		uids[snapshot.Sandboxes[i].ID] = snapshot.Sandboxes[i].Pod.UID
 	}
-	for i := range s.Containers {
-		if uid := uids[s.Containers[i].SandboxID]; uid != "" {
-			s.Containers[i].PodUID = uid
+	for i := range snapshot.Containers {
+		if uid := uids[snapshot.Containers[i].SandboxID]; uid != "" {
+			snapshot.Containers[i].PodUID = uid
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (m *mislabelled) contains(uid string) bool {
 }
 
 // updateFrom replaces the set of UIDs by those found in a complete list.
-func (m *mislabelled) updateFrom(s *cri.Snapshot) {
+func (m *mislabelled) updateFrom(snapshot *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {
 		label := labels[cri.LabelPodUID]
@@ -59,11 +59,11 @@ func (m *mislabelled) updateFrom(s *cri.Snapshot) {
 		}
 		uids[uid], uids[label] = true, true
 	}
-	for i := range s.Sandboxes {
-		see(s.Sandboxes[i].Pod.UID, s.Sandboxes[i].Labels)
+	for i := range snapshot.Sandboxes {
+		see(snapshot.Sandboxes[i].Pod.UID, snapshot.Sandboxes[i].Labels)
 	}
-	for i := range s.Containers {
-		see(s.Containers[i].PodUID, s.Containers[i].Labels)
+	for i := range snapshot.Containers {
+		see(snapshot.Containers[i].PodUID, snapshot.Containers[i].Labels)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,9 +24,9 @@ type Output struct {
 	kept      bytes.Buffer
 }
 
-// Start creates a pipe and reads it in a goroutine of readers, keeping the first limit bytes. The goroutine reads to the end of
-// the output, but at most for the time late after CloseWriter.
-func Start(readers *sync.WaitGroup, limit int, late time.Duration) (*Output, error) {
+// Start creates a pipe for a command to write to, and reads it in a goroutine of readers, keeping the first limit bytes. The
+// goroutine reads to the end of the output, but at most for drainWait after CloseWriter.
+func Start(readers *sync.WaitGroup, limit int, drainWait time.Duration) (*Output, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
@@ -35,7 +35,7 @@ func Start(readers *sync.WaitGroup, limit int, late time.Duration) (*Output, err
 	if err := unix.SetNonblock(ends[0], true); err != nil {
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(ends[0]), unix.Close(ends[1]))
 	}
-	o := &Output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output"), limit: limit, drainWait: late}
+	o := &Output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output"), limit: limit, drainWait: drainWait}
 	readers.Go(func() {
 		defer o.from.Close()
 		o.readPipe()

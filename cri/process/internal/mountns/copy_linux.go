@@ -81,7 +81,7 @@ func (s *namespaceBuilder) replaceDirectory(dir int, st unix.Statx_t, own int, e
 	return changeRoot(own)
 }
 
-// changeRoot makes a mount the root of the namespace and of this thread.
+// changeRoot makes the mount root the root of the mount namespace and of this thread.
 func changeRoot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return os.NewSyscallError("fchdir", err)

@@ -57,8 +57,8 @@ func Enter(mounts []Mount, scratch string) error {
 func pathDepth(path string) int { return strings.Count(path, "/") }
 
 // wrapMountError wraps an error with the source and target of its mount.
-func wrapMountError(m *Mount, err error) error {
-	return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)
+func wrapMountError(mnt *Mount, err error) error {
+	return fmt.Errorf("mount %s at %s: %w", mnt.Source, mnt.Target, err)
 }
 
 // namespaceBuilder is the state of a namespace whose mounts are being created.
@@ -84,8 +84,8 @@ func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) er
 }
 
 // attachMount mounts a cloned source at its target.
-func (s *namespaceBuilder) attachMount(m *Mount, t clonedTree) error {
-	p, err := s.resolvePath(m.Target)
+func (s *namespaceBuilder) attachMount(mnt *Mount, source clonedTree) error {
+	p, err := s.resolvePath(mnt.Target)
 	if err != nil {
 		return err
 	}
@@ -93,23 +93,23 @@ func (s *namespaceBuilder) attachMount(m *Mount, t clonedTree) error {
 	if p.inside != nil && p.inside.Propagation == Shared {
 		return fmt.Errorf("it is in the mount at %s, whose propagation would show it to the host: %w", p.inside.Target, errors.ErrUnsupported)
 	}
-	if err := s.createMissing(p, t.dir); err != nil {
+	if err := s.createMissing(p, source.dir); err != nil {
 		return err
 	}
 	st, err := statMount(p.fd)
 	if err != nil {
 		return err
 	}
-	if t.dir != (st.Mode&unix.S_IFMT == unix.S_IFDIR) {
-		return fmt.Errorf("mount point is %s, source is %s", fileKind(!t.dir), fileKind(t.dir))
+	if source.dir != (st.Mode&unix.S_IFMT == unix.S_IFDIR) {
+		return fmt.Errorf("mount point is %s, source is %s", fileKind(!source.dir), fileKind(source.dir))
 	}
-	if err := unix.MoveMount(t.fd, "", p.fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(source.fd, "", p.fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move mount: %w", err)
 	}
-	if st, err = statMount(t.fd); err != nil {
+	if st, err = statMount(source.fd); err != nil {
 		return err
 	}
-	s.containerMounts[st.Mnt_id] = m
+	s.containerMounts[st.Mnt_id] = mnt
 	return nil
 }
 

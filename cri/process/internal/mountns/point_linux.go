@@ -63,23 +63,24 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement handles one element, opened as next, and returns the remaining elements.
-func (s *namespaceBuilder) resolveElement(p *pathPosition, next int, rest []string, links *int) ([]string, error) {
+// resolveElement moves pos by one path element, which is opened as next: into a directory or file, or to the target of a
+// symbolic link of the host. It returns the elements that remain. links counts the links followed so far.
+func (s *namespaceBuilder) resolveElement(pos *pathPosition, next int, rest []string, links *int) ([]string, error) {
 	st, err := statMount(next)
 	if err != nil {
 		_ = unix.Close(next)
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		p.moveTo(next)
+		pos.moveTo(next)
 		if m := s.containerMounts[st.Mnt_id]; m != nil {
-			p.inside = m
+			pos.inside = m
 		}
 		return rest[1:], nil
 	}
 	defer unix.Close(next)
-	if p.inside != nil {
-		return nil, fmt.Errorf("element %q is a link in the mount at %s, which is not followed", rest[0], p.inside.Target)
+	if pos.inside != nil {
+		return nil, fmt.Errorf("element %q is a link in the mount at %s, which is not followed", rest[0], pos.inside.Target)
 	}
 	if *links++; *links > maxLinks {
 		return nil, fmt.Errorf("element %q: %w", rest[0], unix.ELOOP)
@@ -93,7 +94,7 @@ func (s *namespaceBuilder) resolveElement(p *pathPosition, next int, rest []stri
 		if err != nil {
 			return nil, fmt.Errorf("open /: %w", err)
 		}
-		p.moveTo(root)
+		pos.moveTo(root)
 	}
 	return append(splitPath(to), rest[1:]...), nil
 }
@@ -112,29 +113,29 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// createMissing creates the missing elements of a mount point, and moves p to it.
-func (s *namespaceBuilder) createMissing(p *pathPosition, dir bool) error {
-	if len(p.missing) == 0 {
+// createMissing creates the missing elements of a mount point, and moves pos to it.
+func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
+	if len(pos.missing) == 0 {
 		return nil
 	}
-	if p.inside == nil {
-		fd, err := s.writableCopy(p.fd)
+	if pos.inside == nil {
+		fd, err := s.writableCopy(pos.fd)
 		if err != nil {
-			return fmt.Errorf("mount point %q is missing: %w", p.missing[0], err)
+			return fmt.Errorf("mount point %q is missing: %w", pos.missing[0], err)
 		}
-		p.moveTo(fd)
+		pos.moveTo(fd)
 	}
-	for i, name := range p.missing {
-		fd, err := createElement(p.fd, name, dir || i < len(p.missing)-1)
-		if err != nil && p.inside != nil {
-			return fmt.Errorf("mount point %q is missing in the mount at %s: %w", name, p.inside.Target, err)
+	for i, name := range pos.missing {
+		fd, err := createElement(pos.fd, name, dir || i < len(pos.missing)-1)
+		if err != nil && pos.inside != nil {
+			return fmt.Errorf("mount point %q is missing in the mount at %s: %w", name, pos.inside.Target, err)
 		}
 		if err != nil {
 			return fmt.Errorf("mount point %q is missing: %w", name, err)
 		}
-		p.moveTo(fd)
+		pos.moveTo(fd)
 	}
-	p.missing = nil
+	pos.missing = nil
 	return nil
 }
 

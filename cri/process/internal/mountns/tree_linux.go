@@ -35,8 +35,8 @@ func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 }
 
 // cloneSource clones the source of a mount, with its attributes and propagation.
-func cloneSource(m *Mount) (clonedTree, error) {
-	source, err := openSource(m.Source, m.MustExist)
+func cloneSource(mnt *Mount) (clonedTree, error) {
+	source, err := openSource(mnt.Source, mnt.MustExist)
 	if err != nil {
 		return clonedTree{}, err
 	}
@@ -45,14 +45,14 @@ func cloneSource(m *Mount) (clonedTree, error) {
 	if err != nil {
 		return clonedTree{}, err
 	}
-	if err := checkPropagation(m.Propagation, st.Mnt_id); err != nil {
+	if err := checkPropagation(mnt.Propagation, st.Mnt_id); err != nil {
 		return clonedTree{}, err
 	}
 	fd, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return clonedTree{}, wrapUnsupported("open_tree", err)
 	}
-	if err := m.setAttributes(fd); err != nil {
+	if err := mnt.setAttributes(fd); err != nil {
 		return clonedTree{}, errors.Join(err, unix.Close(fd))
 	}
 	return clonedTree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
@@ -74,9 +74,9 @@ func openSource(path string, mustExist bool) (int, error) {
 	return fd, nil
 }
 
-// checkPropagation returns an error if mount id of the host cannot propagate mounts as p requires.
-func checkPropagation(p Propagation, id uint64) error {
-	if p == Private {
+// checkPropagation returns an error if mount id of the host cannot propagate mounts as propagation requires.
+func checkPropagation(propagation Propagation, id uint64) error {
+	if propagation == Private {
 		return nil
 	}
 	table, err := mount.Table()
@@ -88,10 +88,10 @@ func checkPropagation(p Propagation, id uint64) error {
 		return fmt.Errorf("source is on mount %d, which is not in the table", id)
 	}
 	isSlave := slices.ContainsFunc(table[i].Propagation, func(s string) bool { return strings.HasPrefix(s, "master:") })
-	if table[i].Shared() || p == Slave && isSlave {
+	if table[i].Shared() || propagation == Slave && isSlave {
 		return nil
 	}
-	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", p, table[i].Point)
+	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", propagation, table[i].Point)
 }
 
 // setAttributes sets the propagation and the mount attributes of a clone.

@@ -80,10 +80,10 @@ func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, erro
 	return to, err
 }
 
-// callInNetns calls f on a thread in a network namespace. The caller runs it in a goroutine of its own.
-func callInNetns(netns string, f func() error) error {
+// callInNetns calls fn on a thread in a network namespace. The caller runs it in a goroutine of its own.
+func callInNetns(netns string, fn func() error) error {
 	if netns == "" {
-		return f()
+		return fn()
 	}
 	fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -101,7 +101,7 @@ func callInNetns(netns string, f func() error) error {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace %s: %w", netns, err)
 	}
-	err = f()
+	err = fn()
 	if unix.Setns(own, unix.CLONE_NEWNET) == nil {
 		runtime.UnlockOSThread() // otherwise the thread ends with the goroutine
 	}
@@ -178,22 +178,22 @@ func copyToPort(to *net.TCPConn, from io.Reader) error {
 	}
 }
 
-// writeToPort writes all of b. It returns ErrStalled if the port reads nothing for stallTimeout.
-func writeToPort(to *net.TCPConn, b []byte) error {
+// writeToPort writes all of data. It returns ErrStalled if the port reads nothing for stallTimeout.
+func writeToPort(to *net.TCPConn, data []byte) error {
 	progress := time.Now()
 	for {
 		err := to.SetWriteDeadline(time.Now().Add(progressPeriod))
 		if err != nil {
 			return fmt.Errorf("write to port: %w", err)
 		}
-		n, err := to.Write(b)
+		n, err := to.Write(data)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("write to port: %w", err)
 		}
-		b = b[n:]
+		data = data[n:]
 		if n > 0 {
 			progress = time.Now()
 		}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill sends SIGKILL to process p, and never to a later process with the same PID. It succeeds if p has exited.
-func Kill(p Process) error {
-	fd, err := unix.PidfdOpen(p.PID, 0)
+// Kill sends SIGKILL to process, and never to a later process with the same PID. It succeeds if process has exited.
+func Kill(process Process) error {
+	fd, err := unix.PidfdOpen(process.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -21,8 +21,8 @@ func Kill(p Process) error {
 	}
 	defer unix.Close(fd)
 	// The pidfd now identifies one process; its identity can be checked only after opening it.
-	now, err := ReadProcess(p.PID)
-	if errors.Is(err, os.ErrNotExist) || err == nil && now.Start != p.Start {
+	now, err := ReadProcess(process.PID)
+	if errors.Is(err, os.ErrNotExist) || err == nil && now.Start != process.Start {
 		return nil
 	}
 	if err != nil {

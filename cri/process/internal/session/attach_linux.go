@@ -41,16 +41,16 @@ type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container,
 
 // AttachSession connects a session to a container until the container exits or the client's input ends, and all output is
 // written.
-func AttachSession(ctx context.Context, s cri.Session, attach Attach) error {
+func AttachSession(ctx context.Context, session cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &sessionStreams{s: s, cancel: cancel, done: make(chan struct{})}
+	w := &sessionStreams{s: session, cancel: cancel, done: make(chan struct{})}
 	defer w.closeFiles()
 	fds, err := w.openOutputs()
 	if err != nil {
 		return err
 	}
-	c, err := attach(ctx, s.Stdin != nil, s.Resize != nil, fds)
+	c, err := attach(ctx, session.Stdin != nil, session.Resize != nil, fds)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func AttachSession(ctx context.Context, s cri.Session, attach Attach) error {
 const stdinEndWait = time.Second
 
 // closeAfterStdin detaches from a container stdinEndWait after the end of Stdin.
-func (w *sessionStreams) closeAfterStdin(c Container) {
+func (w *sessionStreams) closeAfterStdin(container Container) {
 	select {
 	case <-w.stdinEnded:
 	case <-w.done:
@@ -85,7 +85,7 @@ func (w *sessionStreams) closeAfterStdin(c Container) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		c.Close()
+		container.Close()
 	case <-w.done:
 	}
 }

@@ -21,17 +21,17 @@ type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error
 
 // ExecSession runs a command with the streams of a session, and returns when the command has exited and its output is written. It
 // waits up to [LeftoverTime] for output of background processes of the command.
-func ExecSession(ctx context.Context, s cri.Session, run Run) (int, error) {
+func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &sessionStreams{s: s, cancel: cancel, done: make(chan struct{})}
+	w := &sessionStreams{s: session, cancel: cancel, done: make(chan struct{})}
 	defer w.closeFiles()
 	fds, err := w.openCommandFiles()
 	if err != nil {
 		return 0, err
 	}
 	w.startCopying()
-	code, err := run(ctx, s.TTY, fds)
+	code, err := run(ctx, session.TTY, fds)
 	// After an error too: a command that was killed with its container may have written output.
 	for _, o := range w.outputs {
 		o.setCommandExited(time.Now())

@@ -101,8 +101,9 @@ func (o *outputCopier) copyOutput() error {
 	}
 }
 
-// extendDeadline sets the deadline for the next output, and reports whether to continue. Buffered output of the command itself is
-// always read; output of background processes only for LeftoverTime.
+// extendDeadline sets the deadline for the next output, and reports whether to continue. While rest, the number of bytes of
+// the command known to be buffered, is positive, it always continues. Output of background processes is read only for
+// LeftoverTime.
 func (o *outputCopier) extendDeadline(rest int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -96,7 +96,8 @@ func (w *sessionStreams) resizeFirst() {
 	}
 }
 
-// resize sets terminal sizes until Resize is closed. It ignores errors of a terminal that is closed.
+// resize sets the terminal to each size from Session.Resize, until that is closed. It ignores errors, which mean that the
+// terminal is closed.
 func (w *sessionStreams) resize() {
 	for {
 		select {

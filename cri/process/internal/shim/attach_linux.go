@@ -48,7 +48,7 @@ type client struct {
 }
 
 // addClient attaches a client, and takes ownership of its descriptors.
-func (h *outputHub) addClient(c *client) error {
+func (h *outputHub) addClient(attached *client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -60,7 +60,7 @@ func (h *outputHub) addClient(c *client) error {
 	if h.clients == nil {
 		h.clients = make(map[*client]bool)
 	}
-	h.clients[c] = true
+	h.clients[attached] = true
 	h.serving.Add(1)
 	return nil
 }
@@ -89,19 +89,19 @@ func (h *outputHub) writeOutput(stream string, data []byte) {
 }
 
 // removeClient drops a client, unless it was dropped already.
-func (h *outputHub) removeClient(c *client) {
+func (h *outputHub) removeClient(attached *client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.clients[c] {
-		h.dropClient(c, nil)
+	if h.clients[attached] {
+		h.dropClient(attached, nil)
 	}
 }
 
 // dropClient closes the streams of a client. The caller holds mu.
-func (h *outputHub) dropClient(c *client, why error) {
-	delete(h.clients, c)
-	closeAll(slices.Collect(maps.Values(c.fds)))
-	c.dropped <- why
+func (h *outputHub) dropClient(attached *client, why error) {
+	delete(h.clients, attached)
+	closeAll(slices.Collect(maps.Values(attached.fds)))
+	attached.dropped <- why
 }
 
 // closeClients drops all clients after the process has exited, and waits up to limit until they are notified.
@@ -121,8 +121,8 @@ func (h *outputHub) closeClients(limit time.Duration) {
 }
 
 // attachClient copies output to a client until it disconnects, is dropped, or the process has exited.
-func (k *shimServer) attachClient(conn *net.UnixConn, r request, fds *[]int) error {
-	c, err := newClient(r, *fds)
+func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) error {
+	c, err := newClient(req, *fds)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (k *shimServer) attachClient(conn *net.UnixConn, r request, fds *[]int) err
 	}
 	*fds = nil
 	_ = conn.SetWriteDeadline(time.Now().Add(replyTimeout))
-	answer := reply{Version: protocol, Input: r.Stdin && k.spec.Stdin, TTY: k.spec.TTY, Once: k.spec.StdinOnce}
-	if answer.Input || r.Terminal && k.spec.TTY {
+	answer := reply{Version: protocol, Input: req.Stdin && k.spec.Stdin, TTY: k.spec.TTY, Once: k.spec.StdinOnce}
+	if answer.Input || req.Terminal && k.spec.TTY {
 		err = k.input.lendFD(func(fds []int) error { return writeMessage(conn, answer, fds) })
 	} else {
 		err = writeMessage(conn, answer, nil)
@@ -147,7 +147,7 @@ func (k *shimServer) attachClient(conn *net.UnixConn, r request, fds *[]int) err
 		event := make([]byte, 1)
 		for {
 			_, err := conn.Read(event)
-			if r.Stdin && (err != nil || event[0] == inputEnded) {
+			if req.Stdin && (err != nil || event[0] == inputEnded) {
 				k.input.closeAfterFirst()
 			}
 			if err != nil {
@@ -169,13 +169,13 @@ func (k *shimServer) attachClient(conn *net.UnixConn, r request, fds *[]int) err
 }
 
 // newClient creates a client with the descriptors that were sent with its request.
-func newClient(r request, fds []int) (*client, error) {
+func newClient(req request, fds []int) (*client, error) {
 	c := &client{fds: make(map[string]int), dropped: make(chan error, 1)}
 	var wanted []string
-	if r.Stdout {
+	if req.Stdout {
 		wanted = append(wanted, stdout)
 	}
-	if r.Stderr {
+	if req.Stderr {
 		wanted = append(wanted, stderr)
 	}
 	if len(fds) != len(wanted) {
@@ -192,18 +192,18 @@ func newClient(r request, fds []int) (*client, error) {
 
 // runSessionCommand runs a command with the descriptors of a client. If the client disconnects, it kills the command and its
 // child processes.
-func (k *shimServer) runSessionCommand(conn net.Conn, r request, fds *[]int) (int, error) {
+func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (int, error) {
 	want := 3
-	if r.TTY {
+	if req.TTY {
 		want = 1
 	}
-	if len(*fds) != want || len(r.Argv) == 0 {
+	if len(*fds) != want || len(req.Argv) == 0 {
 		return 0, fmt.Errorf("run wants a command and %d descriptors, not %d", want, len(*fds))
 	}
 	mark := fmt.Sprint("NODEAGENT_EXEC_ID=", k.sessions.Add(1))
 	env := []string{mark}
-	files := stdio{in: (*fds)[0], out: (*fds)[want/2], err: (*fds)[want-1], tty: r.TTY}
-	if r.TTY {
+	files := stdio{in: (*fds)[0], out: (*fds)[want/2], err: (*fds)[want-1], tty: req.TTY}
+	if req.TTY {
 		if !slices.ContainsFunc(k.spec.Env, isTerm) {
 			env = append(env, "TERM=xterm")
 		}
@@ -213,7 +213,7 @@ func (k *shimServer) runSessionCommand(conn net.Conn, r request, fds *[]int) (in
 			}
 		}
 	}
-	pid, status, err := k.forkExec(r.Argv, files, env)
+	pid, status, err := k.forkExec(req.Argv, files, env)
 	if err != nil {
 		return 0, err
 	}

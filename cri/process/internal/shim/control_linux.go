@@ -90,10 +90,10 @@ func (h *Handle) ReopenLog(ctx context.Context) error {
 	return h.callWithTimeout(ctx, request{Op: opReopen})
 }
 
-func (h *Handle) callWithTimeout(ctx context.Context, r request) error {
+func (h *Handle) callWithTimeout(ctx context.Context, req request) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := h.sendRequest(ctx, r)
+	_, err := h.sendRequest(ctx, req)
 	return err
 }
 
@@ -103,16 +103,16 @@ func (h *Handle) Exec(ctx context.Context, argv []string, stdout, stderr *os.Fil
 	return answer.Code, err
 }
 
-func (h *Handle) sendRequest(ctx context.Context, r request, fds ...int) (reply, error) {
-	answer, err := h.exchangeMessages(ctx, r, fds)
+func (h *Handle) sendRequest(ctx context.Context, req request, fds ...int) (reply, error) {
+	answer, err := h.exchangeMessages(ctx, req, fds)
 	if err != nil {
-		return reply{}, h.explainError(ctx, r, err)
+		return reply{}, h.explainError(ctx, req, err)
 	}
-	return answer, answer.replyError(r)
+	return answer, answer.replyError(req)
 }
 
 // explainError maps an error of the connection to the cause of ctx, to ErrEnded, or to an error that names the request.
-func (h *Handle) explainError(ctx context.Context, r request, err error) error {
+func (h *Handle) explainError(ctx context.Context, req request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -124,24 +124,24 @@ func (h *Handle) explainError(ctx context.Context, r request, err error) error {
 			return ErrEnded
 		}
 	}
-	return fmt.Errorf("%s through shim: %w", r.Op, err)
+	return fmt.Errorf("%s through shim: %w", req.Op, err)
 }
 
-// replyError returns the error that a reply to r contains, or nil.
-func (a reply) replyError(r request) error {
+// replyError returns the error that a reply to req contains, or nil.
+func (a reply) replyError(req request) error {
 	switch {
 	case a.Error == "":
 		return nil
-	case a.Version < r.Version:
-		return fmt.Errorf("%w (protocol %d; %s takes %d)", ErrOldShim, max(1, a.Version), r.Op, r.Version)
+	case a.Version < req.Version:
+		return fmt.Errorf("%w (protocol %d; %s takes %d)", ErrOldShim, max(1, a.Version), req.Op, req.Version)
 	case a.Error == ErrEnded.Error():
 		return ErrEnded
 	}
 	return errors.New(a.Error)
 }
 
-func (h *Handle) exchangeMessages(ctx context.Context, r request, fds []int) (reply, error) {
-	conn, err := h.openRequest(ctx, r, fds)
+func (h *Handle) exchangeMessages(ctx context.Context, req request, fds []int) (reply, error) {
+	conn, err := h.openRequest(ctx, req, fds)
 	if err != nil {
 		return reply{}, err
 	}
@@ -153,7 +153,7 @@ func (h *Handle) exchangeMessages(ctx context.Context, r request, fds []int) (re
 }
 
 // openRequest connects to the shim and sends a request.
-func (h *Handle) openRequest(ctx context.Context, r request, fds []int) (*net.UnixConn, error) {
+func (h *Handle) openRequest(ctx context.Context, req request, fds []int) (*net.UnixConn, error) {
 	path, done, err := socketPath(h.dir)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (h *Handle) openRequest(ctx context.Context, r request, fds []int) (*net.Un
 	conn := dialed.(*net.UnixConn)
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
 	defer stop()
-	if err := writeMessage(conn, r, fds); err != nil {
+	if err := writeMessage(conn, req, fds); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -143,7 +143,8 @@ func (h *Handle) KillAndClose() error {
 	return err
 }
 
-// Close closes the pidfd, and reaps the shim if it has exited and is a child of this process. A running shim continues.
+// Close closes the handle, and reaps the shim if it has exited and is a child of this process. A running shim continues to
+// run.
 func (h *Handle) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -59,7 +59,8 @@ type shimServer struct {
 	execs    map[int]chan syscall.WaitStatus
 }
 
-// Main runs a shim for a container directory. It returns the exit code of the program.
+// Main runs the shim of the container with directory dir, until the container has exited. It returns the exit code of the
+// program.
 func Main(dir string) int {
 	unix.Umask(0o022)
 	closeOnExec(readyFD)
@@ -111,7 +112,8 @@ func closeOnExec(first int) {
 	}
 }
 
-// startContainer starts the process, the reaper and the request server.
+// startContainer starts the container's process, the goroutine that reaps children, and the server of the agent's requests.
+// It returns the start record.
 func (k *shimServer) startContainer() (run Run, err error) {
 	if k.spec, err = ReadRecord[Spec](filepath.Join(k.dir, specFile)); err != nil {
 		return run, err
@@ -170,7 +172,8 @@ func (k *shimServer) forkProcess() error {
 	return err
 }
 
-// forkOnThread starts a program as a session leader in the namespaces and cgroups of the container.
+// forkOnThread starts a program as a session leader. It runs on the fork thread, which is in the namespaces and cgroups of
+// the container. env is appended to the container's environment.
 func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid int, err error) {
 	k.thread.runOnThread(func() {
 		k.oom.callAdjusted(func() { pid, err = k.forkHere(argv, files, env) })
@@ -298,9 +301,9 @@ func (k *shimServer) killDescendants() {
 }
 
 // exitCode returns an exit code as shells report it: 128+n for signal n.
-func exitCode(s syscall.WaitStatus) int32 {
-	if s.Signaled() {
-		return 128 + int32(s.Signal())
+func exitCode(status syscall.WaitStatus) int32 {
+	if status.Signaled() {
+		return 128 + int32(status.Signal())
 	}
-	return int32(s.ExitStatus())
+	return int32(status.ExitStatus())
 }

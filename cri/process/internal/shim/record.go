@@ -104,7 +104,7 @@ const (
 )
 
 // WriteSpec writes the spec file of a container directory.
-func WriteSpec(dir string, s Spec) error { return WriteRecord(filepath.Join(dir, specFile), s) }
+func WriteSpec(dir string, spec Spec) error { return WriteRecord(filepath.Join(dir, specFile), spec) }
 
 // ReadSpec reads the spec file of a container directory.
 func ReadSpec(dir string) (Spec, error) { return ReadRecord[Spec](filepath.Join(dir, specFile)) }
@@ -166,15 +166,15 @@ func IsReadFailure(err error) bool {
 }
 
 // WriteRecord replaces a JSON file atomically. After a power failure the file may be damaged; its directory is then discarded.
-func WriteRecord(path string, v any) error { return writeRecord(path, v, nil) }
+func WriteRecord(path string, value any) error { return writeRecord(path, value, nil) }
 
 // writeExit writes the exit record and syncs it to disk: a completed job must not run again after a power failure.
-func writeExit(dir string, e Exit) error { return writeExitSynced(dir, e, (*os.File).Sync) }
+func writeExit(dir string, exit Exit) error { return writeExitSynced(dir, exit, (*os.File).Sync) }
 
 // writeExitSynced writes the exit record and syncs all that is needed to find it after a power failure: its content before the
 // rename, the other records, which were not synced so far, the directory and its parent.
-func writeExitSynced(dir string, e Exit, sync func(*os.File) error) error {
-	if err := writeRecord(filepath.Join(dir, exitFile), e, sync); err != nil {
+func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
+	if err := writeRecord(filepath.Join(dir, exitFile), exit, sync); err != nil {
 		return err
 	}
 	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -204,8 +204,8 @@ func syncPath(path string, sync func(*os.File) error) error {
 }
 
 // writeRecord replaces a JSON file atomically. If sync is not nil, it is called before the rename.
-func writeRecord(path string, v any, sync func(*os.File) error) error {
-	data, err := json.Marshal(v)
+func writeRecord(path string, value any, sync func(*os.File) error) error {
+	data, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}

@@ -93,13 +93,13 @@ func (k *shimServer) handleRequest(conn *net.UnixConn) (code int, err error) {
 }
 
 // signalGroup sends a signal to the process group of the process.
-func (k *shimServer) signalGroup(s unix.Signal) error {
+func (k *shimServer) signalGroup(sig unix.Signal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.exited {
 		return nil
 	}
-	if err := unix.Kill(-k.pid, s); err != nil {
+	if err := unix.Kill(-k.pid, sig); err != nil {
 		return os.NewSyscallError("kill", err)
 	}
 	return nil

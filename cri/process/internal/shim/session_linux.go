@@ -66,8 +66,8 @@ type AttachOptions struct {
 
 // Attach copies the output of the process to fds, the descriptors of stdout and stderr, or -1. It closes fds. They do not block:
 // a client whose pipe is full is dropped. ctx limits only the call itself.
-func (h *Handle) Attach(ctx context.Context, o AttachOptions, fds [2]int) (*Attachment, error) {
-	r := request{Op: opAttach, Version: protocol, Stdin: o.Input, Terminal: o.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
+func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
+	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
 	for _, fd := range fds {
 		if fd >= 0 {
@@ -89,23 +89,23 @@ func (h *Handle) Attach(ctx context.Context, o AttachOptions, fds [2]int) (*Atta
 }
 
 // readAttached reads the first reply to an attach request.
-func (h *Handle) readAttached(ctx context.Context, r request, conn *net.UnixConn) (*Attachment, error) {
+func (h *Handle) readAttached(ctx context.Context, req request, conn *net.UnixConn) (*Attachment, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
 	defer stop()
 	var answer reply
 	fds, rest, err := readMessage(conn, &answer)
 	if err == nil {
-		if err = answer.replyError(r); err == nil && len(fds) > 1 {
+		if err = answer.replyError(req); err == nil && len(fds) > 1 {
 			err = errors.New("attach through shim: more than one descriptor came")
 		}
 	} else {
-		err = h.explainError(ctx, r, err)
+		err = h.explainError(ctx, req, err)
 	}
 	if err != nil {
 		closeAll(fds)
 		return nil, err
 	}
-	a := &Attachment{handle: h, req: r, conn: conn, rest: rest, attachedReply: answer, closed: make(chan struct{})}
+	a := &Attachment{handle: h, req: req, conn: conn, rest: rest, attachedReply: answer, closed: make(chan struct{})}
 	a.close = sync.OnceFunc(func() {
 		close(a.closed)
 		conn.Close()

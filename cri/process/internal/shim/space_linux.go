@@ -131,14 +131,14 @@ func newOOMScore(adj *int) (*oomScore, error) {
 	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
 }
 
-// callAdjusted calls f while the adjustment is set. A shim without permission to lower it leaves it unchanged.
-func (o *oomScore) callAdjusted(f func()) {
+// callAdjusted calls fn while the adjustment is set. A shim without permission to lower it leaves it unchanged.
+func (o *oomScore) callAdjusted(fn func()) {
 	if o == nil {
-		f()
+		fn()
 		return
 	}
 	_, err := o.file.WriteAt([]byte(o.adj), 0)
-	f()
+	fn()
 	if err == nil {
 		_, err = o.file.WriteAt([]byte(o.own), 0)
 	}

@@ -133,10 +133,10 @@ type hubReader struct {
 	stream string
 }
 
-func (t *hubReader) Read(p []byte) (int, error) {
-	n, err := t.from.Read(p)
+func (t *hubReader) Read(data []byte) (int, error) {
+	n, err := t.from.Read(data)
 	if n > 0 {
-		t.hub.writeOutput(t.stream, p[:n])
+		t.hub.writeOutput(t.stream, data[:n])
 	}
 	if errors.Is(err, unix.EIO) {
 		err = io.EOF // no process has the terminal open any more
@@ -153,17 +153,17 @@ type processInput struct {
 	fd int // -1: closed
 }
 
-// lendFD calls f with the descriptor, or without one if there is no input or it is closed.
-func (i *processInput) lendFD(f func(fds []int) error) error {
+// lendFD calls fn with the descriptor, or without one if there is no input or it is closed.
+func (i *processInput) lendFD(fn func(fds []int) error) error {
 	if i == nil {
-		return f(nil)
+		return fn(nil)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.fd < 0 {
-		return f(nil)
+		return fn(nil)
 	}
-	return f([]int{i.fd})
+	return fn([]int{i.fd})
 }
 
 // closeAfterFirst is called when a client sends no more input. It closes the input if it was meant for one client.

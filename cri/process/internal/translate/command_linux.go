@@ -17,17 +17,17 @@ import (
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // ShimSpec returns the spec of a container without namespaces, mounts and cgroups. mark is added to its environment.
-func ShimSpec(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
+func ShimSpec(config *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 	s := shim.Spec{
-		Argv:       slices.Concat(c.Command, c.Args),
-		Dir:        c.WorkingDir,
-		Stdin:      c.Stdin,
-		StdinOnce:  c.StdinOnce,
-		TTY:        c.TTY,
-		NoNewPrivs: c.Security.NoNewPrivs,
+		Argv:       slices.Concat(config.Command, config.Args),
+		Dir:        config.WorkingDir,
+		Stdin:      config.Stdin,
+		StdinOnce:  config.StdinOnce,
+		TTY:        config.TTY,
+		NoNewPrivs: config.Security.NoNewPrivs,
 	}
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
-		return s, fmt.Errorf("container %q has no command, and there is no image to take one from: set command", c.Name)
+		return s, fmt.Errorf("container %q has no command, and there is no image to take one from: set command", config.Name)
 	}
 	if i := slices.IndexFunc(s.Argv, hasNUL); i >= 0 {
 		return s, fmt.Errorf("argument %d %q: holds a zero byte", i, s.Argv[i])
@@ -36,25 +36,25 @@ func ShimSpec(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 		s.Dir = "/"
 	}
 	if !filepath.IsAbs(s.Dir) {
-		return s, fmt.Errorf("working_dir %q: not an absolute path", c.WorkingDir)
+		return s, fmt.Errorf("working_dir %q: not an absolute path", config.WorkingDir)
 	}
-	if _, err := Signal(c.StopSignal); err != nil {
+	if _, err := Signal(config.StopSignal); err != nil {
 		return s, err
 	}
 	var err error
-	if s.Env, err = buildEnviron(c.Env, mark); err != nil {
+	if s.Env, err = buildEnviron(config.Env, mark); err != nil {
 		return s, err
 	}
-	if c.TTY && !slices.ContainsFunc(s.Env, func(entry string) bool { return strings.HasPrefix(entry, "TERM=") }) {
+	if config.TTY && !slices.ContainsFunc(s.Env, func(entry string) bool { return strings.HasPrefix(entry, "TERM=") }) {
 		s.Env = append(s.Env, "TERM=xterm")
 	}
-	if logDir != "" && c.LogPath != "" {
-		if !filepath.IsLocal(c.LogPath) {
-			return s, fmt.Errorf("log_path %q: not a path below the log directory", c.LogPath)
+	if logDir != "" && config.LogPath != "" {
+		if !filepath.IsLocal(config.LogPath) {
+			return s, fmt.Errorf("log_path %q: not a path below the log directory", config.LogPath)
 		}
-		s.Log = filepath.Join(logDir, c.LogPath)
+		s.Log = filepath.Join(logDir, config.LogPath)
 	}
-	s.User, err = resolveUser(c.Security)
+	s.User, err = resolveUser(config.Security)
 	return s, err
 }
 

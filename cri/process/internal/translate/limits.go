@@ -13,33 +13,33 @@ import (
 )
 
 // Limits converts the resources of a container to those of package cgroups. Zero fields are not set. The result shares no memory
-// with r.
-func Limits(r *cri.Resources) (cgroups.Resources, error) {
-	if r == nil {
+// with resources.
+func Limits(resources *cri.Resources) (cgroups.Resources, error) {
+	if resources == nil {
 		return cgroups.Resources{}, nil
 	}
 	l := cgroups.Resources{
-		CPUShares:  uint64(max(r.CPUShares, 0)),
-		CPUQuota:   r.CPUQuota,
-		CPUPeriod:  uint64(max(r.CPUPeriod, 0)),
-		CpusetCPUs: r.CpusetCPUs,
-		CpusetMems: r.CpusetMems,
-		Unified:    maps.Clone(r.Unified),
+		CPUShares:  uint64(max(resources.CPUShares, 0)),
+		CPUQuota:   resources.CPUQuota,
+		CPUPeriod:  uint64(max(resources.CPUPeriod, 0)),
+		CpusetCPUs: resources.CpusetCPUs,
+		CpusetMems: resources.CpusetMems,
+		Unified:    maps.Clone(resources.Unified),
 	}
 	if l.CPUQuota == 0 {
 		l.CPUPeriod = 0 // a period without a quota has no meaning
 	}
-	if r.MemoryLimit != 0 {
-		l.MemoryMax = new(r.MemoryLimit)
+	if resources.MemoryLimit != 0 {
+		l.MemoryMax = new(resources.MemoryLimit)
 	}
 	switch {
-	case r.SwapLimit < 0:
+	case resources.SwapLimit < 0:
 		l.SwapMax = new(int64(cgroups.Unlimited))
-	case r.SwapLimit > 0 && r.MemoryLimit > 0:
+	case resources.SwapLimit > 0 && resources.MemoryLimit > 0:
 		// The limit in the CRI includes memory.
-		l.SwapMax = new(max(0, r.SwapLimit-r.MemoryLimit))
+		l.SwapMax = new(max(0, resources.SwapLimit-resources.MemoryLimit))
 	}
-	for _, h := range r.HugepageLimits {
+	for _, h := range resources.HugepageLimits {
 		if l.Hugetlb == nil {
 			l.Hugetlb = make(map[string]int64)
 		}

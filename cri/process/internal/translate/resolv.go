@@ -11,13 +11,13 @@ import (
 )
 
 // ResolvConf returns the DNS settings of a pod as the content of resolv.conf(5). An empty value, or one with blanks, is an error.
-func ResolvConf(c *cri.DNSConfig) (string, error) {
+func ResolvConf(dns *cri.DNSConfig) (string, error) {
 	var text strings.Builder
 	for _, list := range []struct {
 		key     string
 		values  []string
 		perLine bool
-	}{{"nameserver", c.Servers, true}, {"search", c.Searches, false}, {"options", c.Options, false}} {
+	}{{"nameserver", dns.Servers, true}, {"search", dns.Searches, false}, {"options", dns.Options, false}} {
 		for i, v := range list.values {
 			if v == "" || strings.ContainsAny(v, " \t\n\x00") {
 				return "", fmt.Errorf("dns_config: %s %q is empty or holds a blank", list.key, v)

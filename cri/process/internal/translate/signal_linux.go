@@ -20,18 +20,18 @@ const (
 )
 
 // Signal returns the number of a signal such as "SIGTERM" or "SIGRTMIN+3". Empty means SIGTERM.
-func Signal(s cri.Signal) (unix.Signal, error) {
-	if s == "" {
+func Signal(signal cri.Signal) (unix.Signal, error) {
+	if signal == "" {
 		return unix.SIGTERM, nil
 	}
-	if n := unix.SignalNum(string(s)); n != 0 {
+	if n := unix.SignalNum(string(signal)); n != 0 {
 		return n, nil
 	}
 	for _, base := range []struct {
 		name string
 		num  int
 	}{{"SIGRTMIN", sigRTMin}, {"SIGRTMAX", sigRTMax}} {
-		offset, ok := strings.CutPrefix(string(s), base.name)
+		offset, ok := strings.CutPrefix(string(signal), base.name)
 		if !ok {
 			continue
 		}
@@ -46,5 +46,5 @@ func Signal(s cri.Signal) (unix.Signal, error) {
 			return unix.Signal(n), nil
 		}
 	}
-	return 0, fmt.Errorf("stop_signal %q: no such signal", s)
+	return 0, fmt.Errorf("stop_signal %q: no such signal", signal)
 }

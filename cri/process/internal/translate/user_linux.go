@@ -15,8 +15,8 @@ import (
 
 // resolveUser returns the user and groups of a container, or nil for the agent's own. A user without a group gets the group from
 // the host's user database, or the group with its own number: never the agent's group, which may be root.
-func resolveUser(s cri.ContainerSecurity) (*shim.User, error) {
-	if s.RunAsUser == nil && s.RunAsUsername == "" && s.RunAsGroup == nil && len(s.SupplementalGroups) == 0 {
+func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
+	if security.RunAsUser == nil && security.RunAsUsername == "" && security.RunAsGroup == nil && len(security.SupplementalGroups) == 0 {
 		return nil, nil
 	}
 	if os.Geteuid() != 0 {
@@ -25,16 +25,16 @@ func resolveUser(s cri.ContainerSecurity) (*shim.User, error) {
 	ids := []int64{int64(os.Geteuid()), int64(os.Getegid())}
 	var known *user.User
 	switch {
-	case s.RunAsUser != nil:
-		ids[0], ids[1] = *s.RunAsUser, *s.RunAsUser
-		known, _ = user.LookupId(strconv.FormatInt(*s.RunAsUser, 10))
-	case s.RunAsUsername != "":
+	case security.RunAsUser != nil:
+		ids[0], ids[1] = *security.RunAsUser, *security.RunAsUser
+		known, _ = user.LookupId(strconv.FormatInt(*security.RunAsUser, 10))
+	case security.RunAsUsername != "":
 		var err error
-		if known, err = user.Lookup(s.RunAsUsername); err != nil {
-			return nil, fmt.Errorf("run_as_username %q: %w", s.RunAsUsername, err)
+		if known, err = user.Lookup(security.RunAsUsername); err != nil {
+			return nil, fmt.Errorf("run_as_username %q: %w", security.RunAsUsername, err)
 		}
 		if ids[0], err = strconv.ParseInt(known.Uid, 10, 64); err != nil {
-			return nil, fmt.Errorf("run_as_username %q: %w", s.RunAsUsername, err)
+			return nil, fmt.Errorf("run_as_username %q: %w", security.RunAsUsername, err)
 		}
 	}
 	if known != nil {
@@ -42,11 +42,11 @@ func resolveUser(s cri.ContainerSecurity) (*shim.User, error) {
 			ids[1] = gid
 		}
 	}
-	if s.RunAsGroup != nil {
-		ids[1] = *s.RunAsGroup
+	if security.RunAsGroup != nil {
+		ids[1] = *security.RunAsGroup
 	}
-	u := &shim.User{Groups: make([]uint32, 0, len(s.SupplementalGroups))}
-	for i, id := range append(ids, s.SupplementalGroups...) {
+	u := &shim.User{Groups: make([]uint32, 0, len(security.SupplementalGroups))}
+	for i, id := range append(ids, security.SupplementalGroups...) {
 		if id < 0 || id >= 1<<32-1 {
 			return nil, fmt.Errorf("security context: %d is not a user or group ID", id)
 		}
@@ -59,9 +59,9 @@ func resolveUser(s cri.ContainerSecurity) (*shim.User, error) {
 }
 
 // ContainerUser converts the user of a shim to the form of cri.Container.
-func ContainerUser(u *shim.User) *cri.ContainerUser {
-	c := &cri.ContainerUser{UID: int64(u.UID), GID: int64(u.GID)}
-	for _, g := range u.Groups {
+func ContainerUser(shimUser *shim.User) *cri.ContainerUser {
+	c := &cri.ContainerUser{UID: int64(shimUser.UID), GID: int64(shimUser.GID)}
+	for _, g := range shimUser.Groups {
 		c.SupplementalGroups = append(c.SupplementalGroups, int64(g))
 	}
 	return c
