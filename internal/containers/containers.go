@@ -77,9 +77,9 @@ func Find(pod *corev1.PodSpec, name string) Container {
 // Named returns the container with this name of any kind, or nil.
 func Named(pod *corev1.PodSpec, name string) *corev1.Container { return Find(pod, name).Container }
 
-// IsInit reports whether the pod has an init container with the name of c.
-func IsInit(pod *corev1.PodSpec, c *corev1.Container) bool {
-	found := Find(pod, c.Name)
+// IsInit reports whether the pod has an init container with the name of container.
+func IsInit(pod *corev1.PodSpec, container *corev1.Container) bool {
+	found := Find(pod, container.Name)
 	return found.Container != nil && found.Kind == Init
 }
 

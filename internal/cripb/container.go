@@ -10,127 +10,127 @@ import (
 )
 
 // EncodeContainerConfig encodes the config of a container. It returns an error for an unknown stop signal.
-func EncodeContainerConfig(c *cri.ContainerConfig) (*v1.ContainerConfig, error) {
-	signal, err := EncodeSignal(c.StopSignal)
+func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, error) {
+	signal, err := EncodeSignal(config.StopSignal)
 	if err != nil {
 		return nil, err
 	}
 	return &v1.ContainerConfig{
-		Metadata:    &v1.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
-		Image:       EncodeImageSpec(&c.Image),
-		Command:     c.Command,
-		Args:        c.Args,
-		WorkingDir:  c.WorkingDir,
-		Envs:        mapSlicePtr(c.Env, encodeEnv),
-		Mounts:      mapSlicePtr(c.Mounts, encodeMount),
-		Devices:     mapSlicePtr(c.Devices, encodeDevice),
-		CDIDevices:  mapSlice(c.CDIDevices, func(name string) *v1.CDIDevice { return &v1.CDIDevice{Name: name} }),
-		Labels:      c.Labels,
-		Annotations: c.Annotations,
-		LogPath:     c.LogPath,
-		Stdin:       c.Stdin,
-		StdinOnce:   c.StdinOnce,
-		Tty:         c.TTY,
+		Metadata:    &v1.ContainerMetadata{Name: config.Name, Attempt: config.Attempt},
+		Image:       EncodeImageSpec(&config.Image),
+		Command:     config.Command,
+		Args:        config.Args,
+		WorkingDir:  config.WorkingDir,
+		Envs:        mapSlicePtr(config.Env, encodeEnv),
+		Mounts:      mapSlicePtr(config.Mounts, encodeMount),
+		Devices:     mapSlicePtr(config.Devices, encodeDevice),
+		CDIDevices:  mapSlice(config.CDIDevices, func(name string) *v1.CDIDevice { return &v1.CDIDevice{Name: name} }),
+		Labels:      config.Labels,
+		Annotations: config.Annotations,
+		LogPath:     config.LogPath,
+		Stdin:       config.Stdin,
+		StdinOnce:   config.StdinOnce,
+		Tty:         config.TTY,
 		StopSignal:  signal,
 		Linux: &v1.LinuxContainerConfig{
-			Resources:       EncodeResources(c.Resources),
-			SecurityContext: encodeContainerSecurity(&c.Security),
+			Resources:       EncodeResources(config.Resources),
+			SecurityContext: encodeContainerSecurity(&config.Security),
 		},
 	}, nil
 }
 
 // DecodeContainerConfig decodes the config of a container. nil stays nil.
-func DecodeContainerConfig(p *v1.ContainerConfig) *cri.ContainerConfig {
-	if p == nil {
+func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
+	if msg == nil {
 		return nil
 	}
 	return &cri.ContainerConfig{
-		Name:        p.GetMetadata().GetName(),
-		Attempt:     p.GetMetadata().GetAttempt(),
-		Image:       DecodeImageSpec(p.GetImage()),
-		Command:     p.GetCommand(),
-		Args:        p.GetArgs(),
-		WorkingDir:  p.GetWorkingDir(),
-		Env:         mapSlice(p.GetEnvs(), decodeEnv),
-		Mounts:      mapSlice(p.GetMounts(), decodeMount),
-		Devices:     mapSlice(p.GetDevices(), decodeDevice),
-		CDIDevices:  mapSlice(p.GetCDIDevices(), (*v1.CDIDevice).GetName),
-		Labels:      p.GetLabels(),
-		Annotations: p.GetAnnotations(),
-		LogPath:     p.GetLogPath(),
-		Stdin:       p.GetStdin(),
-		StdinOnce:   p.GetStdinOnce(),
-		TTY:         p.GetTty(),
-		StopSignal:  DecodeSignal(p.GetStopSignal()),
-		Resources:   DecodeResources(p.GetLinux().GetResources()),
-		Security:    decodeContainerSecurity(p.GetLinux().GetSecurityContext()),
+		Name:        msg.GetMetadata().GetName(),
+		Attempt:     msg.GetMetadata().GetAttempt(),
+		Image:       DecodeImageSpec(msg.GetImage()),
+		Command:     msg.GetCommand(),
+		Args:        msg.GetArgs(),
+		WorkingDir:  msg.GetWorkingDir(),
+		Env:         mapSlice(msg.GetEnvs(), decodeEnv),
+		Mounts:      mapSlice(msg.GetMounts(), decodeMount),
+		Devices:     mapSlice(msg.GetDevices(), decodeDevice),
+		CDIDevices:  mapSlice(msg.GetCDIDevices(), (*v1.CDIDevice).GetName),
+		Labels:      msg.GetLabels(),
+		Annotations: msg.GetAnnotations(),
+		LogPath:     msg.GetLogPath(),
+		Stdin:       msg.GetStdin(),
+		StdinOnce:   msg.GetStdinOnce(),
+		TTY:         msg.GetTty(),
+		StopSignal:  DecodeSignal(msg.GetStopSignal()),
+		Resources:   DecodeResources(msg.GetLinux().GetResources()),
+		Security:    decodeContainerSecurity(msg.GetLinux().GetSecurityContext()),
 	}
 }
 
 // EncodeContainer encodes a container as in lists, without details.
-func EncodeContainer(c *cri.Container) *v1.Container {
+func EncodeContainer(container *cri.Container) *v1.Container {
 	return &v1.Container{
-		Id:           c.ID,
-		PodSandboxId: c.SandboxID,
-		Metadata:     &v1.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
-		Image:        EncodeImageSpec(&c.Image),
-		ImageRef:     c.ImageRef,
-		ImageId:      c.ImageID,
-		State:        v1.ContainerState(c.State),
-		CreatedAt:    encodeTime(c.CreatedAt),
-		Labels:       c.Labels,
-		Annotations:  c.Annotations,
+		Id:           container.ID,
+		PodSandboxId: container.SandboxID,
+		Metadata:     &v1.ContainerMetadata{Name: container.Name, Attempt: container.Attempt},
+		Image:        EncodeImageSpec(&container.Image),
+		ImageRef:     container.ImageRef,
+		ImageId:      container.ImageID,
+		State:        v1.ContainerState(container.State),
+		CreatedAt:    encodeTime(container.CreatedAt),
+		Labels:       container.Labels,
+		Annotations:  container.Annotations,
 	}
 }
 
 // DecodeContainer decodes a container as in lists, without details. PodUID comes from the pod UID label.
-func DecodeContainer(p *v1.Container) cri.Container {
+func DecodeContainer(msg *v1.Container) cri.Container {
 	return cri.Container{
-		ID:          p.GetId(),
-		SandboxID:   p.GetPodSandboxId(),
-		PodUID:      p.GetLabels()[cri.LabelPodUID],
-		Name:        p.GetMetadata().GetName(),
-		Attempt:     p.GetMetadata().GetAttempt(),
-		State:       decodeContainerState(p.GetState()),
-		CreatedAt:   decodeTime(p.GetCreatedAt()),
-		Image:       DecodeImageSpec(p.GetImage()),
-		ImageRef:    p.GetImageRef(),
-		ImageID:     p.GetImageId(),
-		Labels:      p.GetLabels(),
-		Annotations: p.GetAnnotations(),
+		ID:          msg.GetId(),
+		SandboxID:   msg.GetPodSandboxId(),
+		PodUID:      msg.GetLabels()[cri.LabelPodUID],
+		Name:        msg.GetMetadata().GetName(),
+		Attempt:     msg.GetMetadata().GetAttempt(),
+		State:       decodeContainerState(msg.GetState()),
+		CreatedAt:   decodeTime(msg.GetCreatedAt()),
+		Image:       DecodeImageSpec(msg.GetImage()),
+		ImageRef:    msg.GetImageRef(),
+		ImageID:     msg.GetImageId(),
+		Labels:      msg.GetLabels(),
+		Annotations: msg.GetAnnotations(),
 	}
 }
 
 // EncodeContainerStatus encodes a container with details. A stop signal unknown to the protocol becomes the runtime's default, so
 // that one field does not hide the whole status.
-func EncodeContainerStatus(c *cri.Container) *v1.ContainerStatus {
-	signal, err := EncodeSignal(c.StopSignal)
+func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
+	signal, err := EncodeSignal(container.StopSignal)
 	if err != nil {
 		signal = v1.Signal_SIGNAL_RUNTIME_DEFAULT
 	}
 	s := &v1.ContainerStatus{
-		Id:          c.ID,
-		Metadata:    &v1.ContainerMetadata{Name: c.Name, Attempt: c.Attempt},
-		State:       v1.ContainerState(c.State),
-		CreatedAt:   encodeTime(c.CreatedAt),
-		StartedAt:   encodeTime(c.StartedAt),
-		FinishedAt:  encodeTime(c.FinishedAt),
-		ExitCode:    c.ExitCode,
-		Image:       EncodeImageSpec(&c.Image),
-		ImageRef:    c.ImageRef,
-		ImageId:     c.ImageID,
-		Reason:      c.Reason,
-		Message:     c.Message,
-		Labels:      c.Labels,
-		Annotations: c.Annotations,
-		Mounts:      mapSlicePtr(c.Mounts, encodeMount),
-		LogPath:     c.LogPath,
+		Id:          container.ID,
+		Metadata:    &v1.ContainerMetadata{Name: container.Name, Attempt: container.Attempt},
+		State:       v1.ContainerState(container.State),
+		CreatedAt:   encodeTime(container.CreatedAt),
+		StartedAt:   encodeTime(container.StartedAt),
+		FinishedAt:  encodeTime(container.FinishedAt),
+		ExitCode:    container.ExitCode,
+		Image:       EncodeImageSpec(&container.Image),
+		ImageRef:    container.ImageRef,
+		ImageId:     container.ImageID,
+		Reason:      container.Reason,
+		Message:     container.Message,
+		Labels:      container.Labels,
+		Annotations: container.Annotations,
+		Mounts:      mapSlicePtr(container.Mounts, encodeMount),
+		LogPath:     container.LogPath,
 		StopSignal:  signal,
 	}
-	if c.Resources != nil {
-		s.Resources = &v1.ContainerResources{Linux: EncodeResources(c.Resources)}
+	if container.Resources != nil {
+		s.Resources = &v1.ContainerResources{Linux: EncodeResources(container.Resources)}
 	}
-	if u := c.User; u != nil {
+	if u := container.User; u != nil {
 		s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{
 			Uid: u.UID, Gid: u.GID, SupplementalGroups: u.SupplementalGroups,
 		}}
@@ -140,30 +140,30 @@ func EncodeContainerStatus(c *cri.Container) *v1.ContainerStatus {
 
 // DecodeContainerStatus decodes a container with details. PodUID comes from the pod UID label. SandboxID is empty, because the
 // message does not contain it.
-func DecodeContainerStatus(p *v1.ContainerStatus) cri.Container {
+func DecodeContainerStatus(msg *v1.ContainerStatus) cri.Container {
 	c := cri.Container{
-		ID:          p.GetId(),
-		PodUID:      p.GetLabels()[cri.LabelPodUID],
-		Name:        p.GetMetadata().GetName(),
-		Attempt:     p.GetMetadata().GetAttempt(),
-		State:       decodeContainerState(p.GetState()),
-		CreatedAt:   decodeTime(p.GetCreatedAt()),
-		StartedAt:   decodeTime(p.GetStartedAt()),
-		FinishedAt:  decodeTime(p.GetFinishedAt()),
-		ExitCode:    p.GetExitCode(),
-		Image:       DecodeImageSpec(p.GetImage()),
-		ImageRef:    p.GetImageRef(),
-		ImageID:     p.GetImageId(),
-		Reason:      p.GetReason(),
-		Message:     p.GetMessage(),
-		Labels:      p.GetLabels(),
-		Annotations: p.GetAnnotations(),
-		Mounts:      mapSlice(p.GetMounts(), decodeMount),
-		LogPath:     p.GetLogPath(),
-		Resources:   DecodeResources(p.GetResources().GetLinux()),
-		StopSignal:  DecodeSignal(p.GetStopSignal()),
+		ID:          msg.GetId(),
+		PodUID:      msg.GetLabels()[cri.LabelPodUID],
+		Name:        msg.GetMetadata().GetName(),
+		Attempt:     msg.GetMetadata().GetAttempt(),
+		State:       decodeContainerState(msg.GetState()),
+		CreatedAt:   decodeTime(msg.GetCreatedAt()),
+		StartedAt:   decodeTime(msg.GetStartedAt()),
+		FinishedAt:  decodeTime(msg.GetFinishedAt()),
+		ExitCode:    msg.GetExitCode(),
+		Image:       DecodeImageSpec(msg.GetImage()),
+		ImageRef:    msg.GetImageRef(),
+		ImageID:     msg.GetImageId(),
+		Reason:      msg.GetReason(),
+		Message:     msg.GetMessage(),
+		Labels:      msg.GetLabels(),
+		Annotations: msg.GetAnnotations(),
+		Mounts:      mapSlice(msg.GetMounts(), decodeMount),
+		LogPath:     msg.GetLogPath(),
+		Resources:   DecodeResources(msg.GetResources().GetLinux()),
+		StopSignal:  DecodeSignal(msg.GetStopSignal()),
 	}
-	if u := p.GetUser().GetLinux(); u != nil {
+	if u := msg.GetUser().GetLinux(); u != nil {
 		c.User = &cri.ContainerUser{
 			UID: u.GetUid(), GID: u.GetGid(), SupplementalGroups: u.GetSupplementalGroups(),
 		}
@@ -188,16 +188,16 @@ func encodeEnv(e *cri.EnvVar) *v1.KeyValue {
 	return &v1.KeyValue{Key: e.Name, Value: []byte(e.Value)}
 }
 
-func decodeEnv(p *v1.KeyValue) cri.EnvVar {
-	return cri.EnvVar{Name: p.GetKey(), Value: string(p.GetValue())}
+func decodeEnv(msg *v1.KeyValue) cri.EnvVar {
+	return cri.EnvVar{Name: msg.GetKey(), Value: string(msg.GetValue())}
 }
 
 func encodeDevice(d *cri.Device) *v1.Device {
 	return &v1.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions}
 }
 
-func decodeDevice(p *v1.Device) cri.Device {
+func decodeDevice(msg *v1.Device) cri.Device {
 	return cri.Device{
-		ContainerPath: p.GetContainerPath(), HostPath: p.GetHostPath(), Permissions: p.GetPermissions(),
+		ContainerPath: msg.GetContainerPath(), HostPath: msg.GetHostPath(), Permissions: msg.GetPermissions(),
 	}
 }

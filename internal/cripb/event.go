@@ -13,40 +13,40 @@ import (
 
 // EncodeEvent encodes an event. A message has exactly one sandbox: that of the event, or else the pod's first. For a pod without
 // sandboxes it is a sandbox without an ID.
-func EncodeEvent(e *cri.Event) *v1.ContainerEventResponse {
+func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
-		ContainerId:        e.ID,
-		ContainerEventType: v1.ContainerEventType(e.Type),
-		CreatedAt:          encodeTime(e.Time),
-		ContainersStatuses: mapSlicePtr(e.Pod.Containers, EncodeContainerStatus),
+		ContainerId:        event.ID,
+		ContainerEventType: v1.ContainerEventType(event.Type),
+		CreatedAt:          encodeTime(event.Time),
+		ContainersStatuses: mapSlicePtr(event.Pod.Containers, EncodeContainerStatus),
 	}
-	id := e.ID
-	if i := slices.IndexFunc(e.Pod.Containers, func(c cri.Container) bool { return c.ID == id }); i >= 0 {
-		id = e.Pod.Containers[i].SandboxID
+	id := event.ID
+	if i := slices.IndexFunc(event.Pod.Containers, func(c cri.Container) bool { return c.ID == id }); i >= 0 {
+		id = event.Pod.Containers[i].SandboxID
 	}
-	i := slices.IndexFunc(e.Pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id })
+	i := slices.IndexFunc(event.Pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id })
 	switch {
-	case len(e.Pod.Sandboxes) > 0:
-		p.PodSandboxStatus = EncodeSandboxStatus(&e.Pod.Sandboxes[max(i, 0)])
-	case e.Pod.UID != "":
-		p.PodSandboxStatus = &v1.PodSandboxStatus{Metadata: encodeSandboxMetadata(e.Pod.PodIdentity, 0)}
+	case len(event.Pod.Sandboxes) > 0:
+		p.PodSandboxStatus = EncodeSandboxStatus(&event.Pod.Sandboxes[max(i, 0)])
+	case event.Pod.UID != "":
+		p.PodSandboxStatus = &v1.PodSandboxStatus{Metadata: encodeSandboxMetadata(event.Pod.PodIdentity, 0)}
 	}
 	return p
 }
 
 // DecodeEvent decodes an event. The pod is that of the sandbox, or else of the labels of the first container.
-func DecodeEvent(p *v1.ContainerEventResponse) cri.Event {
+func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
-		Type: decodeEnum[cri.EventType](p.GetContainerEventType()),
-		ID:   p.GetContainerId(),
-		Time: decodeTime(p.GetCreatedAt()),
+		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),
+		ID:   msg.GetContainerId(),
+		Time: decodeTime(msg.GetCreatedAt()),
 		Pod: cri.Pod{
-			PodIdentity: decodeIdentity(p.GetPodSandboxStatus().GetMetadata()),
-			Time:        decodeTime(p.GetCreatedAt()),
-			Containers:  mapSlice(p.GetContainersStatuses(), DecodeContainerStatus),
+			PodIdentity: decodeIdentity(msg.GetPodSandboxStatus().GetMetadata()),
+			Time:        decodeTime(msg.GetCreatedAt()),
+			Containers:  mapSlice(msg.GetContainersStatuses(), DecodeContainerStatus),
 		},
 	}
-	sandbox := p.GetPodSandboxStatus()
+	sandbox := msg.GetPodSandboxStatus()
 	if sandbox.GetId() != "" {
 		e.Pod.Sandboxes = []cri.Sandbox{DecodeSandboxStatus(sandbox)}
 	}

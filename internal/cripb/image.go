@@ -10,98 +10,98 @@ import (
 )
 
 // EncodeImageSpec encodes the reference of an image.
-func EncodeImageSpec(s *cri.ImageSpec) *v1.ImageSpec {
+func EncodeImageSpec(spec *cri.ImageSpec) *v1.ImageSpec {
 	return &v1.ImageSpec{
-		Image:              s.Image,
-		UserSpecifiedImage: s.UserSpecifiedImage,
-		Annotations:        s.Annotations,
-		RuntimeHandler:     s.RuntimeHandler,
-		ImageRef:           s.ImageRef,
+		Image:              spec.Image,
+		UserSpecifiedImage: spec.UserSpecifiedImage,
+		Annotations:        spec.Annotations,
+		RuntimeHandler:     spec.RuntimeHandler,
+		ImageRef:           spec.ImageRef,
 	}
 }
 
 // DecodeImageSpec decodes the reference of an image.
-func DecodeImageSpec(p *v1.ImageSpec) cri.ImageSpec {
+func DecodeImageSpec(msg *v1.ImageSpec) cri.ImageSpec {
 	return cri.ImageSpec{
-		Image:              p.GetImage(),
-		UserSpecifiedImage: p.GetUserSpecifiedImage(),
-		Annotations:        p.GetAnnotations(),
-		RuntimeHandler:     p.GetRuntimeHandler(),
-		ImageRef:           p.GetImageRef(),
+		Image:              msg.GetImage(),
+		UserSpecifiedImage: msg.GetUserSpecifiedImage(),
+		Annotations:        msg.GetAnnotations(),
+		RuntimeHandler:     msg.GetRuntimeHandler(),
+		ImageRef:           msg.GetImageRef(),
 	}
 }
 
 // EncodeImage encodes an image.
-func EncodeImage(i *cri.Image) *v1.Image {
+func EncodeImage(image *cri.Image) *v1.Image {
 	return &v1.Image{
-		Id:          i.ID,
-		RepoTags:    i.RepoTags,
-		RepoDigests: i.RepoDigests,
-		Size:        i.Size,
-		Uid:         encodeInt64(i.UID),
-		Username:    i.Username,
-		Spec:        EncodeImageSpec(&i.Spec),
-		Pinned:      i.Pinned,
+		Id:          image.ID,
+		RepoTags:    image.RepoTags,
+		RepoDigests: image.RepoDigests,
+		Size:        image.Size,
+		Uid:         encodeInt64(image.UID),
+		Username:    image.Username,
+		Spec:        EncodeImageSpec(&image.Spec),
+		Pinned:      image.Pinned,
 	}
 }
 
 // DecodeImage decodes an image.
-func DecodeImage(p *v1.Image) cri.Image {
+func DecodeImage(msg *v1.Image) cri.Image {
 	return cri.Image{
-		ID:          p.GetId(),
-		RepoTags:    p.GetRepoTags(),
-		RepoDigests: p.GetRepoDigests(),
-		Size:        p.GetSize(),
-		UID:         decodeInt64(p.GetUid()),
-		Username:    p.GetUsername(),
-		Spec:        DecodeImageSpec(p.GetSpec()),
-		Pinned:      p.GetPinned(),
+		ID:          msg.GetId(),
+		RepoTags:    msg.GetRepoTags(),
+		RepoDigests: msg.GetRepoDigests(),
+		Size:        msg.GetSize(),
+		UID:         decodeInt64(msg.GetUid()),
+		Username:    msg.GetUsername(),
+		Spec:        DecodeImageSpec(msg.GetSpec()),
+		Pinned:      msg.GetPinned(),
 	}
 }
 
 // EncodeAuth encodes a registry credential. nil stays nil.
-func EncodeAuth(a *cri.Auth) *v1.AuthConfig {
-	if a == nil {
+func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
+	if auth == nil {
 		return nil
 	}
 	return &v1.AuthConfig{
-		Username:      a.Username,
-		Password:      a.Password,
-		Auth:          a.Auth,
-		ServerAddress: a.ServerAddress,
-		IdentityToken: a.IdentityToken,
-		RegistryToken: a.RegistryToken,
+		Username:      auth.Username,
+		Password:      auth.Password,
+		Auth:          auth.Auth,
+		ServerAddress: auth.ServerAddress,
+		IdentityToken: auth.IdentityToken,
+		RegistryToken: auth.RegistryToken,
 	}
 }
 
 // DecodeAuth decodes a registry credential. nil stays nil.
-func DecodeAuth(p *v1.AuthConfig) *cri.Auth {
-	if p == nil {
+func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
+	if msg == nil {
 		return nil
 	}
 	return &cri.Auth{
-		Username:      p.GetUsername(),
-		Password:      p.GetPassword(),
-		Auth:          p.GetAuth(),
-		ServerAddress: p.GetServerAddress(),
-		IdentityToken: p.GetIdentityToken(),
-		RegistryToken: p.GetRegistryToken(),
+		Username:      msg.GetUsername(),
+		Password:      msg.GetPassword(),
+		Auth:          msg.GetAuth(),
+		ServerAddress: msg.GetServerAddress(),
+		IdentityToken: msg.GetIdentityToken(),
+		RegistryToken: msg.GetRegistryToken(),
 	}
 }
 
 // EncodeImageUsage encodes the usage of the runtime's image file systems.
-func EncodeImageUsage(u *cri.ImageUsage) *v1.ImageFsInfoResponse {
+func EncodeImageUsage(usage *cri.ImageUsage) *v1.ImageFsInfoResponse {
 	return &v1.ImageFsInfoResponse{
-		ImageFilesystems:     mapSlicePtr(u.Images, encodeFilesystem),
-		ContainerFilesystems: mapSlicePtr(u.Containers, encodeFilesystem),
+		ImageFilesystems:     mapSlicePtr(usage.Images, encodeFilesystem),
+		ContainerFilesystems: mapSlicePtr(usage.Containers, encodeFilesystem),
 	}
 }
 
 // DecodeImageUsage decodes the usage of the runtime's image file systems.
-func DecodeImageUsage(p *v1.ImageFsInfoResponse) cri.ImageUsage {
+func DecodeImageUsage(msg *v1.ImageFsInfoResponse) cri.ImageUsage {
 	return cri.ImageUsage{
-		Images:     mapSlice(p.GetImageFilesystems(), decodeFilesystem),
-		Containers: mapSlice(p.GetContainerFilesystems(), decodeFilesystem),
+		Images:     mapSlice(msg.GetImageFilesystems(), decodeFilesystem),
+		Containers: mapSlice(msg.GetContainerFilesystems(), decodeFilesystem),
 	}
 }
 
@@ -114,11 +114,11 @@ func encodeFilesystem(u *cri.FilesystemUsage) *v1.FilesystemUsage {
 	}
 }
 
-func decodeFilesystem(p *v1.FilesystemUsage) cri.FilesystemUsage {
+func decodeFilesystem(msg *v1.FilesystemUsage) cri.FilesystemUsage {
 	return cri.FilesystemUsage{
-		Time:       decodeTime(p.GetTimestamp()),
-		Mountpoint: p.GetFsId().GetMountpoint(),
-		UsedBytes:  decodeUint64(p.GetUsedBytes()),
-		InodesUsed: decodeUint64(p.GetInodesUsed()),
+		Time:       decodeTime(msg.GetTimestamp()),
+		Mountpoint: msg.GetFsId().GetMountpoint(),
+		UsedBytes:  decodeUint64(msg.GetUsedBytes()),
+		InodesUsed: decodeUint64(msg.GetInodesUsed()),
 	}
 }

@@ -10,33 +10,33 @@ import (
 )
 
 // EncodeMetricDescriptor encodes the descriptor of a metric.
-func EncodeMetricDescriptor(d *cri.MetricDescriptor) *v1.MetricDescriptor {
-	return &v1.MetricDescriptor{Name: d.Name, Help: d.Help, LabelKeys: d.LabelKeys}
+func EncodeMetricDescriptor(descriptor *cri.MetricDescriptor) *v1.MetricDescriptor {
+	return &v1.MetricDescriptor{Name: descriptor.Name, Help: descriptor.Help, LabelKeys: descriptor.LabelKeys}
 }
 
 // DecodeMetricDescriptor decodes the descriptor of a metric.
-func DecodeMetricDescriptor(p *v1.MetricDescriptor) cri.MetricDescriptor {
-	return cri.MetricDescriptor{Name: p.GetName(), Help: p.GetHelp(), LabelKeys: p.GetLabelKeys()}
+func DecodeMetricDescriptor(msg *v1.MetricDescriptor) cri.MetricDescriptor {
+	return cri.MetricDescriptor{Name: msg.GetName(), Help: msg.GetHelp(), LabelKeys: msg.GetLabelKeys()}
 }
 
 // EncodeSandboxMetrics encodes the metrics of a sandbox and its containers.
-func EncodeSandboxMetrics(s *cri.SandboxMetrics) *v1.PodSandboxMetrics {
+func EncodeSandboxMetrics(metrics *cri.SandboxMetrics) *v1.PodSandboxMetrics {
 	return &v1.PodSandboxMetrics{
-		PodSandboxId: s.ID,
-		Metrics:      mapSlicePtr(s.Metrics, encodeMetric),
-		ContainerMetrics: mapSlicePtr(s.Containers, func(c *cri.ContainerMetrics) *v1.ContainerMetrics {
+		PodSandboxId: metrics.ID,
+		Metrics:      mapSlicePtr(metrics.Metrics, encodeMetric),
+		ContainerMetrics: mapSlicePtr(metrics.Containers, func(c *cri.ContainerMetrics) *v1.ContainerMetrics {
 			return &v1.ContainerMetrics{ContainerId: c.ID, Metrics: mapSlicePtr(c.Metrics, encodeMetric)}
 		}),
 	}
 }
 
 // DecodeSandboxMetrics decodes the metrics of a sandbox and its containers.
-func DecodeSandboxMetrics(p *v1.PodSandboxMetrics) cri.SandboxMetrics {
+func DecodeSandboxMetrics(msg *v1.PodSandboxMetrics) cri.SandboxMetrics {
 	return cri.SandboxMetrics{
-		ID:      p.GetPodSandboxId(),
-		Metrics: mapSlice(p.GetMetrics(), decodeMetric),
-		Containers: mapSlice(p.GetContainerMetrics(), func(p *v1.ContainerMetrics) cri.ContainerMetrics {
-			return cri.ContainerMetrics{ID: p.GetContainerId(), Metrics: mapSlice(p.GetMetrics(), decodeMetric)}
+		ID:      msg.GetPodSandboxId(),
+		Metrics: mapSlice(msg.GetMetrics(), decodeMetric),
+		Containers: mapSlice(msg.GetContainerMetrics(), func(msg *v1.ContainerMetrics) cri.ContainerMetrics {
+			return cri.ContainerMetrics{ID: msg.GetContainerId(), Metrics: mapSlice(msg.GetMetrics(), decodeMetric)}
 		}),
 	}
 }
@@ -51,12 +51,12 @@ func encodeMetric(m *cri.Metric) *v1.Metric {
 	}
 }
 
-func decodeMetric(p *v1.Metric) cri.Metric {
+func decodeMetric(msg *v1.Metric) cri.Metric {
 	return cri.Metric{
-		Name:        p.GetName(),
-		Time:        decodeTime(p.GetTimestamp()),
-		Type:        decodeEnum[cri.MetricType](p.GetMetricType()),
-		LabelValues: p.GetLabelValues(),
-		Value:       decodeUint64(p.GetValue()),
+		Name:        msg.GetName(),
+		Time:        decodeTime(msg.GetTimestamp()),
+		Type:        decodeEnum[cri.MetricType](msg.GetMetricType()),
+		LabelValues: msg.GetLabelValues(),
+		Value:       decodeUint64(msg.GetValue()),
 	}
 }

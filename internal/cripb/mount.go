@@ -9,40 +9,40 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-func encodeMount(m *cri.Mount) *v1.Mount {
+func encodeMount(mnt *cri.Mount) *v1.Mount {
 	p := &v1.Mount{
-		ContainerPath:     m.ContainerPath,
-		HostPath:          m.HostPath,
-		Readonly:          m.ReadOnly,
-		RecursiveReadOnly: m.RecursiveReadOnly,
-		SelinuxRelabel:    m.SELinuxRelabel,
-		Propagation:       v1.MountPropagation(m.Propagation),
-		UidMappings:       mapSlicePtr(m.UIDMappings, encodeIDMapping),
-		GidMappings:       mapSlicePtr(m.GIDMappings, encodeIDMapping),
-		ImageSubPath:      m.ImageSubPath,
-		MountOptions:      m.Options,
+		ContainerPath:     mnt.ContainerPath,
+		HostPath:          mnt.HostPath,
+		Readonly:          mnt.ReadOnly,
+		RecursiveReadOnly: mnt.RecursiveReadOnly,
+		SelinuxRelabel:    mnt.SELinuxRelabel,
+		Propagation:       v1.MountPropagation(mnt.Propagation),
+		UidMappings:       mapSlicePtr(mnt.UIDMappings, encodeIDMapping),
+		GidMappings:       mapSlicePtr(mnt.GIDMappings, encodeIDMapping),
+		ImageSubPath:      mnt.ImageSubPath,
+		MountOptions:      mnt.Options,
 	}
-	if m.Image != nil {
-		p.Image = EncodeImageSpec(m.Image)
+	if mnt.Image != nil {
+		p.Image = EncodeImageSpec(mnt.Image)
 	}
 	return p
 }
 
-func decodeMount(p *v1.Mount) cri.Mount {
+func decodeMount(msg *v1.Mount) cri.Mount {
 	m := cri.Mount{
-		ContainerPath:     p.GetContainerPath(),
-		HostPath:          p.GetHostPath(),
-		ReadOnly:          p.GetReadonly(),
-		RecursiveReadOnly: p.GetRecursiveReadOnly(),
-		SELinuxRelabel:    p.GetSelinuxRelabel(),
-		Propagation:       decodeEnum[cri.Propagation](p.GetPropagation()),
-		UIDMappings:       mapSlice(p.GetUidMappings(), decodeIDMapping),
-		GIDMappings:       mapSlice(p.GetGidMappings(), decodeIDMapping),
-		ImageSubPath:      p.GetImageSubPath(),
-		Options:           p.GetMountOptions(),
+		ContainerPath:     msg.GetContainerPath(),
+		HostPath:          msg.GetHostPath(),
+		ReadOnly:          msg.GetReadonly(),
+		RecursiveReadOnly: msg.GetRecursiveReadOnly(),
+		SELinuxRelabel:    msg.GetSelinuxRelabel(),
+		Propagation:       decodeEnum[cri.Propagation](msg.GetPropagation()),
+		UIDMappings:       mapSlice(msg.GetUidMappings(), decodeIDMapping),
+		GIDMappings:       mapSlice(msg.GetGidMappings(), decodeIDMapping),
+		ImageSubPath:      msg.GetImageSubPath(),
+		Options:           msg.GetMountOptions(),
 	}
-	if p.GetImage() != nil {
-		image := DecodeImageSpec(p.GetImage())
+	if msg.GetImage() != nil {
+		image := DecodeImageSpec(msg.GetImage())
 		m.Image = &image
 	}
 	return m
@@ -52,6 +52,6 @@ func encodeIDMapping(m *cri.IDMapping) *v1.IDMapping {
 	return &v1.IDMapping{HostId: m.HostID, ContainerId: m.ContainerID, Length: m.Length}
 }
 
-func decodeIDMapping(p *v1.IDMapping) cri.IDMapping {
-	return cri.IDMapping{HostID: p.GetHostId(), ContainerID: p.GetContainerId(), Length: p.GetLength()}
+func decodeIDMapping(msg *v1.IDMapping) cri.IDMapping {
+	return cri.IDMapping{HostID: msg.GetHostId(), ContainerID: msg.GetContainerId(), Length: msg.GetLength()}
 }

@@ -10,43 +10,43 @@ import (
 )
 
 // EncodeResources encodes the resources of a container or pod. nil stays nil.
-func EncodeResources(r *cri.Resources) *v1.LinuxContainerResources {
-	if r == nil {
+func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
+	if resources == nil {
 		return nil
 	}
 	return &v1.LinuxContainerResources{
-		CpuPeriod:              r.CPUPeriod,
-		CpuQuota:               r.CPUQuota,
-		CpuShares:              r.CPUShares,
-		MemoryLimitInBytes:     r.MemoryLimit,
-		MemorySwapLimitInBytes: r.SwapLimit,
-		OomScoreAdj:            r.OOMScoreAdj,
-		CpusetCpus:             r.CpusetCPUs,
-		CpusetMems:             r.CpusetMems,
-		HugepageLimits: mapSlice(r.HugepageLimits, func(h cri.HugepageLimit) *v1.HugepageLimit {
+		CpuPeriod:              resources.CPUPeriod,
+		CpuQuota:               resources.CPUQuota,
+		CpuShares:              resources.CPUShares,
+		MemoryLimitInBytes:     resources.MemoryLimit,
+		MemorySwapLimitInBytes: resources.SwapLimit,
+		OomScoreAdj:            resources.OOMScoreAdj,
+		CpusetCpus:             resources.CpusetCPUs,
+		CpusetMems:             resources.CpusetMems,
+		HugepageLimits: mapSlice(resources.HugepageLimits, func(h cri.HugepageLimit) *v1.HugepageLimit {
 			return &v1.HugepageLimit{PageSize: h.PageSize, Limit: h.Limit}
 		}),
-		Unified: r.Unified,
+		Unified: resources.Unified,
 	}
 }
 
 // DecodeResources decodes the resources of a container or pod. nil stays nil.
-func DecodeResources(p *v1.LinuxContainerResources) *cri.Resources {
-	if p == nil {
+func DecodeResources(msg *v1.LinuxContainerResources) *cri.Resources {
+	if msg == nil {
 		return nil
 	}
 	return &cri.Resources{
-		CPUPeriod:   p.GetCpuPeriod(),
-		CPUQuota:    p.GetCpuQuota(),
-		CPUShares:   p.GetCpuShares(),
-		MemoryLimit: p.GetMemoryLimitInBytes(),
-		SwapLimit:   p.GetMemorySwapLimitInBytes(),
-		OOMScoreAdj: p.GetOomScoreAdj(),
-		CpusetCPUs:  p.GetCpusetCpus(),
-		CpusetMems:  p.GetCpusetMems(),
-		HugepageLimits: mapSlice(p.GetHugepageLimits(), func(h *v1.HugepageLimit) cri.HugepageLimit {
+		CPUPeriod:   msg.GetCpuPeriod(),
+		CPUQuota:    msg.GetCpuQuota(),
+		CPUShares:   msg.GetCpuShares(),
+		MemoryLimit: msg.GetMemoryLimitInBytes(),
+		SwapLimit:   msg.GetMemorySwapLimitInBytes(),
+		OOMScoreAdj: msg.GetOomScoreAdj(),
+		CpusetCPUs:  msg.GetCpusetCpus(),
+		CpusetMems:  msg.GetCpusetMems(),
+		HugepageLimits: mapSlice(msg.GetHugepageLimits(), func(h *v1.HugepageLimit) cri.HugepageLimit {
 			return cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()}
 		}),
-		Unified: p.GetUnified(),
+		Unified: msg.GetUnified(),
 	}
 }

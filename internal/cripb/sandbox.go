@@ -10,44 +10,44 @@ import (
 )
 
 // EncodeSandboxConfig encodes the config of a sandbox, except RuntimeHandler, which a request contains separately. nil stays nil.
-func EncodeSandboxConfig(c *cri.SandboxConfig) *v1.PodSandboxConfig {
-	if c == nil {
+func EncodeSandboxConfig(config *cri.SandboxConfig) *v1.PodSandboxConfig {
+	if config == nil {
 		return nil
 	}
 	return &v1.PodSandboxConfig{
-		Metadata:     encodeSandboxMetadata(c.Pod, c.Attempt),
-		Hostname:     c.Hostname,
-		LogDirectory: c.LogDirectory,
-		DnsConfig:    encodeDNS(c.DNS),
-		PortMappings: mapSlicePtr(c.Ports, encodePort),
-		Labels:       c.Labels,
-		Annotations:  c.Annotations,
+		Metadata:     encodeSandboxMetadata(config.Pod, config.Attempt),
+		Hostname:     config.Hostname,
+		LogDirectory: config.LogDirectory,
+		DnsConfig:    encodeDNS(config.DNS),
+		PortMappings: mapSlicePtr(config.Ports, encodePort),
+		Labels:       config.Labels,
+		Annotations:  config.Annotations,
 		Linux: &v1.LinuxPodSandboxConfig{
-			CgroupParent:    c.CgroupParent,
-			SecurityContext: encodeSandboxSecurity(&c.Security),
-			Sysctls:         c.Sysctls,
-			Overhead:        EncodeResources(c.Overhead),
-			Resources:       EncodeResources(c.Resources),
+			CgroupParent:    config.CgroupParent,
+			SecurityContext: encodeSandboxSecurity(&config.Security),
+			Sysctls:         config.Sysctls,
+			Overhead:        EncodeResources(config.Overhead),
+			Resources:       EncodeResources(config.Resources),
 		},
 	}
 }
 
 // DecodeSandboxConfig decodes the config of a sandbox and sets its runtime handler. nil stays nil.
-func DecodeSandboxConfig(p *v1.PodSandboxConfig, runtimeHandler string) *cri.SandboxConfig {
-	if p == nil {
+func DecodeSandboxConfig(msg *v1.PodSandboxConfig, runtimeHandler string) *cri.SandboxConfig {
+	if msg == nil {
 		return nil
 	}
-	linux := p.GetLinux()
+	linux := msg.GetLinux()
 	return &cri.SandboxConfig{
-		Pod:            decodeIdentity(p.GetMetadata()),
-		Attempt:        p.GetMetadata().GetAttempt(),
+		Pod:            decodeIdentity(msg.GetMetadata()),
+		Attempt:        msg.GetMetadata().GetAttempt(),
 		RuntimeHandler: runtimeHandler,
-		Hostname:       p.GetHostname(),
-		LogDirectory:   p.GetLogDirectory(),
-		DNS:            decodeDNS(p.GetDnsConfig()),
-		Ports:          mapSlice(p.GetPortMappings(), decodePort),
-		Labels:         p.GetLabels(),
-		Annotations:    p.GetAnnotations(),
+		Hostname:       msg.GetHostname(),
+		LogDirectory:   msg.GetLogDirectory(),
+		DNS:            decodeDNS(msg.GetDnsConfig()),
+		Ports:          mapSlice(msg.GetPortMappings(), decodePort),
+		Labels:         msg.GetLabels(),
+		Annotations:    msg.GetAnnotations(),
 		CgroupParent:   linux.GetCgroupParent(),
 		Sysctls:        linux.GetSysctls(),
 		Security:       decodeSandboxSecurity(linux.GetSecurityContext()),
@@ -57,36 +57,36 @@ func DecodeSandboxConfig(p *v1.PodSandboxConfig, runtimeHandler string) *cri.San
 }
 
 // EncodeSandbox encodes a sandbox as in lists, without details.
-func EncodeSandbox(s *cri.Sandbox) *v1.PodSandbox {
+func EncodeSandbox(sandbox *cri.Sandbox) *v1.PodSandbox {
 	return &v1.PodSandbox{
-		Id:             s.ID,
-		Metadata:       encodeSandboxMetadata(s.Pod, s.Attempt),
-		State:          v1.PodSandboxState(s.State),
-		CreatedAt:      encodeTime(s.CreatedAt),
-		Labels:         s.Labels,
-		Annotations:    s.Annotations,
-		RuntimeHandler: s.RuntimeHandler,
+		Id:             sandbox.ID,
+		Metadata:       encodeSandboxMetadata(sandbox.Pod, sandbox.Attempt),
+		State:          v1.PodSandboxState(sandbox.State),
+		CreatedAt:      encodeTime(sandbox.CreatedAt),
+		Labels:         sandbox.Labels,
+		Annotations:    sandbox.Annotations,
+		RuntimeHandler: sandbox.RuntimeHandler,
 	}
 }
 
 // DecodeSandbox decodes a sandbox as in lists, without details.
-func DecodeSandbox(p *v1.PodSandbox) cri.Sandbox {
+func DecodeSandbox(msg *v1.PodSandbox) cri.Sandbox {
 	return cri.Sandbox{
-		ID:             p.GetId(),
-		Pod:            decodeIdentity(p.GetMetadata()),
-		Attempt:        p.GetMetadata().GetAttempt(),
-		State:          decodeSandboxState(p.GetState()),
-		CreatedAt:      decodeTime(p.GetCreatedAt()),
-		Labels:         p.GetLabels(),
-		Annotations:    p.GetAnnotations(),
-		RuntimeHandler: p.GetRuntimeHandler(),
+		ID:             msg.GetId(),
+		Pod:            decodeIdentity(msg.GetMetadata()),
+		Attempt:        msg.GetMetadata().GetAttempt(),
+		State:          decodeSandboxState(msg.GetState()),
+		CreatedAt:      decodeTime(msg.GetCreatedAt()),
+		Labels:         msg.GetLabels(),
+		Annotations:    msg.GetAnnotations(),
+		RuntimeHandler: msg.GetRuntimeHandler(),
 	}
 }
 
 // EncodeSandboxStatus encodes a sandbox with details.
-func EncodeSandboxStatus(s *cri.Sandbox) *v1.PodSandboxStatus {
+func EncodeSandboxStatus(sandbox *cri.Sandbox) *v1.PodSandboxStatus {
 	network := &v1.PodSandboxNetworkStatus{}
-	for i, ip := range s.IPs {
+	for i, ip := range sandbox.IPs {
 		if i == 0 {
 			network.Ip = ip
 		} else {
@@ -94,37 +94,37 @@ func EncodeSandboxStatus(s *cri.Sandbox) *v1.PodSandboxStatus {
 		}
 	}
 	return &v1.PodSandboxStatus{
-		Id:        s.ID,
-		Metadata:  encodeSandboxMetadata(s.Pod, s.Attempt),
-		State:     v1.PodSandboxState(s.State),
-		CreatedAt: encodeTime(s.CreatedAt),
+		Id:        sandbox.ID,
+		Metadata:  encodeSandboxMetadata(sandbox.Pod, sandbox.Attempt),
+		State:     v1.PodSandboxState(sandbox.State),
+		CreatedAt: encodeTime(sandbox.CreatedAt),
 		Network:   network,
 		Linux: &v1.LinuxPodSandboxStatus{
-			Namespaces: &v1.Namespace{Options: encodeNamespaces(&s.Namespaces)},
+			Namespaces: &v1.Namespace{Options: encodeNamespaces(&sandbox.Namespaces)},
 		},
-		Labels:         s.Labels,
-		Annotations:    s.Annotations,
-		RuntimeHandler: s.RuntimeHandler,
+		Labels:         sandbox.Labels,
+		Annotations:    sandbox.Annotations,
+		RuntimeHandler: sandbox.RuntimeHandler,
 	}
 }
 
 // DecodeSandboxStatus decodes a sandbox with details.
-func DecodeSandboxStatus(p *v1.PodSandboxStatus) cri.Sandbox {
+func DecodeSandboxStatus(msg *v1.PodSandboxStatus) cri.Sandbox {
 	s := cri.Sandbox{
-		ID:             p.GetId(),
-		Pod:            decodeIdentity(p.GetMetadata()),
-		Attempt:        p.GetMetadata().GetAttempt(),
-		State:          decodeSandboxState(p.GetState()),
-		CreatedAt:      decodeTime(p.GetCreatedAt()),
-		Labels:         p.GetLabels(),
-		Annotations:    p.GetAnnotations(),
-		RuntimeHandler: p.GetRuntimeHandler(),
-		Namespaces:     decodeNamespaces(p.GetLinux().GetNamespaces().GetOptions()),
+		ID:             msg.GetId(),
+		Pod:            decodeIdentity(msg.GetMetadata()),
+		Attempt:        msg.GetMetadata().GetAttempt(),
+		State:          decodeSandboxState(msg.GetState()),
+		CreatedAt:      decodeTime(msg.GetCreatedAt()),
+		Labels:         msg.GetLabels(),
+		Annotations:    msg.GetAnnotations(),
+		RuntimeHandler: msg.GetRuntimeHandler(),
+		Namespaces:     decodeNamespaces(msg.GetLinux().GetNamespaces().GetOptions()),
 	}
-	if ip := p.GetNetwork().GetIp(); ip != "" {
+	if ip := msg.GetNetwork().GetIp(); ip != "" {
 		s.IPs = append(s.IPs, ip)
 	}
-	for _, ip := range p.GetNetwork().GetAdditionalIps() {
+	for _, ip := range msg.GetNetwork().GetAdditionalIps() {
 		s.IPs = append(s.IPs, ip.GetIp())
 	}
 	return s
@@ -134,30 +134,30 @@ func encodeSandboxMetadata(p cri.PodIdentity, attempt uint32) *v1.PodSandboxMeta
 	return &v1.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace, Attempt: attempt}
 }
 
-func decodeIdentity(m *v1.PodSandboxMetadata) cri.PodIdentity {
-	return cri.PodIdentity{UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace()}
+func decodeIdentity(msg *v1.PodSandboxMetadata) cri.PodIdentity {
+	return cri.PodIdentity{UID: msg.GetUid(), Name: msg.GetName(), Namespace: msg.GetNamespace()}
 }
 
 // decodeSandboxState decodes a sandbox state. Unknown states become SandboxNotReady.
-func decodeSandboxState(s v1.PodSandboxState) cri.SandboxState {
-	if s == v1.PodSandboxState_SANDBOX_READY {
+func decodeSandboxState(state v1.PodSandboxState) cri.SandboxState {
+	if state == v1.PodSandboxState_SANDBOX_READY {
 		return cri.SandboxReady
 	}
 	return cri.SandboxNotReady
 }
 
-func encodeDNS(d *cri.DNSConfig) *v1.DNSConfig {
-	if d == nil {
+func encodeDNS(dns *cri.DNSConfig) *v1.DNSConfig {
+	if dns == nil {
 		return nil
 	}
-	return &v1.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+	return &v1.DNSConfig{Servers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 }
 
-func decodeDNS(p *v1.DNSConfig) *cri.DNSConfig {
-	if p == nil {
+func decodeDNS(msg *v1.DNSConfig) *cri.DNSConfig {
+	if msg == nil {
 		return nil
 	}
-	return &cri.DNSConfig{Servers: p.GetServers(), Searches: p.GetSearches(), Options: p.GetOptions()}
+	return &cri.DNSConfig{Servers: msg.GetServers(), Searches: msg.GetSearches(), Options: msg.GetOptions()}
 }
 
 func encodePort(m *cri.PortMapping) *v1.PortMapping {
@@ -169,11 +169,11 @@ func encodePort(m *cri.PortMapping) *v1.PortMapping {
 	}
 }
 
-func decodePort(p *v1.PortMapping) cri.PortMapping {
+func decodePort(msg *v1.PortMapping) cri.PortMapping {
 	return cri.PortMapping{
-		Protocol:      decodeEnum[cri.Protocol](p.GetProtocol()),
-		ContainerPort: p.GetContainerPort(),
-		HostPort:      p.GetHostPort(),
-		HostIP:        p.GetHostIp(),
+		Protocol:      decodeEnum[cri.Protocol](msg.GetProtocol()),
+		ContainerPort: msg.GetContainerPort(),
+		HostPort:      msg.GetHostPort(),
+		HostIP:        msg.GetHostIp(),
 	}
 }

@@ -10,37 +10,37 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mapSlice applies f to each element of a slice. nil stays nil.
-func mapSlice[A, B any](in []A, f func(A) B) []B {
+// mapSlice applies fn to each element of a slice. nil stays nil.
+func mapSlice[A, B any](in []A, fn func(A) B) []B {
 	if in == nil {
 		return nil
 	}
 	out := make([]B, len(in))
 	for i := range in {
-		out[i] = f(in[i])
+		out[i] = fn(in[i])
 	}
 	return out
 }
 
 // mapSlicePtr is mapSlice for a function with a pointer parameter.
-func mapSlicePtr[A, B any](in []A, f func(*A) B) []B {
+func mapSlicePtr[A, B any](in []A, fn func(*A) B) []B {
 	if in == nil {
 		return nil
 	}
 	out := make([]B, len(in))
 	for i := range in {
-		out[i] = f(&in[i])
+		out[i] = fn(&in[i])
 	}
 	return out
 }
 
 // decodeEnum decodes an enumeration with the same numbers in message and struct. Unknown numbers are kept, so that they do not
 // become a known value.
-func decodeEnum[T ~uint8, P ~int32](p P) T {
-	if p < 0 || p > math.MaxUint8 {
+func decodeEnum[T ~uint8, P ~int32](number P) T {
+	if number < 0 || number > math.MaxUint8 {
 		return T(math.MaxUint8)
 	}
-	return T(p)
+	return T(number)
 }
 
 func encodeTime(t time.Time) int64 {
@@ -66,11 +66,11 @@ func encodeInt64(v *int64) *v1.Int64Value {
 	return &v1.Int64Value{Value: *v}
 }
 
-func decodeInt64(v *v1.Int64Value) *int64 {
-	if v == nil {
+func decodeInt64(msg *v1.Int64Value) *int64 {
+	if msg == nil {
 		return nil
 	}
-	return &v.Value
+	return &msg.Value
 }
 
 func encodeUint64(v *uint64) *v1.UInt64Value {
@@ -80,9 +80,9 @@ func encodeUint64(v *uint64) *v1.UInt64Value {
 	return &v1.UInt64Value{Value: *v}
 }
 
-func decodeUint64(v *v1.UInt64Value) *uint64 {
-	if v == nil {
+func decodeUint64(msg *v1.UInt64Value) *uint64 {
+	if msg == nil {
 		return nil
 	}
-	return &v.Value
+	return &msg.Value
 }

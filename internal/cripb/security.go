@@ -26,18 +26,18 @@ func encodeSandboxSecurity(s *cri.SandboxSecurity) *v1.LinuxSandboxSecurityConte
 	}
 }
 
-func decodeSandboxSecurity(p *v1.LinuxSandboxSecurityContext) cri.SandboxSecurity {
+func decodeSandboxSecurity(msg *v1.LinuxSandboxSecurityContext) cri.SandboxSecurity {
 	return cri.SandboxSecurity{
-		Namespaces:               decodeNamespaces(p.GetNamespaceOptions()),
-		SELinux:                  decodeSELinux(p.GetSelinuxOptions()),
-		RunAsUser:                decodeInt64(p.GetRunAsUser()),
-		RunAsGroup:               decodeInt64(p.GetRunAsGroup()),
-		ReadonlyRootfs:           p.GetReadonlyRootfs(),
-		SupplementalGroups:       p.GetSupplementalGroups(),
-		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
-		Privileged:               p.GetPrivileged(),
-		Seccomp:                  decodeProfile(p.GetSeccomp()),
-		AppArmor:                 decodeProfile(p.GetApparmor()),
+		Namespaces:               decodeNamespaces(msg.GetNamespaceOptions()),
+		SELinux:                  decodeSELinux(msg.GetSelinuxOptions()),
+		RunAsUser:                decodeInt64(msg.GetRunAsUser()),
+		RunAsGroup:               decodeInt64(msg.GetRunAsGroup()),
+		ReadonlyRootfs:           msg.GetReadonlyRootfs(),
+		SupplementalGroups:       msg.GetSupplementalGroups(),
+		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](msg.GetSupplementalGroupsPolicy()),
+		Privileged:               msg.GetPrivileged(),
+		Seccomp:                  decodeProfile(msg.GetSeccomp()),
+		AppArmor:                 decodeProfile(msg.GetApparmor()),
 	}
 }
 
@@ -67,27 +67,27 @@ func encodeContainerSecurity(s *cri.ContainerSecurity) *v1.LinuxContainerSecurit
 	return p
 }
 
-func decodeContainerSecurity(p *v1.LinuxContainerSecurityContext) cri.ContainerSecurity {
+func decodeContainerSecurity(msg *v1.LinuxContainerSecurityContext) cri.ContainerSecurity {
 	s := cri.ContainerSecurity{
-		Privileged:               p.GetPrivileged(),
-		Namespaces:               decodeNamespaces(p.GetNamespaceOptions()),
-		SELinux:                  decodeSELinux(p.GetSelinuxOptions()),
-		RunAsUser:                decodeInt64(p.GetRunAsUser()),
-		RunAsGroup:               decodeInt64(p.GetRunAsGroup()),
-		RunAsUsername:            p.GetRunAsUsername(),
-		ReadonlyRootfs:           p.GetReadonlyRootfs(),
-		SupplementalGroups:       p.GetSupplementalGroups(),
-		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
-		NoNewPrivs:               p.GetNoNewPrivs(),
-		MaskedPaths:              p.GetMaskedPaths(),
-		ReadonlyPaths:            p.GetReadonlyPaths(),
-		Seccomp:                  decodeProfile(p.GetSeccomp()),
-		AppArmor:                 decodeProfile(p.GetApparmor()),
+		Privileged:               msg.GetPrivileged(),
+		Namespaces:               decodeNamespaces(msg.GetNamespaceOptions()),
+		SELinux:                  decodeSELinux(msg.GetSelinuxOptions()),
+		RunAsUser:                decodeInt64(msg.GetRunAsUser()),
+		RunAsGroup:               decodeInt64(msg.GetRunAsGroup()),
+		RunAsUsername:            msg.GetRunAsUsername(),
+		ReadonlyRootfs:           msg.GetReadonlyRootfs(),
+		SupplementalGroups:       msg.GetSupplementalGroups(),
+		SupplementalGroupsPolicy: decodeEnum[cri.GroupsPolicy](msg.GetSupplementalGroupsPolicy()),
+		NoNewPrivs:               msg.GetNoNewPrivs(),
+		MaskedPaths:              msg.GetMaskedPaths(),
+		ReadonlyPaths:            msg.GetReadonlyPaths(),
+		Seccomp:                  decodeProfile(msg.GetSeccomp()),
+		AppArmor:                 decodeProfile(msg.GetApparmor()),
 	}
 	if s.AppArmor == nil {
-		s.AppArmor = decodeAppArmorName(p.GetApparmorProfile()) //nolint:staticcheck // older clients send only this
+		s.AppArmor = decodeAppArmorName(msg.GetApparmorProfile()) //nolint:staticcheck // older clients send only this
 	}
-	if c := p.GetCapabilities(); c != nil {
+	if c := msg.GetCapabilities(); c != nil {
 		s.Capabilities = &cri.Capabilities{
 			Add:        c.GetAddCapabilities(),
 			Drop:       c.GetDropCapabilities(),
@@ -99,9 +99,9 @@ func decodeContainerSecurity(p *v1.LinuxContainerSecurityContext) cri.ContainerS
 
 // encodeNamespaces encodes namespace options. It always sets a user namespace, as the kubelet does (package
 // kubelet/kuberuntime/util).
-func encodeNamespaces(n *cri.NamespaceOptions) *v1.NamespaceOption {
+func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
-	if u := n.User; u != nil {
+	if u := options.User; u != nil {
 		user = &v1.UserNamespace{
 			Mode: v1.NamespaceMode(u.Mode),
 			Uids: mapSlicePtr(u.UIDs, encodeIDMapping),
@@ -109,23 +109,23 @@ func encodeNamespaces(n *cri.NamespaceOptions) *v1.NamespaceOption {
 		}
 	}
 	return &v1.NamespaceOption{
-		Network:       v1.NamespaceMode(n.Network),
-		Pid:           v1.NamespaceMode(n.PID),
-		Ipc:           v1.NamespaceMode(n.IPC),
-		TargetId:      n.TargetID,
+		Network:       v1.NamespaceMode(options.Network),
+		Pid:           v1.NamespaceMode(options.PID),
+		Ipc:           v1.NamespaceMode(options.IPC),
+		TargetId:      options.TargetID,
 		UsernsOptions: user,
 	}
 }
 
 // decodeNamespaces decodes namespace options. A message without a user namespace means the host's, as for containerd and CRI-O.
-func decodeNamespaces(p *v1.NamespaceOption) cri.NamespaceOptions {
+func decodeNamespaces(msg *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{
-		Network:  decodeEnum[cri.NamespaceMode](p.GetNetwork()),
-		PID:      decodeEnum[cri.NamespaceMode](p.GetPid()),
-		IPC:      decodeEnum[cri.NamespaceMode](p.GetIpc()),
-		TargetID: p.GetTargetId(),
+		Network:  decodeEnum[cri.NamespaceMode](msg.GetNetwork()),
+		PID:      decodeEnum[cri.NamespaceMode](msg.GetPid()),
+		IPC:      decodeEnum[cri.NamespaceMode](msg.GetIpc()),
+		TargetID: msg.GetTargetId(),
 	}
-	u := p.GetUsernsOptions()
+	u := msg.GetUsernsOptions()
 	if u != nil && (u.GetMode() != v1.NamespaceMode_NODE || len(u.GetUids())+len(u.GetGids()) > 0) {
 		n.User = &cri.UserNamespace{
 			Mode: decodeEnum[cri.NamespaceMode](u.GetMode()),
@@ -143,11 +143,11 @@ func encodeSELinux(s *cri.SELinux) *v1.SELinuxOption {
 	return &v1.SELinuxOption{User: s.User, Role: s.Role, Type: s.Type, Level: s.Level}
 }
 
-func decodeSELinux(p *v1.SELinuxOption) *cri.SELinux {
-	if p == nil {
+func decodeSELinux(msg *v1.SELinuxOption) *cri.SELinux {
+	if msg == nil {
 		return nil
 	}
-	return &cri.SELinux{User: p.GetUser(), Role: p.GetRole(), Type: p.GetType(), Level: p.GetLevel()}
+	return &cri.SELinux{User: msg.GetUser(), Role: msg.GetRole(), Type: msg.GetType(), Level: msg.GetLevel()}
 }
 
 func encodeProfile(s *cri.SecurityProfile) *v1.SecurityProfile {
@@ -157,11 +157,11 @@ func encodeProfile(s *cri.SecurityProfile) *v1.SecurityProfile {
 	return &v1.SecurityProfile{ProfileType: v1.SecurityProfile_ProfileType(s.Type), LocalhostRef: s.LocalhostRef}
 }
 
-func decodeProfile(p *v1.SecurityProfile) *cri.SecurityProfile {
-	if p == nil {
+func decodeProfile(msg *v1.SecurityProfile) *cri.SecurityProfile {
+	if msg == nil {
 		return nil
 	}
-	return &cri.SecurityProfile{Type: decodeEnum[cri.ProfileType](p.GetProfileType()), LocalhostRef: p.GetLocalhostRef()}
+	return &cri.SecurityProfile{Type: decodeEnum[cri.ProfileType](msg.GetProfileType()), LocalhostRef: msg.GetLocalhostRef()}
 }
 
 // The deprecated string form of an AppArmor profile. The kubelet still sends it in addition, for older runtimes

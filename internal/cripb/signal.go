@@ -16,27 +16,27 @@ import (
 const signalPrefix = "SIGNAL_"
 
 // EncodeSignal returns the number of a signal in the protocol. An unknown name is an error.
-func EncodeSignal(s cri.Signal) (v1.Signal, error) {
-	if s == "" {
+func EncodeSignal(signal cri.Signal) (v1.Signal, error) {
+	if signal == "" {
 		return v1.Signal_SIGNAL_RUNTIME_DEFAULT, nil
 	}
-	name := string(s)
+	name := string(signal)
 	if rest, ok := strings.CutPrefix(name, "SIGRTMIN+"); ok {
 		name = "SIGRTMINPLUS" + rest
 	} else if rest, ok := strings.CutPrefix(name, "SIGRTMAX-"); ok {
 		name = "SIGRTMAXMINUS" + rest
 	}
 	n, ok := v1.Signal_value[signalPrefix+name]
-	if !ok || DecodeSignal(v1.Signal(n)) != s {
-		return 0, fmt.Errorf("stop signal %q: unknown", string(s))
+	if !ok || DecodeSignal(v1.Signal(n)) != signal {
+		return 0, fmt.Errorf("stop signal %q: unknown", string(signal))
 	}
 	return v1.Signal(n), nil
 }
 
 // DecodeSignal returns the name of a signal. It is empty for the runtime's default and for unknown numbers.
-func DecodeSignal(n v1.Signal) cri.Signal {
-	name, ok := v1.Signal_name[int32(n)]
-	if !ok || n == v1.Signal_SIGNAL_RUNTIME_DEFAULT {
+func DecodeSignal(number v1.Signal) cri.Signal {
+	name, ok := v1.Signal_name[int32(number)]
+	if !ok || number == v1.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return ""
 	}
 	name = strings.TrimPrefix(name, signalPrefix)

@@ -12,52 +12,52 @@ import (
 )
 
 // EncodeContainerStats encodes the usage of a container.
-func EncodeContainerStats(s *cri.ContainerStats) *v1.ContainerStats {
+func EncodeContainerStats(stats *cri.ContainerStats) *v1.ContainerStats {
 	p := &v1.ContainerStats{
 		Attributes: &v1.ContainerAttributes{
-			Id:          s.ID,
-			Metadata:    &v1.ContainerMetadata{Name: s.Name, Attempt: s.Attempt},
-			Labels:      s.Labels,
-			Annotations: s.Annotations,
+			Id:          stats.ID,
+			Metadata:    &v1.ContainerMetadata{Name: stats.Name, Attempt: stats.Attempt},
+			Labels:      stats.Labels,
+			Annotations: stats.Annotations,
 		},
-		Cpu:    encodeCPU(s.CPU),
-		Memory: encodeMemory(s.Memory),
-		Io:     encodeIO(s.IO),
+		Cpu:    encodeCPU(stats.CPU),
+		Memory: encodeMemory(stats.Memory),
+		Io:     encodeIO(stats.IO),
 	}
-	if u := s.Swap; u != nil {
+	if u := stats.Swap; u != nil {
 		p.Swap = &v1.SwapUsage{
 			Timestamp:          encodeTime(u.Time),
 			SwapAvailableBytes: encodeUint64(u.AvailableBytes),
 			SwapUsageBytes:     encodeUint64(u.UsageBytes),
 		}
 	}
-	if s.WritableLayer != nil {
-		p.WritableLayer = encodeFilesystem(s.WritableLayer)
+	if stats.WritableLayer != nil {
+		p.WritableLayer = encodeFilesystem(stats.WritableLayer)
 	}
 	return p
 }
 
 // DecodeContainerStats decodes the usage of a container.
-func DecodeContainerStats(p *v1.ContainerStats) cri.ContainerStats {
-	a := p.GetAttributes()
+func DecodeContainerStats(msg *v1.ContainerStats) cri.ContainerStats {
+	a := msg.GetAttributes()
 	s := cri.ContainerStats{
 		ID:          a.GetId(),
 		Name:        a.GetMetadata().GetName(),
 		Attempt:     a.GetMetadata().GetAttempt(),
 		Labels:      a.GetLabels(),
 		Annotations: a.GetAnnotations(),
-		CPU:         decodeCPU(p.GetCpu()),
-		Memory:      decodeMemory(p.GetMemory()),
-		IO:          decodeIO(p.GetIo()),
+		CPU:         decodeCPU(msg.GetCpu()),
+		Memory:      decodeMemory(msg.GetMemory()),
+		IO:          decodeIO(msg.GetIo()),
 	}
-	if u := p.GetSwap(); u != nil {
+	if u := msg.GetSwap(); u != nil {
 		s.Swap = &cri.SwapUsage{
 			Time:           decodeTime(u.GetTimestamp()),
 			AvailableBytes: decodeUint64(u.GetSwapAvailableBytes()),
 			UsageBytes:     decodeUint64(u.GetSwapUsageBytes()),
 		}
 	}
-	if u := p.GetWritableLayer(); u != nil {
+	if u := msg.GetWritableLayer(); u != nil {
 		layer := decodeFilesystem(u)
 		s.WritableLayer = &layer
 	}
@@ -65,31 +65,31 @@ func DecodeContainerStats(p *v1.ContainerStats) cri.ContainerStats {
 }
 
 // EncodeSandboxStats encodes the usage of a sandbox.
-func EncodeSandboxStats(s *cri.SandboxStats) *v1.PodSandboxStats {
+func EncodeSandboxStats(stats *cri.SandboxStats) *v1.PodSandboxStats {
 	p := &v1.PodSandboxStats{
 		Attributes: &v1.PodSandboxAttributes{
-			Id:          s.ID,
-			Metadata:    encodeSandboxMetadata(s.Pod, s.Attempt),
-			Labels:      s.Labels,
-			Annotations: s.Annotations,
+			Id:          stats.ID,
+			Metadata:    encodeSandboxMetadata(stats.Pod, stats.Attempt),
+			Labels:      stats.Labels,
+			Annotations: stats.Annotations,
 		},
 		Linux: &v1.LinuxPodSandboxStats{
-			Cpu:        encodeCPU(s.CPU),
-			Memory:     encodeMemory(s.Memory),
-			Network:    encodeNetwork(s.Network),
-			Io:         encodeIO(s.IO),
-			Containers: mapSlicePtr(s.Containers, EncodeContainerStats),
+			Cpu:        encodeCPU(stats.CPU),
+			Memory:     encodeMemory(stats.Memory),
+			Network:    encodeNetwork(stats.Network),
+			Io:         encodeIO(stats.IO),
+			Containers: mapSlicePtr(stats.Containers, EncodeContainerStats),
 		},
 	}
-	if s.Processes != nil {
-		p.Linux.Process = &v1.ProcessUsage{ProcessCount: encodeUint64(s.Processes)}
+	if stats.Processes != nil {
+		p.Linux.Process = &v1.ProcessUsage{ProcessCount: encodeUint64(stats.Processes)}
 	}
 	return p
 }
 
 // DecodeSandboxStats decodes the usage of a sandbox.
-func DecodeSandboxStats(p *v1.PodSandboxStats) cri.SandboxStats {
-	a, linux := p.GetAttributes(), p.GetLinux()
+func DecodeSandboxStats(msg *v1.PodSandboxStats) cri.SandboxStats {
+	a, linux := msg.GetAttributes(), msg.GetLinux()
 	return cri.SandboxStats{
 		ID:          a.GetId(),
 		Pod:         decodeIdentity(a.GetMetadata()),
@@ -117,15 +117,15 @@ func encodeCPU(u *cri.CPUUsage) *v1.CpuUsage {
 	}
 }
 
-func decodeCPU(p *v1.CpuUsage) *cri.CPUUsage {
-	if p == nil {
+func decodeCPU(msg *v1.CpuUsage) *cri.CPUUsage {
+	if msg == nil {
 		return nil
 	}
 	return &cri.CPUUsage{
-		Time:                 decodeTime(p.GetTimestamp()),
-		UsageCoreNanoSeconds: decodeUint64(p.GetUsageCoreNanoSeconds()),
-		UsageNanoCores:       decodeUint64(p.GetUsageNanoCores()),
-		PSI:                  decodePSI(p.GetPsi()),
+		Time:                 decodeTime(msg.GetTimestamp()),
+		UsageCoreNanoSeconds: decodeUint64(msg.GetUsageCoreNanoSeconds()),
+		UsageNanoCores:       decodeUint64(msg.GetUsageNanoCores()),
+		PSI:                  decodePSI(msg.GetPsi()),
 	}
 }
 
@@ -145,19 +145,19 @@ func encodeMemory(u *cri.MemoryUsage) *v1.MemoryUsage {
 	}
 }
 
-func decodeMemory(p *v1.MemoryUsage) *cri.MemoryUsage {
-	if p == nil {
+func decodeMemory(msg *v1.MemoryUsage) *cri.MemoryUsage {
+	if msg == nil {
 		return nil
 	}
 	return &cri.MemoryUsage{
-		Time:            decodeTime(p.GetTimestamp()),
-		WorkingSetBytes: decodeUint64(p.GetWorkingSetBytes()),
-		AvailableBytes:  decodeUint64(p.GetAvailableBytes()),
-		UsageBytes:      decodeUint64(p.GetUsageBytes()),
-		RSSBytes:        decodeUint64(p.GetRssBytes()),
-		PageFaults:      decodeUint64(p.GetPageFaults()),
-		MajorPageFaults: decodeUint64(p.GetMajorPageFaults()),
-		PSI:             decodePSI(p.GetPsi()),
+		Time:            decodeTime(msg.GetTimestamp()),
+		WorkingSetBytes: decodeUint64(msg.GetWorkingSetBytes()),
+		AvailableBytes:  decodeUint64(msg.GetAvailableBytes()),
+		UsageBytes:      decodeUint64(msg.GetUsageBytes()),
+		RSSBytes:        decodeUint64(msg.GetRssBytes()),
+		PageFaults:      decodeUint64(msg.GetPageFaults()),
+		MajorPageFaults: decodeUint64(msg.GetMajorPageFaults()),
+		PSI:             decodePSI(msg.GetPsi()),
 	}
 }
 
@@ -168,11 +168,11 @@ func encodeIO(u *cri.IOUsage) *v1.IoUsage {
 	return &v1.IoUsage{Timestamp: encodeTime(u.Time), Psi: encodePSI(u.PSI)}
 }
 
-func decodeIO(p *v1.IoUsage) *cri.IOUsage {
-	if p == nil {
+func decodeIO(msg *v1.IoUsage) *cri.IOUsage {
+	if msg == nil {
 		return nil
 	}
-	return &cri.IOUsage{Time: decodeTime(p.GetTimestamp()), PSI: decodePSI(p.GetPsi())}
+	return &cri.IOUsage{Time: decodeTime(msg.GetTimestamp()), PSI: decodePSI(msg.GetPsi())}
 }
 
 func encodePSI(s *cri.PSI) *v1.PsiStats {
@@ -182,23 +182,23 @@ func encodePSI(s *cri.PSI) *v1.PsiStats {
 	return &v1.PsiStats{Some: encodePSIData(s.Some), Full: encodePSIData(s.Full)}
 }
 
-func decodePSI(p *v1.PsiStats) *cri.PSI {
-	if p == nil {
+func decodePSI(msg *v1.PsiStats) *cri.PSI {
+	if msg == nil {
 		return nil
 	}
-	return &cri.PSI{Some: decodePSIData(p.GetSome()), Full: decodePSIData(p.GetFull())}
+	return &cri.PSI{Some: decodePSIData(msg.GetSome()), Full: decodePSIData(msg.GetFull())}
 }
 
 func encodePSIData(d cri.PSIData) *v1.PsiData {
 	return &v1.PsiData{Total: uint64(d.Total.Nanoseconds()), Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
 }
 
-func decodePSIData(p *v1.PsiData) cri.PSIData {
+func decodePSIData(msg *v1.PsiData) cri.PSIData {
 	return cri.PSIData{
-		Total:  time.Duration(p.GetTotal()) * time.Nanosecond,
-		Avg10:  p.GetAvg10(),
-		Avg60:  p.GetAvg60(),
-		Avg300: p.GetAvg300(),
+		Total:  time.Duration(msg.GetTotal()) * time.Nanosecond,
+		Avg10:  msg.GetAvg10(),
+		Avg60:  msg.GetAvg60(),
+		Avg300: msg.GetAvg300(),
 	}
 }
 
@@ -213,13 +213,13 @@ func encodeNetwork(u *cri.NetworkUsage) *v1.NetworkUsage {
 	return p
 }
 
-func decodeNetwork(p *v1.NetworkUsage) *cri.NetworkUsage {
-	if p == nil {
+func decodeNetwork(msg *v1.NetworkUsage) *cri.NetworkUsage {
+	if msg == nil {
 		return nil
 	}
-	u := &cri.NetworkUsage{Time: decodeTime(p.GetTimestamp()), Interfaces: mapSlice(p.GetInterfaces(), decodeInterface)}
-	if p.GetDefaultInterface() != nil {
-		i := decodeInterface(p.GetDefaultInterface())
+	u := &cri.NetworkUsage{Time: decodeTime(msg.GetTimestamp()), Interfaces: mapSlice(msg.GetInterfaces(), decodeInterface)}
+	if msg.GetDefaultInterface() != nil {
+		i := decodeInterface(msg.GetDefaultInterface())
 		u.Default = &i
 	}
 	return u
@@ -235,12 +235,12 @@ func encodeInterface(u *cri.InterfaceUsage) *v1.NetworkInterfaceUsage {
 	}
 }
 
-func decodeInterface(p *v1.NetworkInterfaceUsage) cri.InterfaceUsage {
+func decodeInterface(msg *v1.NetworkInterfaceUsage) cri.InterfaceUsage {
 	return cri.InterfaceUsage{
-		Name:     p.GetName(),
-		RxBytes:  decodeUint64(p.GetRxBytes()),
-		RxErrors: decodeUint64(p.GetRxErrors()),
-		TxBytes:  decodeUint64(p.GetTxBytes()),
-		TxErrors: decodeUint64(p.GetTxErrors()),
+		Name:     msg.GetName(),
+		RxBytes:  decodeUint64(msg.GetRxBytes()),
+		RxErrors: decodeUint64(msg.GetRxErrors()),
+		TxBytes:  decodeUint64(msg.GetTxBytes()),
+		TxErrors: decodeUint64(msg.GetTxErrors()),
 	}
 }

@@ -10,57 +10,57 @@ import (
 )
 
 // EncodeVersion encodes the versions of a runtime.
-func EncodeVersion(v cri.Version) *v1.VersionResponse {
+func EncodeVersion(version cri.Version) *v1.VersionResponse {
 	return &v1.VersionResponse{
-		Version:           v.Version,
-		RuntimeName:       v.RuntimeName,
-		RuntimeVersion:    v.RuntimeVersion,
-		RuntimeApiVersion: v.RuntimeAPIVersion,
+		Version:           version.Version,
+		RuntimeName:       version.RuntimeName,
+		RuntimeVersion:    version.RuntimeVersion,
+		RuntimeApiVersion: version.RuntimeAPIVersion,
 	}
 }
 
 // DecodeVersion decodes the versions of a runtime.
-func DecodeVersion(p *v1.VersionResponse) cri.Version {
+func DecodeVersion(msg *v1.VersionResponse) cri.Version {
 	return cri.Version{
-		Version:           p.GetVersion(),
-		RuntimeName:       p.GetRuntimeName(),
-		RuntimeVersion:    p.GetRuntimeVersion(),
-		RuntimeAPIVersion: p.GetRuntimeApiVersion(),
+		Version:           msg.GetVersion(),
+		RuntimeName:       msg.GetRuntimeName(),
+		RuntimeVersion:    msg.GetRuntimeVersion(),
+		RuntimeAPIVersion: msg.GetRuntimeApiVersion(),
 	}
 }
 
 // EncodeStatus encodes the status of a runtime.
-func EncodeStatus(s cri.Status) *v1.StatusResponse {
+func EncodeStatus(status cri.Status) *v1.StatusResponse {
 	return &v1.StatusResponse{
 		Status: &v1.RuntimeStatus{
-			Conditions: mapSlice(s.Conditions, func(c cri.Condition) *v1.RuntimeCondition {
+			Conditions: mapSlice(status.Conditions, func(c cri.Condition) *v1.RuntimeCondition {
 				return &v1.RuntimeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 			}),
 		},
-		RuntimeHandlers: mapSlice(s.Handlers, func(h cri.RuntimeHandler) *v1.RuntimeHandler {
+		RuntimeHandlers: mapSlice(status.Handlers, func(h cri.RuntimeHandler) *v1.RuntimeHandler {
 			return &v1.RuntimeHandler{Name: h.Name, Features: &v1.RuntimeHandlerFeatures{
 				RecursiveReadOnlyMounts: h.RecursiveReadOnlyMounts,
 				UserNamespaces:          h.UserNamespaces,
 			}}
 		}),
 		Features: &v1.RuntimeFeatures{
-			SupplementalGroupsPolicy:  s.Features.SupplementalGroupsPolicy,
-			UserNamespacesHostNetwork: s.Features.UserNamespacesHostNetwork,
-			MountOptions:              s.Features.MountOptions,
+			SupplementalGroupsPolicy:  status.Features.SupplementalGroupsPolicy,
+			UserNamespacesHostNetwork: status.Features.UserNamespacesHostNetwork,
+			MountOptions:              status.Features.MountOptions,
 		},
 	}
 }
 
 // DecodeStatus decodes the status of a runtime.
-func DecodeStatus(p *v1.StatusResponse) cri.Status {
-	f := p.GetFeatures()
+func DecodeStatus(msg *v1.StatusResponse) cri.Status {
+	f := msg.GetFeatures()
 	return cri.Status{
-		Conditions: mapSlice(p.GetStatus().GetConditions(), func(c *v1.RuntimeCondition) cri.Condition {
+		Conditions: mapSlice(msg.GetStatus().GetConditions(), func(c *v1.RuntimeCondition) cri.Condition {
 			return cri.Condition{
 				Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage(),
 			}
 		}),
-		Handlers: mapSlice(p.GetRuntimeHandlers(), func(h *v1.RuntimeHandler) cri.RuntimeHandler {
+		Handlers: mapSlice(msg.GetRuntimeHandlers(), func(h *v1.RuntimeHandler) cri.RuntimeHandler {
 			return cri.RuntimeHandler{
 				Name:                    h.GetName(),
 				RecursiveReadOnlyMounts: h.GetFeatures().GetRecursiveReadOnlyMounts(),
@@ -76,11 +76,11 @@ func DecodeStatus(p *v1.StatusResponse) cri.Status {
 }
 
 // EncodeCgroupDriver encodes the cgroup driver of a runtime.
-func EncodeCgroupDriver(d cri.CgroupDriver) *v1.RuntimeConfigResponse {
-	return &v1.RuntimeConfigResponse{Linux: &v1.LinuxRuntimeConfiguration{CgroupDriver: v1.CgroupDriver(d)}}
+func EncodeCgroupDriver(driver cri.CgroupDriver) *v1.RuntimeConfigResponse {
+	return &v1.RuntimeConfigResponse{Linux: &v1.LinuxRuntimeConfiguration{CgroupDriver: v1.CgroupDriver(driver)}}
 }
 
 // DecodeCgroupDriver decodes the cgroup driver of a runtime.
-func DecodeCgroupDriver(p *v1.RuntimeConfigResponse) cri.CgroupDriver {
-	return decodeEnum[cri.CgroupDriver](p.GetLinux().GetCgroupDriver())
+func DecodeCgroupDriver(msg *v1.RuntimeConfigResponse) cri.CgroupDriver {
+	return decodeEnum[cri.CgroupDriver](msg.GetLinux().GetCgroupDriver())
 }
