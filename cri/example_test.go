@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// A pod is a sandbox and the containers in it. The runtime is one in memory here; with that of package remote or process
-// the calls are the same.
+// A pod is a sandbox and the containers in it. This runtime is in memory; the calls are identical with package remote or
+// process.
 func ExampleRuntime() {
 	var runtime cri.Runtime = critest.New(critest.Options{})
 	ctx := context.Background()
@@ -55,7 +55,7 @@ func ExampleRuntime() {
 	// <nil> again
 }
 
-// What only some runtimes can do is found with a type assertion.
+// Optional capabilities are found with a type assertion.
 func ExampleExecer() {
 	var runtime cri.Runtime = critest.New(critest.Options{})
 	execer, ok := runtime.(cri.Execer)
@@ -68,7 +68,7 @@ func ExampleExecer() {
 	// Output: true
 }
 
-// An agent that shares a runtime with another one sees the sandboxes of its own namespace.
+// An agent that shares a runtime with another agent lists only the sandboxes of its own namespace.
 func ExampleListerFunc() {
 	runtime := critest.New(critest.Options{})
 	ctx := context.Background()
@@ -85,7 +85,7 @@ func ExampleListerFunc() {
 	// Output: 1 <nil>
 }
 
-// The reaction of an agent to the error of a call.
+// An agent reacts to the error of a call.
 func ExampleError() {
 	for _, err := range []error{cri.ErrNotFound, cri.ErrAlreadyExists, cri.ErrTooLarge, cri.ErrTooMany, cri.ErrUnavailable} {
 		switch err := error(&cri.Error{Op: "ContainerStatus", ID: "c1", Err: err}); {
@@ -105,7 +105,7 @@ func ExampleError() {
 	// retry: ContainerStatus c1: runtime unavailable
 }
 
-// An Execer keeps no more output than its caller has memory for.
+// An Execer truncates output to the limit of its caller.
 func ExampleMaxOutput() {
 	execSync := func(ctx context.Context) []byte {
 		output := []byte("all of a long output")
@@ -118,7 +118,7 @@ func ExampleMaxOutput() {
 	// Output: all
 }
 
-// metered is a runtime that counts the calls of system functions of each sandbox.
+// metered is a runtime that counts the system calls of each sandbox.
 type metered struct{ cri.Runtime }
 
 func (metered) MetricDescriptors(context.Context) ([]cri.MetricDescriptor, error) {
@@ -133,7 +133,7 @@ func (m metered) SandboxMetrics(ctx context.Context) (all []cri.SandboxMetrics, 
 	return all, err
 }
 
-// A runtime with metrics of its own, which a client exports under their names.
+// A runtime defines its own metrics, which a client exports under their names.
 func ExampleMetricsLister() {
 	ctx := context.Background()
 	var runtime cri.Runtime = metered{critest.New(critest.Options{})}

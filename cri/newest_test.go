@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// The highest attempt counts, whenever it was created and wherever it is listed; among equals the one created last.
-func TestNewest(t *testing.T) {
+// The highest attempt is the newest, regardless of creation time and position; among equal attempts the object created last.
+func TestNewestObjectHasHighestAttempt(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	p := cri.Pod{
 		Sandboxes: []cri.Sandbox{{ID: "s1", Attempt: 1, CreatedAt: at(3)}, {ID: "s2", Attempt: 2, CreatedAt: at(1)}, {ID: "s3", Attempt: 2, CreatedAt: at(2)}},
@@ -33,9 +33,9 @@ func TestNewest(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { p.NewestContainer("main"); p.NewestSandbox() }))
 }
 
-// What was created while another instance ran, by a call that the runtime has carried out late, is not the one that counts,
-// whatever its attempt is. What was created after that is.
-func TestNewestOfALateCall(t *testing.T) {
+// A container that was created while another instance ran, by a call that the runtime executed late, is not the newest, even
+// with a higher attempt. A container created after that instance exited is.
+func TestNewestIgnoresContainerCreatedByLateCall(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	ran := cri.Container{ID: "ran", Name: "main", CreatedAt: at(1), StartedAt: at(1), FinishedAt: at(5), State: cri.ContainerExited}
 	runs := cri.Container{ID: "runs", Name: "main", CreatedAt: at(1), StartedAt: at(1), State: cri.ContainerRunning}

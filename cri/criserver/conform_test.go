@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// serve serves a runtime on a socket until the test ends and returns a client of it.
-func serve(t *testing.T, rt cri.Runtime, o criserver.Options) *remote.Client {
+// serveAndDial serves a runtime on a socket until the test ends and returns a client.
+func serveAndDial(t *testing.T, rt cri.Runtime, o criserver.Options) *remote.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	l, err := net.Listen("unix", path)
@@ -32,10 +32,10 @@ func serve(t *testing.T, rt cri.Runtime, o criserver.Options) *remote.Client {
 		cancel()
 		wg.Wait()
 	})
-	return dial(t, path)
+	return dialClient(t, path)
 }
 
-func dial(t *testing.T, path string) *remote.Client {
+func dialClient(t *testing.T, path string) *remote.Client {
 	t.Helper()
 	client, err := remote.Dial(path, remote.Options{})
 	require.NoError(t, err)
@@ -43,8 +43,7 @@ func dial(t *testing.T, path string) *remote.Client {
 	return client
 }
 
-// What a runtime promises must hold as well at the other end of a socket: the whole suite runs through the server
-// and the client.
+// The conformance suite passes through the server and the client.
 func TestRuntimeConformsThroughServerAndClient(t *testing.T) {
 	for name, wrap := range map[string]func(*critest.Runtime) cri.Runtime{
 		"complete lists": func(rt *critest.Runtime) cri.Runtime { return rt },
@@ -54,7 +53,7 @@ func TestRuntimeConformsThroughServerAndClient(t *testing.T) {
 			t.Parallel()
 			critest.TestRuntime(t, critest.Fixture{
 				New: func(t *testing.T) cri.Runtime {
-					return serve(t, wrap(critest.New(critest.Options{
+					return serveAndDial(t, wrap(critest.New(critest.Options{
 						Script: critest.SuiteScript,
 						Images: []cri.Image{critest.NewImage("busybox", 1<<20)},
 					})), criserver.Options{})

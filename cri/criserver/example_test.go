@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// A runtime in memory, served on a unix socket, is one that crictl can list pods of.
+// A runtime in memory, served on a unix socket, as crictl would list it.
 func ExampleServer_Serve() {
 	dir, err := os.MkdirTemp("", "cri")
 	if err != nil {

@@ -16,26 +16,26 @@ import (
 	"github.com/seed81659283/nodeagent/cri/criserver"
 )
 
-// measured is a runtime with metrics of its own.
-type measured struct {
-	bare
+// metricsRuntime is a runtime that defines its own metrics.
+type metricsRuntime struct {
+	bareRuntime
 	descriptors []cri.MetricDescriptor
 	metrics     []cri.SandboxMetrics
 	err         error
 }
 
-func (m measured) MetricDescriptors(context.Context) ([]cri.MetricDescriptor, error) {
+func (m metricsRuntime) MetricDescriptors(context.Context) ([]cri.MetricDescriptor, error) {
 	return m.descriptors, m.err
 }
 
-func (m measured) SandboxMetrics(context.Context) ([]cri.SandboxMetrics, error) {
+func (m metricsRuntime) SandboxMetrics(context.Context) ([]cri.SandboxMetrics, error) {
 	return m.metrics, m.err
 }
 
-// The metrics that a runtime defines itself pass through server and client unchanged.
+// The metrics of the runtime pass through server and client unchanged.
 func TestMetricsPassThroughServerAndClient(t *testing.T) {
-	rt := measured{
-		bare:        bare{twoPods()},
+	rt := metricsRuntime{
+		bareRuntime: bareRuntime{twoPods()},
 		descriptors: []cri.MetricDescriptor{{Name: "container_memory_usage_bytes", Help: "Memory in use.", LabelKeys: []string{"id", "name"}}},
 		metrics: []cri.SandboxMetrics{{
 			ID:      "s1",
@@ -45,7 +45,7 @@ func TestMetricsPassThroughServerAndClient(t *testing.T) {
 			}}},
 		}},
 	}
-	client := serve(t, rt, criserver.Options{})
+	client := serveAndDial(t, rt, criserver.Options{})
 	descriptors, err := client.MetricDescriptors(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, rt.descriptors, descriptors)
@@ -54,16 +54,16 @@ func TestMetricsPassThroughServerAndClient(t *testing.T) {
 	assert.Equal(t, rt.metrics, metrics)
 }
 
-func TestMetricsErrors(t *testing.T) {
+func TestMetricsCallsReturnRuntimeError(t *testing.T) {
 	for name, row := range map[string]struct {
 		rt   cri.Runtime
 		want error
 	}{
-		"the runtime has none": {bare{twoPods()}, errors.ErrUnsupported},
-		"the runtime is away":  {measured{bare: bare{twoPods()}, err: cri.ErrUnavailable}, cri.ErrUnavailable},
+		"the runtime has none": {bareRuntime{twoPods()}, errors.ErrUnsupported},
+		"the runtime is away":  {metricsRuntime{bareRuntime: bareRuntime{twoPods()}, err: cri.ErrUnavailable}, cri.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := serve(t, row.rt, criserver.Options{})
+			client := serveAndDial(t, row.rt, criserver.Options{})
 			_, err := client.MetricDescriptors(t.Context())
 			assert.ErrorIs(t, err, row.want)
 			_, err = client.SandboxMetrics(t.Context())

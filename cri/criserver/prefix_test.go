@@ -22,22 +22,22 @@ import (
 	"github.com/seed81659283/nodeagent/cri/criserver"
 )
 
-// recorder is a runtime that says which IDs it is asked about.
+// recorder is a runtime that records the IDs in its calls.
 type recorder struct {
-	listing
+	listingRuntime
 	mu    sync.Mutex
 	calls []string
 	lists int
 }
 
-func (r *recorder) say(op, id string) {
+func (r *recorder) recordCall(op, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, op+" "+id)
 }
 
-// said returns what it was asked since the last call, and how often it was listed.
-func (r *recorder) said() (calls []string, lists int) {
+// takeCalls returns the calls since its last use, and the number of List calls.
+func (r *recorder) takeCalls() (calls []string, lists int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	calls, lists = r.calls, r.lists
@@ -49,89 +49,89 @@ func (r *recorder) List(ctx context.Context) (cri.Snapshot, error) {
 	r.mu.Lock()
 	r.lists++
 	r.mu.Unlock()
-	return r.listing.List(ctx)
+	return r.listingRuntime.List(ctx)
 }
 
 func (r *recorder) RunSandbox(context.Context, *cri.SandboxConfig) (string, error) { return "new", nil }
 
 func (r *recorder) StopSandbox(_ context.Context, id string) error {
-	r.say("StopSandbox", id)
+	r.recordCall("StopSandbox", id)
 	return nil
 }
 
 func (r *recorder) RemoveSandbox(_ context.Context, id string) error {
-	r.say("RemoveSandbox", id)
+	r.recordCall("RemoveSandbox", id)
 	return nil
 }
 
 func (r *recorder) CreateContainer(_ context.Context, id string, _ *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
-	r.say("CreateContainer", id)
+	r.recordCall("CreateContainer", id)
 	return "made", nil
 }
 
 func (r *recorder) StartContainer(_ context.Context, id string) error {
-	r.say("StartContainer", id)
+	r.recordCall("StartContainer", id)
 	return nil
 }
 
 func (r *recorder) StopContainer(_ context.Context, id string, _ time.Duration) error {
-	r.say("StopContainer", id)
+	r.recordCall("StopContainer", id)
 	return nil
 }
 
 func (r *recorder) RemoveContainer(_ context.Context, id string) error {
-	r.say("RemoveContainer", id)
+	r.recordCall("RemoveContainer", id)
 	return nil
 }
 
 func (r *recorder) SandboxStatus(_ context.Context, id string) (cri.Sandbox, error) {
-	r.say("SandboxStatus", id)
+	r.recordCall("SandboxStatus", id)
 	return cri.Sandbox{ID: id}, nil
 }
 
 func (r *recorder) ContainerStatus(_ context.Context, id string) (cri.Container, error) {
-	r.say("ContainerStatus", id)
+	r.recordCall("ContainerStatus", id)
 	return cri.Container{ID: id}, nil
 }
 
 func (r *recorder) ExecSync(_ context.Context, id string, _ []string, _ time.Duration) (cri.ExecResult, error) {
-	r.say("ExecSync", id)
+	r.recordCall("ExecSync", id)
 	return cri.ExecResult{}, nil
 }
 
 func (r *recorder) Exec(_ context.Context, id string, _ []string, _ cri.StreamOptions) (string, error) {
-	r.say("Exec", id)
+	r.recordCall("Exec", id)
 	return "url", nil
 }
 
 func (r *recorder) Attach(_ context.Context, id string, _ cri.StreamOptions) (string, error) {
-	r.say("Attach", id)
+	r.recordCall("Attach", id)
 	return "url", nil
 }
 
 func (r *recorder) PortForward(_ context.Context, id string, _ []int32) (string, error) {
-	r.say("PortForward", id)
+	r.recordCall("PortForward", id)
 	return "url", nil
 }
 
 func (r *recorder) ReopenContainerLog(_ context.Context, id string) error {
-	r.say("ReopenContainerLog", id)
+	r.recordCall("ReopenContainerLog", id)
 	return nil
 }
 
 func (r *recorder) UpdateContainer(_ context.Context, id string, _ *cri.Resources, _ map[string]string) error {
-	r.say("UpdateContainer", id)
+	r.recordCall("UpdateContainer", id)
 	return nil
 }
 
 func (r *recorder) UpdateSandbox(_ context.Context, id string, _, _ *cri.Resources) error {
-	r.say("UpdateSandbox", id)
+	r.recordCall("UpdateSandbox", id)
 	return nil
 }
 
-// similar has IDs that begin alike.
-func similar() *recorder {
-	return &recorder{listing: listing{snapshot: cri.Snapshot{
+// newSimilarIDs returns a runtime with IDs that share prefixes.
+func newSimilarIDs() *recorder {
+	return &recorder{listingRuntime: listingRuntime{snapshot: cri.Snapshot{
 		Sandboxes: []cri.Sandbox{{ID: "5a110"}, {ID: "5a12"}, {ID: "5b00"}},
 		Containers: []cri.Container{
 			{ID: "c0ff", SandboxID: "5b00"}, {ID: "c0ffee", SandboxID: "5a110"}, {ID: "cafe", SandboxID: "5b00"},
@@ -139,7 +139,7 @@ func similar() *recorder {
 	}}}
 }
 
-// callByID makes each call that is about one object that is there.
+// callByID makes each call that concerns one existing object.
 func callByID(c v1.RuntimeServiceClient, of string) map[string]func(ctx context.Context, id string) error {
 	metadata := &v1.ContainerConfig{Metadata: &v1.ContainerMetadata{}}
 	sandboxConfig := &v1.PodSandboxConfig{Metadata: &v1.PodSandboxMetadata{}}
@@ -197,8 +197,8 @@ func callByID(c v1.RuntimeServiceClient, of string) map[string]func(ctx context.
 	}
 }
 
-// Users of crictl type as much of an ID as makes it unique, and what they stop must not be something else.
-func TestPrefixOfID(t *testing.T) {
+// Users of crictl type a unique prefix of an ID; an ambiguous prefix must not stop another object.
+func TestUniqueIDPrefixIsExpanded(t *testing.T) {
 	for _, test := range []struct{ of, typed, want string }{
 		{"sandbox", "5b", "5b00"},
 		{"sandbox", "5a12", "5a12"},
@@ -212,11 +212,11 @@ func TestPrefixOfID(t *testing.T) {
 		{"container", "cafeteria", "cafeteria"},
 		{"container", "", ""},
 	} {
-		rt := similar()
-		client, _, _ := start(t, rt, criserver.Options{})
+		rt := newSimilarIDs()
+		client, _, _ := startServer(t, rt, criserver.Options{})
 		for op, call := range callByID(client, test.of) {
 			err := call(t.Context(), test.typed)
-			calls, _ := rt.said()
+			calls, _ := rt.takeCalls()
 			if test.want == "" && test.typed != "" {
 				assert.Equal(t, codes.InvalidArgument, status.Code(err), "%s %s", op, test.typed)
 				assert.ErrorContains(t, err, fmt.Sprintf(`%s ID %q: 2 IDs begin so`, test.of, test.typed))
@@ -229,14 +229,14 @@ func TestPrefixOfID(t *testing.T) {
 	}
 }
 
-// A call with an ID in full, as the kubelet makes them, does not list the runtime again and again.
-func TestFullIDsCostNoList(t *testing.T) {
-	rt := similar()
-	client, _, _ := start(t, rt, criserver.Options{})
+// Calls with full IDs, as the kubelet makes them, do not list the runtime repeatedly.
+func TestFullIDNeedsNoList(t *testing.T) {
+	rt := newSimilarIDs()
+	client, _, _ := startServer(t, rt, criserver.Options{})
 	ask := func(id string) int {
 		_, err := client.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: id})
 		require.NoError(t, err)
-		_, lists := rt.said()
+		_, lists := rt.takeCalls()
 		return lists
 	}
 	assert.Equal(t, 1, ask("cafe"))
@@ -250,9 +250,9 @@ func TestFullIDsCostNoList(t *testing.T) {
 	assert.Equal(t, 1, ask("unheard of"), "a runtime that cannot be listed knows its IDs all the same")
 }
 
-func TestFiltersTakePrefixes(t *testing.T) {
-	rt := similar()
-	client, _, _ := start(t, rt, criserver.Options{})
+func TestListFilterAcceptsIDPrefix(t *testing.T) {
+	rt := newSimilarIDs()
+	client, _, _ := startServer(t, rt, criserver.Options{})
 	containers := func(f *v1.ContainerFilter) (ids []string) {
 		r, err := client.ListContainers(t.Context(), &v1.ListContainersRequest{Filter: f})
 		require.NoError(t, err)
@@ -298,9 +298,9 @@ func setIDs(request reflect.Value, ids map[string]string) (found bool) {
 	return found
 }
 
-// No call of the protocol with an ID is forgotten, whichever there are in its next version.
-func TestAllIDsOfTheProtocol(t *testing.T) {
-	client, _, _ := start(t, similar(), criserver.Options{})
+// Every request with an ID is covered, including those of later protocol versions.
+func TestEveryIDFieldOfTheProtocolIsExpanded(t *testing.T) {
+	client, _, _ := startServer(t, newSimilarIDs(), criserver.Options{})
 	calls := reflect.ValueOf(client)
 	ambiguous, unique := 0, 0
 	for i := range calls.NumMethod() {

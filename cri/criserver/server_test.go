@@ -28,21 +28,21 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// bare is a runtime without any optional capability.
-type bare struct{ cri.Runtime }
+// bareRuntime is a runtime without optional capabilities.
+type bareRuntime struct{ cri.Runtime }
 
-// listing is a runtime that has a few things and does nothing.
-type listing struct {
+// listingRuntime is a runtime with a fixed snapshot.
+type listingRuntime struct {
 	cri.Runtime
 	snapshot cri.Snapshot
 	err      error
 }
 
-func (l listing) List(context.Context) (cri.Snapshot, error) { return l.snapshot, l.err }
+func (l listingRuntime) List(context.Context) (cri.Snapshot, error) { return l.snapshot, l.err }
 
-func (l listing) StartContainer(context.Context, string) error { return l.err }
+func (l listingRuntime) StartContainer(context.Context, string) error { return l.err }
 
-func (l listing) ContainerStats(context.Context) ([]cri.ContainerStats, error) {
+func (l listingRuntime) ContainerStats(context.Context) ([]cri.ContainerStats, error) {
 	var all []cri.ContainerStats
 	for _, c := range l.snapshot.Containers {
 		all = append(all, cri.ContainerStats{ID: c.ID, Labels: c.Labels})
@@ -50,7 +50,7 @@ func (l listing) ContainerStats(context.Context) ([]cri.ContainerStats, error) {
 	return all, l.err
 }
 
-func (l listing) SandboxStats(context.Context) ([]cri.SandboxStats, error) {
+func (l listingRuntime) SandboxStats(context.Context) ([]cri.SandboxStats, error) {
 	var all []cri.SandboxStats
 	for _, s := range l.snapshot.Sandboxes {
 		all = append(all, cri.SandboxStats{ID: s.ID, Labels: s.Labels})
@@ -58,10 +58,11 @@ func (l listing) SandboxStats(context.Context) ([]cri.SandboxStats, error) {
 	return all, l.err
 }
 
-// twoPods has a ready sandbox s1 with containers c1 (running) and c2 (exited), and a stopped one s2 with c3.
-func twoPods() listing {
+// twoPods returns a runtime with a ready sandbox s1 with containers c1 (running) and c2 (exited), and a stopped sandbox s2
+// with c3.
+func twoPods() listingRuntime {
 	web, db := map[string]string{"app": "web", "tier": "1"}, map[string]string{"app": "db"}
-	return listing{snapshot: cri.Snapshot{
+	return listingRuntime{snapshot: cri.Snapshot{
 		Sandboxes: []cri.Sandbox{{ID: "s1", Labels: web}, {ID: "s2", State: cri.SandboxNotReady, Labels: db}},
 		Containers: []cri.Container{
 			{ID: "c1", SandboxID: "s1", State: cri.ContainerRunning, Labels: web},
@@ -71,8 +72,8 @@ func twoPods() listing {
 	}}
 }
 
-// start serves a runtime until the test ends or stop is called, and returns raw clients of it.
-func start(t *testing.T, rt cri.Runtime, o criserver.Options) (
+// startServer serves a runtime until the test ends or stop is called, and returns raw gRPC clients.
+func startServer(t *testing.T, rt cri.Runtime, o criserver.Options) (
 	runtime v1.RuntimeServiceClient, images v1.ImageServiceClient, stop func(),
 ) {
 	t.Helper()
@@ -93,7 +94,7 @@ func start(t *testing.T, rt cri.Runtime, o criserver.Options) (
 }
 
 func TestListFilters(t *testing.T) {
-	client, _, _ := start(t, twoPods(), criserver.Options{})
+	client, _, _ := startServer(t, twoPods(), criserver.Options{})
 	running := &v1.ContainerStateValue{State: v1.ContainerState_CONTAINER_RUNNING}
 	for _, row := range []struct {
 		filter *v1.ContainerFilter
@@ -112,7 +113,7 @@ func TestListFilters(t *testing.T) {
 	} {
 		r, err := client.ListContainers(t.Context(), &v1.ListContainersRequest{Filter: row.filter})
 		require.NoError(t, err)
-		assert.Equal(t, row.want, ids(r.GetContainers()), "%v", row.filter)
+		assert.Equal(t, row.want, collectIDs(r.GetContainers()), "%v", row.filter)
 	}
 	for _, row := range []struct {
 		filter *v1.PodSandboxFilter
@@ -126,11 +127,11 @@ func TestListFilters(t *testing.T) {
 	} {
 		r, err := client.ListPodSandbox(t.Context(), &v1.ListPodSandboxRequest{Filter: row.filter})
 		require.NoError(t, err)
-		assert.Equal(t, row.want, ids(r.GetItems()), "%v", row.filter)
+		assert.Equal(t, row.want, collectIDs(r.GetItems()), "%v", row.filter)
 	}
 }
 
-func ids[P interface{ GetId() string }](all []P) (out []string) {
+func collectIDs[P interface{ GetId() string }](all []P) (out []string) {
 	for _, p := range all {
 		out = append(out, p.GetId())
 	}
@@ -138,7 +139,7 @@ func ids[P interface{ GetId() string }](all []P) (out []string) {
 }
 
 func TestStats(t *testing.T) {
-	client, _, _ := start(t, twoPods(), criserver.Options{})
+	client, _, _ := startServer(t, twoPods(), criserver.Options{})
 	for want, filter := range map[string]*v1.ContainerStatsFilter{
 		"[c1 c2 c3]": nil,
 		"[c3]":       {Id: "c3"},
@@ -167,9 +168,9 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A runtime without an Inspector lists everything, so a status comes from the list.
+// Without an Inspector, the list is complete and a status comes from it.
 func TestStatusWithoutInspector(t *testing.T) {
-	client, _, _ := start(t, bare{twoPods()}, criserver.Options{})
+	client, _, _ := startServer(t, bareRuntime{twoPods()}, criserver.Options{})
 	c, err := client.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: "c2"})
 	require.NoError(t, err)
 	assert.Equal(t, v1.ContainerState_CONTAINER_EXITED, c.GetStatus().GetState())
@@ -182,9 +183,9 @@ func TestStatusWithoutInspector(t *testing.T) {
 	assert.Equal(t, codes.NotFound, status.Code(err))
 }
 
-// The kubelet and crictl must accept a runtime that has nothing but the eight methods.
-func TestBareRuntime(t *testing.T) {
-	client, images, _ := start(t, bare{twoPods()}, criserver.Options{})
+// The kubelet and crictl accept a runtime that implements only cri.Runtime.
+func TestServerAcceptsRuntimeWithoutCapabilities(t *testing.T) {
+	client, images, _ := startServer(t, bareRuntime{twoPods()}, criserver.Options{})
 	v, err := client.Version(t.Context(), &v1.VersionRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, "0.1.0", v.GetVersion())
@@ -256,8 +257,8 @@ func TestBareRuntime(t *testing.T) {
 	}
 }
 
-func TestRequestsWithoutTheirParts(t *testing.T) {
-	client, _, _ := start(t, critest.New(critest.Options{}), criserver.Options{})
+func TestRequestWithoutRequiredFieldIsInvalidArgument(t *testing.T) {
+	client, _, _ := startServer(t, critest.New(critest.Options{}), criserver.Options{})
 	_, err := client.RunPodSandbox(t.Context(), &v1.RunPodSandboxRequest{})
 	assert.EqualError(t, err, "rpc error: code = InvalidArgument desc = config.metadata: not set")
 	_, err = client.CreateContainer(t.Context(), &v1.CreateContainerRequest{})
@@ -270,7 +271,7 @@ func TestRequestsWithoutTheirParts(t *testing.T) {
 	assert.EqualError(t, err, "rpc error: code = InvalidArgument desc = linux: not set")
 }
 
-func TestErrorsGetTheirCode(t *testing.T) {
+func TestErrorsMapToGRPCCodes(t *testing.T) {
 	for _, row := range []struct {
 		err  error
 		want string
@@ -286,16 +287,16 @@ func TestErrorsGetTheirCode(t *testing.T) {
 		{errors.ErrUnsupported, "Unimplemented desc = unsupported operation"},
 		{errors.New("boom"), "Unknown desc = boom"},
 	} {
-		client, _, _ := start(t, bare{listing{err: row.err}}, criserver.Options{})
+		client, _, _ := startServer(t, bareRuntime{listingRuntime{err: row.err}}, criserver.Options{})
 		_, err := client.StartContainer(t.Context(), &v1.StartContainerRequest{})
 		assert.EqualError(t, err, "rpc error: code = "+row.want)
 	}
 }
 
-// A missing image is an answer, not an error, in the protocol.
+// A missing image is an empty response, not an error, in the protocol.
 func TestImages(t *testing.T) {
 	rt := critest.New(critest.Options{Images: []cri.Image{critest.NewImage("busybox", 1)}})
-	_, images, _ := start(t, bare{rt}, criserver.Options{Images: rt, Puller: rt})
+	_, images, _ := startServer(t, bareRuntime{rt}, criserver.Options{Images: rt, Puller: rt})
 	spec := func(name string) *v1.ImageSpec { return &v1.ImageSpec{Image: name} }
 
 	s, err := images.ImageStatus(t.Context(), &v1.ImageStatusRequest{Image: spec("missing")})
@@ -318,14 +319,14 @@ func TestImages(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// flood is a runtime that reports events as fast as it may, and knows when its stream ended.
-type flood struct {
+// floodingRuntime streams events as fast as possible, and records when its stream ends.
+type floodingRuntime struct {
 	cri.Runtime
 	events int
 	ended  chan error
 }
 
-func (f flood) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err error) {
+func (f floodingRuntime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err error) {
 	defer func() { f.ended <- err }()
 	for i := range f.events {
 		if err := fn(cri.Event{ID: strconv.Itoa(i), Pod: cri.Pod{
@@ -338,10 +339,10 @@ func (f flood) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err 
 	return ctx.Err()
 }
 
-// A client that does not read must neither hold the runtime up nor miss events without knowing.
-func TestSlowEventClient(t *testing.T) {
-	f := flood{events: 10_000, ended: make(chan error, 1)}
-	client, _, _ := start(t, f, criserver.Options{EventBuffer: 10})
+// A client that does not read neither blocks the runtime nor misses events unnoticed.
+func TestSlowEventClientGetsResourceExhausted(t *testing.T) {
+	f := floodingRuntime{events: 10_000, ended: make(chan error, 1)}
+	client, _, _ := startServer(t, f, criserver.Options{EventBuffer: 10})
 	stream, err := client.GetContainerEvents(t.Context(), &v1.GetEventsRequest{})
 	require.NoError(t, err)
 
@@ -358,9 +359,9 @@ func TestSlowEventClient(t *testing.T) {
 	}
 }
 
-func TestEventStreamEndsWithItsClient(t *testing.T) {
-	f := flood{events: 1, ended: make(chan error, 1)}
-	client, _, _ := start(t, f, criserver.Options{})
+func TestEventStreamEndsWhenClientDisconnects(t *testing.T) {
+	f := floodingRuntime{events: 1, ended: make(chan error, 1)}
+	client, _, _ := startServer(t, f, criserver.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := client.GetContainerEvents(ctx, &v1.GetEventsRequest{})
 	require.NoError(t, err)
@@ -370,22 +371,22 @@ func TestEventStreamEndsWithItsClient(t *testing.T) {
 	assert.ErrorIs(t, <-f.ended, context.Canceled)
 }
 
-// stubborn is a runtime whose StopContainer lasts until its context ends.
-type stubborn struct {
+// hangingStopRuntime is a runtime whose StopContainer blocks until its context ends.
+type hangingStopRuntime struct {
 	cri.Runtime
 	begun, ended chan struct{}
 }
 
-func (s stubborn) StopContainer(ctx context.Context, _ string, _ time.Duration) error {
+func (s hangingStopRuntime) StopContainer(ctx context.Context, _ string, _ time.Duration) error {
 	close(s.begun)
 	<-ctx.Done()
 	close(s.ended)
 	return ctx.Err()
 }
 
-func TestServeEndsItsCalls(t *testing.T) {
-	rt := stubborn{begun: make(chan struct{}), ended: make(chan struct{})}
-	client, _, stop := start(t, rt, criserver.Options{})
+func TestServeCancelsCallsWhenContextEnds(t *testing.T) {
+	rt := hangingStopRuntime{begun: make(chan struct{}), ended: make(chan struct{})}
+	client, _, stop := startServer(t, rt, criserver.Options{})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := client.StopContainer(context.Background(), &v1.StopContainerRequest{Timeout: 3600})
@@ -401,7 +402,7 @@ func TestServeEndsItsCalls(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(<-failed))
 }
 
-func TestServeReportsABrokenListener(t *testing.T) {
+func TestServeReturnsListenerError(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "cri.sock"))
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
@@ -410,8 +411,8 @@ func TestServeReportsABrokenListener(t *testing.T) {
 	assert.Panics(t, func() { criserver.New(nil, criserver.Options{}) })
 }
 
-// A list that does not fit into a message must be told from one that fails for now, and single pods be listed all the same.
-func TestListThatIsTooLarge(t *testing.T) {
+// A list that exceeds the message size differs from a temporary error, and single pods can still be listed.
+func TestOversizedListIsErrTooLarge(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	for _, uid := range []string{"a", "b", "c", "d", "e"} {
 		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
@@ -421,7 +422,7 @@ func TestListThatIsTooLarge(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	client := serve(t, rt, criserver.Options{})
+	client := serveAndDial(t, rt, criserver.Options{})
 	_, err := client.List(t.Context())
 	require.ErrorIs(t, err, cri.ErrTooLarge)
 	pod, err := client.ListPod(t.Context(), "c")
@@ -431,7 +432,7 @@ func TestListThatIsTooLarge(t *testing.T) {
 	behind := cri.ListerFunc(func(context.Context) (cri.Snapshot, error) {
 		return cri.Snapshot{}, &cri.Error{Op: "List", Err: cri.ErrTooLarge} // of a runtime that is remote itself
 	})
-	client = serve(t, struct {
+	client = serveAndDial(t, struct {
 		cri.Lister
 		cri.Sandboxes
 		cri.Containers
@@ -440,10 +441,10 @@ func TestListThatIsTooLarge(t *testing.T) {
 	require.ErrorIs(t, err, cri.ErrTooLarge)
 }
 
-// Checkpoints and pod CIDRs go to a runtime that has a use for them.
-func TestCheckpointAndPodCIDR(t *testing.T) {
+// Checkpoints and pod CIDRs reach a runtime that implements them.
+func TestCheckpointAndPodCIDRReachRuntime(t *testing.T) {
 	rt := critest.New(critest.Options{})
-	client, _, _ := start(t, rt, criserver.Options{})
+	client, _, _ := startServer(t, rt, criserver.Options{})
 	set := func(cidr string) error {
 		_, err := client.UpdateRuntimeConfig(t.Context(), &v1.UpdateRuntimeConfigRequest{
 			RuntimeConfig: &v1.RuntimeConfig{NetworkConfig: &v1.NetworkConfig{PodCidr: cidr}},

@@ -25,15 +25,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// runs is a runtime that runs sessions itself, and has neither URLs nor commands without a client.
-type runs struct {
-	bare
+// sessionRuntime is a runtime that runs sessions itself, and has neither URLs nor ExecSync.
+type sessionRuntime struct {
+	bareRuntime
 	*streamtest.Runtime
 }
 
-// sessions is one with a container that runs, one that has exited, a sandbox that is ready and one that is not.
-func sessions() runs {
-	return runs{bare{listing{snapshot: cri.Snapshot{
+// newSessionRuntime returns a runtime with a running and an exited container, and a ready and a stopped sandbox.
+func newSessionRuntime() sessionRuntime {
+	return sessionRuntime{bareRuntime{listingRuntime{snapshot: cri.Snapshot{
 		Sandboxes: []cri.Sandbox{{ID: "s1", State: cri.SandboxReady}, {ID: "s2", State: cri.SandboxNotReady}},
 		Containers: []cri.Container{
 			{ID: "c1", SandboxID: "s1", State: cri.ContainerRunning}, {ID: "c2", SandboxID: "s2", State: cri.ContainerExited},
@@ -41,8 +41,8 @@ func sessions() runs {
 	}}}, &streamtest.Runtime{Main: []string{"out=attached"}}}
 }
 
-// streamer serves the sessions of a runtime at URLs until the test ends.
-func streamer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *streaming.URLServer {
+// newURLServer serves the sessions of a runtime at URLs until the test ends.
+func newURLServer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *streaming.URLServer {
 	t.Helper()
 	server, err := streaming.New(streaming.Options{Runner: rt})
 	require.NoError(t, err)
@@ -67,11 +67,11 @@ func streamer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *strea
 	return urls
 }
 
-// What a client of CRI gets are URLs at which the sessions of the runtime are; those of others than the runtime are given
-// out for containers that run only.
-func TestSessionsByURL(t *testing.T) {
-	rt := sessions()
-	client, _, _ := start(t, rt, criserver.Options{Streamer: streamer(t, rt, streaming.URLOptions{MaxUnusedURLs: 2})})
+// A CRI client receives URLs at which the sessions are served. Options.Streamer is called only for running containers and
+// ready sandboxes.
+func TestSessionsServedByURL(t *testing.T) {
+	rt := newSessionRuntime()
+	client, _, _ := startServer(t, rt, criserver.Options{Streamer: newURLServer(t, rt, streaming.URLOptions{MaxUnusedURLs: 2})})
 	ctx := t.Context()
 	var out bytes.Buffer
 	run := func(url string, err error) string {
@@ -112,9 +112,9 @@ func TestSessionsByURL(t *testing.T) {
 	}
 }
 
-// A client whose server has nobody who makes URLs is told so, and whoever runs the server what it lacks.
-func TestSessionsWithoutURLs(t *testing.T) {
-	client, _, _ := start(t, sessions(), criserver.Options{})
+// Without a Streamer, session calls fail with an error that names the missing option.
+func TestSessionCallsFailWithoutStreamer(t *testing.T) {
+	client, _, _ := startServer(t, newSessionRuntime(), criserver.Options{})
 	_, err := client.Attach(t.Context(), &v1.AttachRequest{ContainerId: "c1", Stdout: true})
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 	require.ErrorContains(t, err, "Options.Streamer of the server is not set")
@@ -122,9 +122,9 @@ func TestSessionsWithoutURLs(t *testing.T) {
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// ExecSync is a session without a client, where the runtime has no other way to run commands.
-func TestExecSyncBySession(t *testing.T) {
-	client, _, _ := start(t, sessions(), criserver.Options{})
+// ExecSync runs a session if the runtime has no other way to run commands.
+func TestExecSyncRunsSession(t *testing.T) {
+	client, _, _ := startServer(t, newSessionRuntime(), criserver.Options{})
 	run := func(seconds int64, cmd ...string) (*v1.ExecSyncResponse, error) {
 		return client.ExecSync(t.Context(), &v1.ExecSyncRequest{ContainerId: "c1", Cmd: cmd, Timeout: seconds})
 	}
@@ -145,12 +145,12 @@ func TestExecSyncBySession(t *testing.T) {
 	require.Equal(t, codes.NotFound, status.Code(err))
 }
 
-// Of much output the beginning is kept, and the command runs to its end.
-func TestExecSyncOfMuch(t *testing.T) {
+// The start of a large output is kept, and the command runs until it exits.
+func TestExecSyncTruncatesOutput(t *testing.T) {
 	const most = 16 << 20
-	rt := sessions()
+	rt := newSessionRuntime()
 	// Its answer is larger than the default of a client.
-	client := serve(t, rt, criserver.Options{})
+	client := serveAndDial(t, rt, criserver.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := client.ExecSync(ctx, "c1", []string{"flood=" + "15000000", "err=end"}, 0)

@@ -37,8 +37,8 @@ var bareFailures = map[string]string{
 
 const noImage = "the lab's registry cannot make this image: it is pinned by digest, or holds a compiled program"
 
-// TestIntegrationUpstreamCritest runs critest of sigs.k8s.io/cri-tools against containerd, and against another one with package remote
-// and this package in between: each test must end in the same way.
+// TestIntegrationUpstreamCritest runs critest of sigs.k8s.io/cri-tools against containerd, and against a second containerd
+// behind packages remote and criserver: each test must have the same result.
 func TestIntegrationUpstreamCritest(t *testing.T) {
 	program := lab.Tool(t, "critest")
 	bare, between := lab.StartPrivate(t), lab.StartPrivate(t)
@@ -55,12 +55,12 @@ func TestIntegrationUpstreamCritest(t *testing.T) {
 		sides.Go(func() { security = runCritest(t, program, endpoints[1], "-ginkgo.focus", securityTests) })
 		sides.Go(func() { containers = runCritest(t, program, endpoints[1], "-ginkgo.focus", containerTests) })
 		sides.Wait()
-		results[i] = merge(results[i], ports)
-		results[1-i] = merge(results[1-i], security, containers)
+		results[i] = mergeResults(results[i], ports)
+		results[1-i] = mergeResults(results[1-i], security, containers)
 	}
-	t.Logf("on containerd: %v; with ours in between: %v", count(results[0]), count(results[1]))
+	t.Logf("on containerd: %v; with ours in between: %v", countStates(results[0]), countStates(results[1]))
 	assert.Equal(t, slices.Sorted(maps.Keys(results[0])), slices.Sorted(maps.Keys(results[1])))
-	assert.Greater(t, count(results[0])["passed"], 80)
+	assert.Greater(t, countStates(results[0])["passed"], 80)
 	for name, want := range results[0] {
 		if want.State == "failed" && bareFailures[name] == "" {
 			t.Errorf("containerd fails %q, which is not among its known failures: %s", name, want.Failure.Message)
@@ -77,7 +77,7 @@ const (
 	containerTests = "k8s.io. (Multiple )?Container"
 )
 
-func merge(results ...map[string]spec) map[string]spec {
+func mergeResults(results ...map[string]spec) map[string]spec {
 	all := map[string]spec{}
 	for _, r := range results {
 		maps.Copy(all, r)
@@ -94,7 +94,7 @@ func serveOn(t *testing.T, l *lab.Lab) string {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		assert.NoError(t, criserver.New(dial(t, l.Endpoint()), criserver.Options{}).Serve(ctx, listener))
+		assert.NoError(t, criserver.New(dialClient(t, l.Endpoint()), criserver.Options{}).Serve(ctx, listener))
 	})
 	t.Cleanup(func() { stop(); serving.Wait() })
 	return "unix://" + socket
@@ -110,7 +110,7 @@ type spec struct {
 	Failure                 struct{ Message string }
 }
 
-// runCritest returns the results of tests on the runtime at an endpoint by name. The flag selects the tests, or leaves them out.
+// runCritest returns the results of critest on the runtime at an endpoint, by name of the test. flag selects or skips tests.
 func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]spec {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -139,7 +139,7 @@ func runCritest(t *testing.T, program, endpoint, flag, tests string) map[string]
 	return results
 }
 
-func count(results map[string]spec) map[string]int {
+func countStates(results map[string]spec) map[string]int {
 	n := map[string]int{}
 	for _, s := range results {
 		n[s.State]++
@@ -147,7 +147,7 @@ func count(results map[string]spec) map[string]int {
 	return n
 }
 
-// mirrorImages makes the lab's registry serve the images that critest pulls, by the names that it has for them.
+// mirrorImages makes the lab's registry serve the images that critest pulls, under their names.
 func mirrorImages(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	host := "http://" + l.RegistryHost()
@@ -166,7 +166,7 @@ func mirrorImages(t *testing.T, l *lab.Lab) {
 	add := func(image string, files map[string]string) {
 		t.Helper()
 		layer := filepath.Join(t.TempDir(), "layer.tar")
-		require.NoError(t, os.WriteFile(layer, pack(t, files), 0o600))
+		require.NoError(t, os.WriteFile(layer, packArchive(t, files), 0o600))
 		crane("append", "--base", l.RegistryImage(), "--new_layer", layer, "--new_tag", name(image))
 	}
 	const busybox, tools = "e2e-test-images/busybox:1.29-2", "k8s-staging-cri-tools/"
@@ -200,8 +200,8 @@ func mirrorImages(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// pack returns an archive of files.
-func pack(t *testing.T, files map[string]string) []byte {
+// packArchive returns a tar archive of files.
+func packArchive(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

@@ -19,14 +19,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// A call log of a script that crosses timers, restarts and errors is the same every time.
-func TestSameScriptSameCalls(t *testing.T) {
+// The recorded calls of a script with timers, restarts and errors are identical in every run.
+func TestCallsAreDeterministic(t *testing.T) {
 	play := func(t *testing.T) (log []string) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
 			begin := time.Now()
 			rt := critest.New(critest.Options{Script: critest.FailFirst(2, critest.ExitAfter(10*time.Second, 1))})
-			s := config("web")
+			s := newPodConfig("web")
 			sandbox, err := rt.RunSandbox(ctx, s)
 			require.NoError(t, err)
 			for attempt := range uint32(3) {
@@ -65,7 +65,7 @@ func TestSameScriptSameCalls(t *testing.T) {
 	}
 }
 
-func TestCallsAreBounded(t *testing.T) {
+func TestCallsKeepsNewest10000(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	for i := range 10_001 {
 		require.NoError(t, rt.StopSandbox(t.Context(), fmt.Sprint(i)))
@@ -75,13 +75,13 @@ func TestCallsAreBounded(t *testing.T) {
 	assert.Equal(t, "1", calls[0].ID)
 }
 
-// Every call that is given an ended context returns its error and does nothing.
-func TestEndedContext(t *testing.T) {
+// Every call with an ended context returns its error and has no effect.
+func TestCallsFailWithEndedContext(t *testing.T) {
 	rt := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
-	sandbox, id := launch(t, rt, "web", "app")
+	sandbox, id := launchPod(t, rt, "web", "app")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := config("other")
+	s := newPodConfig("other")
 	for op, call := range map[string]func() error{
 		"List":             func() error { _, err := rt.List(ctx); return err },
 		"ListPod":          func() error { _, err := rt.ListPod(ctx, "web-uid"); return err },
@@ -124,7 +124,7 @@ func TestEndedContext(t *testing.T) {
 	assert.Equal(t, cri.ContainerRunning, c.State)
 }
 
-func TestFaultsAnswerInPlace(t *testing.T) {
+func TestFaultFuncsReplaceCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		f := &critest.Faults{
@@ -142,7 +142,7 @@ func TestFaultsAnswerInPlace(t *testing.T) {
 			},
 		}
 		begin := time.Now()
-		s := config("web")
+		s := newPodConfig("web")
 		sandbox, err := f.RunSandbox(t.Context(), s)
 		require.NoError(t, err)
 		assert.Equal(t, time.Minute, time.Since(begin), "it comes late")
@@ -159,8 +159,8 @@ func TestFaultsAnswerInPlace(t *testing.T) {
 	})
 }
 
-// Around sees every call of cri.Runtime under its name and ID, before and after.
-func TestFaultsAround(t *testing.T) {
+// Around receives every call of cri.Runtime with its name and ID, and can act before and after it.
+func TestFaultsAroundSeesEveryCall(t *testing.T) {
 	ctx := t.Context()
 	lost := errors.New("lost")
 	var seen []string
@@ -172,7 +172,7 @@ func TestFaultsAround(t *testing.T) {
 		}
 		return lost
 	}
-	s := config("web")
+	s := newPodConfig("web")
 	id, err := f.RunSandbox(ctx, s)
 	require.ErrorIs(t, err, lost)
 	assert.Empty(t, id)
@@ -193,7 +193,7 @@ func TestFaultsAround(t *testing.T) {
 	}, seen)
 }
 
-// Everything at once, for the race detector, and nothing is left.
+// All calls run concurrently, for the race detector. Afterwards no object remains.
 func TestConcurrentUse(t *testing.T) {
 	rt := critest.New(critest.Options{Script: critest.SuiteScript})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -201,7 +201,7 @@ func TestConcurrentUse(t *testing.T) {
 	streams.Go(func() { _ = rt.StreamEvents(ctx, func(cri.Event) error { return nil }) })
 	for i := range 50 {
 		pods.Go(func() {
-			sandbox, id := launch(t, rt, fmt.Sprint("pod", i), "app")
+			sandbox, id := launchPod(t, rt, fmt.Sprint("pod", i), "app")
 			_, _ = rt.ExecSync(ctx, id, nil, time.Second)
 			_ = rt.UpdateContainer(ctx, id, &cri.Resources{CPUShares: 5}, nil)
 			_ = rt.Kill(id, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-func TestExec(t *testing.T) {
+func TestExecSyncPlaysScript(t *testing.T) {
 	sleep := func(ctx context.Context, _ []string) (cri.ExecResult, error) {
 		select {
 		case <-time.After(10 * time.Second):
@@ -46,7 +46,7 @@ func TestExec(t *testing.T) {
 				rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 					return critest.Script{Exec: row.exec}
 				}})
-				_, id := launch(t, rt, "web", "app")
+				_, id := launchPod(t, rt, "web", "app")
 				if row.killAt > 0 {
 					time.AfterFunc(row.killAt, func() { assert.NoError(t, rt.Kill(id, 1)) })
 				}
@@ -60,7 +60,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-func TestStreamsBreak(t *testing.T) {
+func TestBreakStreamsEndsOpenStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		gone := errors.New("runtime restarts")
@@ -74,7 +74,7 @@ func TestStreamsBreak(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		sandbox, _ := launch(t, rt, "web", "app")
+		sandbox, _ := launchPod(t, rt, "web", "app")
 		rt.BreakStreams(gone)
 		require.ErrorIs(t, <-ended, gone)
 		require.NoError(t, rt.RemoveSandbox(t.Context(), sandbox))
@@ -99,7 +99,7 @@ func TestImages(t *testing.T) {
 			},
 		})
 		create := func(name, image string) (cri.Container, error) {
-			s := config(name)
+			s := newPodConfig(name)
 			sandbox, err := rt.RunSandbox(ctx, s)
 			require.NoError(t, err)
 			_, err = rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "app", Image: cri.ImageSpec{Image: image}}, s)
@@ -134,21 +134,21 @@ func TestImages(t *testing.T) {
 	})
 }
 
-func TestEveryImageIsThereUnlessListed(t *testing.T) {
+func TestEveryImageExistsWithoutOptionImages(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	img, err := rt.ImageStatus(t.Context(), cri.ImageSpec{Image: "any:1"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"any:1"}, img.RepoTags)
-	_, id := launch(t, rt, "web", "app")
+	_, id := launchPod(t, rt, "web", "app")
 	c, _ := rt.Container(id)
 	assert.NotEmpty(t, c.ImageRef)
 }
 
-// An update is seen by later lists and not by earlier ones.
-func TestUpdate(t *testing.T) {
+// An update is visible in later lists, but not in earlier ones.
+func TestUpdateContainerChangesLaterLists(t *testing.T) {
 	ctx := t.Context()
 	rt := critest.New(critest.Options{})
-	_, id := launch(t, rt, "web", "app")
+	_, id := launchPod(t, rt, "web", "app")
 	require.NoError(t, rt.UpdateContainer(ctx, id, &cri.Resources{CPUShares: 2, MemoryLimit: 1, Unified: map[string]string{"a": "1"}}, nil))
 	before, _ := rt.Container(id)
 	require.NoError(t, rt.UpdateContainer(ctx, id, &cri.Resources{MemoryLimit: 5, Unified: map[string]string{"b": "2"}}, nil))
@@ -159,14 +159,14 @@ func TestUpdate(t *testing.T) {
 	require.ErrorIs(t, rt.UpdateSandbox(ctx, id, nil, nil), cri.ErrNotFound)
 }
 
-func TestStatsAreOfWhatRuns(t *testing.T) {
+func TestStatsCoverRunningContainers(t *testing.T) {
 	ctx := t.Context()
 	bytes := uint64(42)
 	rt := critest.New(critest.Options{Usage: func(c cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{Memory: &cri.MemoryUsage{WorkingSetBytes: &bytes}}
 	}})
-	launch(t, rt, "web", "app")
-	launch(t, rt, "job", "done")
+	launchPod(t, rt, "web", "app")
+	launchPod(t, rt, "job", "done")
 	require.NoError(t, rt.Kill("job/done", 0))
 	require.NoError(t, rt.Kill("job-uid-0", 0))
 	stats, err := rt.ContainerStats(ctx)
@@ -199,9 +199,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestSummaryHidesDetails(t *testing.T) {
+func TestSummaryRuntimeOmitsDetails(t *testing.T) {
 	rt := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
-	sandbox, id := launch(t, rt, "web", "app")
+	sandbox, id := launchPod(t, rt, "web", "app")
 	require.NoError(t, rt.Kill(id, 3))
 	snap, err := rt.List(t.Context())
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// TestRuntimeConforms is also the proof that the suite can be passed; TestSuiteFindsFaults that it can be failed.
+// TestRuntimeConforms proves that the suite can pass; TestSuiteFindsFaults proves that it can fail.
 func TestRuntimeConforms(t *testing.T) {
 	for name, wrap := range map[string]func(*critest.Runtime) cri.Runtime{
 		"complete": func(rt *critest.Runtime) cri.Runtime { return rt },

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// The test of a runtime, here of one that wraps the runtime in memory. SuiteScript plays the programs of the suite; a runtime that runs
-// processes needs none, and an image with a shell.
+// The test of a runtime, here a wrapper of the runtime in memory. SuiteScript plays the programs of the suite. A runtime that
+// runs processes needs no script, but an image with a shell.
 func ExampleTestRuntime() {
 	_ = func(t *testing.T) { // func TestRuntime(t *testing.T) of your package
 		critest.TestRuntime(t, critest.Fixture{

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// A container that ignores its stop signal is killed when its grace is over.
+// A container that ignores its stop signal is killed after its grace period.
 func ExampleNew() {
 	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 		"stubborn": critest.IgnoreTERM(),
@@ -39,7 +39,8 @@ func ExampleNew() {
 	// StopContainer default/web/stubborn grace=1s
 }
 
-// What a container does is a script: here it says that it has started, and is evicted, in a reason of its own, after 5 ms.
+// A script determines the behaviour of a container: this one reports its start, and exits after 5 ms with a reason of its
+// own.
 func ExampleScript() {
 	rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 		return critest.Script{
@@ -62,7 +63,7 @@ func ExampleScript() {
 	// app exited 137 Evicted out of disk
 }
 
-// A start whose answer is lost has taken effect all the same. The event stream is passed on beside the faults.
+// A start takes effect although its response is lost. The event stream is passed on beside the faults.
 func ExampleFaults() {
 	rt := critest.New(critest.Options{})
 	f := &critest.Faults{Runtime: rt}
@@ -100,7 +101,7 @@ func startPod(ctx context.Context, rt cri.Runtime, containers ...string) string 
 	return sandbox
 }
 
-// Each container of a pod ends in its own way.
+// Each container of a pod exits in its own way.
 func ExampleByName() {
 	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 		"greedy":  critest.OOMAfter(time.Millisecond),
@@ -124,7 +125,7 @@ func ExampleByName() {
 	// missing 128 StartError
 }
 
-// The kernel kills a container, and the event stream of the agent breaks.
+// The OOM killer kills a container, and the event stream of the agent breaks.
 func ExampleRuntime_KillWith() {
 	rt := critest.New(critest.Options{})
 	ctx := context.Background()
@@ -145,7 +146,7 @@ func ExampleRuntime_KillWith() {
 	// GetContainerEvents: runtime unavailable
 }
 
-// An agent calls a runtime whose calls take time, and one of which hangs.
+// An agent calls a runtime with latency; one call hangs.
 func ExampleInterceptor() {
 	rt := &critest.Interceptor{
 		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}, // lists no details, as containerd
@@ -166,7 +167,7 @@ func ExampleInterceptor() {
 	// Output: true
 }
 
-// A restarted agent creates a sandbox that it has already: containerd refuses, CRI-O returns the ID.
+// A restarted agent creates a sandbox that exists: containerd refuses, CRI-O returns its ID.
 func ExampleCRIO() {
 	containerd := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
 	crio := &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}}

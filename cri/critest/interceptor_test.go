@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// capableCalls makes each call of a Capable runtime but the stream, on a sandbox and a container of it.
-func capableCalls(rt critest.FullRuntime, sandbox, container string) map[string]func(ctx context.Context) error {
+// allCalls makes each call of a FullRuntime except StreamEvents, for a sandbox and a container in it.
+func allCalls(rt critest.FullRuntime, sandbox, container string) map[string]func(ctx context.Context) error {
 	spec := cri.ImageSpec{Image: "busybox"}
 	drop := func(_ any, err error) error { return err }
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "other", Name: "other"}}
@@ -62,15 +62,15 @@ func capableCalls(rt critest.FullRuntime, sandbox, container string) map[string]
 	}
 }
 
-// order is that in which all calls succeed.
-var order = []string{
+// callOrder is an order in which all calls succeed.
+var callOrder = []string{
 	"List", "ListPod", "PodSandboxStatus", "ContainerStatus", "RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync",
 	"ReopenContainerLog", "UpdateContainerResources", "UpdatePodSandboxResources", "ListContainerStats", "ListPodSandboxStats",
 	"Version", "Status", "RuntimeConfig", "ListImages", "ImageStatus", "ImageFsInfo", "PullImage", "RemoveImage", "StopContainer",
 	"RemoveContainer", "StopPodSandbox", "RemovePodSandbox",
 }
 
-// A capability that an Interceptor passes by would be one that no test sees slow or failing.
+// Every capability passes through the Interceptor, so that tests can delay each and let it fail.
 func TestInterceptorSeesEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -88,10 +88,10 @@ func TestInterceptorSeesEveryCall(t *testing.T) {
 				return call(ctx)
 			},
 		}
-		sandbox, container := launch(t, rt, "web", "app")
-		calls := capableCalls(via, sandbox, container)
-		require.Len(t, calls, len(order))
-		for _, op := range order {
+		sandbox, container := launchPod(t, rt, "web", "app")
+		calls := allCalls(via, sandbox, container)
+		require.Len(t, calls, len(callOrder))
+		for _, op := range callOrder {
 			begin, before := time.Now(), len(rt.Calls())
 			require.NoError(t, calls[op](t.Context()), op)
 			require.Equal(t, 2*time.Second, time.Since(begin), op)
@@ -103,19 +103,19 @@ func TestInterceptorSeesEveryCall(t *testing.T) {
 			require.Len(t, rt.Calls(), before+1, "%s takes no effect when its context ends on the way there", op)
 		}
 		refuse = true
-		for _, op := range order {
+		for _, op := range callOrder {
 			require.ErrorIs(t, calls[op](t.Context()), refused, op)
 		}
-		require.Equal(t, order, slices.Compact(slices.Clone(seen[:2*len(order)])))
-		require.Equal(t, order, seen[2*len(order):])
+		require.Equal(t, callOrder, slices.Compact(slices.Clone(seen[:2*len(callOrder)])))
+		require.Equal(t, callOrder, seen[2*len(callOrder):])
 	})
 }
 
-// A lost answer is one of a call that took effect.
-func TestInterceptorLosesTheAnswerOnTheWayBack(t *testing.T) {
+// A call whose response is lost has taken effect.
+func TestInterceptorLosesResultAfterContextEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		_, id := launch(t, rt, "web", "app")
+		_, id := launchPod(t, rt, "web", "app")
 		via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Latency: func(string, string) time.Duration { return 2 * time.Second }}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
@@ -125,8 +125,8 @@ func TestInterceptorLosesTheAnswerOnTheWayBack(t *testing.T) {
 	})
 }
 
-// An Around that makes no call and reports no error must not pass an empty result off as an answer.
-func TestInterceptorWithoutACall(t *testing.T) {
+// If Around neither makes the call nor returns an error, the caller gets an error, not an empty result.
+func TestInterceptorFailsWhenAroundMakesNoCall(t *testing.T) {
 	via := &critest.Interceptor{
 		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})},
 		Around:  func(context.Context, string, string, func(context.Context) error) error { return nil },
@@ -135,7 +135,7 @@ func TestInterceptorWithoutACall(t *testing.T) {
 	require.EqualError(t, err, "List: the call was not made")
 }
 
-// Events that came the moment they were made would hide what an agent does before it hears of them.
+// Events arrive with a delay: events without delay would hide actions of an agent before it receives them.
 func TestInterceptorDelaysEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -151,7 +151,7 @@ func TestInterceptorDelaysEvents(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 		time.Sleep(3 * time.Second)
-		launch(t, rt, "web", "app")
+		launchPod(t, rt, "web", "app")
 		time.Sleep(time.Minute)
 		cancel()
 		wg.Wait()
@@ -162,11 +162,11 @@ func TestInterceptorDelaysEvents(t *testing.T) {
 	})
 }
 
-// An end that says no reason cannot stand for the kernel's OOM killer.
-func TestKillWithAReason(t *testing.T) {
+// KillWith sets the reason of the exit, for example that of the OOM killer.
+func TestKillWithSetsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		_, id := launch(t, rt, "web", "app")
+		_, id := launchPod(t, rt, "web", "app")
 		require.NoError(t, rt.KillWith("web/app", critest.Exit{After: time.Second, Code: 137, Reason: "OOMKilled", Message: "out of memory"}))
 		c, _ := rt.Container(id)
 		require.Equal(t, cri.ContainerRunning, c.State)
@@ -179,8 +179,8 @@ func TestKillWithAReason(t *testing.T) {
 	})
 }
 
-// A test can put in place what a program does first, before anybody else acts on its start.
-func TestStartedHook(t *testing.T) {
+// Script.Started plays the first actions of a program, before other goroutines observe its start.
+func TestStartedHookRunsBeforeStartReturns(t *testing.T) {
 	var rt *critest.Runtime
 	var seen []string
 	rt = critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
@@ -194,7 +194,7 @@ func TestStartedHook(t *testing.T) {
 		}
 		return s
 	}})
-	sandbox, id := launch(t, rt, "web", "app")
+	sandbox, id := launchPod(t, rt, "web", "app")
 	require.Equal(t, []string{id + " running"}, seen)
 	broken, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "broken"}, &cri.SandboxConfig{})
 	require.NoError(t, err)

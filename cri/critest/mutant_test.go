@@ -17,54 +17,54 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// mutantVariable names the mutant that TestMutant gives to the suite.
+// mutantVariable is the environment variable that selects the mutant for TestMutant.
 const mutantVariable = "CRITEST_MUTANT"
 
-// mutants are runtimes that break one sentence each.
+// mutants are runtimes that each violate one sentence of the documentation.
 var mutants = map[string]struct {
 	test   string // the case that finds it
 	broken string // words of the sentence
 	make   func(rt *critest.Runtime) cri.Runtime
 }{
-	"grace is cut to whole seconds": {"container/stop_ignored", "rounds grace up", faulty(func(f *critest.Faults) {
+	"grace is cut to whole seconds": {"container/stop_ignored", "rounds grace up", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(ctx, id, grace.Truncate(time.Second))
 		}
 	})},
-	"grace is not given": {"container/stop$", "128+n if signal n", faulty(func(f *critest.Faults) {
+	"grace is not given": {"container/stop$", "128+n if signal n", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, _ time.Duration) error {
 			return next.StopContainer(ctx, id, 0)
 		}
 	})},
-	"stop does not wait": {"container/stop_ignored", "rounds grace up", faulty(func(f *critest.Faults) {
+	"stop does not wait": {"container/stop_ignored", "rounds grace up", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			go func() { _ = next.StopContainer(ctx, id, grace) }()
 			return nil
 		}
 	})},
-	"stop does not heed its context": {"container/stop_cut_short", "at a deadline", faulty(func(f *critest.Faults) {
+	"stop does not heed its context": {"container/stop_cut_short", "at a deadline", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
 			return next.StopContainer(context.WithoutCancel(ctx), id, grace)
 		}
 	})},
-	"stop of what is gone fails": {"container/unknown", "has exited or does not exist", faulty(func(f *critest.Faults) {
+	"stop of what is gone fails": {"container/unknown", "has exited or does not exist", withFaults(func(f *critest.Faults) {
 		f.StopContainerFunc = func(context.Context, cri.Runtime, string, time.Duration) error { return cri.ErrNotFound }
 	})},
-	"remove of what runs fails": {"container/remove_running", "by force if it runs", faulty(func(f *critest.Faults) {
+	"remove of what runs fails": {"container/remove_running", "by force if it runs", withFaults(func(f *critest.Faults) {
 		f.RemoveContainerFunc = func(context.Context, cri.Runtime, string) error { return errors.New("it runs") }
 	})},
-	"starts again": {"container/starts_once", "StartContainer starts a created", faulty(func(f *critest.Faults) {
+	"starts again": {"container/starts_once", "StartContainer starts a created", withFaults(func(f *critest.Faults) {
 		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			_ = next.StartContainer(ctx, id)
 			return nil
 		}
 	})},
-	"errors are bare": {"container/unknown", "Every error is an", faulty(func(f *critest.Faults) {
+	"errors are bare": {"container/unknown", "Every error is an", withFaults(func(f *critest.Faults) {
 		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
 			return errors.Unwrap(next.StartContainer(ctx, id))
 		}
 	})},
-	"sandbox names are free": {"sandbox/name", "another object has the name", faulty(func(f *critest.Faults) {
+	"sandbox names are free": {"sandbox/name", "another object has the name", withFaults(func(f *critest.Faults) {
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			other := *c
 			for {
@@ -76,13 +76,13 @@ var mutants = map[string]struct {
 			}
 		}
 	})},
-	"configs are changed": {"sandbox/lifecycle", "neither keeps nor changes", faulty(func(f *critest.Faults) {
+	"configs are changed": {"sandbox/lifecycle", "neither keeps nor changes", withFaults(func(f *critest.Faults) {
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			c.Labels["mine"] = "now"
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"one at a time": {"list/many_at_once", "may be called concurrently", faulty(func(f *critest.Faults) {
+	"one at a time": {"list/many_at_once", "may be called concurrently", withFaults(func(f *critest.Faults) {
 		var busy atomic.Bool
 		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
 			if !busy.CompareAndSwap(false, true) {
@@ -93,7 +93,7 @@ var mutants = map[string]struct {
 			return next.RunSandbox(ctx, c)
 		}
 	})},
-	"dead containers are not listed": {"container/attempts", "including stopped ones", listing(func(s *cri.Snapshot) {
+	"dead containers are not listed": {"container/attempts", "including stopped ones", withList(func(s *cri.Snapshot) {
 		var alive []cri.Container
 		for _, c := range s.Containers {
 			if c.State != cri.ContainerExited {
@@ -102,20 +102,20 @@ var mutants = map[string]struct {
 		}
 		s.Containers = alive
 	})},
-	"exit codes are lost": {"container/exit_codes", "valid in state ContainerExited", listing(func(s *cri.Snapshot) {
+	"exit codes are lost": {"container/exit_codes", "valid in state ContainerExited", withList(func(s *cri.Snapshot) {
 		for i := range s.Containers {
 			s.Containers[i].ExitCode = 0
 		}
 	})},
-	"labels are lost": {"list/fields", "List returns every", listing(func(s *cri.Snapshot) {
+	"labels are lost": {"list/fields", "List returns every", withList(func(s *cri.Snapshot) {
 		for i := range s.Containers {
 			s.Containers[i].Labels = nil
 		}
 	})},
-	"the time of a list is late": {"list/fields", "Time is taken before", listing(func(s *cri.Snapshot) {
+	"the time of a list is late": {"list/fields", "Time is taken before", withList(func(s *cri.Snapshot) {
 		s.Time = s.Time.Add(time.Second)
 	})},
-	"the host has pod addresses": {"sandbox/address", "none on the host", listing(func(s *cri.Snapshot) {
+	"the host has pod addresses": {"sandbox/address", "none on the host", withList(func(s *cri.Snapshot) {
 		for i := range s.Sandboxes {
 			s.Sandboxes[i].IPs = []string{"10.0.0.1"}
 		}
@@ -134,7 +134,7 @@ var mutants = map[string]struct {
 	}},
 }
 
-func faulty(set func(*critest.Faults)) func(*critest.Runtime) cri.Runtime {
+func withFaults(set func(*critest.Faults)) func(*critest.Runtime) cri.Runtime {
 	return func(rt *critest.Runtime) cri.Runtime {
 		f := &critest.Faults{Runtime: rt}
 		set(f)
@@ -142,8 +142,8 @@ func faulty(set func(*critest.Faults)) func(*critest.Runtime) cri.Runtime {
 	}
 }
 
-func listing(change func(*cri.Snapshot)) func(*critest.Runtime) cri.Runtime {
-	return faulty(func(f *critest.Faults) {
+func withList(change func(*cri.Snapshot)) func(*critest.Runtime) cri.Runtime {
+	return withFaults(func(f *critest.Faults) {
 		f.ListFunc = func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error) {
 			s, err := next.List(ctx)
 			change(&s)
@@ -190,8 +190,8 @@ func (r brokenExecer) ExecSync(ctx context.Context, id string, cmd []string, tim
 	return res, err
 }
 
-// TestSuiteFindsFaults gives runtimes with one fault each to the suite, in a process of their own since they fail,
-// and looks for the sentence that they break.
+// TestSuiteFindsFaults runs the suite for each mutant in a separate process, because it fails, and requires that the failure
+// quotes the violated sentence.
 func TestSuiteFindsFaults(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {

@@ -9,5 +9,5 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// TestRulesAreDocumented finds every rule of the suite in the comments of package cri.
+// TestRulesAreDocumented finds every rule of the suites in the comments of package cri.
 func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../*.go", 44) }

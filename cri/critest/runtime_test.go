@@ -20,15 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// config returns the config of a pod's sandbox.
-func config(pod string) *cri.SandboxConfig {
+// newPodConfig returns the config of a sandbox of the named pod.
+func newPodConfig(pod string) *cri.SandboxConfig {
 	return &cri.SandboxConfig{Pod: cri.PodIdentity{UID: pod + "-uid", Name: pod, Namespace: "default"}}
 }
 
-// launch runs a pod with one started container and returns their IDs.
-func launch(t *testing.T, rt cri.Runtime, pod, name string) (sandbox, container string) {
+// launchPod runs a pod with one started container and returns their IDs.
+func launchPod(t *testing.T, rt cri.Runtime, pod, name string) (sandbox, container string) {
 	t.Helper()
-	s := config(pod)
+	s := newPodConfig(pod)
 	sandbox, err := rt.RunSandbox(t.Context(), s)
 	require.NoError(t, err)
 	container, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: name}, s)
@@ -37,93 +37,93 @@ func launch(t *testing.T, rt cri.Runtime, pod, name string) (sandbox, container 
 	return sandbox, container
 }
 
-// end is how a test sees the end of a container.
-type end struct {
+// exitState is the part of a container's status that describes its exit.
+type exitState struct {
 	After  time.Duration // from its start
 	Code   int32
 	Reason string
 }
 
-func endOf(t *testing.T, rt *critest.Runtime, ref string) end {
+func exitStateOf(t *testing.T, rt *critest.Runtime, ref string) exitState {
 	t.Helper()
 	c, ok := rt.Container(ref)
 	require.True(t, ok)
 	require.Equal(t, cri.ContainerExited, c.State)
-	return end{c.FinishedAt.Sub(c.StartedAt), c.ExitCode, c.Reason}
+	return exitState{c.FinishedAt.Sub(c.StartedAt), c.ExitCode, c.Reason}
 }
 
-func TestScriptEndsByItself(t *testing.T) {
+func TestScriptExitsByItself(t *testing.T) {
 	for name, row := range map[string]struct {
 		script critest.Script
-		want   end
+		want   exitState
 	}{
-		"at once":     {critest.ExitAfter(0, 0), end{0, 0, "Completed"}},
-		"later":       {critest.ExitAfter(time.Hour, 3), end{time.Hour, 3, "Error"}},
-		"out of mem":  {critest.OOMAfter(time.Minute), end{time.Minute, 137, "OOMKilled"}},
-		"own reason":  {critest.Script{Exit: &critest.Exit{Reason: "Evicted"}}, end{0, 0, "Evicted"}},
-		"slow starts": {critest.Script{StartAfter: time.Minute, Exit: &critest.Exit{After: time.Second}}, end{time.Second, 0, "Completed"}},
+		"at once":     {critest.ExitAfter(0, 0), exitState{0, 0, "Completed"}},
+		"later":       {critest.ExitAfter(time.Hour, 3), exitState{time.Hour, 3, "Error"}},
+		"out of mem":  {critest.OOMAfter(time.Minute), exitState{time.Minute, 137, "OOMKilled"}},
+		"own reason":  {critest.Script{Exit: &critest.Exit{Reason: "Evicted"}}, exitState{0, 0, "Evicted"}},
+		"slow starts": {critest.Script{StartAfter: time.Minute, Exit: &critest.Exit{After: time.Second}}, exitState{time.Second, 0, "Completed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return row.script }})
 				begin := time.Now()
-				launch(t, rt, "web", "app")
+				launchPod(t, rt, "web", "app")
 				assert.Equal(t, row.script.StartAfter, time.Since(begin))
 				time.Sleep(2 * time.Hour)
-				assert.Equal(t, row.want, endOf(t, rt, "web/app"))
+				assert.Equal(t, row.want, exitStateOf(t, rt, "web/app"))
 			})
 		})
 	}
 }
 
-func TestScriptIsStopped(t *testing.T) {
+func TestScriptExitsAfterStop(t *testing.T) {
 	for name, row := range map[string]struct {
 		script critest.Script
 		signal cri.Signal
 		grace  time.Duration
-		want   end
+		want   exitState
 	}{
-		"dies of the signal":      {critest.Script{}, "", time.Minute, end{0, 143, "Error"}},
-		"dies of its own signal":  {critest.Script{}, "SIGQUIT", time.Minute, end{0, 131, "Error"}},
-		"takes its time":          {critest.ExitAfterStop(5*time.Second, 0), "", time.Minute, end{5 * time.Second, 0, "Completed"}},
-		"takes all the grace":     {critest.ExitAfterStop(5*time.Second, 0), "", 5 * time.Second, end{5 * time.Second, 0, "Completed"}},
-		"takes more than that":    {critest.ExitAfterStop(5*time.Second, 0), "", 4 * time.Second, end{4 * time.Second, 137, "Error"}},
-		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, end{30 * time.Second, 137, "Error"}},
-		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, end{2 * time.Second, 137, "Error"}},
-		"longest grace there is":  {critest.ExitAfterStop(5*time.Second, 0), "", math.MaxInt64, end{5 * time.Second, 0, "Completed"}}, // not one that has run out
-		"no grace":                {critest.ExitAfterStop(0, 0), "", 0, end{0, 137, "Error"}},
-		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, end{3 * time.Second, 9, "Error"}},
+		"dies of the signal":      {critest.Script{}, "", time.Minute, exitState{0, 143, "Error"}},
+		"dies of its own signal":  {critest.Script{}, "SIGQUIT", time.Minute, exitState{0, 131, "Error"}},
+		"takes its time":          {critest.ExitAfterStop(5*time.Second, 0), "", time.Minute, exitState{5 * time.Second, 0, "Completed"}},
+		"takes all the grace":     {critest.ExitAfterStop(5*time.Second, 0), "", 5 * time.Second, exitState{5 * time.Second, 0, "Completed"}},
+		"takes more than that":    {critest.ExitAfterStop(5*time.Second, 0), "", 4 * time.Second, exitState{4 * time.Second, 137, "Error"}},
+		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, exitState{30 * time.Second, 137, "Error"}},
+		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, exitState{2 * time.Second, 137, "Error"}},
+		"longest grace there is":  {critest.ExitAfterStop(5*time.Second, 0), "", math.MaxInt64, exitState{5 * time.Second, 0, "Completed"}}, // not one that has run out
+		"no grace":                {critest.ExitAfterStop(0, 0), "", 0, exitState{0, 137, "Error"}},
+		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, exitState{3 * time.Second, 9, "Error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 					return row.script
 				}})
-				s := config("web")
+				s := newPodConfig("web")
 				sandbox, err := rt.RunSandbox(t.Context(), s)
 				require.NoError(t, err)
 				id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app", StopSignal: row.signal}, s)
 				require.NoError(t, err)
 				require.NoError(t, rt.StartContainer(t.Context(), id))
 				require.NoError(t, rt.StopContainer(t.Context(), id, row.grace))
-				assert.Equal(t, row.want, endOf(t, rt, id), "StopContainer returns when the container has exited")
+				assert.Equal(t, row.want, exitStateOf(t, rt, id), "StopContainer returns when the container has exited")
 			})
 		})
 	}
 }
 
-func TestFailFirstLooksAtTheAttempt(t *testing.T) {
+func TestFailFirstDependsOnAttempt(t *testing.T) {
 	script := critest.FailFirst(2, critest.ExitAfter(0, 1))
 	assert.NotNil(t, script(&cri.ContainerConfig{Attempt: 0}).Exit)
 	assert.NotNil(t, script(&cri.ContainerConfig{Attempt: 1}).Exit)
 	assert.Nil(t, script(&cri.ContainerConfig{Attempt: 2}).Exit)
 }
 
-func TestFailedStartIsAnExit(t *testing.T) {
+func TestFailedStartIsExitedWithStartError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no such file")
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.FailStart(broken) }})
-		s := config("web")
+		s := newPodConfig("web")
 		sandbox, err := rt.RunSandbox(t.Context(), s)
 		require.NoError(t, err)
 		id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
@@ -140,14 +140,14 @@ func TestFailedStartIsAnExit(t *testing.T) {
 	})
 }
 
-// Who gives up waiting takes the kill along; the signal has been sent.
-func TestStopThatIsCutShortKillsNobody(t *testing.T) {
+// When the context of StopContainer ends during the grace period, the kill is cancelled; the signal has been sent.
+func TestStopWithEndedContextDoesNotKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 			"stubborn": critest.IgnoreTERM(), "slow": critest.ExitAfterStop(time.Hour, 0),
 		})})
-		_, stubborn := launch(t, rt, "a", "stubborn")
-		_, slow := launch(t, rt, "b", "slow")
+		_, stubborn := launchPod(t, rt, "a", "stubborn")
+		_, slow := launchPod(t, rt, "b", "slow")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for _, id := range []string{stubborn, slow} {
@@ -156,12 +156,12 @@ func TestStopThatIsCutShortKillsNobody(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		c, _ := rt.Container(stubborn)
 		assert.Equal(t, cri.ContainerRunning, c.State)
-		assert.Equal(t, end{time.Hour, 0, "Completed"}, endOf(t, rt, slow))
+		assert.Equal(t, exitState{time.Hour, 0, "Completed"}, exitStateOf(t, rt, slow))
 	})
 }
 
-// A slow start does not hold up the rest of the runtime, and what happens meanwhile is noticed at its end.
-func TestSlowStartIsOvertaken(t *testing.T) {
+// A slow start does not block other calls, and notices their changes when it completes.
+func TestSlowStartDoesNotBlockOtherCalls(t *testing.T) {
 	for name, row := range map[string]struct {
 		meanwhile func(ctx context.Context, rt *critest.Runtime, sandbox, id string) error
 		wantErr   string // of StartContainer
@@ -190,7 +190,7 @@ func TestSlowStartIsOvertaken(t *testing.T) {
 				rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 					return critest.Script{StartAfter: time.Minute}
 				}})
-				s := config("web")
+				s := newPodConfig("web")
 				sandbox, err := rt.RunSandbox(t.Context(), s)
 				require.NoError(t, err)
 				id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
@@ -212,7 +212,7 @@ func TestSlowStartIsOvertaken(t *testing.T) {
 func TestKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		sandbox, id := launch(t, rt, "web", "app")
+		sandbox, id := launchPod(t, rt, "web", "app")
 		require.NoError(t, rt.Kill(sandbox, 0))
 		snap, err := rt.List(t.Context())
 		require.NoError(t, err)
@@ -220,16 +220,16 @@ func TestKill(t *testing.T) {
 		assert.Equal(t, cri.ContainerRunning, snap.Containers[0].State, "it has namespaces of its own")
 
 		require.NoError(t, rt.Kill("web/app", 9))
-		assert.Equal(t, end{0, 9, "Error"}, endOf(t, rt, "web-uid/app"))
+		assert.Equal(t, exitState{0, 9, "Error"}, exitStateOf(t, rt, "web-uid/app"))
 		require.EqualError(t, rt.Kill(id, 9), "Kill "+id+": container is exited")
 		require.ErrorIs(t, rt.Kill("web/other", 9), cri.ErrNotFound)
 	})
 }
 
-func TestAddressesGoRound(t *testing.T) {
+func TestReleasedAddressIsReusedLate(t *testing.T) {
 	rt := critest.New(critest.Options{PodCIDR: netip.MustParsePrefix("10.1.0.0/30")})
 	run := func(pod string) string {
-		id, err := rt.RunSandbox(t.Context(), config(pod))
+		id, err := rt.RunSandbox(t.Context(), newPodConfig(pod))
 		require.NoError(t, err)
 		snap, err := rt.List(t.Context())
 		require.NoError(t, err)
@@ -243,25 +243,25 @@ func TestAddressesGoRound(t *testing.T) {
 	snap, err := rt.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, snap.Sandboxes[0].IPs, "a stopped sandbox has none")
-	_, err = rt.RunSandbox(t.Context(), config("e"))
+	_, err = rt.RunSandbox(t.Context(), newPodConfig("e"))
 	require.EqualError(t, err, "RunPodSandbox default/e: no address left in 10.1.0.0/30")
 }
 
-func TestIDsAreUsedOnce(t *testing.T) {
+func TestIDsAreNeverReused(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	for _, want := range []string{"web-uid-0", "web-uid-0-again-2", "web-uid-0-again-3"} {
-		id, err := rt.RunSandbox(t.Context(), config("web"))
+		id, err := rt.RunSandbox(t.Context(), newPodConfig("web"))
 		require.NoError(t, err)
 		assert.Equal(t, want, id)
 		require.NoError(t, rt.RemoveSandbox(t.Context(), id))
 	}
 }
 
-// A new sandbox of the pod does not free the names of the old one's containers, with containerd and CRI-O.
-func TestContainerNamesBelongToThePod(t *testing.T) {
+// A new sandbox of the pod does not release the names of containers in the old sandbox, as in containerd and CRI-O.
+func TestContainerNameIsReservedPerPod(t *testing.T) {
 	rt := critest.New(critest.Options{})
-	launch(t, rt, "web", "app")
-	s := config("web")
+	launchPod(t, rt, "web", "app")
+	s := newPodConfig("web")
 	s.Attempt = 1
 	sandbox, err := rt.RunSandbox(t.Context(), s)
 	require.NoError(t, err)
@@ -271,15 +271,15 @@ func TestContainerNamesBelongToThePod(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What happens at one instant happens in the order in which it was begun, every time.
-func TestSameInstantKeepsOrder(t *testing.T) {
+// Events at the same time occur in the order in which they were scheduled, in every run.
+func TestSimultaneousExitsKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(time.Minute, 0)
 		}})
 		var want, got []string
 		for i := range 20 {
-			_, id := launch(t, rt, fmt.Sprint("pod", i), "app")
+			_, id := launchPod(t, rt, fmt.Sprint("pod", i), "app")
 			want = append(want, id)
 		}
 		go rt.StreamEvents(t.Context(), func(e cri.Event) error {

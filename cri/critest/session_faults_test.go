@@ -25,8 +25,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// copying is a runtime with one container, whose every command copies its input, and whose ports answer.
-func copying(t *testing.T) (rt *critest.Runtime, sandbox, id string) {
+// newCopyingRuntime returns a runtime with one container, in which every command copies its stdin, and with ports that
+// respond.
+func newCopyingRuntime(t *testing.T) (rt *critest.Runtime, sandbox, id string) {
 	t.Helper()
 	rt = critest.New(critest.Options{
 		Script: func(*cri.ContainerConfig) critest.Script {
@@ -62,9 +63,9 @@ func ExampleSessionFaults() {
 	// Output: true
 }
 
-// A session is cut after as many bytes as it says, wherever that falls.
-func TestSessionFaultsCut(t *testing.T) {
-	rt, sandbox, id := copying(t)
+// A session breaks after exactly CutAfter bytes, at any position.
+func TestSessionFaultsCutAfterBytes(t *testing.T) {
+	rt, sandbox, id := newCopyingRuntime(t)
 	const data = "0123456789"
 	for after := int64(-1); after <= 25; after++ {
 		f := &critest.SessionFaults{Runner: rt, CutAfter: func(op, got string) int64 {
@@ -91,11 +92,11 @@ func TestSessionFaultsCut(t *testing.T) {
 	require.Error(t, err, "the connection is closed")
 }
 
-// A session that is late, or hangs, or fails before it has begun.
-func TestSessionFaultsLatencyAndAround(t *testing.T) {
+// A session is delayed, hangs, or fails before its start.
+func TestSessionFaultsDelayAndReplaceSessions(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // for the race detector beside synctest (golang/go#78156)
 	synctest.Test(t, func(t *testing.T) {
-		rt, sandbox, id := copying(t)
+		rt, sandbox, id := newCopyingRuntime(t)
 		f := &critest.SessionFaults{Runner: rt, Latency: func(string, string) time.Duration { return time.Second }}
 		var out bytes.Buffer
 		begin := time.Now()
@@ -120,9 +121,9 @@ func TestSessionFaultsLatencyAndAround(t *testing.T) {
 	})
 }
 
-// A session that is passed on as it is passes the suite too.
-func TestSessionsOfFaults(t *testing.T) {
-	rt := scripted()
+// Without faults, the wrapped sessions pass the suite.
+func TestSessionFaultsPassSuiteUnchanged(t *testing.T) {
+	rt := newScriptedRuntime()
 	f := &critest.SessionFaults{Runner: rt, Latency: func(string, string) time.Duration { return time.Millisecond }}
 	critest.TestSessions(t, critest.SessionFixture{
 		New:      func(*testing.T) (cri.Runtime, cri.SessionRunner) { return rt, f },

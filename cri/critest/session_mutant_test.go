@@ -20,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// mutantVariable names the mutant that TestSessionMutant gives to the suite.
+// sessionMutantVariable is the environment variable that selects the mutant for TestSessionMutant.
 const sessionMutantVariable = "SESSIONTEST_MUTANT"
 
-// mutant is a runner that breaks one sentence.
+// sessionMutant is a session runner that violates one sentence of the documentation.
 type sessionMutant struct {
 	cri.SessionRunner
 	exec    func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error)
@@ -52,7 +52,7 @@ func (m sessionMutant) RunPortForward(ctx context.Context, id string, port int32
 	return m.forward(ctx, m.SessionRunner, id, port, conn)
 }
 
-// first lets a writer have only its first bytes.
+// firstBytes passes only the first bytes to a writer.
 type firstBytes struct {
 	to   io.Writer
 	left int
@@ -67,7 +67,7 @@ func (f *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mutants break one sentence each, which the case of the name finds.
+// sessionMutants violate one sentence each, which the case with their name finds.
 var sessionMutants = map[string]struct {
 	test, broken string
 	mutant       sessionMutant
@@ -147,7 +147,7 @@ var sessionMutants = map[string]struct {
 	}},
 }
 
-// endless yields one line where there is none.
+// endlessInput yields one line as stdin of a session without stdin.
 type endlessInput struct{ said bool }
 
 func (e *endlessInput) Read(p []byte) (int, error) {
@@ -158,7 +158,7 @@ func (e *endlessInput) Read(p []byte) (int, error) {
 	return copy(p, "something\n"), nil
 }
 
-// open is a connection that does not close.
+// neverClosed is a connection that ignores Close.
 type neverClosed struct {
 	io.Reader
 	io.Writer
@@ -166,8 +166,8 @@ type neverClosed struct {
 
 func (neverClosed) Close() error { return nil }
 
-// TestSessionSuiteFindsFaults gives runners with one fault each to the suite, in a process of their own since they fail, and looks
-// for the sentence that they break.
+// TestSessionSuiteFindsFaults runs the suite for each mutant in a separate process, because it fails, and requires that the
+// failure quotes the violated sentence.
 func TestSessionSuiteFindsFaults(t *testing.T) {
 	for name, m := range sessionMutants {
 		t.Run(name, func(t *testing.T) {

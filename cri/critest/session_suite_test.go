@@ -32,15 +32,15 @@ import (
 )
 
 func TestSessionsOfScripts(t *testing.T) {
-	rt := scripted()
+	rt := newScriptedRuntime()
 	critest.TestSessions(t, critest.SessionFixture{
 		New:      func(*testing.T) (cri.Runtime, cri.SessionRunner) { return rt, rt },
 		NoAttach: true,
 	})
 }
 
-// scripted is the runtime in memory, whose ports are those of this machine.
-func scripted() *critest.Runtime {
+// newScriptedRuntime returns a runtime in memory whose ports are those of this machine.
+func newScriptedRuntime() *critest.Runtime {
 	return critest.New(critest.Options{Script: critest.SessionSuiteScript, Port: func(ctx context.Context, _ cri.Sandbox, port int32, conn io.ReadWriteCloser) error {
 		to, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 		if err != nil {
@@ -65,19 +65,19 @@ func TestSessionsOfProcess(t *testing.T) {
 	}})
 }
 
-// What a runtime promises must hold as well for a client of CRI, which goes to a URL for its sessions.
+// The sessions of a runtime conform for a CRI client too, which reaches them at a URL.
 func TestSessionsOfProcessByCRI(t *testing.T) {
 	critest.TestSessions(t, critest.SessionFixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
 		rt, err := process.Open(t.TempDir(), process.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, rt.Close()) })
-		client := serve(t, rt)
+		client := serveCRI(t, rt)
 		return client, viaURL{client}
 	}})
 }
 
-// serve serves a runtime with its sessions until the test ends, and returns a client of it.
-func serve(t *testing.T, rt *process.Runtime) *remote.Client {
+// serveCRI serves a runtime and its sessions until the test ends, and returns a client.
+func serveCRI(t *testing.T, rt *process.Runtime) *remote.Client {
 	sessions, err := streaming.New(streaming.Options{Runner: rt})
 	require.NoError(t, err)
 	urls := streaming.NewURLServer(sessions, streaming.URLOptions{})
@@ -104,7 +104,7 @@ func serve(t *testing.T, rt *process.Runtime) *remote.Client {
 	return client
 }
 
-// unbuffered is a listener whose connections hold little, so that a client that does not read is soon behind.
+// unbuffered is a listener whose connections buffer little, so that a client that does not read soon blocks.
 type unbuffered struct{ net.Listener }
 
 func (l unbuffered) Accept() (net.Conn, error) {
@@ -126,32 +126,32 @@ func TestIntegrationSessionsOfContainerd(t *testing.T) {
 	})
 }
 
-// viaURL runs sessions at the URLs that a runtime names, as a client of SPDY.
+// viaURL runs sessions at the URLs of a Streamer, as a SPDY client.
 type viaURL struct{ streamer cri.Streamer }
 
-func options(s cri.Session) cri.StreamOptions {
+func streamOptions(s cri.Session) cri.StreamOptions {
 	return cri.StreamOptions{Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: s.Stderr != nil, TTY: s.TTY}
 }
 
 func (v viaURL) RunExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
-	url, err := v.streamer.Exec(ctx, id, cmd, options(s))
+	url, err := v.streamer.Exec(ctx, id, cmd, streamOptions(s))
 	if err != nil {
 		return 0, err
 	}
-	return follow(ctx, url, s)
+	return runSPDYSession(ctx, url, s)
 }
 
 func (v viaURL) RunAttach(ctx context.Context, id string, s cri.Session) error {
-	url, err := v.streamer.Attach(ctx, id, options(s))
+	url, err := v.streamer.Attach(ctx, id, streamOptions(s))
 	if err != nil {
 		return err
 	}
-	_, err = follow(ctx, url, s)
+	_, err = runSPDYSession(ctx, url, s)
 	return err
 }
 
-// follow is a session by version 4 of the protocol, whose error stream has a status.
-func follow(ctx context.Context, url string, s cri.Session) (int, error) {
+// runSPDYSession runs a session with version 4 of the protocol, whose error stream carries a status.
+func runSPDYSession(ctx context.Context, url string, s cri.Session) (int, error) {
 	c := streamtest.Command{URL: url, Protocol: "SPDY v4.channel.k8s.io", Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, TTY: s.TTY}
 	for len(s.Resize) > 0 {
 		c.Sizes = append(c.Sizes, <-s.Resize)

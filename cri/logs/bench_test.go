@@ -30,7 +30,7 @@ func BenchmarkParseCRI(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{100, 16 << 10} {
 		line := "2016-10-20T18:39:20.576064430Z stdout F " + strings.Repeat("x", size) + "\n"
-		path := save(b, filepath.Join(b.TempDir(), "0.log"), strings.Repeat(line, (10<<20)/len(line)))
+		path := writeLog(b, filepath.Join(b.TempDir(), "0.log"), strings.Repeat(line, (10<<20)/len(line)))
 		info, err := os.Stat(path)
 		require.NoError(b, err)
 		for name, o := range map[string]logs.ReadOptions{

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// container writes a log as a runtime does, and opens it anew when asked to.
+// container writes a log like a runtime, and reopens it on request.
 type container struct {
 	path string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	file    *os.File
 	next    int         // number of the next line
 	failing error       // of ReopenContainerLog
@@ -31,12 +31,12 @@ type container struct {
 func newContainer(t testing.TB, path string) *container {
 	t.Helper()
 	c := &container{path: path}
-	require.NoError(t, c.open())
+	require.NoError(t, c.openLog())
 	t.Cleanup(func() { c.file.Close() })
 	return c
 }
 
-func (c *container) open() error {
+func (c *container) openLog() error {
 	file, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *container) ReopenContainerLog(ctx context.Context, _ string) error {
 	if c.failing != nil {
 		return c.failing
 	}
-	err := c.open()
+	err := c.openLog()
 	if c.late {
 		return errors.Join(err, errLate)
 	}
@@ -68,22 +68,22 @@ func (c *container) ReopenContainerLog(ctx context.Context, _ string) error {
 
 var errLate = errors.New("too late to answer")
 
-// reopened returns how often the runtime was asked to open the log.
-func (c *container) reopened() int {
+// reopenCount returns how often the runtime was called to reopen the log.
+func (c *container) reopenCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.calls)
 }
 
-// set changes the container between two calls.
-func (c *container) set(change func(*container)) {
+// change modifies the container between two calls.
+func (c *container) change(change func(*container)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
 }
 
-// print writes n lines, each with its number, in one go.
-func (c *container) print(t testing.TB, n int) {
+// printLines writes n numbered lines in one write.
+func (c *container) printLines(t testing.TB, n int) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,8 @@ func (c *container) print(t testing.TB, n int) {
 	require.NoError(t, err)
 }
 
-// fill writes n bytes: one line.
-func (c *container) fill(t testing.TB, n int) {
+// printBytes writes one line of n bytes.
+func (c *container) printBytes(t testing.TB, n int) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()

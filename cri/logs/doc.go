@@ -36,8 +36,9 @@
 //
 // # Lines
 //
-// TailLines counts entries of the file: a long line of a container has several. An unfinished line at the end is not counted and
-// not returned; a follower gets it when it is complete.
+// TailLines counts entries of the file: a long line of a container has several. An unfinished line at the end is not counted: a
+// read with TailLines omits it, a read of the whole log returns it. A follower returns it when it is complete or the container
+// has exited.
 //
 // # Concurrency
 //

@@ -18,7 +18,7 @@ import (
 
 const stamp = "2016-10-20T18:39:20.57606443Z"
 
-func at(t testing.TB, s string) time.Time {
+func parseTime(t testing.TB, s string) time.Time {
 	t.Helper()
 	parsed, err := time.Parse(time.RFC3339Nano, s)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestParseCRI(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e, err := logs.FormatCRI.Parse([]byte(test.line))
 			require.NoError(t, err)
-			assert.True(t, e.Time.Equal(at(t, stamp)), "time %v", e.Time)
+			assert.True(t, e.Time.Equal(parseTime(t, stamp)), "time %v", e.Time)
 			assert.Equal(t, test.stream, e.Stream)
 			assert.Equal(t, test.content, string(e.Content))
 		})
@@ -60,7 +60,7 @@ func TestParseCRI(t *testing.T) {
 func TestParseDockerJSON(t *testing.T) {
 	e, err := logs.FormatDockerJSON.Parse([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
 	require.NoError(t, err)
-	assert.Equal(t, logs.Entry{Time: at(t, stamp), Stream: logs.Stderr, Content: []byte("a<b\n")}, e)
+	assert.Equal(t, logs.Entry{Time: parseTime(t, stamp), Stream: logs.Stderr, Content: []byte("a<b\n")}, e)
 	assert.True(t, e.EndsLine())
 
 	e, err = logs.FormatDockerJSON.Parse([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
@@ -68,7 +68,7 @@ func TestParseDockerJSON(t *testing.T) {
 	assert.False(t, e.EndsLine(), "a piece has no newline")
 }
 
-func TestBadLines(t *testing.T) {
+func TestParseRejectsMalformedLines(t *testing.T) {
 	for _, line := range []string{
 		"", "\n", "hello\n", stamp, stamp + " ", stamp + " stdout", stamp + " stdout F", stamp + " stdout F\n",
 		stamp + " stdin F hello\n", stamp + "  F hello\n", "20-Oct-2016 stdout F hello\n", " " + stamp + " stdout F hello\n",
@@ -84,7 +84,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-func TestDetect(t *testing.T) {
+func TestDetectFormat(t *testing.T) {
 	f, err := logs.DetectFormat([]byte(stamp + " stdout F {}\n"))
 	require.NoError(t, err)
 	assert.Equal(t, logs.FormatCRI, f)
@@ -107,7 +107,7 @@ func TestParseCRIAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// The parser agrees with a naive twin, and what a runtime writes is read back.
+// The parser agrees with a naive parser, and reads back lines that a runtime writes.
 func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(stamp + " stdout F hello\n"))
 	f.Add([]byte(stamp + " stderr P:x hello\n"))

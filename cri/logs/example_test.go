@@ -37,7 +37,7 @@ func ExampleRead() {
 	// 2026-01-02T15:04:06.200000000Z second
 }
 
-// emptyLog stands in for a runtime, such as the client of package remote, and begins a log anew.
+// emptyLog stands in for a runtime, such as the client of package remote, and truncates a log on reopen.
 type emptyLog struct{ path string }
 
 func (e emptyLog) ReopenContainerLog(context.Context, string) error {
@@ -93,7 +93,7 @@ func ExamplePolicy_Plan() {
 	// disk per container: 32768000
 }
 
-// A log shipper reads the files of a log, in whichever format the runtime writes.
+// A log shipper reads log files in the format that the runtime writes.
 func ExampleDetectFormat() {
 	dir, err := os.MkdirTemp("", "logs")
 	if err != nil {

@@ -3,7 +3,7 @@
 
 package logs
 
-// Watched returns how many logs are quiet and waited for. There must be a watch.
+// Watched returns the number of quiet logs that wait for an inotify event. Run must have opened a watch.
 func (r *Rotator) Watched() int {
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()

@@ -3,6 +3,5 @@
 
 package logs
 
-// Poll makes a rotator poll its logs: what waits for the kernel's notices keeps the time of a synctest bubble from
-// passing.
+// Poll makes a rotator poll its logs: a goroutine that waits for inotify would stop the time of a synctest bubble.
 func (r *Rotator) Poll() { r.pollOnly = true }

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// screen is what a follower sees.
+// screen collects the output that a follower writes.
 type screen struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer
@@ -41,15 +41,15 @@ func (s *screen) String() string {
 	return s.b.String()
 }
 
-// shows waits until the screen shows a text.
-func (s *screen) shows(t *testing.T, text string) {
+// awaitText waits until the output equals text.
+func (s *screen) awaitText(t *testing.T, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.String() == text }, time.Minute, time.Millisecond,
 		"want %q, last seen %q", text, s)
 }
 
-// follow reads a log until the test or the reading ends. The function it returns waits for that.
-func follow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() error) {
+// startFollow follows a log in a goroutine. The returned function waits for the end of the read and returns its error.
+func startFollow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() error) {
 	t.Helper()
 	s, done := new(screen), make(chan error, 1)
 	o.Follow = true
@@ -65,26 +65,26 @@ func follow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() erro
 	}
 }
 
-// status is whether a container runs.
+// status is the state of a container that ReadOptions.Running reports.
 type status struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	over bool
 	err  error
 }
 
-func (l *status) running(context.Context) (bool, error) {
+func (l *status) isRunning(context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.over, l.err
 }
 
-func (l *status) set(over bool, err error) {
+func (l *status) setState(over bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over, l.err = over, err
 }
 
-func numbers(from, to int) string {
+func numberLines(from, to int) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {
 		fmt.Fprintln(&b, i)
@@ -92,51 +92,51 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-func TestFollow(t *testing.T) {
+func TestFollowReadsUntilContainerExits(t *testing.T) {
 	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(status)
-	c.print(t, 5)
-	s, wait := follow(t, c.path, logs.ReadOptions{TailLines: new(int64(2)), Running: l.running})
-	s.shows(t, numbers(3, 5))
-	c.print(t, 1)
-	s.shows(t, numbers(3, 6))
+	c.printLines(t, 5)
+	s, wait := startFollow(t, c.path, logs.ReadOptions{TailLines: new(int64(2)), Running: l.isRunning})
+	s.awaitText(t, numberLines(3, 5))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(3, 6))
 
 	t.Log("a line is shown when it is whole")
 	_, err := io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 6")
 	require.NoError(t, err)
 	_, err = io.WriteString(c.file, "\n")
 	require.NoError(t, err)
-	s.shows(t, numbers(3, 7))
+	s.awaitText(t, numberLines(3, 7))
 
 	t.Log("what is written just before the end is shown, torn or not")
 	_, err = io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 7\n2016-10-20T18:39:20Z stdout F to")
 	require.NoError(t, err)
-	l.set(true, nil)
+	l.setState(true, nil)
 	require.NoError(t, wait())
-	assert.Equal(t, numbers(3, 8)+"to", s.String())
+	assert.Equal(t, numberLines(3, 8)+"to", s.String())
 }
 
-func TestFollowContainerThatHasEnded(t *testing.T) {
+func TestFollowReadsLogOfExitedContainer(t *testing.T) {
 	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &status{over: true}
-	c.print(t, 5)
-	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
+	c.printLines(t, 5)
+	s, wait := startFollow(t, c.path, logs.ReadOptions{Running: l.isRunning})
 	require.NoError(t, wait())
-	assert.Equal(t, numbers(0, 5), s.String())
+	assert.Equal(t, numberLines(0, 5), s.String())
 }
 
-func TestFollowWithoutRuntime(t *testing.T) {
+func TestFollowContinuesWhileRuntimeUnavailable(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
 	l := &status{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
-	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
-	c.print(t, 5)
-	s.shows(t, numbers(0, 5))
+	s, wait := startFollow(t, c.path, logs.ReadOptions{Running: l.isRunning})
+	c.printLines(t, 5)
+	s.awaitText(t, numberLines(0, 5))
 
 	gone := &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrNotFound}
-	l.set(false, gone)
+	l.setState(false, gone)
 	require.ErrorIs(t, wait(), cri.ErrNotFound)
-	assert.Equal(t, numbers(0, 5), s.String())
+	assert.Equal(t, numberLines(0, 5), s.String())
 }
 
-func TestFollowEndsWithItsContext(t *testing.T) {
+func TestFollowEndsWithContext(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
@@ -150,89 +150,89 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestFollowStopsAtTheLimit(t *testing.T) {
+func TestFollowStopsAtLimitBytes(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-	s, wait := follow(t, c.path, logs.ReadOptions{LimitBytes: new(int64(5))})
-	c.print(t, 100)
+	s, wait := startFollow(t, c.path, logs.ReadOptions{LimitBytes: new(int64(5))})
+	c.printLines(t, 100)
 	require.NoError(t, wait())
 	assert.Equal(t, "0\n1\n2", s.String())
 }
 
-func TestFollowThroughLink(t *testing.T) {
+func TestFollowThroughSymlink(t *testing.T) {
 	dir := t.TempDir()
 	c := newContainer(t, filepath.Join(dir, "0.log"))
 	link := filepath.Join(t.TempDir(), "pod_ns_c-id.log")
 	require.NoError(t, os.Symlink(c.path, link))
-	s, _ := follow(t, link, logs.ReadOptions{})
-	c.print(t, 1)
-	s.shows(t, numbers(0, 1))
+	s, _ := startFollow(t, link, logs.ReadOptions{})
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 1))
 	require.NoError(t, os.Rename(c.path, c.path+".20260102-150405"))
 	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 2))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 2))
 }
 
-// The log is renamed, but the runtime does not open it anew at once, or not at all.
-func TestFollowSlowReopening(t *testing.T) {
+// The log is renamed, but the runtime reopens it late or never.
+func TestFollowRenamedLogBeforeReopen(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-	s, _ := follow(t, c.path, logs.ReadOptions{})
-	c.print(t, 1)
-	s.shows(t, numbers(0, 1))
+	s, _ := startFollow(t, c.path, logs.ReadOptions{})
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 1))
 	rotated := c.path + ".20260102-150405"
 	require.NoError(t, os.Rename(c.path, rotated))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 2))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 2))
 
 	require.NoError(t, os.Rename(rotated, c.path))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 3))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 3))
 
 	t.Log("there is a new file, and the runtime still finishes a line in the old one")
 	require.NoError(t, os.Rename(c.path, rotated))
 	require.NoError(t, os.WriteFile(c.path, nil, 0o600))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 4))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 5))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 4))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 5))
 	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 6))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 6))
 }
 
-// Some rotate logs by copying and cutting them, some with names of their own.
-func TestFollowForeignRotation(t *testing.T) {
+// Other programs rotate logs by copying and truncating, or with other names.
+func TestFollowTruncatedOrForeignRenamedLog(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-	s, _ := follow(t, c.path, logs.ReadOptions{})
-	c.print(t, 3)
-	s.shows(t, numbers(0, 3))
+	s, _ := startFollow(t, c.path, logs.ReadOptions{})
+	c.printLines(t, 3)
+	s.awaitText(t, numberLines(0, 3))
 	require.NoError(t, os.Truncate(c.path, 0))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 4))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 4))
 
 	require.NoError(t, os.Rename(c.path, c.path+".1"))
 	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
-	c.print(t, 1)
-	s.shows(t, numbers(0, 5))
+	c.printLines(t, 1)
+	s.awaitText(t, numberLines(0, 5))
 }
 
-// slow is a reader that cannot keep up.
-type slow struct {
+// slowScreen is a follower that blocks in its writes.
+type slowScreen struct {
 	screen
 	block chan struct{} // each write takes one
 }
 
-func (s *slow) Write(p []byte) (int, error) {
+func (s *slowScreen) Write(p []byte) (int, error) {
 	<-s.block
 	return s.screen.Write(p)
 }
 
-// While the follower is stuck, its file is rotated twice and more; then it goes on through what there is.
-func TestFollowerFallsBehind(t *testing.T) {
+// While the follower is blocked, its file is rotated three times; afterwards it reads all existing files.
+func TestSlowFollowerReadsAllRotatedFiles(t *testing.T) {
 	const own, second, third = ".20260102-150405", ".20260102-150406", ".20260102-150406_001"
 	pack := func(t *testing.T, path string) {
 		plain, err := os.ReadFile(path)
 		require.NoError(t, err)
-		save(t, path+".gz", string(plain))
+		writeLog(t, path+".gz", string(plain))
 		require.NoError(t, os.Remove(path))
 	}
 	for _, test := range []struct {
@@ -249,21 +249,21 @@ func TestFollowerFallsBehind(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-			l, s, done := new(status), &slow{block: make(chan struct{}, 1)}, make(chan error, 1)
-			c.print(t, 10)
+			l, s, done := new(status), &slowScreen{block: make(chan struct{}, 1)}, make(chan error, 1)
+			c.printLines(t, 10)
 			go func() {
-				done <- logs.Read(t.Context(), c.path, s, nil, logs.ReadOptions{Follow: true, Running: l.running})
+				done <- logs.Read(t.Context(), c.path, s, nil, logs.ReadOptions{Follow: true, Running: l.isRunning})
 			}()
 			s.block <- struct{}{}
-			s.shows(t, numbers(0, 10))
-			c.print(t, 10) // the follower blocks on these
+			s.awaitText(t, numberLines(0, 10))
+			c.printLines(t, 10) // the follower blocks on these
 			for _, suffix := range []string{own, second, third} {
 				require.NoError(t, os.Rename(c.path, c.path+suffix))
 				require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
-				c.print(t, 10)
+				c.printLines(t, 10)
 			}
 			test.do(t, c.path)
-			l.set(true, nil)
+			l.setState(true, nil)
 			close(s.block)
 			select {
 			case err := <-done:
@@ -271,7 +271,7 @@ func TestFollowerFallsBehind(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the reading has not ended")
 			}
-			assert.Equal(t, numbers(0, 50), s.String())
+			assert.Equal(t, numberLines(0, 50), s.String())
 		})
 	}
 }

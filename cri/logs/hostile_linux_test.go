@@ -18,31 +18,31 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// A container that ships the logs of a node can put anything in the place of one. Nobody waits until it writes to a pipe.
-func TestReadDoesNotWaitForPipes(t *testing.T) {
+// A container with the log directory mounted can replace a log by a named pipe. Read does not block on it.
+func TestReadDoesNotBlockOnNamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "0.log")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	err := logs.Read(t.Context(), path, io.Discard, io.Discard, logs.ReadOptions{})
 	require.ErrorContains(t, err, "it is no regular file")
 
-	path = save(t, filepath.Join(t.TempDir(), "0.log"), sample...)
+	path = writeLog(t, filepath.Join(t.TempDir(), "0.log"), sample...)
 	require.NoError(t, syscall.Mkfifo(path+".20161020-183921", 0o600))
 	err = logs.Read(t.Context(), path, io.Discard, io.Discard, logs.ReadOptions{IncludeRotated: true})
 	require.ErrorContains(t, err, "it is no regular file")
 }
 
-// What is compressed is written beside the log under a name that anybody can guess. A link that waits there leads to a file of
-// the host.
-func TestCompressionFollowsNoLinks(t *testing.T) {
+// Compression writes beside the log under a predictable name. A symbolic link with this name could lead to any file of the
+// host.
+func TestCompressionDoesNotFollowSymlinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		secret := save(t, filepath.Join(t.TempDir(), "crontab"), "of the host\n")
-		n := start(t, logs.Policy{MaxSize: 1000, MaxFiles: 5}, "a")
+		secret := writeLog(t, filepath.Join(t.TempDir(), "crontab"), "of the host\n")
+		n := startNode(t, logs.Policy{MaxSize: 1000, MaxFiles: 5}, "a")
 		c := n.containers["a"]
-		save(t, c.path+".19991231-000001", "1")
-		save(t, c.path+".19991231-000002", "2")
+		writeLog(t, c.path+".19991231-000001", "1")
+		writeLog(t, c.path+".19991231-000002", "2")
 		require.NoError(t, os.Symlink(secret, c.path+".19991231-000001.tmp"))
-		pass(2 * time.Second)
-		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.19991231-000002=1", ls(t, c))
+		advanceTime(2 * time.Second)
+		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.19991231-000002=1", listFiles(t, c))
 		data, err := os.ReadFile(secret)
 		require.NoError(t, err)
 		assert.Equal(t, "of the host\n", string(data))

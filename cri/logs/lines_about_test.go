@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// Whoever reads that a log cannot be rotated learns whose it is, and need not look for the pod of an ID.
+// Log lines about a failed rotation contain the pod and the container, not only an ID.
 func TestLogLinesNamePodAndContainer(t *testing.T) {
 	var lines lockedBuffer
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -41,12 +41,12 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	assert.Contains(t, lines.String(), "namespace=shop pod=web container=nginx containerID=id path="+path)
 }
 
-// refusing is a runtime that cannot reopen a log.
+// refusing is a runtime that cannot reopen logs.
 type refusing struct{}
 
 func (refusing) ReopenContainerLog(context.Context, string) error { return errors.New("not now") }
 
-// lockedBuffer is a buffer for several goroutines.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the plans in testdata")
 
-// TestPlan runs the scripts in testdata/plan. Each has a policy, the time, the files in the directory of 0.log with
-// their sizes, and the steps that are planned.
+// TestPlan runs the scripts in testdata/plan. Each contains a policy, the time, the files in the directory of 0.log with
+// their sizes, and the expected steps.
 func TestPlan(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/plan/*.txtar")
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestPlan(t *testing.T) {
 			script, err := txtar.ParseFile(name)
 			require.NoError(t, err)
 			require.Len(t, script.Files, 2)
-			policy, now, dir := given(t, string(script.Files[0].Data))
+			policy, now, dir := parsePlanInput(t, string(script.Files[0].Data))
 			var got strings.Builder
 			for _, a := range policy.Plan("0.log", dir, now) {
 				fmt.Fprintln(&got, strings.TrimSpace(fmt.Sprint(a.Op, " ", a.File, " ", a.To)))
@@ -48,13 +48,13 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// given reads lines such as "size 10Mi", "files 5", "now 2026-01-02T15:04:05Z" and "0.log 10Mi".
-func given(t *testing.T, text string) (p logs.Policy, now time.Time, dir []logs.File) {
+// parsePlanInput parses lines such as "size 10Mi", "files 5", "now 2026-01-02T15:04:05Z" and "0.log 10Mi".
+func parsePlanInput(t *testing.T, text string) (p logs.Policy, now time.Time, dir []logs.File) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name == "now" {
-			now = at(t, value)
+			now = parseTime(t, value)
 			continue
 		}
 		var n int64
@@ -76,11 +76,10 @@ func given(t *testing.T, text string) (p logs.Policy, now time.Time, dir []logs.
 	return p, now, dir
 }
 
-// Whatever has piled up in a directory: after the plan, what is foreign is still there, no file was written over, and
-// the policy holds.
-func TestPlanOnAnyDirectory(t *testing.T) {
+// For random directories, the plan keeps foreign files, overwrites no file, and the policy holds afterwards.
+func TestPlanKeepsPolicyForRandomDirectories(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	now := at(t, "2026-01-02T15:04:05Z")
+	now := parseTime(t, "2026-01-02T15:04:05Z")
 	for range 5000 {
 		p := logs.Policy{MaxSize: 100, MaxFiles: 2 + rng.IntN(5)}
 		dir := map[string]int64{"0.log": rng.Int64N(200), "0.log.bak": 1000, "1.log.20260102-150405": 1000}

@@ -21,19 +21,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// burst is a container that writes at a given rate, its rotator, and what was seen of them.
+// burst is a container that writes at a given rate, its rotator, and the observed rotations.
 type burst struct {
 	*container
 	dir string
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	largest   int64      // rotated file
 	rotations int
 	packed    int
 	failed    []error
 }
 
-func (b *burst) run(t *testing.T, p logs.Policy) *logs.Rotator {
+func (b *burst) startRotator(t *testing.T, p logs.Policy) *logs.Rotator {
 	t.Helper()
 	r, err := logs.NewRotator(b, logs.RotatorOptions{Policy: p, Hooks: logs.Hooks{
 		LogRotated: func(_ logs.Log, _ string, size int64) {
@@ -65,8 +65,8 @@ func (b *burst) run(t *testing.T, p logs.Policy) *logs.Rotator {
 	return r
 }
 
-// write writes lines at a rate of bytes per second for a while.
-func (b *burst) write(t *testing.T, rate int, d time.Duration) (written int) {
+// writeAtRate writes lines at a rate in bytes per second for duration d.
+func (b *burst) writeAtRate(t *testing.T, rate int, d time.Duration) (written int) {
 	t.Helper()
 	line := "2016-10-20T18:39:20.576064430Z stdout F " + strings.Repeat("GET /healthz 200 ", 60) + "\n"
 	lines := []byte(strings.Repeat(line, 64))
@@ -84,8 +84,8 @@ func (b *burst) write(t *testing.T, rate int, d time.Duration) (written int) {
 	return written
 }
 
-// weigh returns the largest sum of the files' sizes until stop is closed.
-func (b *burst) weigh(stop <-chan struct{}) (largest int64) {
+// measureLargest returns the largest total size of the files until stop is closed.
+func (b *burst) measureLargest(stop <-chan struct{}) (largest int64) {
 	for {
 		var sum int64
 		entries, _ := os.ReadDir(b.dir)
@@ -103,15 +103,15 @@ func (b *burst) weigh(stop <-chan struct{}) (largest int64) {
 	}
 }
 
-func (b *burst) compressed() int {
+func (b *burst) compressedCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.packed
 }
 
-// A container writes 100 MB/s for seconds. All files of its log together stay within what the package promises: the
-// budget, and what is written within two reactions.
-func TestPromisedSize(t *testing.T) {
+// A container writes 100 MB/s for 3 s. The files of its log together stay within the documented limit: the budget plus the
+// output during two rotations.
+func TestLogSizeStaysWithinMaxBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes some hundred megabytes")
 	}
@@ -124,14 +124,14 @@ func TestPromisedSize(t *testing.T) {
 	policy := logs.Policy{MaxSize: 10 << 20, MaxFiles: 5}
 	b := &burst{dir: t.TempDir()}
 	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
-	b.run(t, policy)
+	b.startRotator(t, policy)
 
 	stop, sum := make(chan struct{}), make(chan int64)
-	go func() { sum <- b.weigh(stop) }()
-	written := b.write(t, rate, burstTime)
+	go func() { sum <- b.measureLargest(stop) }()
+	written := b.writeAtRate(t, rate, burstTime)
 	t.Log("the burst is over, and there is time to compress")
-	for start := time.Now(); b.compressed() == 0; {
-		b.write(t, rate/25, 100*time.Millisecond)
+	for start := time.Now(); b.compressedCount() == 0; {
+		b.writeAtRate(t, rate/25, 100*time.Millisecond)
 		require.Less(t, time.Since(start), time.Minute)
 	}
 	close(stop)
@@ -143,42 +143,42 @@ func TestPromisedSize(t *testing.T) {
 	t.Logf("%d MB written at %d MB/s, %d rotations, %d compressed", written/1e6,
 		int(float64(written)/burstTime.Seconds()/1e6), b.rotations, b.packed)
 	t.Logf("the largest sum was %.1f MiB, the budget is %.1f MiB, the longest reaction took %.1f MiB",
-		mebi(largest), mebi(policy.MaxBytes()), mebi(reaction))
+		toMiB(largest), toMiB(policy.MaxBytes()), toMiB(reaction))
 	assert.LessOrEqual(t, largest, policy.MaxBytes()+2*reaction)
 	assert.Less(t, reaction, int64(2*rate), "a reaction takes less than two seconds, on a busy machine too")
 	assert.Empty(t, b.failed)
 }
 
-// A quiet log is not looked at, and rotated all the same as soon as it has reached its size.
-func TestQuietLogIsWatched(t *testing.T) {
+// A quiet log is not polled, and is rotated as soon as it reaches MaxSize.
+func TestQuietLogIsRotatedByInotify(t *testing.T) {
 	b := &burst{dir: t.TempDir()}
 	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
-	b.fill(t, 1000)
-	r := b.run(t, small)
-	require.Eventually(t, func() bool { return b.reopened() == 1 }, time.Minute, time.Millisecond)
+	b.printBytes(t, 1000)
+	r := b.startRotator(t, small)
+	require.Eventually(t, func() bool { return b.reopenCount() == 1 }, time.Minute, time.Millisecond)
 	start := time.Now()
 	for i := range 10 {
 		require.Eventually(t, func() bool { return r.Watched() == 1 }, time.Minute, time.Millisecond)
-		b.fill(t, 1000)
-		require.Eventually(t, func() bool { return b.reopened() == i+2 }, time.Minute, time.Millisecond)
+		b.printBytes(t, 1000)
+		require.Eventually(t, func() bool { return b.reopenCount() == i+2 }, time.Minute, time.Millisecond)
 	}
 	assert.Less(t, time.Since(start), 50*time.Second, "ten looks without a notice are twice that")
 }
 
-// The follower of a log that is rotated again and again misses nothing, as long as its files are there.
-func TestFollowBurst(t *testing.T) {
+// The follower of a log that is rotated repeatedly misses no output as long as the files exist.
+func TestFollowerMissesNothingDuringBurst(t *testing.T) {
 	b := &burst{dir: t.TempDir()}
 	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
-	b.run(t, logs.Policy{MaxSize: 50_000, MaxFiles: 40})
+	b.startRotator(t, logs.Policy{MaxSize: 50_000, MaxFiles: 40})
 	l := new(status)
-	s, wait := follow(t, b.path, logs.ReadOptions{Running: l.running})
-	for b.reopened() < 20 {
-		b.print(t, 100)
+	s, wait := startFollow(t, b.path, logs.ReadOptions{Running: l.isRunning})
+	for b.reopenCount() < 20 {
+		b.printLines(t, 100)
 		time.Sleep(time.Millisecond) // the rate of the writer, and nothing that is waited for
 	}
-	l.set(true, nil)
+	l.setState(true, nil)
 	require.NoError(t, wait())
-	assert.True(t, numbers(0, b.next) == s.String(), "lines are lost or doubled among %d", b.next)
+	assert.True(t, numberLines(0, b.next) == s.String(), "lines are lost or doubled among %d", b.next)
 }
 
-func mebi(n int64) float64 { return float64(n) / (1 << 20) }
+func toMiB(n int64) float64 { return float64(n) / (1 << 20) }

@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// save writes a file of a log and returns its path.
-func save(t testing.TB, path string, lines ...string) string {
+// writeLog writes a log file and returns its path.
+func writeLog(t testing.TB, path string, lines ...string) string {
 	t.Helper()
 	data := []byte(strings.Join(lines, ""))
 	if strings.HasSuffix(path, ".gz") {
@@ -37,15 +37,15 @@ func save(t testing.TB, path string, lines ...string) string {
 	return path
 }
 
-// read returns what Read writes to either stream.
-func read(t testing.TB, path string, o logs.ReadOptions) (stdout, stderr string) {
+// readLog returns the output of Read per stream.
+func readLog(t testing.TB, path string, o logs.ReadOptions) (stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	require.NoError(t, logs.Read(t.Context(), path, &out, &err, o))
 	return out.String(), err.String()
 }
 
-// Three lines, of which the second comes in two pieces, and one of stderr.
+// sample has three lines, of which the second consists of two entries, and one line of stderr.
 var sample = []string{
 	"2016-10-20T18:39:20.1Z stdout F line1\n",
 	"2016-10-20T18:39:21Z stdout P li\n",
@@ -66,8 +66,8 @@ func TestRead(t *testing.T) {
 		{"tail of nothing", logs.ReadOptions{TailLines: new(int64(0))}, "", ""},
 		{"tail of more than there is", logs.ReadOptions{TailLines: new(int64(100))}, "line1\nline2\nline3\n", "oops\n"},
 		{"a negative tail is all", logs.ReadOptions{TailLines: new(int64(-1))}, "line1\nline2\nline3\n", "oops\n"},
-		{"since, and that very moment", logs.ReadOptions{Since: at(t, "2016-10-20T18:39:22Z")}, "ne2\nline3\n", "oops\n"},
-		{"tail and since", logs.ReadOptions{TailLines: new(int64(2)), Since: at(t, "2016-10-20T18:39:24Z")}, "line3\n", ""},
+		{"since, and that very moment", logs.ReadOptions{Since: parseTime(t, "2016-10-20T18:39:22Z")}, "ne2\nline3\n", "oops\n"},
+		{"tail and since", logs.ReadOptions{TailLines: new(int64(2)), Since: parseTime(t, "2016-10-20T18:39:24Z")}, "line3\n", ""},
 		{"limit", logs.ReadOptions{LimitBytes: new(int64(9))}, "line1\nlin", ""},
 		{"limit of nothing", logs.ReadOptions{LimitBytes: new(int64(0))}, "", ""},
 		{
@@ -83,41 +83,41 @@ func TestRead(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			path := save(t, filepath.Join(t.TempDir(), "0.log"), sample...)
-			stdout, stderr := read(t, path, test.o)
+			path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), sample...)
+			stdout, stderr := readLog(t, path, test.o)
 			assert.Equal(t, test.stdout, stdout)
 			assert.Equal(t, test.stderr, stderr)
 		})
 	}
 }
 
-func TestUnfinishedLastLine(t *testing.T) {
-	path := save(t, filepath.Join(t.TempDir(), "0.log"), append(sample, "2016-10-20T18:39:25Z stdout F tor")...)
-	out, _ := read(t, path, logs.ReadOptions{})
+func TestReadReturnsUnfinishedLastLine(t *testing.T) {
+	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), append(sample, "2016-10-20T18:39:25Z stdout F tor")...)
+	out, _ := readLog(t, path, logs.ReadOptions{})
 	assert.Equal(t, "line1\nline2\nline3\ntor", out)
-	out, _ = read(t, path, logs.ReadOptions{TailLines: new(int64(1))})
+	out, _ = readLog(t, path, logs.ReadOptions{TailLines: new(int64(1))})
 	assert.Equal(t, "line3\n", out, "it is not counted")
 }
 
-func TestOneWriterForBothStreams(t *testing.T) {
+func TestReadKeepsOrderForOneWriter(t *testing.T) {
 	var both bytes.Buffer
-	path := save(t, filepath.Join(t.TempDir(), "0.log"), sample...)
+	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), sample...)
 	require.NoError(t, logs.Read(t.Context(), path, &both, &both, logs.ReadOptions{}))
 	assert.Equal(t, "line1\nline2\noops\nline3\n", both.String())
 }
 
-func TestStreamThatIsNotWanted(t *testing.T) {
-	path := save(t, filepath.Join(t.TempDir(), "0.log"), sample...)
+func TestReadDropsStreamWithoutWriter(t *testing.T) {
+	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), sample...)
 	var b bytes.Buffer
 	require.NoError(t, logs.Read(t.Context(), path, nil, &b, logs.ReadOptions{LimitBytes: new(int64(4))}))
 	assert.Equal(t, "oops", b.String(), "what is left out does not count")
 }
 
-func TestBadLinesAreSkipped(t *testing.T) {
-	path := save(t, filepath.Join(t.TempDir(), "0.log"), "\x00\x00\n", sample[0], "what?\n",
+func TestReadSkipsMalformedLines(t *testing.T) {
+	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"), "\x00\x00\n", sample[0], "what?\n",
 		"2016-10-20T18:39:21Z stdout F "+strings.Repeat("x", 17<<20)+"\n", sample[4])
 	var skipped []string
-	out, _ := read(t, path, logs.ReadOptions{LineSkipped: func(line []byte, cause error) {
+	out, _ := readLog(t, path, logs.ReadOptions{LineSkipped: func(line []byte, cause error) {
 		skipped = append(skipped, fmt.Sprintf("%.10q: %v", line, cause))
 	}})
 	assert.Equal(t, "line1\nline3\n", out)
@@ -129,20 +129,20 @@ func TestBadLinesAreSkipped(t *testing.T) {
 }
 
 func TestDockerLog(t *testing.T) {
-	path := save(t, filepath.Join(t.TempDir(), "x-json.log"),
+	path := writeLog(t, filepath.Join(t.TempDir(), "x-json.log"),
 		`{"log":"line1\n","stream":"stdout","time":"2016-10-20T18:39:20Z"}`+"\n",
 		`{"log":"li","stream":"stdout","time":"2016-10-20T18:39:21Z"}`+"\n",
 		`{"log":"ne2\n","stream":"stdout","time":"2016-10-20T18:39:22Z"}`+"\n",
 		`{"log":"from nowhere\n","stream":"other","time":"2016-10-20T18:39:22Z"}`+"\n",
 		`{"log":"oops\n","stream":"stderr","time":"2016-10-20T18:39:23Z"}`+"\n")
-	stdout, stderr := read(t, path, logs.ReadOptions{Timestamps: true})
+	stdout, stderr := readLog(t, path, logs.ReadOptions{Timestamps: true})
 	assert.Equal(t, "2016-10-20T18:39:20.000000000Z line1\n2016-10-20T18:39:21.000000000Z line2\n", stdout)
 	assert.Equal(t, "2016-10-20T18:39:23.000000000Z oops\n", stderr)
 }
 
 func TestReadErrors(t *testing.T) {
 	dir := t.TempDir()
-	path := save(t, filepath.Join(dir, "0.log"), "syslog\n", "and more\n")
+	path := writeLog(t, filepath.Join(dir, "0.log"), "syslog\n", "and more\n")
 	err := logs.Read(t.Context(), path, io.Discard, nil, logs.ReadOptions{})
 	assert.ErrorIs(t, err, logs.ErrUnknownFormat)
 	assert.ErrorContains(t, err, path)
@@ -154,7 +154,7 @@ func TestReadErrors(t *testing.T) {
 	err = logs.Read(t.Context(), path, io.Discard, nil, logs.ReadOptions{LimitBytes: new(int64(-1))})
 	assert.ErrorContains(t, err, "LimitBytes -1")
 
-	save(t, path, sample...)
+	writeLog(t, path, sample...)
 	broken, w := io.Pipe()
 	broken.Close()
 	err = logs.Read(t.Context(), path, w, nil, logs.ReadOptions{})
@@ -162,20 +162,20 @@ func TestReadErrors(t *testing.T) {
 }
 
 func TestEmptyLog(t *testing.T) {
-	path := save(t, filepath.Join(t.TempDir(), "0.log"))
-	out, _ := read(t, path, logs.ReadOptions{})
+	path := writeLog(t, filepath.Join(t.TempDir(), "0.log"))
+	out, _ := readLog(t, path, logs.ReadOptions{})
 	assert.Empty(t, out)
-	out, _ = read(t, path, logs.ReadOptions{TailLines: new(int64(5))})
+	out, _ = readLog(t, path, logs.ReadOptions{TailLines: new(int64(5))})
 	assert.Empty(t, out)
 }
 
-// Of a file in both forms rotation removes the plain one, and Files returns the other.
-func TestFilesReturnsTheFormThatRotationKeeps(t *testing.T) {
+// If both forms of a rotated file exist, rotation removes the plain one, and ListFiles returns the compressed one.
+func TestListFilesReturnsCompressedForm(t *testing.T) {
 	dir := t.TempDir()
-	path := save(t, filepath.Join(dir, "0.log"), sample[1])
+	path := writeLog(t, filepath.Join(dir, "0.log"), sample[1])
 	name := "0.log.20161020-183921"
-	save(t, filepath.Join(dir, name), sample[0])
-	save(t, filepath.Join(dir, name+".gz"), sample[0])
+	writeLog(t, filepath.Join(dir, name), sample[0])
+	writeLog(t, filepath.Join(dir, name+".gz"), sample[0])
 	files, err := logs.ListFiles(path)
 	require.NoError(t, err)
 	assert.Equal(t, []string{filepath.Join(dir, name+".gz"), path}, files)
@@ -184,15 +184,15 @@ func TestFilesReturnsTheFormThatRotationKeeps(t *testing.T) {
 	assert.Equal(t, []logs.Action{{Op: logs.OpRemove, File: name}}, steps)
 }
 
-func TestRotatedFiles(t *testing.T) {
+func TestReadIncludesRotatedFiles(t *testing.T) {
 	dir := t.TempDir()
-	path := save(t, filepath.Join(dir, "0.log"), sample[4])
-	save(t, path+".20161020-183921.gz", sample[0])
-	save(t, path+".20161020-183922", sample[1], sample[2])
-	save(t, path+".20161020-183922_001", sample[3])
-	save(t, path+".20161020-183922.tmp", "half of a compressed file")
-	save(t, path+".bak", "of somebody else\n")
-	save(t, filepath.Join(dir, "0.logs"), "of somebody else\n")
+	path := writeLog(t, filepath.Join(dir, "0.log"), sample[4])
+	writeLog(t, path+".20161020-183921.gz", sample[0])
+	writeLog(t, path+".20161020-183922", sample[1], sample[2])
+	writeLog(t, path+".20161020-183922_001", sample[3])
+	writeLog(t, path+".20161020-183922.tmp", "half of a compressed file")
+	writeLog(t, path+".bak", "of somebody else\n")
+	writeLog(t, filepath.Join(dir, "0.logs"), "of somebody else\n")
 
 	files, err := logs.ListFiles(path)
 	require.NoError(t, err)
@@ -200,14 +200,14 @@ func TestRotatedFiles(t *testing.T) {
 		path + ".20161020-183921.gz", path + ".20161020-183922", path + ".20161020-183922_001", path,
 	}, files)
 
-	out, _ := read(t, path, logs.ReadOptions{})
+	out, _ := readLog(t, path, logs.ReadOptions{})
 	assert.Equal(t, "line3\n", out, "as the kubelet, unless it is asked for")
-	out, errs := read(t, path, logs.ReadOptions{IncludeRotated: true})
+	out, errs := readLog(t, path, logs.ReadOptions{IncludeRotated: true})
 	assert.Equal(t, "line1\nline2\nline3\n", out)
 	assert.Equal(t, "oops\n", errs)
 	all := "line1\nline2\nline3\n"
 	for n, want := range []string{"", "line3\n", "line3\n", "ne2\nline3\n", "line2\nline3\n", all, all} {
-		out, _ = read(t, path, logs.ReadOptions{IncludeRotated: true, TailLines: new(int64(n))})
+		out, _ = readLog(t, path, logs.ReadOptions{IncludeRotated: true, TailLines: new(int64(n))})
 		assert.Equal(t, want, out, "tail of %d", n)
 	}
 	require.NoError(t, os.WriteFile(path+".20161020-183921.gz", []byte("not compressed"), 0o600))
@@ -215,11 +215,11 @@ func TestRotatedFiles(t *testing.T) {
 	assert.ErrorContains(t, err, "20161020-183921.gz")
 }
 
-// Read agrees with a naive reader on random logs and options.
-func TestReadAgainstTwin(t *testing.T) {
+// Read agrees with a naive reader for random logs and options.
+func TestReadAgreesWithNaiveReader(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	path := filepath.Join(t.TempDir(), "0.log")
-	start := at(t, stamp)
+	start := parseTime(t, stamp)
 	for range 300 {
 		lines := randomLog(rng, start)
 		o := logs.ReadOptions{Timestamps: rng.IntN(2) == 0}
@@ -241,11 +241,11 @@ func TestReadAgainstTwin(t *testing.T) {
 		if wanted != 2 {
 			stderr = &both
 		}
-		save(t, path, lines)
+		writeLog(t, path, lines)
 		if err := logs.Read(t.Context(), path, stdout, stderr, o); !errors.Is(err, logs.ErrUnknownFormat) {
 			require.NoError(t, err)
 		}
-		twin(&want, lines, wanted != 1, wanted != 2, o)
+		naiveRead(&want, lines, wanted != 1, wanted != 2, o)
 		require.Equal(t, want.String(), both.String(), "%+v of\n%s", o, lines)
 	}
 }
@@ -268,8 +268,8 @@ func randomLog(rng *rand.Rand, start time.Time) string {
 	return b.String()
 }
 
-// twin reads a log as the kubelet does, in memory and one line after the other.
-func twin(out *bytes.Buffer, text string, stdout, stderr bool, o logs.ReadOptions) {
+// naiveRead reads a log in memory line by line, as the kubelet does.
+func naiveRead(out *bytes.Buffer, text string, stdout, stderr bool, o logs.ReadOptions) {
 	lines := strings.SplitAfter(text, "\n")
 	whole := len(lines) - 1 // the last is unfinished or empty
 	left := -1

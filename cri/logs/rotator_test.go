@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// node is containers with their rotator.
+// node is a set of containers with their rotator.
 type node struct {
 	*logs.Rotator
 	containers map[string]*container
@@ -44,8 +44,8 @@ func (n *node) reported() []string {
 	return append([]string(nil), n.errors...)
 }
 
-// start runs a rotator for containers with these names until the test ends.
-func start(t *testing.T, p logs.Policy, names ...string) *node {
+// startNode runs a rotator for containers with these names until the test ends.
+func startNode(t *testing.T, p logs.Policy, names ...string) *node {
 	t.Helper()
 	n := &node{containers: make(map[string]*container)}
 	var err error
@@ -75,8 +75,8 @@ func start(t *testing.T, p logs.Policy, names ...string) *node {
 	return n
 }
 
-// ls returns the files beside a log, each with its size.
-func ls(t *testing.T, c *container) string {
+// listFiles returns the files in the directory of a log, each with its size.
+func listFiles(t *testing.T, c *container) string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(c.path))
 	require.NoError(t, err)
@@ -93,16 +93,16 @@ func ls(t *testing.T, c *container) string {
 	return strings.TrimSpace(b.String())
 }
 
-// pass lets virtual time go by, and what is due be done.
-func pass(d time.Duration) {
+// advanceTime advances the virtual time by d and waits until all due work is done.
+func advanceTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 var small = logs.Policy{MaxSize: 1000, MaxFiles: 3}
 
-// The clock of a bubble starts at midnight of 2000-01-01, in UTC.
-func TestRunning(t *testing.T) {
+// RunningLogs skips exited containers and containers without a log.
+func TestRunningLogsSkipsExitedContainers(t *testing.T) {
 	require.Empty(t, logs.RunningLogs(nil))
 	web := cri.PodIdentity{UID: "u", Name: "web", Namespace: "shop"}
 	require.Equal(t, []logs.Log{
@@ -117,21 +117,22 @@ func TestRunning(t *testing.T) {
 	}))
 }
 
+// The clock of a bubble starts at midnight of 2000-01-01, in UTC.
 func TestRotator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a")
+		n := startNode(t, small, "a")
 		c := n.containers["a"]
-		c.fill(t, 999)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=999", ls(t, c))
+		c.printBytes(t, 999)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=999", listFiles(t, c))
 
-		c.fill(t, 41)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000100=1040", ls(t, c), "seen with the next poll")
+		c.printBytes(t, 41)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000100=1040", listFiles(t, c), "seen with the next poll")
 
-		c.fill(t, 1000)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000100.gz 0.log.20000101-000200=1000", ls(t, c))
+		c.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000100.gz 0.log.20000101-000200=1000", listFiles(t, c))
 		file, err := os.Open(c.path + ".20000101-000100.gz")
 		require.NoError(t, err)
 		defer file.Close()
@@ -141,100 +142,100 @@ func TestRotator(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, content, 1040)
 
-		c.fill(t, 1000)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000200.gz 0.log.20000101-000300=1000", ls(t, c))
+		c.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000200.gz 0.log.20000101-000300=1000", listFiles(t, c))
 		assert.Empty(t, n.reported())
 	})
 }
 
-func TestRotationsInOneSecond(t *testing.T) {
+func TestRotationsWithinOneSecondAreNumbered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, logs.Policy{MaxSize: 1000, MaxFiles: 4}, "a")
+		n := startNode(t, logs.Policy{MaxSize: 1000, MaxFiles: 4}, "a")
 		c := n.containers["a"]
 		for range 300 {
-			c.fill(t, 1000)
-			pass(9 * time.Millisecond)
-			require.NotContains(t, ls(t, c), ".gz", "nothing is compressed that will soon be removed")
+			c.printBytes(t, 1000)
+			advanceTime(9 * time.Millisecond)
+			require.NotContains(t, listFiles(t, c), ".gz", "nothing is compressed that will soon be removed")
 		}
-		assert.Greater(t, c.reopened(), 100)
+		assert.Greater(t, c.reopenCount(), 100)
 		plain := `^0.log=\d+( 0.log.20000101-000002_\d\d\d=\d+){2,3}$`
-		assert.Regexp(t, plain, ls(t, c))
-		pass(2 * time.Second)
+		assert.Regexp(t, plain, listFiles(t, c))
+		advanceTime(2 * time.Second)
 		packed := `^0.log=\d+( 0.log.20000101-000002_\d\d\d.gz){1,2} 0.log.20000101-000002_\d\d\d=\d+$`
-		assert.Regexp(t, packed, ls(t, c), "until it is quiet")
+		assert.Regexp(t, packed, listFiles(t, c), "until it is quiet")
 	})
 }
 
-func TestFailingReopen(t *testing.T) {
+func TestFailedReopenUndoesRename(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a", "b")
+		n := startNode(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
-		a.set(func(c *container) { c.failing = errors.New("runtime is busy") })
-		a.fill(t, 1000)
-		b.fill(t, 1000)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=1000", ls(t, a), "it has its name back")
-		assert.Contains(t, ls(t, b), "0.log=0 ", "others are rotated all the same")
+		a.change(func(c *container) { c.failing = errors.New("runtime is busy") })
+		a.printBytes(t, 1000)
+		b.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=1000", listFiles(t, a), "it has its name back")
+		assert.Contains(t, listFiles(t, b), "0.log=0 ", "others are rotated all the same")
 		reported := n.reported()
 		require.Len(t, reported, 12, "with back-off up to 10 s")
 		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: runtime is busy", a.path), reported[0])
 		assert.True(t, strings.HasPrefix(reported[1], "a: 200ms: "), reported[1])
 		assert.True(t, strings.HasPrefix(reported[11], "a: 10s: "), reported[11])
 
-		a.set(func(c *container) { c.failing = nil })
-		pass(10 * time.Second)
-		assert.Contains(t, ls(t, a), "0.log=0 ")
+		a.change(func(c *container) { c.failing = nil })
+		advanceTime(10 * time.Second)
+		assert.Contains(t, listFiles(t, a), "0.log=0 ")
 
-		a.set(func(c *container) { c.failing = errors.New("again") })
-		a.fill(t, 1000)
-		pass(time.Second)
+		a.change(func(c *container) { c.failing = errors.New("again") })
+		a.printBytes(t, 1000)
+		advanceTime(time.Second)
 		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: again", a.path), n.reported()[12], "back-off starts over")
 	})
 }
 
-func TestReopenThatFailsTooLate(t *testing.T) {
+func TestReopenErrorAfterReopenKeepsNewFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a")
+		n := startNode(t, small, "a")
 		c := n.containers["a"]
-		c.set(func(c *container) { c.late = true })
-		c.fill(t, 1000)
-		pass(time.Minute)
-		assert.Contains(t, ls(t, c), "=1000", "the new file is not written over")
-		assert.Contains(t, ls(t, c), "0.log=0 ")
-		assert.Equal(t, 1, c.reopened())
+		c.change(func(c *container) { c.late = true })
+		c.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Contains(t, listFiles(t, c), "=1000", "the new file is not written over")
+		assert.Contains(t, listFiles(t, c), "0.log=0 ")
+		assert.Equal(t, 1, c.reopenCount())
 	})
 }
 
-func TestHungRuntime(t *testing.T) {
+func TestReopenTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a", "b")
+		n := startNode(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
-		a.set(func(c *container) { c.hang = true })
-		a.fill(t, 1000)
-		b.fill(t, 1000)
-		pass(2 * time.Second)
-		assert.Contains(t, ls(t, b), "0.log=0 ", "one container that hangs holds up no other")
-		pass(10 * time.Second)
+		a.change(func(c *container) { c.hang = true })
+		a.printBytes(t, 1000)
+		b.printBytes(t, 1000)
+		advanceTime(2 * time.Second)
+		assert.Contains(t, listFiles(t, b), "0.log=0 ", "one container that hangs holds up no other")
+		advanceTime(10 * time.Second)
 		require.NotEmpty(t, n.reported())
 		assert.Contains(t, n.reported()[0], context.DeadlineExceeded.Error())
 	})
 }
 
-func TestMissingLog(t *testing.T) {
+func TestMissingLogIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a")
+		n := startNode(t, small, "a")
 		c := n.containers["a"]
-		pass(time.Minute)
+		advanceTime(time.Minute)
 		require.NoError(t, os.Rename(c.path, c.path+".20000101-000000"))
-		pass(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.20000101-000000=0", ls(t, c), "the runtime is asked to make it")
-		assert.Equal(t, 1, c.reopened())
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000000=0", listFiles(t, c), "the runtime is asked to make it")
+		assert.Equal(t, 1, c.reopenCount())
 	})
 }
 
-// A runtime may answer well and do nothing.
-func TestReopenThatDoesNothing(t *testing.T) {
+// A runtime may report success without reopening the log.
+func TestReopenWithoutEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls int
 		r, err := logs.NewRotator(reopener(func() { calls++ }), logs.RotatorOptions{})
@@ -255,74 +256,74 @@ func (f reopener) ReopenContainerLog(context.Context, string) error {
 	return nil
 }
 
-// An earlier agent was stopped while it compressed.
-func TestLeftovers(t *testing.T) {
+// A previous agent process was stopped during compression.
+func TestInterruptedCompressionIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, logs.Policy{MaxSize: 1000, MaxFiles: 5}, "a")
+		n := startNode(t, logs.Policy{MaxSize: 1000, MaxFiles: 5}, "a")
 		c := n.containers["a"]
-		save(t, c.path+".19991231-000000", "1")
-		save(t, c.path+".19991231-000000.tmp", "half")
-		save(t, c.path+".19991231-000001", "2")
-		save(t, c.path+".19991231-000002", "3")
-		save(t, c.path+".bak", "foreign")
-		pass(2 * time.Second)
-		assert.Equal(t, "0.log=0 0.log.19991231-000000.gz 0.log.19991231-000001.gz 0.log.19991231-000002=1 0.log.bak=7", ls(t, c))
+		writeLog(t, c.path+".19991231-000000", "1")
+		writeLog(t, c.path+".19991231-000000.tmp", "half")
+		writeLog(t, c.path+".19991231-000001", "2")
+		writeLog(t, c.path+".19991231-000002", "3")
+		writeLog(t, c.path+".bak", "foreign")
+		advanceTime(2 * time.Second)
+		assert.Equal(t, "0.log=0 0.log.19991231-000000.gz 0.log.19991231-000001.gz 0.log.19991231-000002=1 0.log.bak=7", listFiles(t, c))
 	})
 }
 
-// What cannot be made smaller is not compressed at the expense of the budget.
-func TestNoRoomToCompress(t *testing.T) {
+// A file that does not become smaller is not compressed if this would exceed the budget.
+func TestCompressionStaysWithinBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a")
+		n := startNode(t, small, "a")
 		c := n.containers["a"]
 		noise := make([]byte, 1000)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-		save(t, c.path+".19991231-000000", string(noise))
-		save(t, c.path+".19991231-000001", string(noise))
-		c.fill(t, 900)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=900 0.log.19991231-000000=1000 0.log.19991231-000001=1000", ls(t, c))
+		writeLog(t, c.path+".19991231-000000", string(noise))
+		writeLog(t, c.path+".19991231-000001", string(noise))
+		c.printBytes(t, 900)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=900 0.log.19991231-000000=1000 0.log.19991231-000001=1000", listFiles(t, c))
 		assert.Empty(t, n.reported())
 
-		c.fill(t, 100)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.20000101-000100=1000", ls(t, c), "now there is room")
+		c.printBytes(t, 100)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.20000101-000100=1000", listFiles(t, c), "now there is room")
 	})
 }
 
-func TestSet(t *testing.T) {
+func TestSetLogsStartsAndStopsKeepers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a", "b")
+		n := startNode(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
-		pass(time.Minute)
+		advanceTime(time.Minute)
 		n.SetLogs([]logs.Log{{ContainerID: "b", Path: b.path}})
 		synctest.Wait()
-		a.fill(t, 1000)
-		b.fill(t, 1000)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=1000", ls(t, a), "the log of a container that has ended is left alone")
-		assert.Contains(t, ls(t, b), "0.log=0 ")
+		a.printBytes(t, 1000)
+		b.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=1000", listFiles(t, a), "the log of a container that has ended is left alone")
+		assert.Contains(t, listFiles(t, b), "0.log=0 ")
 
 		n.SetLogs([]logs.Log{{ContainerID: "a", Path: a.path}, {ContainerID: "b", Path: b.path}})
-		pass(time.Minute)
-		assert.Contains(t, ls(t, a), "0.log=0 ", "listed again")
+		advanceTime(time.Minute)
+		assert.Contains(t, listFiles(t, a), "0.log=0 ", "listed again")
 
 		n.containers["a2"] = a
 		n.SetLogs(nil)
 		n.SetLogs([]logs.Log{{ContainerID: "a2", Path: a.path}})
 		synctest.Wait()
-		a.fill(t, 1000)
-		pass(time.Minute)
-		assert.Contains(t, ls(t, a), "0.log=0 ", "with another container")
+		a.printBytes(t, 1000)
+		advanceTime(time.Minute)
+		assert.Contains(t, listFiles(t, a), "0.log=0 ", "with another container")
 		assert.Empty(t, n.reported())
 	})
 }
 
-func TestOddLogs(t *testing.T) {
+func TestIrregularLogsAreNotRotated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, small, "a")
+		n := startNode(t, small, "a")
 		n.SetLogs([]logs.Log{{ContainerID: "dir", Path: t.TempDir()}})
-		pass(time.Second)
+		advanceTime(time.Second)
 		require.NotEmpty(t, n.reported())
 		assert.Contains(t, n.reported()[0], "not a regular file")
 	})
@@ -335,11 +336,11 @@ func TestNewRotator(t *testing.T) {
 	require.ErrorContains(t, err, "argument runtime is nil")
 
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, logs.Policy{MaxSize: -1}, "a")
+		n := startNode(t, logs.Policy{MaxSize: -1}, "a")
 		c := n.containers["a"]
-		c.fill(t, 11<<20)
-		pass(time.Minute)
-		assert.Equal(t, "0.log=11534336", ls(t, c), "a negative size turns rotation off")
+		c.printBytes(t, 11<<20)
+		advanceTime(time.Minute)
+		assert.Equal(t, "0.log=11534336", listFiles(t, c), "a negative size turns rotation off")
 	})
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// It keeps a disk from filling with logs because of a Run that was forgotten, and two loops from rotating one log.
-func TestRunIsForgottenOrCalledTwice(t *testing.T) {
+// A forgotten Run is reported, so that the disk does not fill with logs; a second Run is an error, so that two loops do not
+// rotate one log.
+func TestRotatorReportsMissingOrSecondRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan error, 9)
 		r, err := logs.NewRotator(critest.New(critest.Options{}), logs.RotatorOptions{

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
-// inotifies returns how many inotify instances this process has.
-func inotifies(t *testing.T) (n int) {
+// countInotify returns the number of inotify instances of this process.
+func countInotify(t *testing.T) (n int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	for _, e := range entries {
@@ -29,9 +29,10 @@ func inotifies(t *testing.T) (n int) {
 	return n
 }
 
-// Followers that share a watcher take one inotify instance, each is told of its own log, and the last one closes it.
+// Followers with a shared Watcher use one inotify instance. Each receives the events of its own log, and the last one closes
+// the instance.
 func TestFollowersShareOneInotifyInstance(t *testing.T) {
-	before := inotifies(t)
+	before := countInotify(t)
 	var watcher logs.Watcher
 	const followers = 150
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -61,21 +62,21 @@ func TestFollowersShareOneInotifyInstance(t *testing.T) {
 		}
 	}
 	for i := range followers {
-		screens[i].shows(t, "first\n")
+		screens[i].awaitText(t, "first\n")
 	}
 	line("second")
 	for i := range followers {
-		screens[i].shows(t, "first\nsecond\n")
+		screens[i].awaitText(t, "first\nsecond\n")
 	}
-	require.Equal(t, before+1, inotifies(t))
+	require.Equal(t, before+1, countInotify(t))
 	for i := range followers / 2 {
-		ends[i]() // who reads the queue for the others, perhaps
+		ends[i]() // possibly the follower that reads the queue for all
 	}
 	line("third")
 	for i := followers / 2; i < followers; i++ {
-		screens[i].shows(t, "first\nsecond\nthird\n")
+		screens[i].awaitText(t, "first\nsecond\nthird\n")
 	}
 	cancel()
 	wg.Wait()
-	require.Equal(t, before, inotifies(t))
+	require.Equal(t, before, countInotify(t))
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// agentName is the argv[0] of a test binary that plays an agent of its own process.
+// agentName is the argv[0] of a test binary that plays an agent in its own process.
 const agentName = "process-test-agent"
 
-// agentMain starts containers in the runtime at root until it is killed, and prints the number of each that runs.
+// agentMain starts containers in the runtime at root until it is killed, and prints the number of each running container.
 func agentMain(root string) int {
 	ctx := context.Background()
 	rt, err := process.Open(root, process.Options{})
@@ -38,7 +38,7 @@ func startForever(ctx context.Context, rt *process.Runtime, root string) error {
 	sandbox, err := rt.RunSandbox(ctx, &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid"}, LogDirectory: root})
 	for i := 0; err == nil; i++ {
 		var id string
-		if id, err = rt.CreateContainer(ctx, sandbox, numbered(root, i), nil); err != nil {
+		if id, err = rt.CreateContainer(ctx, sandbox, numberedConfig(root, i), nil); err != nil {
 			break
 		}
 		if err = rt.StartContainer(ctx, id); err == nil {
@@ -48,8 +48,8 @@ func startForever(ctx context.Context, rt *process.Runtime, root string) error {
 	return err
 }
 
-// numbered is a container that leaves a trace of having been started. Odd ones end soon, with a code of their own.
-func numbered(root string, i int) *cri.ContainerConfig {
+// numberedConfig returns a container that leaves a file when it starts. Odd ones exit soon, with a distinct code.
+func numberedConfig(root string, i int) *cri.ContainerConfig {
 	script := `echo x >> "$ROOT/trace.$I"; if [ $((I % 2)) = 1 ]; then sleep 0.03; exit $((I % 200 + 1)); fi; exec sleep 1000`
 	return &cri.ContainerConfig{
 		Name:    fmt.Sprint(i),
@@ -59,14 +59,14 @@ func numbered(root string, i int) *cri.ContainerConfig {
 	}
 }
 
-// open opens a runtime for the time of a test. What runs in it at the end is removed.
-func open(t *testing.T, root string) *process.Runtime {
+// openRuntime opens a runtime until the end of the test. Then it removes all sandboxes and containers.
+func openRuntime(t *testing.T, root string) *process.Runtime {
 	t.Helper()
 	return openWith(t, root, process.Options{})
 }
 
-// pod runs a sandbox with a log directory.
-func pod(t *testing.T, rt *process.Runtime) (id, logs string) {
+// runPodSandbox runs a sandbox with a log directory.
+func runPodSandbox(t *testing.T, rt *process.Runtime) (id, logs string) {
 	t.Helper()
 	logs = t.TempDir()
 	id, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
@@ -77,8 +77,8 @@ func pod(t *testing.T, rt *process.Runtime) (id, logs string) {
 	return id, logs
 }
 
-// start creates and starts a container. Its log is c.log.
-func start(t *testing.T, rt *process.Runtime, sandbox string, c cri.ContainerConfig) string {
+// startContainer creates and starts a container with log file c.log.
+func startContainer(t *testing.T, rt *process.Runtime, sandbox string, c cri.ContainerConfig) string {
 	t.Helper()
 	if c.Name == "" {
 		c.Name = "c"
@@ -90,13 +90,13 @@ func start(t *testing.T, rt *process.Runtime, sandbox string, c cri.ContainerCon
 	return id
 }
 
-// shell is a container that runs a script.
-func shell(script string) cri.ContainerConfig {
+// shellConfig returns a container that runs a shell script.
+func shellConfig(script string) cri.ContainerConfig {
 	return cri.ContainerConfig{Command: []string{"sh", "-c", script}}
 }
 
-// get returns a container as List has it.
-func get(t *testing.T, rt *process.Runtime, id string) cri.Container {
+// getContainer returns a container from List.
+func getContainer(t *testing.T, rt *process.Runtime, id string) cri.Container {
 	t.Helper()
 	snapshot, err := rt.List(t.Context())
 	require.NoError(t, err)
@@ -109,23 +109,23 @@ func get(t *testing.T, rt *process.Runtime, id string) cri.Container {
 	return cri.Container{}
 }
 
-// exited waits for the end of a container.
-func exited(t *testing.T, rt *process.Runtime, id string) cri.Container {
+// awaitExit waits until a container has exited.
+func awaitExit(t *testing.T, rt *process.Runtime, id string) cri.Container {
 	t.Helper()
-	eventually(t, "container has exited", func() bool { return get(t, rt, id).State == cri.ContainerExited })
-	return get(t, rt, id)
+	requireEventually(t, "container has exited", func() bool { return getContainer(t, rt, id).State == cri.ContainerExited })
+	return getContainer(t, rt, id)
 }
 
-// eventually polls until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
+// requireEventually polls until a condition holds, and fails the test after a timeout.
+func requireEventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "timed out: %s", what)
 	}
 }
 
-// marked returns the living processes that were started with an environment entry.
-func marked(t *testing.T, entry string) []procfs.Process {
+// processesWithEnv returns the running processes that were started with an environment entry.
+func processesWithEnv(t *testing.T, entry string) []procfs.Process {
 	t.Helper()
 	all, err := procfs.ListProcesses()
 	require.NoError(t, err)

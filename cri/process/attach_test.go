@@ -23,8 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// attach attaches a client in the background.
-func attach(t *testing.T, rt *process.Runtime, id string, s cri.Session) (done chan error, leave context.CancelFunc) {
+// startAttach attaches a client in a goroutine.
+func startAttach(t *testing.T, rt *process.Runtime, id string, s cri.Session) (done chan error, leave context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done = make(chan error, 1)
@@ -32,21 +32,21 @@ func attach(t *testing.T, rt *process.Runtime, id string, s cri.Session) (done c
 	return done, cancel
 }
 
-// Several clients see the same, and the log has all of it, whether they read or not.
+// Several clients receive the same output, and the log contains all of it, whether the clients read or not.
 func TestRunAttach(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
-	c := shell(`while read line; do echo "out $line"; echo "err $line" >&2; done; echo end; exit 5`)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
+	c := shellConfig(`while read line; do echo "out $line"; echo "err $line" >&2; done; echo end; exit 5`)
 	c.Stdin = true
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 
-	var a, b, e text
+	var a, b, e outputBuffer
 	firstIn, first := io.Pipe()
-	done1, leave1 := attach(t, rt, id, cri.Session{Stdin: firstIn, Stdout: &a, Stderr: &e})
-	done2, leave2 := attach(t, rt, id, cri.Session{Stdout: &b})
+	done1, leave1 := startAttach(t, rt, id, cri.Session{Stdin: firstIn, Stdout: &a, Stderr: &e})
+	done2, leave2 := startAttach(t, rt, id, cri.Session{Stdout: &b})
 	defer leave2()
-	// Nobody knows when the second is attached: until it is, it is told again.
-	eventually(t, "both get lines", func() bool {
+	// Nothing signals that the second client is attached: repeat until it is.
+	requireEventually(t, "both get lines", func() bool {
 		_, err := io.WriteString(first, "one\n")
 		require.NoError(t, err)
 		time.Sleep(5 * time.Millisecond)
@@ -57,11 +57,11 @@ func TestRunAttach(t *testing.T) {
 	leave1()
 	require.ErrorIs(t, <-done1, context.Canceled)
 	first.Close()
-	assert.Equal(t, cri.ContainerRunning, get(t, rt, id).State, "stdin stays open for other clients")
+	assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, id).State, "stdin stays open for other clients")
 
 	// The end of a client's stdin is not that of the container's.
-	done3, leave3 := attach(t, rt, id, cri.Session{Stdin: strings.NewReader("two\n")})
-	b.awaits(t, "out two\n")
+	done3, leave3 := startAttach(t, rt, id, cri.Session{Stdin: strings.NewReader("two\n")})
+	b.awaitText(t, "out two\n")
 	leave3()
 	require.ErrorIs(t, <-done3, context.Canceled)
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
@@ -72,100 +72,101 @@ func TestRunAttach(t *testing.T) {
 	assert.Contains(t, string(log), " stderr F err two\n")
 }
 
-// With stdinOnce the container's stdin ends with that of its first client.
+// With StdinOnce the container's stdin ends with that of its first client.
 func TestRunAttachStdinOnce(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
-	c := shell(`cat; echo end; exit 5`)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
+	c := shellConfig(`cat; echo end; exit 5`)
 	c.Stdin, c.StdinOnce = true, true
-	id := start(t, rt, sandbox, c)
-	var out text
+	id := startContainer(t, rt, sandbox, c)
+	var out outputBuffer
 	require.NoError(t, rt.RunAttach(t.Context(), id, cri.Session{Stdin: strings.NewReader("hello\n"), Stdout: &out}))
 	assert.Equal(t, "hello\nend\n", out.String())
-	assert.EqualValues(t, 5, exited(t, rt, id).ExitCode)
+	assert.EqualValues(t, 5, awaitExit(t, rt, id).ExitCode)
 	log, err := os.ReadFile(filepath.Join(logs, "c.log"))
 	require.NoError(t, err)
 	assert.Contains(t, string(log), " stdout F hello\n")
 }
 
-// A client without stdin, whatever it says of sizes, is none that ends the container's stdin.
-func TestRunAttachStdinOnceOfOthers(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	c := shell(`echo ready; cat; echo end`)
+// A client without stdin does not close the container's stdin, even if it sends terminal sizes.
+func TestClientWithoutStdinDoesNotCloseStdinOnce(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	c := shellConfig(`echo ready; cat; echo end`)
 	c.Stdin, c.StdinOnce = true, true
-	id := start(t, rt, sandbox, c)
-	done, leave := attach(t, rt, id, cri.Session{Stdout: io.Discard, Resize: make(chan cri.TerminalSize)})
+	id := startContainer(t, rt, sandbox, c)
+	done, leave := startAttach(t, rt, id, cri.Session{Stdout: io.Discard, Resize: make(chan cri.TerminalSize)})
 	time.Sleep(50 * time.Millisecond) // attached, most likely
 	leave()
 	require.ErrorIs(t, <-done, context.Canceled)
-	var out text
+	var out outputBuffer
 	require.NoError(t, rt.RunAttach(t.Context(), id, cri.Session{Stdin: strings.NewReader("hello\n"), Stdout: &out}))
 	assert.Contains(t, out.String(), "hello\nend\n")
 }
 
-// A container that has a terminal and no stdin is shown and resized, and what a client types is not read.
+// Clients of a container with a terminal but without stdin receive output and can resize the terminal; their input is not
+// read.
 func TestRunAttachTerminalWithoutStdin(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	c := shell(`while [ "$(stty size)" != "30 100" ]; do sleep 0.02; done; echo sized; read line; echo "got $line"`)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	c := shellConfig(`while [ "$(stty size)" != "30 100" ]; do sleep 0.02; done; echo sized; read line; echo "got $line"`)
 	c.TTY = true
-	id := start(t, rt, sandbox, c)
-	var screen text
+	id := startContainer(t, rt, sandbox, c)
+	var screen outputBuffer
 	sizes := make(chan cri.TerminalSize, 1)
 	sizes <- cri.TerminalSize{Width: 100, Height: 30}
-	done, leave := attach(t, rt, id, cri.Session{Stdin: strings.NewReader("typed\r"), Stdout: &screen, TTY: true, Resize: sizes})
-	screen.awaits(t, "sized\r\n")
+	done, leave := startAttach(t, rt, id, cri.Session{Stdin: strings.NewReader("typed\r"), Stdout: &screen, TTY: true, Resize: sizes})
+	screen.awaitText(t, "sized\r\n")
 	time.Sleep(50 * time.Millisecond)
 	leave()
 	require.ErrorIs(t, <-done, context.Canceled)
 	assert.NotContains(t, screen.String(), "typed")
 }
 
-// A terminal belongs to the user of the container, also in a mount namespace, for commands and the container itself.
+// The terminal of a container and of a command belongs to the container's user, also in a mount namespace.
 func TestIntegrationTerminalOfUser(t *testing.T) {
 	needRoot(t)
 	rt := openWith(t, t.TempDir(), process.Options{Mounts: true})
-	sandbox, logs := pod(t, rt)
+	sandbox, logs := runPodSandbox(t, rt)
 	script := `echo "$(id -u) $(stat -c %u "$(tty)")" > "$(tty)"`
-	c := shell(script + "; exec sleep 1000")
+	c := shellConfig(script + "; exec sleep 1000")
 	c.TTY, c.Security.RunAsUser = true, new(int64(65534))
-	id := start(t, rt, sandbox, c)
-	var out text
+	id := startContainer(t, rt, sandbox, c)
+	var out outputBuffer
 	code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", script}, cri.Session{Stdout: &out, TTY: true})
 	require.NoError(t, err)
 	assert.Zero(t, code)
 	assert.Equal(t, "65534 65534\r\n", out.String())
-	eventually(t, "the log has the same", func() bool {
+	requireEventually(t, "the log has the same", func() bool {
 		log, _ := os.ReadFile(filepath.Join(logs, "c.log"))
 		return bytes.Contains(log, []byte(" stdout F 65534 65534\r\n"))
 	})
 }
 
-// A container with a terminal: its log has what the terminal got, raw; clients see it, type and resize.
+// The log of a container with a terminal has the raw output; clients receive it, type and resize.
 func TestRunAttachTerminal(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
-	c := shell(`test -t 0 && test -t 1 && test -t 2 && echo "$TERM"; trap 'echo caught; exit 6' INT; echo error >&2
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
+	c := shellConfig(`test -t 0 && test -t 1 && test -t 2 && echo "$TERM"; trap 'echo caught; exit 6' INT; echo error >&2
 		while [ "$(stty size)" != "30 100" ]; do sleep 0.02; done; stty size; while :; do read line && echo "got $line"; done`)
 	c.TTY, c.Stdin = true, true
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
-	var screen text
+	var screen outputBuffer
 	sizes := make(chan cri.TerminalSize)
-	done, leave := attach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &screen, TTY: true, Resize: sizes})
+	done, leave := startAttach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &screen, TTY: true, Resize: sizes})
 	defer leave()
 	sizes <- cri.TerminalSize{Width: 100, Height: 30}
-	screen.awaits(t, "30 100\r\n")
+	screen.awaitText(t, "30 100\r\n")
 	_, err := keyboard.Write([]byte("typed\r"))
 	require.NoError(t, err)
-	screen.awaits(t, "typed\r\ngot typed\r\n")
+	screen.awaitText(t, "typed\r\ngot typed\r\n")
 	_, err = keyboard.Write([]byte{3})
 	require.NoError(t, err)
 	require.NoError(t, <-done)
 	assert.Contains(t, screen.String(), "caught\r\n")
-	assert.EqualValues(t, 6, exited(t, rt, id).ExitCode)
+	assert.EqualValues(t, 6, awaitExit(t, rt, id).ExitCode)
 	log, err := os.ReadFile(filepath.Join(logs, "c.log"))
 	require.NoError(t, err)
 	assert.Contains(t, string(log), " stdout F xterm\r\n")
@@ -173,22 +174,22 @@ func TestRunAttachTerminal(t *testing.T) {
 	assert.NotContains(t, string(log), " stderr ")
 }
 
-// A client that does not read is left behind with an error: neither the container nor its log nor another client waits.
-func TestRunAttachClientThatNeverReads(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
-	c := shell(`while read word; do test "$word" = wait || seq 1 30000; echo "end $word"; done`)
+// A client that does not read is disconnected with an error: neither the container nor its log nor another client waits.
+func TestRunAttachDisconnectsClientThatNeverReads(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
+	c := shellConfig(`while read word; do test "$word" = wait || seq 1 30000; echo "end $word"; done`)
 	c.Stdin = true
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 	began, block := make(chan struct{}, 1), make(chan struct{})
-	blocked, leave1 := attach(t, rt, id, cri.Session{Stdout: stuck{began, block}})
+	blocked, leave1 := startAttach(t, rt, id, cri.Session{Stdout: stuckWriter{began, block}})
 	defer leave1()
-	var out text
+	var out outputBuffer
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
-	other, leave2 := attach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &out})
+	other, leave2 := startAttach(t, rt, id, cri.Session{Stdin: stdin, Stdout: &out})
 	defer leave2()
-	eventually(t, "both are attached", func() bool {
+	requireEventually(t, "both are attached", func() bool {
 		_, err := io.WriteString(keyboard, "wait\n")
 		require.NoError(t, err)
 		return len(began) == 1 && strings.Contains(out.String(), "wait")
@@ -196,9 +197,9 @@ func TestRunAttachClientThatNeverReads(t *testing.T) {
 	for i := range 12 { // one after the other, so that on a busy machine the other client is not left behind too
 		_, err := fmt.Fprintln(keyboard, i)
 		require.NoError(t, err)
-		out.awaits(t, fmt.Sprintf("\n30000\nend %d\n", i))
+		out.awaitText(t, fmt.Sprintf("\n30000\nend %d\n", i))
 	}
-	eventually(t, "the log has all of it", func() bool {
+	requireEventually(t, "the log has all of it", func() bool {
 		log, _ := os.ReadFile(filepath.Join(logs, "c.log"))
 		return bytes.Contains(log, []byte(" stdout F end 11\n"))
 	})
@@ -208,9 +209,9 @@ func TestRunAttachClientThatNeverReads(t *testing.T) {
 	require.NoError(t, <-other)
 }
 
-type stuck struct{ began, until chan struct{} }
+type stuckWriter struct{ began, until chan struct{} }
 
-func (s stuck) Write(p []byte) (int, error) {
+func (s stuckWriter) Write(p []byte) (int, error) {
 	select {
 	case s.began <- struct{}{}:
 	default:

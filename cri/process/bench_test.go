@@ -19,10 +19,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// BenchmarkStart measures from StartContainer to its return; the process runs then.
+// BenchmarkStart measures StartContainer, after which the process runs.
 func BenchmarkStart(b *testing.B) { benchStart(b, process.Options{}) }
 
-// BenchmarkStartIsolated is BenchmarkStart with all that isolates, and two mount points that are missing.
+// BenchmarkStartIsolated is BenchmarkStart with all options and two missing mount points.
 func BenchmarkStartIsolated(b *testing.B) {
 	benchStart(b, process.Options{Network: newNetwork(b), Mounts: true, Cgroups: newCgroups(b)},
 		cri.Mount{HostPath: "/dev/null", ContainerPath: "/dev/termination-log"},
@@ -76,7 +76,7 @@ func benchPod(b *testing.B, o process.Options) (*process.Runtime, string) {
 	return rt, sandbox
 }
 
-// The floor is a fork and exec of the same program by this process.
+// The lower bound is a fork and exec of the same program by this process.
 func BenchmarkRunExec(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		for b.Loop() {

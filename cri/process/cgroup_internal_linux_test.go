@@ -15,17 +15,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// places says where cgroups are, and has none.
-type places struct {
+// cgroupDirs returns the directories of cgroups, which do not exist.
+type cgroupDirs struct {
 	Cgroups
 	dirs []string
 }
 
-func (p places) Dirs(cgroups.Path) ([]string, error) { return p.dirs, nil }
+func (p cgroupDirs) Dirs(cgroups.Path) ([]string, error) { return p.dirs, nil }
 
-// What is recorded of a container stays what it was created with, whatever becomes of the config.
-func TestConfineCopiesResources(t *testing.T) {
-	r := &Runtime{options: Options{Cgroups: places{}}}
+// The recorded resources of a container stay those of its creation, even if the caller modifies the config.
+func TestSetCgroupCopiesResources(t *testing.T) {
+	r := &Runtime{options: Options{Cgroups: cgroupDirs{}}}
 	config := func() *cri.Resources {
 		return &cri.Resources{
 			MemoryLimit: 100, Unified: map[string]string{"memory.high": "1"}, HugepageLimits: []cri.HugepageLimit{{PageSize: "2MB", Limit: 7}},
@@ -40,8 +40,8 @@ func TestConfineCopiesResources(t *testing.T) {
 	require.EqualValues(t, 100, *c.Limits.MemoryMax)
 }
 
-// A cgroup that is there is not forgotten because nobody can remove it.
-func TestRemoveCgroupWithoutTree(t *testing.T) {
+// Without Options.Cgroups an existing cgroup is an error, so that it is not lost.
+func TestRemoveCgroupFailsWithoutOptionIfCgroupExists(t *testing.T) {
 	dir := t.TempDir()
 	cgroup := filepath.Join(dir, "cgroup")
 	c := container{dir: dir}

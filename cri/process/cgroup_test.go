@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// confined opens a runtime with cgroups and a pod, whose cgroup it returns.
-func confined(t *testing.T, root string) (rt *process.Runtime, d *driver.Driver, sandbox string, parent cgroups.Path) {
+// openWithCgroups opens a runtime with cgroups and runs a pod, whose cgroup it returns.
+func openWithCgroups(t *testing.T, root string) (rt *process.Runtime, d *driver.Driver, sandbox string, parent cgroups.Path) {
 	t.Helper()
 	d = newCgroups(t)
 	rt = openWith(t, root, process.Options{Cgroups: d})
@@ -35,8 +35,9 @@ func confined(t *testing.T, root string) (rt *process.Runtime, d *driver.Driver,
 	return rt, d, runPod(t, rt, cri.SandboxConfig{LogDirectory: t.TempDir(), CgroupParent: name}), parent
 }
 
-// procs returns the processes of a cgroup in each hierarchy, the shim apart, which v1 shows for its thread.
-func procs(t *testing.T, d *driver.Driver, p cgroups.Path, shim int) (all [][]int) {
+// cgroupProcesses returns the processes of a cgroup in each hierarchy, without the shim, which v1 lists because of its
+// thread.
+func cgroupProcesses(t *testing.T, d *driver.Driver, p cgroups.Path, shim int) (all [][]int) {
 	t.Helper()
 	dirs, err := d.Dirs(p)
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func procs(t *testing.T, d *driver.Driver, p cgroups.Path, shim int) (all [][]in
 	return all
 }
 
-func absent(t *testing.T, d *driver.Driver, p cgroups.Path) bool {
+func isAbsent(t *testing.T, d *driver.Driver, p cgroups.Path) bool {
 	t.Helper()
 	dirs, err := d.Dirs(p)
 	require.NoError(t, err)
@@ -70,10 +71,10 @@ func absent(t *testing.T, d *driver.Driver, p cgroups.Path) bool {
 
 func TestIntegrationCgroup(t *testing.T) {
 	root := t.TempDir()
-	rt, d, sandbox, parent := confined(t, root)
-	c := shell("exec sleep 1000")
+	rt, d, sandbox, parent := openWithCgroups(t, root)
+	c := shellConfig("exec sleep 1000")
 	c.Resources = &cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: 64 << 20, OOMScoreAdj: 900}
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 	own := parent.Join(id)
 	limits, err := d.Limits(t.Context(), own)
 	require.NoError(t, err)
@@ -84,29 +85,29 @@ func TestIntegrationCgroup(t *testing.T) {
 	}
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
-	for _, pids := range procs(t, d, own, run.Shim) {
+	for _, pids := range cgroupProcesses(t, d, own, run.Shim) {
 		require.Equal(t, []int{run.PID}, pids)
 	}
 	score, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(run.PID), "oom_score_adj"))
 	require.NoError(t, err)
 	require.Equal(t, "900\n", string(score))
-	require.Equal(t, "900\n", execute(t, rt, id, "cat /proc/self/oom_score_adj"))
-	require.Equal(t, *c.Resources, *get(t, rt, id).Resources)
+	require.Equal(t, "900\n", execScript(t, rt, id, "cat /proc/self/oom_score_adj"))
+	require.Equal(t, *c.Resources, *getContainer(t, rt, id).Resources)
 
 	// Commands are confined too, and all is as before for the next agent.
 	require.NoError(t, rt.Close())
 	rt = openWith(t, root, process.Options{Cgroups: d})
-	for line := range strings.Lines(execute(t, rt, id, "cat /proc/self/cgroup")) {
-		require.True(t, strings.HasSuffix(strings.TrimSpace(line), id) || !known(d, line), line)
+	for line := range strings.Lines(execScript(t, rt, id, "cat /proc/self/cgroup")) {
+		require.True(t, strings.HasSuffix(strings.TrimSpace(line), id) || !isDriverHierarchy(d, line), line)
 	}
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
-	require.True(t, absent(t, d, own), "the cgroup goes with the container")
+	require.True(t, isAbsent(t, d, own), "the cgroup goes with the container")
 	require.NoError(t, rt.RemoveContainer(t.Context(), id))
-	require.False(t, absent(t, d, parent), "that of the pod is its owner's")
+	require.False(t, isAbsent(t, d, parent), "that of the pod is its owner's")
 }
 
-// known reports whether a line of /proc/PID/cgroup is of a hierarchy that the driver has.
-func known(d *driver.Driver, line string) bool {
+// isDriverHierarchy reports whether a line of /proc/PID/cgroup belongs to a hierarchy of the driver.
+func isDriverHierarchy(d *driver.Driver, line string) bool {
 	controllers := strings.Split(line, ":")[1]
 	for controller := range strings.SplitSeq(controllers, ",") {
 		if d.Host().HasController(controller) {
@@ -117,43 +118,43 @@ func known(d *driver.Driver, line string) bool {
 }
 
 func TestIntegrationOOMKilled(t *testing.T) {
-	rt, d, sandbox, _ := confined(t, t.TempDir())
+	rt, d, sandbox, _ := openWithCgroups(t, t.TempDir())
 	if !d.Host().HasController("memory") {
 		t.Skip("the host has no memory controller")
 	}
-	c := shell("head -c 200m /dev/zero | tail; exit $?")
+	c := shellConfig("head -c 200m /dev/zero | tail; exit $?")
 	c.Resources = &cri.Resources{MemoryLimit: 32 << 20, SwapLimit: 32 << 20}
-	ended := exited(t, rt, start(t, rt, sandbox, c))
+	ended := awaitExit(t, rt, startContainer(t, rt, sandbox, c))
 	assert.Equal(t, "OOMKilled", ended.Reason)
 	assert.EqualValues(t, 137, ended.ExitCode)
 	c.Name, c.Command[2] = "small", "head -c 1m /dev/zero | tail >/dev/null"
-	assert.Equal(t, "Completed", exited(t, rt, start(t, rt, sandbox, c)).Reason)
+	assert.Equal(t, "Completed", awaitExit(t, rt, startContainer(t, rt, sandbox, c)).Reason)
 }
 
-// A process that hides from everything else does not survive its shim: the cgroup holds it.
+// A process that has left the process tree and removed its mark is killed with its shim, because it is in the cgroup.
 func TestIntegrationCgroupOfKilledShim(t *testing.T) {
 	root := t.TempDir()
-	rt, d, sandbox, parent := confined(t, root)
-	id := start(t, rt, sandbox, shell(`env -i setsid sh -c 'sleep 1000 & exec sleep 1000' & exec sleep 1000`))
+	rt, d, sandbox, parent := openWithCgroups(t, root)
+	id := startContainer(t, rt, sandbox, shellConfig(`env -i setsid sh -c 'sleep 1000 & exec sleep 1000' & exec sleep 1000`))
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	own := parent.Join(id)
 	var pids []int
-	eventually(t, "all run", func() bool { pids = procs(t, d, own, run.Shim)[0]; return len(pids) == 3 })
+	requireEventually(t, "all run", func() bool { pids = cgroupProcesses(t, d, own, run.Shim)[0]; return len(pids) == 3 })
 	require.NoError(t, unix.Kill(run.Shim, unix.SIGKILL))
-	require.Equal(t, "Unknown", exited(t, rt, id).Reason)
+	require.Equal(t, "Unknown", awaitExit(t, rt, id).Reason)
 	for _, pid := range pids {
 		p, err := procfs.ReadProcess(pid)
 		assert.True(t, err != nil || p.Zombie, "process %d lives", pid)
 	}
-	assert.True(t, absent(t, d, own))
+	assert.True(t, isAbsent(t, d, own))
 }
 
-// What a container makes below its cgroup goes with it.
+// Cgroups that a container creates below its own are removed with it.
 func TestIntegrationCgroupBelow(t *testing.T) {
 	root := t.TempDir()
-	rt, d, sandbox, parent := confined(t, root)
-	id := start(t, rt, sandbox, shell("exec sleep 1000"))
+	rt, d, sandbox, parent := openWithCgroups(t, root)
+	id := startContainer(t, rt, sandbox, shellConfig("exec sleep 1000"))
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	own := parent.Join(id)
@@ -167,17 +168,17 @@ func TestIntegrationCgroupBelow(t *testing.T) {
 		}
 	}
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
-	require.EqualValues(t, 137, get(t, rt, id).ExitCode)
-	require.True(t, absent(t, d, own))
+	require.EqualValues(t, 137, getContainer(t, rt, id).ExitCode)
+	require.True(t, isAbsent(t, d, own))
 }
 
-// Without a parent a container is below the runtime's own; one that cannot be is refused.
+// Without a parent a container is below the default parent; an invalid parent is refused.
 func TestIntegrationCgroupParent(t *testing.T) {
-	rt, d, _, _ := confined(t, t.TempDir())
+	rt, d, _, _ := openWithCgroups(t, t.TempDir())
 	sandbox, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a"}, LogDirectory: t.TempDir()})
 	require.NoError(t, err)
-	id := start(t, rt, sandbox, shell("exec sleep 1000"))
-	require.False(t, absent(t, d, cgroups.Path("nodeagent").Join(id)))
+	id := startContainer(t, rt, sandbox, shellConfig("exec sleep 1000"))
+	require.False(t, isAbsent(t, d, cgroups.Path("nodeagent").Join(id)))
 
 	sandbox, err = rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "b"}, CgroupParent: "/elsewhere/pod"})
 	require.NoError(t, err)

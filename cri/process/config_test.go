@@ -21,8 +21,8 @@ import (
 )
 
 func TestContainerConfigRefused(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	for _, test := range []struct {
 		name   string
 		change func(c *cri.ContainerConfig)
@@ -62,7 +62,7 @@ func TestContainerConfigRefused(t *testing.T) {
 }
 
 func TestSandboxConfigRefused(t *testing.T) {
-	rt := open(t, t.TempDir())
+	rt := openRuntime(t, t.TempDir())
 	for _, test := range []struct {
 		name string
 		c    cri.SandboxConfig
@@ -84,26 +84,26 @@ func TestIgnoreUnsupported(t *testing.T) {
 	rt, err := process.Open(t.TempDir(), process.Options{IgnoreUnsupported: true})
 	require.NoError(t, err)
 	defer rt.Close()
-	sandbox, _ := pod(t, rt)
+	sandbox, _ := runPodSandbox(t, rt)
 	_, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Command: []string{"true"}, TTY: true}, nil)
 	require.NoError(t, err)
 }
 
-// A process sees its config and nothing of the agent.
-func TestWhatAProcessSees(t *testing.T) {
+// A process has the environment and files of its config, and inherits nothing from the agent.
+func TestProcessSeesConfigOnly(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_AGENT", "1")
 	leak, err := os.Open("/")
 	require.NoError(t, err)
 	defer leak.Close()
 	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0) // as if the agent had been started with it
 	require.NoError(t, err)
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
-	c := shell(`env | sort; umask; pwd; cat; ls /proc/self/fd | tr '\n' ' '; grep NoNewPrivs /proc/self/status`)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
+	c := shellConfig(`env | sort; umask; pwd; cat; ls /proc/self/fd | tr '\n' ' '; grep NoNewPrivs /proc/self/status`)
 	c.Env = []cri.EnvVar{{Name: "X", Value: "line\nbreak"}}
 	c.Security.NoNewPrivs = true
-	id := start(t, rt, sandbox, c)
-	require.Zero(t, exited(t, rt, id).ExitCode)
+	id := startContainer(t, rt, sandbox, c)
+	require.Zero(t, awaitExit(t, rt, id).ExitCode)
 	out := readLog(t, filepath.Join(logs, "c.log"))["stdout"]
 	assert.Equal(t, strings.Join([]string{
 		"NODEAGENT_CONTAINER_ID=" + id,
@@ -118,28 +118,28 @@ func TestWhatAProcessSees(t *testing.T) {
 	}, "\n"), sortedEnv(out))
 }
 
-// sortedEnv puts the second line of the value back behind the first, where sort took it from.
+// sortedEnv moves the second line of a value back behind the first, from where sort moved it.
 func sortedEnv(out string) string {
 	out = strings.Replace(out, "break\n", "", 1)
 	return strings.Replace(out, "X=line\n", "X=line\nbreak\n", 1)
 }
 
-// Stdin of a container that asks for it stays open; otherwise it is at its end.
-func TestStdin(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, cri.ContainerConfig{Name: "closed", Command: []string{"cat"}})
-	assert.Zero(t, exited(t, rt, id).ExitCode)
-	id = start(t, rt, sandbox, cri.ContainerConfig{Name: "open", Command: []string{"timeout", "0.2", "cat"}, Stdin: true})
-	assert.EqualValues(t, 124, exited(t, rt, id).ExitCode)
+// Stdin of a container stays open if its config requests it; otherwise it is at its end.
+func TestStdinStaysOpenIfRequested(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, cri.ContainerConfig{Name: "closed", Command: []string{"cat"}})
+	assert.Zero(t, awaitExit(t, rt, id).ExitCode)
+	id = startContainer(t, rt, sandbox, cri.ContainerConfig{Name: "open", Command: []string{"timeout", "0.2", "cat"}, Stdin: true})
+	assert.EqualValues(t, 124, awaitExit(t, rt, id).ExitCode)
 }
 
 func TestUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of other users")
 	}
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
 	for _, test := range []struct {
 		name     string
 		security cri.ContainerSecurity
@@ -152,17 +152,17 @@ func TestUser(t *testing.T) {
 			RunAsUser: new(int64(7)), RunAsGroup: new(int64(8)), SupplementalGroups: []int64{9, 10},
 		}, "7 8 8 9 10"},
 	} {
-		c := shell(`echo $(id -u) $(id -g) $(id -G)`)
+		c := shellConfig(`echo $(id -u) $(id -g) $(id -G)`)
 		c.Name, c.Security = test.name, test.security
-		id := start(t, rt, sandbox, c)
-		exited(t, rt, id)
+		id := startContainer(t, rt, sandbox, c)
+		awaitExit(t, rt, id)
 		assert.Equal(t, test.want+"\n", readLog(t, filepath.Join(logs, test.name+".log"))["stdout"], test.name)
 	}
 }
 
 func TestStartError(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	for _, test := range []struct {
 		name string
 		c    cri.ContainerConfig
@@ -175,7 +175,7 @@ func TestStartError(t *testing.T) {
 		id, err := rt.CreateContainer(t.Context(), sandbox, &test.c, nil)
 		require.NoError(t, err)
 		assert.ErrorContains(t, rt.StartContainer(t.Context(), id), test.want, test.name)
-		c := get(t, rt, id)
+		c := getContainer(t, rt, id)
 		assert.Equal(t, cri.ContainerExited, c.State, test.name)
 		assert.EqualValues(t, 128, c.ExitCode, test.name)
 		assert.Equal(t, "StartError", c.Reason, test.name)

@@ -27,17 +27,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// isolatedAgentName is the argv[0] of a test binary that plays an agent with all that isolates.
+// isolatedAgentName is the argv[0] of a test binary that plays an agent with all isolation options.
 const isolatedAgentName = "process-test-isolated-agent"
 
-// isolatedOptions are those of the agent at root, whose cgroups are below group.
+// isolatedOptions returns the options of the agent at root, whose cgroups are below group.
 func isolatedOptions(ctx context.Context, root, group string) (process.Options, *network, *driver.Driver, error) {
 	n := &network{spaces: netns.New(filepath.Join(root, "netns"))}
 	d, err := driver.Open(ctx, driver.Options{Root: group})
 	return process.Options{Network: n, Mounts: true, Cgroups: d}, n, d, err
 }
 
-// isolatedAgentMain runs, stops and removes pods until it is killed, and prints a line for each that runs.
+// isolatedAgentMain runs, stops and removes pods until it is killed, and prints a line for each running pod.
 func isolatedAgentMain(root, group string) int {
 	ctx := context.Background()
 	o, _, _, err := isolatedOptions(ctx, root, group)
@@ -58,7 +58,7 @@ func podsForever(ctx context.Context, rt *process.Runtime, root string) error {
 		if err != nil {
 			return err
 		}
-		c := shell("setsid sleep 1000 & exec sleep 1000")
+		c := shellConfig("setsid sleep 1000 & exec sleep 1000")
 		c.Name, c.LogPath, c.Env = "c", fmt.Sprint(i, ".log"), []cri.EnvVar{{Name: "ROOT", Value: root}}
 		c.Mounts = []cri.Mount{{HostPath: root, ContainerPath: "/nodeagent-crash/root"}}
 		id, err := rt.CreateContainer(ctx, sandbox, &c, nil)
@@ -78,8 +78,8 @@ func podsForever(ctx context.Context, rt *process.Runtime, root string) error {
 	}
 }
 
-// An agent is killed at random moments while it runs, stops and removes pods. Whatever it has left of a network, a cgroup or
-// a mount is found or torn down by the next one, and no process is lost.
+// An agent is killed at random moments while it runs, stops and removes pods. The next agent finds or tears down every
+// network, cgroup and mount, and no process is lost.
 func TestIntegrationIsolatedAgentKilled(t *testing.T) {
 	host := newCgroups(t)
 	root := t.TempDir()
@@ -122,14 +122,14 @@ func TestIntegrationIsolatedAgentKilled(t *testing.T) {
 	names, err = n.spaces.Names()
 	require.NoError(t, err)
 	assert.Empty(t, names)
-	assert.Empty(t, marked(t, "ROOT="+root), "processes are left")
+	assert.Empty(t, processesWithEnv(t, "ROOT="+root), "processes are left")
 	left, err := d.Children(t.Context(), cgroups.Path("nodeagent"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "cgroups are left")
 	assert.NoDirExists(t, "/nodeagent-crash")
 }
 
-// killIsolatedAgent lets an agent work, and kills it some time after its first pod.
+// killIsolatedAgent starts an agent, and kills it some time after its first pod.
 func killIsolatedAgent(t *testing.T, root, group string) {
 	t.Helper()
 	agent := exec.Command("/proc/self/exe")

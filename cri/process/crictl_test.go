@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// A name without a tag has the tag latest, as in a registry: crictl prints "errorRepoTag" for it otherwise.
+// A name without a tag gets the tag latest, as in a registry: otherwise crictl prints "errorRepoTag".
 func TestImagesHaveTagOrDigest(t *testing.T) {
-	rt := open(t, t.TempDir())
+	rt := openRuntime(t, t.TempDir())
 	for name, want := range map[string][2][]string{
 		"none":                    {{"none:latest"}, nil},
 		"web:1.2":                 {{"web:1.2"}, nil},
@@ -35,9 +35,10 @@ func TestImagesHaveTagOrDigest(t *testing.T) {
 	}
 }
 
-// Every event has the pod with its sandbox and containers as they are after the change; that of a removed sandbox, the sandbox.
+// Every event contains the pod with its sandbox and containers after the change; the event of a removed sandbox contains that
+// sandbox.
 func TestEventsHavePod(t *testing.T) {
-	rt := open(t, t.TempDir())
+	rt := openRuntime(t, t.TempDir())
 	var mu sync.Mutex
 	var events []cri.Event
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,8 +80,8 @@ func TestEventsHavePod(t *testing.T) {
 		}
 	}
 
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exit 3`))
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exit 3`))
 	started := find(cri.EventStarted, id)
 	require.Len(t, started.Pod.Sandboxes, 1)
 	assert.Equal(t, sandbox, started.Pod.Sandboxes[0].ID)

@@ -17,8 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// A container is a process of this machine, with its log and its exit code. Programs call Main first of all; in this test
-// TestMain does.
+// A container is a process of this machine, with its log and its exit code. Programs call Main first; here TestMain does.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

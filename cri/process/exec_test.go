@@ -18,12 +18,12 @@ import (
 )
 
 func TestExec(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	c := shell(`exec sleep 1000`)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	c := shellConfig(`exec sleep 1000`)
 	c.WorkingDir = "/usr"
 	c.Env = []cri.EnvVar{{Name: "A", Value: "first"}, {Name: "A", Value: "a b"}}
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 	sh := func(script string, timeout time.Duration) (cri.ExecResult, error) {
 		return rt.ExecSync(t.Context(), id, []string{"sh", "-c", script}, timeout)
 	}
@@ -43,15 +43,15 @@ func TestExec(t *testing.T) {
 
 	_, err = sh(`setsid sleep 1000 & sleep 1000`, time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	eventually(t, "the command is killed with its children", func() bool {
-		return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 1
+	requireEventually(t, "the command is killed with its children", func() bool {
+		return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 1
 	})
 }
 
-func TestExecOutputIsCut(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+func TestExecSyncTruncatesOutput(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", `head -c 20000000 /dev/zero; echo done >&2`}, 0)
 	require.NoError(t, err)
 	assert.Len(t, result.Stdout, 16<<20)
@@ -63,43 +63,43 @@ func TestExecOutputIsCut(t *testing.T) {
 	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
 }
 
-// What a command leaves in the background neither delays its result nor outlives the container.
-func TestExecLeavesDaemon(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+// A background process of a command neither delays the result nor outlives the container.
+func TestExecSyncDoesNotWaitForDaemon(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 	began := time.Now()
 	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", `setsid sleep 1000 & echo out`}, 5*time.Minute)
 	require.NoError(t, err)
 	assert.Less(t, time.Since(began), time.Minute)
 	assert.Equal(t, "out\n", string(result.Stdout))
 	// In the middle of exec a process shows no environment.
-	eventually(t, "the daemon runs", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
+	requireEventually(t, "the daemon runs", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
-	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))
 }
 
-// A command that still runs ends with the container, and the caller learns it.
-func TestExecEndsWithContainer(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+// A running command is killed when the container exits, and ExecSync returns an error.
+func TestExecSyncEndsWhenContainerExits(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		result, err := rt.ExecSync(t.Context(), id, []string{"sleep", "1000"}, 0)
 		assert.True(t, err != nil || result.ExitCode == 137, "%+v", result)
 	}()
-	eventually(t, "the command runs", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
+	requireEventually(t, "the command runs", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
 	<-done
 }
 
-// An argument list that does not fit into one message of a socket arrives whole.
-func TestExecLongCommand(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+// An argument list that exceeds one socket message arrives complete.
+func TestExecSyncAcceptsLongCommand(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 	cmd := []string{"printf", "%s"}
 	for range 20 {
 		cmd = append(cmd, strings.Repeat("x", 50_000))

@@ -19,8 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// A state directory that is somebody else's by mistake, as /var/lib with the containers of podman, is not cleared.
-func TestForeignFilesStay(t *testing.T) {
+// A state directory that belongs to another program by mistake, such as /var/lib with the containers of podman, is not
+// cleared.
+func TestOpenKeepsForeignFiles(t *testing.T) {
 	root := t.TempDir()
 	var foreign []string
 	for _, path := range []string{
@@ -32,7 +33,7 @@ func TestForeignFilesStay(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
 		foreign = append(foreign, path)
 	}
-	rt := open(t, root)
+	rt := openRuntime(t, root)
 	snapshot, err := rt.List(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, snapshot.Containers)
@@ -41,16 +42,16 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 }
 
-// Files that a program has put into the state directory do not keep the next agent from opening it.
+// Files that a program has put into the state directory do not prevent the next agent from opening it.
 func TestOpenWithHostileFiles(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
-	c := shell(`exit 4`)
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
+	c := shellConfig(`exit 4`)
 	c.Name = "ended"
-	ended := start(t, rt, sandbox, c)
-	exited(t, rt, ended)
+	ended := startContainer(t, rt, sandbox, c)
+	awaitExit(t, rt, ended)
 	require.NoError(t, rt.Close())
 
 	dir := func(n string) string { return filepath.Join(root, "containers", strings.Repeat(n, 16)) }
@@ -65,15 +66,15 @@ func TestOpenWithHostileFiles(t *testing.T) {
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir("04"), "lock"), 0o600))
 
 	opened := make(chan *process.Runtime, 1)
-	go func() { opened <- open(t, root) }()
+	go func() { opened <- openRuntime(t, root) }()
 	select {
 	case rt = <-opened:
 	case <-time.After(20 * time.Second):
 		require.FailNow(t, "Open does not return")
 	}
-	assert.EqualValues(t, 4, get(t, rt, ended).ExitCode)
+	assert.EqualValues(t, 4, getContainer(t, rt, ended).ExitCode)
 	require.NoError(t, rt.StopContainer(t.Context(), id, 20*time.Second))
-	assert.EqualValues(t, 143, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 143, getContainer(t, rt, id).ExitCode)
 	assert.DirExists(t, "/etc")
 	require.NoError(t, rt.RemoveContainer(t.Context(), strings.Repeat("04", 16)))
 	left, err := os.ReadDir(filepath.Join(root, "containers"))

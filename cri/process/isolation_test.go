@@ -39,11 +39,11 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// network makes real network namespaces, with nothing but a loopback interface in them. The addresses are made up.
+// network creates network namespaces with only a loopback interface. The addresses are invented.
 type network struct {
 	spaces *netns.Dir
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	last     uint32
 	retained [][]string
 	ready    error // of Ready
@@ -113,7 +113,7 @@ func (n *network) Ready(context.Context) error {
 	return n.ready
 }
 
-// newCgroups returns a driver for a cgroup of the test, which goes with all that is in it.
+// newCgroups returns a driver for a cgroup of the test, which is removed with its content.
 func newCgroups(t testing.TB) *driver.Driver {
 	t.Helper()
 	needRoot(t)
@@ -133,7 +133,7 @@ func newCgroups(t testing.TB) *driver.Driver {
 	return d
 }
 
-// openWith is open with options.
+// openWith is openRuntime with options.
 func openWith(t testing.TB, root string, o process.Options) *process.Runtime {
 	t.Helper()
 	rt, err := process.Open(root, o)
@@ -151,12 +151,12 @@ func openWith(t testing.TB, root string, o process.Options) *process.Runtime {
 	return rt
 }
 
-// run runs a container with a command to its end and returns its log without times.
-func run(t *testing.T, rt *process.Runtime, sandbox, logs string, c cri.ContainerConfig) string {
+// runToExit runs a container until it exits and returns its log without times.
+func runToExit(t *testing.T, rt *process.Runtime, sandbox, logs string, c cri.ContainerConfig) string {
 	t.Helper()
 	c.Name = fmt.Sprint("run", time.Now().UnixNano())
-	id := start(t, rt, sandbox, c)
-	ended := exited(t, rt, id)
+	id := startContainer(t, rt, sandbox, c)
+	ended := awaitExit(t, rt, id)
 	data, err := os.ReadFile(filepath.Join(logs, c.Name+".log"))
 	require.NoError(t, err)
 	var text strings.Builder
@@ -168,8 +168,8 @@ func run(t *testing.T, rt *process.Runtime, sandbox, logs string, c cri.Containe
 	return text.String()
 }
 
-// execute runs a command beside a container.
-func execute(t *testing.T, rt *process.Runtime, id, script string) string {
+// execScript runs a script beside a container with ExecSync.
+func execScript(t *testing.T, rt *process.Runtime, id, script string) string {
 	t.Helper()
 	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", script}, 10*time.Second)
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func execute(t *testing.T, rt *process.Runtime, id, script string) string {
 	return string(result.Stdout)
 }
 
-// With all that isolates, the runtime keeps every promise that it keeps without.
+// With all isolation options, the runtime passes the conformance suite.
 func TestIntegrationRuntimeIsolated(t *testing.T) {
 	d := newCgroups(t)
 	var networks, roots sync.Map // of each state, and the state of each runtime: cases run in parallel
@@ -190,7 +190,7 @@ func TestIntegrationRuntimeIsolated(t *testing.T) {
 		roots.Store(cri.Runtime(rt), root)
 		return rt
 	}
-	t.Run("suite", func(t *testing.T) { // which is over before what they share is closed
+	t.Run("suite", func(t *testing.T) { // ends before the shared options are closed
 		critest.TestRuntime(t, critest.Fixture{
 			New: func(t *testing.T) cri.Runtime { return open(t, t.TempDir()) },
 			Reopen: func(t *testing.T, rt cri.Runtime) cri.Runtime {

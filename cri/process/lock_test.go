@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// It keeps a second agent on one directory from starting, and whoever reads its error from looking for the first.
-func TestASecondAgentIsToldWhichProcessHasTheRoot(t *testing.T) {
+// A second agent cannot open the root, and its error names the process that has it open.
+func TestOpenErrorNamesProcessThatHoldsRoot(t *testing.T) {
 	root := t.TempDir()
 	first, err := process.Open(root, process.Options{})
 	require.NoError(t, err)

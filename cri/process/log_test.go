@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readLog joins the entries of each stream of log files. It fails on a line that is not an entry.
+// readLog joins the entries of each stream of log files. It fails the test on a malformed line.
 func readLog(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
 	streams := make(map[string]string)
@@ -56,8 +56,8 @@ func readLog(t *testing.T, paths ...string) map[string]string {
 }
 
 func TestLog(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
 	for _, test := range []struct {
 		name, script   string
 		stdout, stderr string
@@ -78,10 +78,10 @@ func TestLog(t *testing.T) {
 		{"fast writer", `yes fast | head -n 500000`, strings.Repeat("fast\n", 500000), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := shell(test.script)
+			c := shellConfig(test.script)
 			c.Name = strings.ReplaceAll(test.name, " ", "-")
-			id := start(t, rt, sandbox, c)
-			require.Zero(t, exited(t, rt, id).ExitCode)
+			id := startContainer(t, rt, sandbox, c)
+			require.Zero(t, awaitExit(t, rt, id).ExitCode)
 			got := readLog(t, filepath.Join(logs, c.Name+".log"))
 			assert.True(t, test.stdout == got["stdout"], "stdout differs: %d bytes, want %d", len(got["stdout"]), len(test.stdout))
 			assert.True(t, test.stderr == got["stderr"], "stderr differs: %d bytes, want %d", len(got["stderr"]), len(test.stderr))
@@ -90,11 +90,11 @@ func TestLog(t *testing.T) {
 }
 
 // The log is renamed and reopened many times while the container writes at full speed.
-func TestReopenLosesNothing(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, logs := pod(t, rt)
+func TestReopenLogLosesNoOutput(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, logs := runPodSandbox(t, rt)
 	enough := filepath.Join(t.TempDir(), "enough")
-	id := start(t, rt, sandbox, shell(fmt.Sprintf(
+	id := startContainer(t, rt, sandbox, shellConfig(fmt.Sprintf(
 		`i=0; while [ ! -e %[1]s ]; do echo $i; i=$((i+1)); done; echo $i >%[1]s`, enough)))
 	path := filepath.Join(logs, "c.log")
 	var paths []string
@@ -105,7 +105,7 @@ func TestReopenLosesNothing(t *testing.T) {
 		require.NoError(t, rt.ReopenContainerLog(t.Context(), id))
 	}
 	require.NoError(t, os.WriteFile(enough, nil, 0o600))
-	require.Zero(t, exited(t, rt, id).ExitCode)
+	require.Zero(t, awaitExit(t, rt, id).ExitCode)
 	count, err := os.ReadFile(enough)
 	require.NoError(t, err)
 	lines, err := strconv.Atoi(strings.TrimSpace(string(count)))
@@ -118,14 +118,14 @@ func TestReopenLosesNothing(t *testing.T) {
 	assert.True(t, want.String() == readLog(t, append(paths, path)...)["stdout"], "lines are lost or doubled among %d", lines)
 }
 
-// The log and the exit code do not need an agent.
-func TestLogWithoutAgent(t *testing.T) {
+// The log and the exit code are recorded while no agent runs.
+func TestLogAndExitCodeWithoutAgent(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, logs := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`sleep 0.2; echo late; exit 3`))
+	rt := openRuntime(t, root)
+	sandbox, logs := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`sleep 0.2; echo late; exit 3`))
 	require.NoError(t, rt.Close())
 	path := filepath.Join(logs, "c.log")
-	eventually(t, "line is logged", func() bool { return readLog(t, path)["stdout"] == "late\n" })
-	assert.EqualValues(t, 3, exited(t, open(t, root), id).ExitCode)
+	requireEventually(t, "line is logged", func() bool { return readLog(t, path)["stdout"] == "late\n" })
+	assert.EqualValues(t, 3, awaitExit(t, openRuntime(t, root), id).ExitCode)
 }

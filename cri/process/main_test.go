@@ -12,11 +12,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// forgetful is the program in testdata, which does not call process.Main as it should.
-var forgetful exetest.Program
+// programWithoutMain is the program in testdata, which does not call process.Main.
+var programWithoutMain exetest.Program
 
-// A program that forgets process.Main must not start itself again and again until the machine is full.
-func TestProgramThatForgetsMain(t *testing.T) {
+// A program that does not call process.Main must not start itself repeatedly until the machine is overloaded.
+func TestOpenFailsWithoutMain(t *testing.T) {
 	t.Chdir("testdata/forgetful")
 	for _, test := range []struct {
 		mode, starts string
@@ -27,7 +27,7 @@ func TestProgramThatForgetsMain(t *testing.T) {
 		{"changed arguments", "2", []string{"StartContainer", "process.Main", "os.Args"}},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
-			p := forgetful.Start(t, test.mode)
+			p := programWithoutMain.Start(t, test.mode)
 			p.Wait(time.Minute)
 			p.Says(time.Second, append([]string{"error:"}, test.words...)...)
 			p.Says(time.Second, "starts: "+test.starts+"\n")

@@ -38,7 +38,7 @@ func runPod(t *testing.T, rt *process.Runtime, c cri.SandboxConfig) string {
 
 const netnsOf = "readlink /proc/self/ns/net"
 
-// All that runs in a sandbox is in its network, also what an agent starts that was started anew.
+// All processes of a sandbox are in its network, including those that a restarted agent starts.
 func TestIntegrationNetwork(t *testing.T) {
 	n := newNetwork(t)
 	root, logs := t.TempDir(), t.TempDir()
@@ -52,12 +52,12 @@ func TestIntegrationNetwork(t *testing.T) {
 	require.Equal(t, cri.NamespacePod, s.Namespaces.Network)
 	host, err := os.Readlink("/proc/self/ns/net")
 	require.NoError(t, err)
-	c := shell("exec sleep 1000")
-	id := start(t, rt, sandbox, c)
-	own := execute(t, rt, id, netnsOf)
+	c := shellConfig("exec sleep 1000")
+	id := startContainer(t, rt, sandbox, c)
+	own := execScript(t, rt, id, netnsOf)
 	require.NotEqual(t, host+"\n", own)
-	require.Equal(t, own, run(t, rt, sandbox, logs, shell(netnsOf)))
-	require.Equal(t, "web-0\n20000\t20100\n", execute(t, rt, id, "uname -n; cat /proc/sys/net/ipv4/ip_local_port_range"))
+	require.Equal(t, own, runToExit(t, rt, sandbox, logs, shellConfig(netnsOf)))
+	require.Equal(t, "web-0\n20000\t20100\n", execScript(t, rt, id, "uname -n; cat /proc/sys/net/ipv4/ip_local_port_range"))
 	name, err := os.Hostname()
 	require.NoError(t, err)
 	require.NotEqual(t, "web-0", name)
@@ -65,8 +65,8 @@ func TestIntegrationNetwork(t *testing.T) {
 	require.NoError(t, rt.Close())
 	rt = openWith(t, root, process.Options{Network: n})
 	require.Equal(t, []string{"10.0.0.1"}, sandboxOf(t, rt).IPs)
-	require.Equal(t, own, execute(t, rt, id, netnsOf))
-	require.Equal(t, own, run(t, rt, sandbox, logs, shell(netnsOf)))
+	require.Equal(t, own, execScript(t, rt, id, netnsOf))
+	require.Equal(t, own, runToExit(t, rt, sandbox, logs, shellConfig(netnsOf)))
 
 	require.NoError(t, rt.StopSandbox(t.Context(), sandbox))
 	s = sandboxOf(t, rt)
@@ -85,7 +85,7 @@ func TestIntegrationNetworkOfHost(t *testing.T) {
 	require.Equal(t, cri.NamespaceNode, sandboxOf(t, rt).Namespaces.Network)
 	host, err := os.Readlink("/proc/self/ns/net")
 	require.NoError(t, err)
-	require.Equal(t, host+"\n", run(t, rt, sandbox, c.LogDirectory, shell(netnsOf)))
+	require.Equal(t, host+"\n", runToExit(t, rt, sandbox, c.LogDirectory, shellConfig(netnsOf)))
 	c.Pod.UID, c.Ports = "other", []cri.PortMapping{{ContainerPort: 80, HostPort: 8080}}
 	c.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
 	_, err = rt.RunSandbox(t.Context(), &c)
@@ -94,7 +94,7 @@ func TestIntegrationNetworkOfHost(t *testing.T) {
 	require.ErrorContains(t, err, "host_port 8080")
 }
 
-// Kernel parameters that are not of the network namespace stay the host's.
+// Sysctls outside the network namespace stay unchanged on the host.
 func TestIntegrationSysctls(t *testing.T) {
 	rt := openWith(t, t.TempDir(), process.Options{Network: newNetwork(t)})
 	for _, name := range []string{"kernel.shm_rmid_forced", "net/../kernel/hostname", "net...kernel.hostname"} {
@@ -108,8 +108,8 @@ func TestIntegrationSysctls(t *testing.T) {
 	require.ErrorContains(t, rt.StartContainer(t.Context(), id), `set sysctl net.absent to "1"`)
 }
 
-// IgnoreUnsupported ignores the parameters that would change the host: none of them is written. These names do not exist, so that a
-// container whose shim writes one does not start, and the host of this test stays unchanged.
+// IgnoreUnsupported ignores sysctls that would change the host: none is written. The names here do not exist, so that a
+// container whose shim writes one fails to start, and the host of this test stays unchanged.
 func TestIntegrationIgnoredSysctls(t *testing.T) {
 	rt := openWith(t, t.TempDir(), process.Options{Network: newNetwork(t), IgnoreUnsupported: true})
 	c := cri.SandboxConfig{LogDirectory: t.TempDir(), Sysctls: map[string]string{
@@ -117,7 +117,7 @@ func TestIntegrationIgnoredSysctls(t *testing.T) {
 		"net.ipv4.ip_local_port_range": "20000 20100",
 	}}
 	sandbox := runPod(t, rt, c)
-	require.Equal(t, "20000\t20100\n", run(t, rt, sandbox, c.LogDirectory, shell("cat /proc/sys/net/ipv4/ip_local_port_range")))
+	require.Equal(t, "20000\t20100\n", runToExit(t, rt, sandbox, c.LogDirectory, shellConfig("cat /proc/sys/net/ipv4/ip_local_port_range")))
 }
 
 func TestIntegrationNetworkFails(t *testing.T) {
@@ -149,8 +149,8 @@ func TestIntegrationNetworkFails(t *testing.T) {
 	require.True(t, condition.Status)
 }
 
-// What an agent has left that was killed between a network and its record goes, and what is in use stays.
-func TestIntegrationNetworkLeftOver(t *testing.T) {
+// Networks of an agent that was killed between network setup and record are torn down; networks in use are kept.
+func TestIntegrationRetainTearsDownOrphanedNetworks(t *testing.T) {
 	n := newNetwork(t)
 	root := t.TempDir()
 	rt := openWith(t, root, process.Options{Network: n})
@@ -176,23 +176,23 @@ func TestIntegrationNetworkLeftOver(t *testing.T) {
 	}
 }
 
-// waiting is a network whose Retain waits.
-type waiting struct {
+// waitingNetwork is a network whose Retain blocks.
+type waitingNetwork struct {
 	*network
 	begun, goOn chan struct{}
 }
 
-func (w waiting) Retain(ctx context.Context, ids []string) error {
+func (w waitingNetwork) Retain(ctx context.Context, ids []string) error {
 	w.begun <- struct{}{}
 	<-w.goOn
 	return w.network.Retain(ctx, ids)
 }
 
-// A sandbox that arrives while leftovers are torn down, which does not know it, is set up afterwards.
+// A sandbox that arrives during Retain, whose list does not contain it, is set up afterwards.
 func TestIntegrationNetworkWaitsForRetain(t *testing.T) {
 	for name, retain := range map[string]error{"succeeds": nil, "fails": errors.New("not now")} {
 		t.Run(name, func(t *testing.T) {
-			w := waiting{newNetwork(t), make(chan struct{}, 9), make(chan struct{})}
+			w := waitingNetwork{newNetwork(t), make(chan struct{}, 9), make(chan struct{})}
 			w.retain = retain
 			rt := openWith(t, t.TempDir(), process.Options{Network: w})
 			ids := make(chan string)
@@ -219,8 +219,8 @@ func TestIntegrationNetworkWaitsForRetain(t *testing.T) {
 	}
 }
 
-// After the machine was started anew no namespace is there. Such a sandbox is not ready, and its network is torn down when
-// it is stopped, for the sake of what plugins keep on disk.
+// After a reboot no namespace exists. The sandbox is not ready, and StopSandbox tears down its network, for the files of the
+// network plugins.
 func TestIntegrationNetworkAfterReboot(t *testing.T) {
 	n := newNetwork(t)
 	root := t.TempDir()
@@ -241,8 +241,8 @@ func TestIntegrationNetworkAfterReboot(t *testing.T) {
 	n.teardown = nil
 }
 
-// An agent that is opened without the network of its sandboxes says so instead of losing it.
-func TestIntegrationNetworkMissing(t *testing.T) {
+// A runtime that is opened without the network of its sandboxes returns an error instead of losing the network.
+func TestIntegrationStopFailsWithoutNetworkOption(t *testing.T) {
 	n := newNetwork(t)
 	root := t.TempDir()
 	rt := openWith(t, root, process.Options{Network: n})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOptionsTakeRoot(t *testing.T) {
+func TestOptionsRequireRoot(t *testing.T) {
 	for option, o := range map[string]Options{
 		"Network": {Network: struct{ Network }{}}, "Mounts": {Mounts: true}, "Cgroups": {Cgroups: struct{ Cgroups }{}},
 	} {

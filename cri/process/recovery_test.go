@@ -28,9 +28,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// An agent is killed at a random moment while it starts containers. The next one finds every container that was
-// started, running or with its exit code; it can start those that were not, and none is ever started twice.
-func TestAgentKilledAtAnyMoment(t *testing.T) {
+// An agent is killed at a random moment while it starts containers. The next agent finds every started container, running or
+// with its exit code. It can start the remaining ones, and none is started twice.
+func TestOpenFindsContainersOfKilledAgent(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
 		rounds = 3
@@ -39,14 +39,14 @@ func TestAgentKilledAtAnyMoment(t *testing.T) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			root := t.TempDir()
 			started := runAndKill(t, root, time.Duration(rand.IntN(150))*time.Millisecond)
-			rt := open(t, root)
+			rt := openRuntime(t, root)
 			snapshot, err := rt.List(t.Context())
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, len(snapshot.Containers), started, "containers that ran are lost")
 			for i, c := range snapshot.Containers {
 				require.Equal(t, strconv.Itoa(i), c.Name)
-				eventually(t, "its state is known", func() bool { // a shim may take long to start its process
-					c = get(t, rt, c.ID)
+				requireEventually(t, "its state is known", func() bool { // a shim may take long to start its process
+					c = getContainer(t, rt, c.ID)
 					return c.State != cri.ContainerUnknown
 				})
 				if i < started {
@@ -56,12 +56,12 @@ func TestAgentKilledAtAnyMoment(t *testing.T) {
 					require.NoError(t, rt.StartContainer(t.Context(), c.ID))
 				}
 				if i%2 == 1 {
-					require.EqualValues(t, i%200+1, exited(t, rt, c.ID).ExitCode, "exit code of container %d", i)
+					require.EqualValues(t, i%200+1, awaitExit(t, rt, c.ID).ExitCode, "exit code of container %d", i)
 				} else {
-					require.Equal(t, cri.ContainerRunning, get(t, rt, c.ID).State, "container %d", i)
+					require.Equal(t, cri.ContainerRunning, getContainer(t, rt, c.ID).State, "container %d", i)
 				}
 				trace := filepath.Join(root, fmt.Sprint("trace.", i))
-				eventually(t, "container leaves a trace", func() bool { _, err := os.Stat(trace); return err == nil })
+				requireEventually(t, "container leaves a trace", func() bool { _, err := os.Stat(trace); return err == nil })
 				lines, err := os.ReadFile(trace)
 				require.NoError(t, err)
 				require.LessOrEqual(t, strings.Count(string(lines), "x"), 1, "container %d was started twice", i)
@@ -69,7 +69,7 @@ func TestAgentKilledAtAnyMoment(t *testing.T) {
 			for _, s := range snapshot.Sandboxes {
 				require.NoError(t, rt.RemoveSandbox(t.Context(), s.ID))
 			}
-			assert.Empty(t, marked(t, "ROOT="+root), "processes are left")
+			assert.Empty(t, processesWithEnv(t, "ROOT="+root), "processes are left")
 			for _, dir := range []string{"sandboxes", "containers"} {
 				left, err := os.ReadDir(filepath.Join(root, dir))
 				require.NoError(t, err)
@@ -79,8 +79,8 @@ func TestAgentKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// runAndKill lets an agent start containers, kills it some time after the first one, and returns how many it
-// knew to run.
+// runAndKill lets an agent start containers, kills it some time after the first, and returns the number of containers that it
+// reported as running.
 func runAndKill(t *testing.T, root string, after time.Duration) (started int) {
 	t.Helper()
 	agent := playAgent(t, root)
@@ -95,27 +95,27 @@ func runAndKill(t *testing.T, root string, after time.Duration) (started int) {
 	return started
 }
 
-func TestShimKilled(t *testing.T) {
+func TestContainerOfKilledShimIsKilled(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`setsid sleep 1000 & sleep 1000`))
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`setsid sleep 1000 & sleep 1000`))
 	entry := "NODEAGENT_CONTAINER_ID=" + id
-	eventually(t, "all processes run", func() bool { return len(marked(t, entry)) == 3 })
+	requireEventually(t, "all processes run", func() bool { return len(processesWithEnv(t, entry)) == 3 })
 
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(run.Shim, unix.SIGKILL))
 
-	c := exited(t, rt, id)
+	c := awaitExit(t, rt, id)
 	assert.EqualValues(t, 137, c.ExitCode)
 	assert.Equal(t, "Unknown", c.Reason)
 	assert.Contains(t, c.Message, "shim was killed")
 	assert.False(t, c.StartedAt.IsZero())
-	assert.Empty(t, marked(t, entry), "processes survive their shim")
+	assert.Empty(t, processesWithEnv(t, entry), "processes survive their shim")
 }
 
-// rewriteRun makes the start record of a container say something else.
+// rewriteRun modifies the start record of a container.
 func rewriteRun(t *testing.T, dir string, change func(*shim.Run)) {
 	t.Helper()
 	run, err := shim.ReadRun(dir)
@@ -126,14 +126,14 @@ func rewriteRun(t *testing.T, dir string, change func(*shim.Run)) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.json"), data, 0o600))
 }
 
-// After a reboot the recorded pids belong to others, which must not be touched.
-func TestReboot(t *testing.T) {
+// After a reboot the recorded PIDs belong to other processes, which must not be killed.
+func TestRunningContainerIsExitedAfterReboot(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exit 0`))
-	exited(t, rt, id)
-	bystander := start(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exit 0`))
+	awaitExit(t, rt, id)
+	bystander := startContainer(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
 	other, err := shim.ReadRun(filepath.Join(root, "containers", bystander))
 	require.NoError(t, err)
 	require.NoError(t, rt.Close())
@@ -144,22 +144,22 @@ func TestReboot(t *testing.T) {
 		run.Boot, run.PID, run.Start, run.Shim = "an earlier boot", other.PID, other.Start, other.Shim
 	})
 
-	rt = open(t, root)
-	c := get(t, rt, id)
+	rt = openRuntime(t, root)
+	c := getContainer(t, rt, id)
 	assert.Equal(t, cri.ContainerExited, c.State)
 	assert.EqualValues(t, 137, c.ExitCode)
 	assert.Contains(t, c.Message, "started anew")
-	assert.Equal(t, cri.ContainerRunning, get(t, rt, bystander).State)
+	assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, bystander).State)
 }
 
-// Within one boot too, a pid of a lost container may have been given to another process.
-func TestPIDReused(t *testing.T) {
+// Within one boot, the PID of a lost container may have been reused by another process.
+func TestReusedPIDIsNotKilled(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exit 0`))
-	exited(t, rt, id)
-	bystander := start(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exit 0`))
+	awaitExit(t, rt, id)
+	bystander := startContainer(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
 	other, err := shim.ReadRun(filepath.Join(root, "containers", bystander))
 	require.NoError(t, err)
 	require.NoError(t, rt.Close())
@@ -168,17 +168,17 @@ func TestPIDReused(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "exit.json")))
 	rewriteRun(t, dir, func(run *shim.Run) { run.PID, run.Shim = other.PID, other.Shim })
 
-	rt = open(t, root)
-	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
-	assert.Equal(t, cri.ContainerRunning, get(t, rt, bystander).State)
+	rt = openRuntime(t, root)
+	assert.EqualValues(t, 137, getContainer(t, rt, id).ExitCode)
+	assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, bystander).State)
 }
 
-func TestHalfWrittenState(t *testing.T) {
+func TestOpenDiscardsIncompleteState(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	whole := start(t, rt, sandbox, shell(`exec sleep 1000`))
-	broken := start(t, rt, sandbox, cri.ContainerConfig{Name: "broken", Command: []string{"sleep", "1000"}})
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	whole := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
+	broken := startContainer(t, rt, sandbox, cri.ContainerConfig{Name: "broken", Command: []string{"sleep", "1000"}})
 	require.NoError(t, rt.Close())
 
 	containers := filepath.Join(root, "containers")
@@ -190,7 +190,7 @@ func TestHalfWrittenState(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(containers, zero, "record.json"), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "sandboxes", file), nil, 0o600))
 
-	rt = open(t, root)
+	rt = openRuntime(t, root)
 	snapshot, err := rt.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, snapshot.Containers, 1)
@@ -200,27 +200,27 @@ func TestHalfWrittenState(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1, "unusable directories stay")
 	assert.NoFileExists(t, filepath.Join(root, "sandboxes", file))
-	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+broken), "nobody can stop this one any more")
+	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+broken), "nobody can stop this one any more")
 }
 
-func TestSecondAgent(t *testing.T) {
+func TestSecondOpenFails(t *testing.T) {
 	root := t.TempDir()
-	open(t, root)
+	openRuntime(t, root)
 	_, err := process.Open(root, process.Options{})
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), root)
 	assert.Contains(t, err.Error(), "another agent")
 }
 
-// An exit is streamed at once also when an earlier agent started the container.
-func TestEventOfAdoptedContainer(t *testing.T) {
+// The exit of a container that a previous agent process started is streamed at once.
+func TestExitOfAdoptedContainerIsStreamed(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 	require.NoError(t, rt.Close())
 
-	rt = open(t, root)
+	rt = openRuntime(t, root)
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	var begun atomic.Bool
@@ -250,5 +250,5 @@ func TestEventOfAdoptedContainer(t *testing.T) {
 	})
 	require.ErrorIs(t, err, os.ErrProcessDone)
 	t.Logf("event %v after SIGKILL", time.Since(killed))
-	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 137, getContainer(t, rt, id).ExitCode)
 }

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[0] == sessionAgentName {
 		os.Exit(sessionAgentMain(os.Args[1], os.Args[2]))
 	}
-	// Mounts, interfaces and what else a test leaves go with the namespaces.
-	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return forgetful.Main(m) }))
+	// Mounts, interfaces and other remains of a test are removed with the namespaces.
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return programWithoutMain.Main(m) }))
 }
 
 func TestRuntime(t *testing.T) {

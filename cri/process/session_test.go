@@ -34,66 +34,66 @@ import (
 // sessionAgentName is the argv[0] of a test binary that plays an agent which serves one session.
 const sessionAgentName = "process-test-session-agent"
 
-// text collects output, and may be read meanwhile.
-type text struct {
+// outputBuffer is a concurrency-safe buffer of output.
+type outputBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer
 }
 
-func (b *text) Write(p []byte) (int, error) {
+func (b *outputBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.Write(p)
 }
 
-func (b *text) String() string {
+func (b *outputBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.String()
 }
 
-func (b *text) awaits(t *testing.T, want string) {
+func (b *outputBuffer) awaitText(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q comes", want), func() bool { return strings.Contains(b.String(), want) })
+	requireEventually(t, fmt.Sprintf("%q comes", want), func() bool { return strings.Contains(b.String(), want) })
 }
 
-// slow is a client that takes what comes bit by bit.
-type slow struct {
+// slowWriter is a client that reads slowly.
+type slowWriter struct {
 	to    io.Writer
 	pause time.Duration
 }
 
-func (s slow) Write(p []byte) (n int, err error) {
+func (s slowWriter) Write(p []byte) (n int, err error) {
 	time.Sleep(s.pause)
 	return s.to.Write(p)
 }
 
-// idle runs a container that does nothing, for commands beside it.
-func idle(t *testing.T, rt *process.Runtime) string {
+// runIdleContainer runs a container that does nothing, for commands beside it.
+func runIdleContainer(t *testing.T, rt *process.Runtime) string {
 	t.Helper()
-	sandbox, _ := pod(t, rt)
-	return start(t, rt, sandbox, shell(`exec sleep 1000`))
+	sandbox, _ := runPodSandbox(t, rt)
+	return startContainer(t, rt, sandbox, shellConfig(`exec sleep 1000`))
 }
 
-// descriptors returns how many this process has open.
-func descriptors(t *testing.T) int {
+// countDescriptors returns the number of open descriptors of this process.
+func countDescriptors(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	return len(names)
 }
 
-// settles waits until there are as many descriptors and goroutines as before.
-func settles(t *testing.T, descriptorsBefore, goroutinesBefore int) {
+// awaitNoLeaks waits until the numbers of descriptors and goroutines are as before.
+func awaitNoLeaks(t *testing.T, descriptorsBefore, goroutinesBefore int) {
 	t.Helper()
-	eventually(t, "descriptors and goroutines are as before", func() bool {
-		return descriptors(t) <= descriptorsBefore && runtime.NumGoroutine() <= goroutinesBefore
+	requireEventually(t, "descriptors and goroutines are as before", func() bool {
+		return countDescriptors(t) <= descriptorsBefore && runtime.NumGoroutine() <= goroutinesBefore
 	})
 }
 
 func TestRunExec(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
 	for _, test := range []struct {
 		name, script, stdin string
 		noStdin             bool
@@ -110,7 +110,7 @@ func TestRunExec(t *testing.T) {
 		{name: "what is left behind and writes", script: `(while :; do echo more; done) & echo $! >&2`, stderr: "*", stdout: "*"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var stdout, stderr text
+			var stdout, stderr outputBuffer
 			s := cri.Session{Stdin: strings.NewReader(test.stdin), Stdout: &stdout, Stderr: &stderr}
 			if test.noStdin {
 				s.Stdin = nil
@@ -135,13 +135,13 @@ func TestRunExec(t *testing.T) {
 	require.ErrorContains(t, err, "not running")
 }
 
-// A command on a terminal has its size, learns a new one, and is its foreground job.
+// A command on a terminal has the terminal's size, receives a new size, and is its foreground job.
 func TestRunExecTerminal(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
-	var screen text
+	var screen outputBuffer
 	sizes := make(chan cri.TerminalSize, 1)
 	sizes <- cri.TerminalSize{Width: 80, Height: 24}
 	done := make(chan int)
@@ -151,28 +151,28 @@ func TestRunExecTerminal(t *testing.T) {
 		assert.NoError(t, err)
 		done <- code
 	}()
-	screen.awaits(t, "xterm\r\n24 80\r\nready\r\n")
+	screen.awaitText(t, "xterm\r\n24 80\r\nready\r\n")
 	sizes <- cri.TerminalSize{Width: 132, Height: 50}
-	screen.awaits(t, "50 132\r\n")
+	screen.awaitText(t, "50 132\r\n")
 	_, err := keyboard.Write([]byte{3}) // Ctrl-C
 	require.NoError(t, err)
 	assert.Equal(t, 9, <-done)
-	screen.awaits(t, "caught\r\n")
+	screen.awaitText(t, "caught\r\n")
 }
 
-// What a command has written arrives whole at a client that reads slowly, long after the command has ended.
+// The output of a command arrives completely at a slow client, long after the command has exited.
 func TestRunExecSlowClient(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
 	for name, tty := range map[string]bool{"pipe": false, "terminal": true} {
 		t.Run(name, func(t *testing.T) {
-			var out text
+			var out outputBuffer
 			size := 60_000 // fits into the pipe, so that the command ends at once
 			if tty {
 				size = 3_000
 			}
 			code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; exit 4`, size)},
-				cri.Session{Stdout: slow{&out, 400 * time.Millisecond}, TTY: tty})
+				cri.Session{Stdout: slowWriter{&out, 400 * time.Millisecond}, TTY: tty})
 			require.NoError(t, err)
 			assert.Equal(t, 4, code)
 			assert.Equal(t, size, strings.Count(out.String(), "x"))
@@ -180,21 +180,21 @@ func TestRunExecSlowClient(t *testing.T) {
 	}
 }
 
-// What a command has written before it was killed with its container arrives too.
+// Output that a command wrote before it was killed with its container arrives too.
 func TestRunExecKilledWithContainer(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
-	var out, errs text
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
+	var out, errs outputBuffer
 	done := make(chan error, 1)
 	go func() {
 		code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", `head -c 60000 /dev/zero | tr '\0' x; echo written >&2; exec sleep 1000`},
-			cri.Session{Stdout: slow{&out, 200 * time.Millisecond}, Stderr: &errs})
+			cri.Session{Stdout: slowWriter{&out, 200 * time.Millisecond}, Stderr: &errs})
 		if err == nil && code != 137 {
 			err = fmt.Errorf("code %d", code)
 		}
 		done <- err
 	}()
-	errs.awaits(t, "written")
+	errs.awaitText(t, "written")
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
 	if err := <-done; err != nil {
 		require.ErrorContains(t, err, "the container has exited")
@@ -202,50 +202,50 @@ func TestRunExecKilledWithContainer(t *testing.T) {
 	assert.Equal(t, 60_000, strings.Count(out.String(), "x"))
 }
 
-// A command ends with its client, with all that it has started, however that is: its context ends, or it takes no output.
-func TestRunExecEndsWithClient(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
+// A command and its child processes are killed when its context ends or its client rejects output.
+func TestRunExecKillsCommandWhenClientLeaves(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
 	mark := "NODEAGENT_CONTAINER_ID=" + id
 	script := `setsid sleep 1000 & (setsid sleep 1000 & ) ; (trap '' HUP TERM; sleep 1000) & echo ready; sleep 1000`
 	cause := errors.New("the connection is lost")
 	for name, tty := range map[string]bool{"pipe": false, "terminal": true} {
 		t.Run(name, func(t *testing.T) {
-			files, goroutines := descriptors(t), runtime.NumGoroutine()
+			files, goroutines := countDescriptors(t), runtime.NumGoroutine()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stdin, keyboard := io.Pipe()
-			var out text
+			var out outputBuffer
 			done := make(chan error)
 			go func() {
 				_, err := rt.RunExec(ctx, id, []string{"sh", "-c", script}, cri.Session{Stdin: stdin, Stdout: &out, TTY: tty})
 				done <- err
 			}()
-			out.awaits(t, "ready")
-			eventually(t, "all run", func() bool { return len(marked(t, mark)) >= 6 })
+			out.awaitText(t, "ready")
+			requireEventually(t, "all run", func() bool { return len(processesWithEnv(t, mark)) >= 6 })
 			begin := time.Now()
 			cancel(cause)
 			require.ErrorIs(t, <-done, cause)
 			assert.Less(t, time.Since(begin), time.Minute)
-			eventually(t, "nothing is left of the command", func() bool { return len(marked(t, mark)) == 1 })
+			requireEventually(t, "nothing is left of the command", func() bool { return len(processesWithEnv(t, mark)) == 1 })
 			keyboard.Close()
-			settles(t, files, goroutines)
+			awaitNoLeaks(t, files, goroutines)
 		})
 	}
-	_, err := rt.RunExec(t.Context(), id, []string{"yes"}, cri.Session{Stdout: broken{}})
+	_, err := rt.RunExec(t.Context(), id, []string{"yes"}, cri.Session{Stdout: brokenWriter{}})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	require.ErrorContains(t, err, "write stdout")
-	eventually(t, "nothing is left of the command", func() bool { return len(marked(t, mark)) == 1 })
+	requireEventually(t, "nothing is left of the command", func() bool { return len(processesWithEnv(t, mark)) == 1 })
 }
 
-type broken struct{}
+type brokenWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// Many at once: every output is whole, every exit code right, and no process, descriptor or goroutine is left.
-func TestRunExecMany(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
-	files, goroutines := descriptors(t), runtime.NumGoroutine()
+// Many concurrent sessions have complete output and correct exit codes, and no process, descriptor or goroutine leaks.
+func TestManySessionsLeakNothing(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
+	files, goroutines := countDescriptors(t), runtime.NumGoroutine()
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
@@ -260,26 +260,26 @@ func TestRunExecMany(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Len(t, marked(t, "NODEAGENT_CONTAINER_ID="+id), 1)
-	settles(t, files, goroutines)
+	assert.Len(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id), 1)
+	awaitNoLeaks(t, files, goroutines)
 }
 
-// Whoever is in a session when the shim is killed is told at once.
-func TestSessionsEndWithShim(t *testing.T) {
+// Sessions end at once with an error when the shim is killed.
+func TestSessionsEndWhenShimIsKilled(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`while :; do echo seen; sleep 0.05; done`))
-	var out, seen text
-	attached, leave := attach(t, rt, id, cri.Session{Stdout: &seen})
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`while :; do echo seen; sleep 0.05; done`))
+	var out, seen outputBuffer
+	attached, leave := startAttach(t, rt, id, cri.Session{Stdout: &seen})
 	defer leave()
-	seen.awaits(t, "seen")
+	seen.awaitText(t, "seen")
 	ran := make(chan error, 1)
 	go func() {
 		_, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", "echo ready; sleep 1000"}, cri.Session{Stdout: &out})
 		ran <- err
 	}()
-	out.awaits(t, "ready")
+	out.awaitText(t, "ready")
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(run.Shim, unix.SIGKILL))
@@ -291,14 +291,14 @@ func TestSessionsEndWithShim(t *testing.T) {
 			require.Fail(t, "nobody is told")
 		}
 	}
-	exited(t, rt, id)
-	eventually(t, "nothing is left", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
+	awaitExit(t, rt, id)
+	requireEventually(t, "nothing is left", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
 }
 
-// An idle session costs its goroutines, and no buffers.
-func TestRunExecIdle(t *testing.T) {
-	rt := open(t, t.TempDir())
-	id := idle(t, rt)
+// An idle session holds its goroutines, but no buffers.
+func TestIdleSessionsHoldNoBuffers(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	id := runIdleContainer(t, rt)
 	memory := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -310,14 +310,14 @@ func TestRunExecIdle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stdin, keyboard := io.Pipe()
 	var wg sync.WaitGroup
-	var out text
+	var out outputBuffer
 	for range sessions {
 		wg.Go(func() {
 			_, err := rt.RunExec(ctx, id, []string{"sh", "-c", "echo ready; exec sleep 1000"}, cri.Session{Stdin: stdin, Stdout: &out, Stderr: &out})
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	eventually(t, "all run", func() bool { return strings.Count(out.String(), "ready") == sessions })
+	requireEventually(t, "all run", func() bool { return strings.Count(out.String(), "ready") == sessions })
 	each := (int64(memory()) - int64(before)) / sessions
 	t.Logf("%d bytes for each session", each)
 	assert.Less(t, each, int64(48<<10))
@@ -354,18 +354,18 @@ func serveSession(ctx context.Context, rt *process.Runtime, c cri.Container, kin
 	return fmt.Errorf("kind %q", kind)
 }
 
-// An agent is killed in the middle of a session of each kind: the container goes on, nothing is left of the session, and the
-// next agent has sessions again.
-func TestAgentKilledInSession(t *testing.T) {
+// An agent is killed during a session of each kind: the container continues, nothing of the session remains, and the next
+// agent can run sessions.
+func TestSessionCommandIsKilledWithAgent(t *testing.T) {
 	for _, kind := range []string{"exec", "terminal", "attach"} {
 		t.Run(kind, func(t *testing.T) {
 			root := t.TempDir()
 			rt, err := process.Open(root, process.Options{})
 			require.NoError(t, err)
-			sandbox, _ := pod(t, rt)
-			c := shell(`while :; do echo session; sleep 0.02; done`)
+			sandbox, _ := runPodSandbox(t, rt)
+			c := shellConfig(`while :; do echo session; sleep 0.02; done`)
 			c.Stdin = true
-			id := start(t, rt, sandbox, c)
+			id := startContainer(t, rt, sandbox, c)
 			require.NoError(t, rt.Close())
 
 			agent := exec.Command("/proc/self/exe")
@@ -378,10 +378,10 @@ func TestAgentKilledInSession(t *testing.T) {
 			require.NoError(t, agent.Process.Kill())
 			_ = agent.Wait()
 
-			rt = open(t, root)
-			assert.Equal(t, cri.ContainerRunning, get(t, rt, id).State)
-			eventually(t, "nothing is left of the session", func() bool {
-				for _, p := range marked(t, "NODEAGENT_CONTAINER_ID="+id) {
+			rt = openRuntime(t, root)
+			assert.Equal(t, cri.ContainerRunning, getContainer(t, rt, id).State)
+			requireEventually(t, "nothing is left of the session", func() bool {
+				for _, p := range processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id) {
 					if line, _ := os.ReadFile(fmt.Sprint("/proc/", p.PID, "/cmdline")); bytes.Contains(line, []byte("1000")) {
 						return false
 					}
@@ -391,16 +391,16 @@ func TestAgentKilledInSession(t *testing.T) {
 			code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", "exit 3"}, cri.Session{})
 			require.NoError(t, err)
 			assert.Equal(t, 3, code)
-			var seen text
-			done, leave := attach(t, rt, id, cri.Session{Stdout: &seen})
-			seen.awaits(t, "session")
+			var seen outputBuffer
+			done, leave := startAttach(t, rt, id, cri.Session{Stdout: &seen})
+			seen.awaitText(t, "session")
 			leave()
 			require.ErrorIs(t, <-done, context.Canceled)
 		})
 	}
 }
 
-// A port of a sandbox is one of the host, or of the sandbox's own network where it has one.
+// A port of a sandbox is in its own network if it has one, else on the host.
 func TestIntegrationRunPortForward(t *testing.T) {
 	n := newNetwork(t)
 	rt := openWith(t, t.TempDir(), process.Options{Network: n})
@@ -443,7 +443,7 @@ func TestIntegrationRunPortForward(t *testing.T) {
 	}
 }
 
-// listenIn listens on the loopback of a sandbox's network.
+// listenIn listens on the loopback interface of a sandbox's network.
 func listenIn(t *testing.T, n *network, sandbox string) net.Listener {
 	t.Helper()
 	var l net.Listener

@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// A stop kills everything that descends from a container, however far it went away, and leaves no zombie.
+// A stop kills all descendants of a container, even after they left its session, and leaves no zombie.
 func TestStopKillsAllDescendants(t *testing.T) {
 	for _, test := range []struct {
 		name, script string
@@ -33,24 +33,24 @@ func TestStopKillsAllDescendants(t *testing.T) {
 		{"daemons", `for i in $(seq 10); do (setsid sh -c 'sleep 1000 & exec sleep 1000' &) ; done; exec sleep 1000`, 21},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := children(t)
-			rt := open(t, t.TempDir())
-			sandbox, _ := pod(t, rt)
-			id := start(t, rt, sandbox, shell(test.script))
+			before := childPIDs(t)
+			rt := openRuntime(t, t.TempDir())
+			sandbox, _ := runPodSandbox(t, rt)
+			id := startContainer(t, rt, sandbox, shellConfig(test.script))
 			entry := "NODEAGENT_CONTAINER_ID=" + id
-			eventually(t, "all processes run", func() bool { return len(marked(t, entry)) == test.processes })
+			requireEventually(t, "all processes run", func() bool { return len(processesWithEnv(t, entry)) == test.processes })
 			require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
-			assert.Empty(t, marked(t, entry))
-			assert.Equal(t, cri.ContainerExited, get(t, rt, id).State)
-			for pid := range children(t) {
+			assert.Empty(t, processesWithEnv(t, entry))
+			assert.Equal(t, cri.ContainerExited, getContainer(t, rt, id).State)
+			for pid := range childPIDs(t) {
 				assert.Contains(t, before, pid, "a child is left")
 			}
 		})
 	}
 }
 
-// children returns the process IDs of the children of the test, zombies included.
-func children(t *testing.T) map[int]bool {
+// childPIDs returns the process IDs of the children of the test, including zombies.
+func childPIDs(t *testing.T) map[int]bool {
 	t.Helper()
 	all, err := procfs.ListProcesses()
 	require.NoError(t, err)
@@ -61,18 +61,18 @@ func children(t *testing.T) map[int]bool {
 	return pids
 }
 
-// A container ends with its first process, and what that leaves behind ends too, as in a PID namespace.
-func TestExitKillsWhatIsLeft(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`setsid sleep 1000 & sleep 1000 & exit 7`))
-	assert.EqualValues(t, 7, exited(t, rt, id).ExitCode)
-	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+// A container exits with its first process, and its remaining processes are killed, as in a PID namespace.
+func TestExitKillsRemainingProcesses(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`setsid sleep 1000 & sleep 1000 & exit 7`))
+	assert.EqualValues(t, 7, awaitExit(t, rt, id).ExitCode)
+	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))
 }
 
 func TestStopSignal(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	for _, test := range []struct {
 		signal cri.Signal
 		code   int32
@@ -83,17 +83,17 @@ func TestStopSignal(t *testing.T) {
 		{"SIGRTMAX", 128 + 64},
 	} {
 		c := cri.ContainerConfig{Name: "c" + string(test.signal), Command: []string{"sleep", "1000"}, StopSignal: test.signal}
-		id := start(t, rt, sandbox, c)
+		id := startContainer(t, rt, sandbox, c)
 		require.NoError(t, rt.StopContainer(t.Context(), id, 10*time.Second))
-		assert.Equal(t, test.code, get(t, rt, id).ExitCode, "signal %q", test.signal)
+		assert.Equal(t, test.code, getContainer(t, rt, id).ExitCode, "signal %q", test.signal)
 	}
 }
 
-// A later stop with less grace does not wait for an earlier one.
-func TestStopTwice(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`trap '' TERM; while :; do sleep 1; done`))
+// A later stop with a shorter grace period does not wait for an earlier one.
+func TestLaterStopWithShorterGraceWins(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`trap '' TERM; while :; do sleep 1; done`))
 	slow := make(chan error, 1)
 	go func() { slow <- rt.StopContainer(t.Context(), id, time.Minute) }()
 	began := time.Now()
@@ -102,9 +102,9 @@ func TestStopTwice(t *testing.T) {
 	assert.Less(t, time.Since(began), 40*time.Second)
 }
 
-// A sandbox that is stopped while containers start has none that runs afterwards.
-func TestStopSandboxWhileStarting(t *testing.T) {
-	rt := open(t, t.TempDir())
+// A sandbox that is stopped while containers start has no running process afterwards.
+func TestStopSandboxDuringStartLeavesNoProcess(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
 	for i := range 20 {
 		sandbox, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Attempt: uint32(i)})
 		require.NoError(t, err)
@@ -115,17 +115,17 @@ func TestStopSandboxWhileStarting(t *testing.T) {
 		time.Sleep(time.Duration(i) * 200 * time.Microsecond) // each time at another point of the start
 		require.NoError(t, rt.StopSandbox(t.Context(), sandbox))
 		<-started // it may have been refused
-		require.NotEqual(t, cri.ContainerRunning, get(t, rt, id).State)
-		require.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+		require.NotEqual(t, cri.ContainerRunning, getContainer(t, rt, id).State)
+		require.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))
 	}
 }
 
-// A start that is cut short leaves a container that has exited, and nothing running.
-func TestStartCutShort(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+// A cancelled start leaves an exited container and no process.
+func TestCancelledStartLeavesExitedContainer(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	for i := range 20 {
-		c := shell(`exec sleep 1000`)
+		c := shellConfig(`exec sleep 1000`)
 		c.Name = strconv.Itoa(i)
 		id, err := rt.CreateContainer(t.Context(), sandbox, &c, nil)
 		require.NoError(t, err)
@@ -136,19 +136,19 @@ func TestStartCutShort(t *testing.T) {
 			continue // in time
 		}
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		state := get(t, rt, id)
+		state := getContainer(t, rt, id)
 		if state.State == cri.ContainerExited {
 			assert.Equal(t, "StartError", state.Reason)
 		}
-		eventually(t, "nothing runs", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
+		requireEventually(t, "nothing runs", func() bool { return len(processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
 	}
 }
 
 func TestStats(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
-	id := start(t, rt, sandbox, shell(`i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sh -c 'exec sleep 1000'`))
-	eventually(t, "CPU time is counted", func() bool {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
+	id := startContainer(t, rt, sandbox, shellConfig(`i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sh -c 'exec sleep 1000'`))
+	requireEventually(t, "CPU time is counted", func() bool {
 		stats, err := rt.ContainerStats(t.Context())
 		require.NoError(t, err)
 		require.Len(t, stats, 1)
@@ -166,15 +166,15 @@ func TestStats(t *testing.T) {
 	assert.Empty(t, stats)
 }
 
-// The longest grace period and timeout there are must not be taken for ones that have run out.
-func TestLongestGraceAndTimeout(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+// The longest grace period and timeout must not overflow and thus expire at once.
+func TestLongestGraceAndTimeoutDoNotOverflow(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	for _, longest := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Second, math.MaxInt64 - time.Second + 1} {
-		c := shell(`trap 'sleep 0.2; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
+		c := shellConfig(`trap 'sleep 0.2; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
 		c.Name, c.WorkingDir = strconv.FormatInt(int64(longest), 10), t.TempDir()
-		id := start(t, rt, sandbox, c)
-		eventually(t, "the container heeds the signal", func() bool {
+		id := startContainer(t, rt, sandbox, c)
+		requireEventually(t, "the container heeds the signal", func() bool {
 			_, err := os.Stat(filepath.Join(c.WorkingDir, "ready"))
 			return err == nil
 		})
@@ -182,6 +182,6 @@ func TestLongestGraceAndTimeout(t *testing.T) {
 		require.NoError(t, err, "timeout %d", longest)
 		assert.Equal(t, 4, result.ExitCode)
 		require.NoError(t, rt.StopContainer(t.Context(), id, longest))
-		assert.EqualValues(t, 3, get(t, rt, id).ExitCode, "grace %d", longest)
+		assert.EqualValues(t, 3, getContainer(t, rt, id).ExitCode, "grace %d", longest)
 	}
 }

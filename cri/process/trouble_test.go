@@ -21,20 +21,20 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// startOrderly starts a container that exits with code 3 when it gets its stop signal, and returns when it would.
+// startOrderly starts a container that exits with code 3 on its stop signal, and returns when it handles the signal.
 func startOrderly(t *testing.T, rt *process.Runtime, sandbox string) string {
 	t.Helper()
-	c := shell(`trap 'sleep 0.1; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
+	c := shellConfig(`trap 'sleep 0.1; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
 	c.WorkingDir = t.TempDir()
-	id := start(t, rt, sandbox, c)
-	eventually(t, "the container heeds the signal", func() bool {
+	id := startContainer(t, rt, sandbox, c)
+	requireEventually(t, "the container heeds the signal", func() bool {
 		_, err := os.Stat(filepath.Join(c.WorkingDir, "ready"))
 		return err == nil
 	})
 	return id
 }
 
-// withoutDescriptors leaves a process, 0 for this one, none to open until restore is called.
+// withoutDescriptors leaves a process no free descriptor until restore is called; pid 0 means this process.
 func withoutDescriptors(t *testing.T, pid int) (restore func()) {
 	t.Helper()
 	var before unix.Rlimit
@@ -50,10 +50,10 @@ func shimOf(t *testing.T, root, id string) int {
 	return run.Shim
 }
 
-// An agent that has no descriptor free when it stops a container does not kill it: the signal comes later.
-func TestStopWithoutDescriptors(t *testing.T) {
-	rt := open(t, t.TempDir())
-	sandbox, _ := pod(t, rt)
+// An agent without a free descriptor does not kill the container that it stops: the signal is sent later.
+func TestStopDuringDescriptorShortageDoesNotKill(t *testing.T) {
+	rt := openRuntime(t, t.TempDir())
+	sandbox, _ := runPodSandbox(t, rt)
 	id := startOrderly(t, rt, sandbox)
 	restore := withoutDescriptors(t, 0)
 	stopped := make(chan error, 1)
@@ -61,14 +61,14 @@ func TestStopWithoutDescriptors(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	restore()
 	require.NoError(t, <-stopped)
-	assert.EqualValues(t, 3, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 3, getContainer(t, rt, id).ExitCode)
 }
 
-// A container that ends while the agent has no descriptor free has its own exit code, not one that says it was lost.
-func TestExitWithoutDescriptors(t *testing.T) {
+// A container that exits while the agent has no free descriptor has its own exit code.
+func TestExitCodeIsReadAfterDescriptorShortage(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
 	id := startOrderly(t, rt, sandbox)
 	stopped := make(chan error, 1)
 	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
@@ -80,74 +80,73 @@ func TestExitWithoutDescriptors(t *testing.T) {
 		assert.NoError(t, err)
 	}
 	restore()
-	<-stopped // it may have been told that nobody can read how the container ended
-	assert.EqualValues(t, 3, exited(t, rt, id).ExitCode)
+	<-stopped // it may have failed because the outcome could not be read
+	assert.EqualValues(t, 3, awaitExit(t, rt, id).ExitCode)
 	require.NoError(t, rt.Close())
-	assert.EqualValues(t, 3, get(t, open(t, root), id).ExitCode)
+	assert.EqualValues(t, 3, getContainer(t, openRuntime(t, root), id).ExitCode)
 }
 
-// A shim that had no descriptor free for a while still takes the stop signal of its container.
+// A shim that lacked descriptors for a while still receives the stop signal.
 func TestStopAfterShimHadNoDescriptors(t *testing.T) {
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
 	id := startOrderly(t, rt, sandbox)
 	restore := withoutDescriptors(t, shimOf(t, root, id))
 	_, err := rt.ExecSync(t.Context(), id, []string{"true"}, time.Second)
 	require.Error(t, err)
 	restore()
 	require.NoError(t, rt.StopContainer(t.Context(), id, 20*time.Second))
-	assert.EqualValues(t, 3, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 3, getContainer(t, rt, id).ExitCode)
 }
 
-// A shim that does not answer for long, as on a machine that swaps, is not a reason to kill its container before the
-// grace period is over.
-func TestStopWhileShimHangs(t *testing.T) {
+// A shim that does not respond for a while, as on a swapping machine, is no reason to kill its container before the grace
+// period has expired.
+func TestStopWaitsForHungShimDuringGrace(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
 	id := startOrderly(t, rt, sandbox)
 	pid := shimOf(t, root, id)
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 	time.AfterFunc(11*time.Second, func() { unix.Kill(pid, unix.SIGCONT) })
 	require.NoError(t, rt.StopContainer(t.Context(), id, 30*time.Second))
-	assert.EqualValues(t, 3, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 3, getContainer(t, rt, id).ExitCode)
 }
 
-// A shim that never answers does not keep a container alive beyond its grace period and the time that killing takes.
-func TestStopWhileShimHangsForEver(t *testing.T) {
+// A shim that never responds does not keep its container alive after the grace period and the time to kill it.
+func TestStopKillsContainerOfHungShimAfterGrace(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	rt := open(t, root)
-	sandbox, _ := pod(t, rt)
+	rt := openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
 	id := startOrderly(t, rt, sandbox)
 	require.NoError(t, unix.Kill(shimOf(t, root, id), unix.SIGSTOP))
 	began := time.Now()
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
 	assert.Less(t, time.Since(began), time.Minute)
-	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
-	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+	assert.EqualValues(t, 137, getContainer(t, rt, id).ExitCode)
+	assert.Empty(t, processesWithEnv(t, "NODEAGENT_CONTAINER_ID="+id))
 }
 
-// openUnknown opens a runtime in which a container is in state unknown: its shim lives, but its start record is away.
+// openUnknown opens a runtime with a container in state unknown: its shim runs, but its start record is missing.
 func openUnknown(t *testing.T) (rt *process.Runtime, id string, restore func()) {
 	t.Helper()
 	root := t.TempDir()
-	rt = open(t, root)
-	sandbox, _ := pod(t, rt)
+	rt = openRuntime(t, root)
+	sandbox, _ := runPodSandbox(t, rt)
 	id = startOrderly(t, rt, sandbox)
 	require.NoError(t, rt.Close())
 	record := filepath.Join(root, "containers", id, "run.json")
 	require.NoError(t, os.Rename(record, record+".away"))
-	rt = open(t, root)
-	require.Equal(t, cri.ContainerUnknown, get(t, rt, id).State)
+	rt = openRuntime(t, root)
+	require.Equal(t, cri.ContainerUnknown, getContainer(t, rt, id).State)
 	return rt, id, func() { require.NoError(t, os.Rename(record+".away", record)) }
 }
 
-// A container whose state was unknown when the agent started must not stay so until the next start: it is known again
-// once its shim can be found, and whoever streams events is told.
-func TestUnknownIsExaminedAgain(t *testing.T) {
+// A container in state unknown gets a known state once its shim can be found, and event streams receive its event.
+func TestUnknownContainerIsReexaminedForEvents(t *testing.T) {
 	t.Parallel()
 	rt, id, restore := openUnknown(t)
 	events := make(chan cri.Event, 10)
@@ -167,55 +166,55 @@ func TestUnknownIsExaminedAgain(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second)
-	require.Equal(t, cri.ContainerUnknown, get(t, rt, id).State)
+	require.Equal(t, cri.ContainerUnknown, getContainer(t, rt, id).State)
 	restore()
 	e := next()
 	assert.Equal(t, []any{cri.EventStarted, id}, []any{e.Type, e.ID})
-	c := get(t, rt, id)
+	c := getContainer(t, rt, id)
 	assert.Equal(t, cri.ContainerRunning, c.State)
 	assert.False(t, c.StartedAt.IsZero())
 	require.NoError(t, rt.StopContainer(t.Context(), id, 20*time.Second))
 	e = next()
 	assert.Equal(t, []any{cri.EventStopped, id}, []any{e.Type, e.ID})
-	assert.EqualValues(t, 3, get(t, rt, id).ExitCode)
+	assert.EqualValues(t, 3, getContainer(t, rt, id).ExitCode)
 }
 
-// Without anybody who streams events, lists examine it.
-func TestUnknownIsExaminedByList(t *testing.T) {
+// Without event streams, lists re-examine the container.
+func TestUnknownContainerIsReexaminedByList(t *testing.T) {
 	t.Parallel()
 	rt, id, restore := openUnknown(t)
 	restore()
-	eventually(t, "the state is known", func() bool { return get(t, rt, id).State == cri.ContainerRunning })
+	requireEventually(t, "the state is known", func() bool { return getContainer(t, rt, id).State == cri.ContainerRunning })
 }
 
-// A container whose shim never says what it runs can be stopped all the same, with its grace period, and removed.
-func TestStopUnknown(t *testing.T) {
+// A container whose shim never records its process can be stopped, with its grace period, and removed.
+func TestStopOfUnknownContainer(t *testing.T) {
 	t.Parallel()
 	rt, id, _ := openUnknown(t)
 	require.NoError(t, rt.StopContainer(t.Context(), id, 20*time.Second))
-	c := get(t, rt, id)
+	c := getContainer(t, rt, id)
 	assert.Equal(t, cri.ContainerExited, c.State)
 	assert.EqualValues(t, 3, c.ExitCode)
 	require.NoError(t, rt.RemoveContainer(t.Context(), id))
 }
 
-// Whoever reads of trouble with a container learns whose it is, and need not look for the pod of an ID.
+// Log lines about a container contain its pod and name, not only an ID.
 func TestLogLinesNamePodAndContainer(t *testing.T) {
-	var lines text
+	var lines outputBuffer
 	rt, err := process.Open(t.TempDir(), process.Options{
 		IgnoreUnsupported: true, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 	})
 	require.NoError(t, err)
 	defer rt.Close()
-	sandbox, _ := pod(t, rt)
+	sandbox, _ := runPodSandbox(t, rt)
 	defer func() { require.NoError(t, rt.RemoveSandbox(t.Context(), sandbox)) }()
-	c := shell(`exec sleep 1000`)
+	c := shellConfig(`exec sleep 1000`)
 	c.Name, c.CDIDevices = "web", []string{"v.com/c=n"}
-	id := start(t, rt, sandbox, c)
+	id := startContainer(t, rt, sandbox, c)
 	restore := withoutDescriptors(t, 0)
 	stopped := make(chan error, 1)
 	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
-	lines.awaits(t, "cannot signal container")
+	lines.awaitText(t, "cannot signal container")
 	restore()
 	require.NoError(t, <-stopped)
 	assert.Contains(t, lines.String(), `msg="ignoring unsupported field" namespace=test pod=pod container=web field="cdi_devices [\"v.com/c=n\"]"`)

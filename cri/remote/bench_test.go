@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// BenchmarkList lists 100 pods of one container each, labelled and annotated as the kubelet does. The server is in
-// the process as well, but sends answers that were encoded beforehand, so that what is measured is the client.
+// BenchmarkList lists 100 pods of one container each, with the labels and annotations of the kubelet. The server runs in this
+// process but sends pre-encoded responses, so that the client is measured.
 func BenchmarkList(b *testing.B) {
 	sandboxes, containers := &v1.ListPodSandboxResponse{}, &v1.ListContainersResponse{}
 	for i := range 100 {
@@ -88,16 +88,16 @@ func busyPod(i int) (*v1.PodSandbox, *v1.Container) {
 	}
 }
 
-// encoded answers with bytes instead of messages.
-type encoded struct{ encoding.CodecV2 }
+// encodedCodec responds with bytes instead of messages.
+type encodedCodec struct{ encoding.CodecV2 }
 
-func (encoded) Name() string { return "proto" }
+func (encodedCodec) Name() string { return "proto" }
 
-func (encoded) Marshal(v any) (mem.BufferSlice, error) {
+func (encodedCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-func (encoded) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (encodedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
 func dialEncoded(b *testing.B, sandboxes, containers proto.Message) *remote.Client {
 	b.Helper()
@@ -110,7 +110,7 @@ func dialEncoded(b *testing.B, sandboxes, containers proto.Message) *remote.Clie
 	socket := filepath.Join(b.TempDir(), "cri.sock")
 	l, err := net.Listen("unix", socket)
 	require.NoError(b, err)
-	g := grpc.NewServer(grpc.ForceServerCodecV2(encoded{}), grpc.UnaryInterceptor(
+	g := grpc.NewServer(grpc.ForceServerCodecV2(encodedCodec{}), grpc.UnaryInterceptor(
 		func(_ context.Context, _ any, call *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 			return answers[call.FullMethod], nil
 		}))
@@ -125,5 +125,5 @@ func dialEncoded(b *testing.B, sandboxes, containers proto.Message) *remote.Clie
 		g.Stop()
 		wg.Wait()
 	})
-	return dial(b, socket, remote.Options{})
+	return dialClient(b, socket, remote.Options{})
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// The runtime sees the time limit of a call as its deadline.
-func TestTimeLimits(t *testing.T) {
+// The runtime receives the time limit of a call as its deadline.
+func TestCallDeadlineIsTimeLimit(t *testing.T) {
 	const T = 10 * time.Minute
 	const forever = -1
 	for _, row := range []struct {
@@ -69,7 +69,7 @@ func TestTimeLimits(t *testing.T) {
 				mu   sync.Mutex
 				left time.Duration = forever
 			)
-			c := dialStub(t, answers{row.rpc: func(ctx context.Context, _ any) (any, error) {
+			c := dialStub(t, stubResponses{row.rpc: func(ctx context.Context, _ any) (any, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if deadline, ok := ctx.Deadline(); ok {
@@ -85,15 +85,15 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-// The protocol counts whole seconds. A fraction rounds up, so that no grace period is cut short; the longest is still one
-// that a runtime can hold in a time.Duration, where a second more would be a grace period that has run out.
-func TestSecondsRoundUp(t *testing.T) {
+// The protocol uses whole seconds. A fraction rounds up, so that no grace period is shortened. The longest value still fits
+// into a time.Duration of the runtime; one second more would overflow.
+func TestGraceAndTimeoutRoundUp(t *testing.T) {
 	for in, want := range map[time.Duration]int64{
 		0: 0, -1: 0, 1: 1, time.Second: 1, time.Second + 1: 2, 30 * time.Second: 30,
 		math.MaxInt64: math.MaxInt64 / int64(time.Second),
 	} {
 		var stop, exec int64
-		c := dialStub(t, answers{
+		c := dialStub(t, stubResponses{
 			"StopContainer": func(_ context.Context, q any) (any, error) {
 				stop = q.(*v1.StopContainerRequest).GetTimeout()
 				return &v1.StopContainerResponse{}, nil
@@ -111,7 +111,7 @@ func TestSecondsRoundUp(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsMapToCRIErrors(t *testing.T) {
 	const message = "what the runtime says"
 	for _, row := range []struct {
 		code    codes.Code
@@ -143,7 +143,7 @@ func TestErrors(t *testing.T) {
 		{codes.ResourceExhausted, "too many requests", nil, "too many requests"},
 	} {
 		t.Run(row.code.String()+" "+row.message, func(t *testing.T) {
-			c := dialStub(t, answers{"StartContainer": always(nil, status.Error(row.code, row.message))}, remote.Options{})
+			c := dialStub(t, stubResponses{"StartContainer": respondAlways(nil, status.Error(row.code, row.message))}, remote.Options{})
 			err := c.StartContainer(t.Context(), "id")
 			assert.EqualError(t, err, "StartContainer id: "+row.text)
 			e, ok := errors.AsType[*cri.Error](err)
@@ -161,10 +161,10 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The kubelet tells the reasons of a failed pull apart by how the message begins.
-func TestPullErrorsKeepTheirPrefix(t *testing.T) {
-	c := dialStub(t, answers{
-		"PullImage": always(nil, status.Error(codes.Unknown, "RegistryUnavailable: try later")),
+// The kubelet distinguishes the reasons of a failed pull by the beginning of the message.
+func TestPullErrorKeepsMessagePrefix(t *testing.T) {
+	c := dialStub(t, stubResponses{
+		"PullImage": respondAlways(nil, status.Error(codes.Unknown, "RegistryUnavailable: try later")),
 	}, remote.Options{})
 	_, err := c.PullImage(t.Context(), cri.ImageSpec{Image: "x"}, nil, nil)
 	e, ok := errors.AsType[*cri.Error](err)
@@ -172,9 +172,9 @@ func TestPullErrorsKeepTheirPrefix(t *testing.T) {
 	assert.EqualError(t, e.Err, "RegistryUnavailable: try later")
 }
 
-func TestStoppingOrRemovingWhatIsGoneIsSuccess(t *testing.T) {
-	gone := always(nil, status.Error(codes.NotFound, "gone"))
-	c := dialStub(t, answers{
+func TestStopAndRemoveSucceedForMissingObject(t *testing.T) {
+	gone := respondAlways(nil, status.Error(codes.NotFound, "gone"))
+	c := dialStub(t, stubResponses{
 		"StopContainer": gone, "RemoveContainer": gone, "StopPodSandbox": gone, "RemovePodSandbox": gone,
 		"RemoveImage": gone, "StartContainer": gone,
 	}, remote.Options{})
@@ -186,8 +186,8 @@ func TestStoppingOrRemovingWhatIsGoneIsSuccess(t *testing.T) {
 	assert.ErrorIs(t, c.StartContainer(t.Context(), "c"), cri.ErrNotFound)
 }
 
-// An answer that lacks what the protocol requires must not pass for one.
-func TestIncompleteAnswers(t *testing.T) {
+// A response without a field that the protocol requires is an error.
+func TestResponseWithoutRequiredFieldIsError(t *testing.T) {
 	version := func(change func(*v1.VersionResponse)) *v1.VersionResponse {
 		v := &v1.VersionResponse{Version: "0.1.0", RuntimeName: "r", RuntimeVersion: "1", RuntimeApiVersion: "v1"}
 		change(v)
@@ -244,9 +244,9 @@ func TestIncompleteAnswers(t *testing.T) {
 		{"RuntimeConfig", &v1.RuntimeConfigResponse{}, "linux"},
 	} {
 		t.Run(row.rpc+" "+row.want, func(t *testing.T) {
-			c := dialStub(t, answers{
-				row.rpc:          always(row.answer, nil),
-				"ListContainers": always(&v1.ListContainersResponse{}, nil),
+			c := dialStub(t, stubResponses{
+				row.rpc:          respondAlways(row.answer, nil),
+				"ListContainers": respondAlways(&v1.ListContainersResponse{}, nil),
 			}, remote.Options{})
 			err := callers[row.rpc](t.Context(), c)
 			if row.want == "" {
@@ -258,7 +258,7 @@ func TestIncompleteAnswers(t *testing.T) {
 	}
 }
 
-// callers makes each call with as little as it takes.
+// callers makes each call with minimal arguments.
 var callers = map[string]func(context.Context, *remote.Client) error{
 	"Version": func(ctx context.Context, c *remote.Client) error { _, err := c.Version(ctx); return err },
 	"Status":  func(ctx context.Context, c *remote.Client) error { _, err := c.Status(ctx); return err },
@@ -304,15 +304,15 @@ var callers = map[string]func(context.Context, *remote.Client) error{
 	},
 }
 
-func TestImageThatIsNotThere(t *testing.T) {
-	c := dialStub(t, answers{"ImageStatus": always(&v1.ImageStatusResponse{}, nil)}, remote.Options{})
+func TestMissingImageIsErrNotFound(t *testing.T) {
+	c := dialStub(t, stubResponses{"ImageStatus": respondAlways(&v1.ImageStatusResponse{}, nil)}, remote.Options{})
 	_, err := c.ImageStatus(t.Context(), cri.ImageSpec{Image: "x"})
 	assert.ErrorIs(t, err, cri.ErrNotFound)
 	assert.EqualError(t, err, "ImageStatus x: not found")
 }
 
-// A container's pod is that of its sandbox; where the sandbox is gone, that of its label.
-func TestContainersGetTheirPod(t *testing.T) {
+// The pod of a container is that of its sandbox; if the sandbox was removed, that of its label.
+func TestListSetsPodUIDFromSandboxOrLabel(t *testing.T) {
 	label := func(uid string) map[string]string { return map[string]string{cri.LabelPodUID: uid} }
 	sandboxes := &v1.ListPodSandboxResponse{Items: []*v1.PodSandbox{
 		{Id: "s1", Metadata: &v1.PodSandboxMetadata{Uid: "u1", Name: "web", Namespace: "default"}},
@@ -322,10 +322,10 @@ func TestContainersGetTheirPod(t *testing.T) {
 		{Id: "other label", PodSandboxId: "s1", Labels: label("u2")},
 		{Id: "no sandbox", PodSandboxId: "gone", Labels: label("u3")},
 	}}
-	c := dialStub(t, answers{
-		"ListPodSandbox":  always(sandboxes, nil),
-		"ListContainers":  always(containers, nil),
-		"ContainerStatus": always(&v1.ContainerStatusResponse{Status: &v1.ContainerStatus{Id: "x"}}, nil),
+	c := dialStub(t, stubResponses{
+		"ListPodSandbox":  respondAlways(sandboxes, nil),
+		"ListContainers":  respondAlways(containers, nil),
+		"ContainerStatus": respondAlways(&v1.ContainerStatusResponse{Status: &v1.ContainerStatus{Id: "x"}}, nil),
 	}, remote.Options{})
 	before := time.Now()
 	s, err := c.List(t.Context())
@@ -344,9 +344,9 @@ func TestContainersGetTheirPod(t *testing.T) {
 	assert.Len(t, pod.Containers, 2)
 }
 
-func TestListAsksForOnePodByItsLabel(t *testing.T) {
+func TestListPodFiltersByLabel(t *testing.T) {
 	var sandboxes, containers map[string]string
-	c := dialStub(t, answers{
+	c := dialStub(t, stubResponses{
 		"ListPodSandbox": func(_ context.Context, q any) (any, error) {
 			sandboxes = q.(*v1.ListPodSandboxRequest).GetFilter().GetLabelSelector()
 			return &v1.ListPodSandboxResponse{Items: []*v1.PodSandbox{
@@ -366,10 +366,10 @@ func TestListAsksForOnePodByItsLabel(t *testing.T) {
 	assert.Equal(t, sandboxes, containers)
 }
 
-// A containerd that was killed in the middle of RunPodSandbox knows the sandbox afterwards, but not since when. Whoever
-// refuses that can never replace it.
-func TestStatusWithoutTimeOfCreation(t *testing.T) {
-	c := dialStub(t, answers{"PodSandboxStatus": always(&v1.PodSandboxStatusResponse{Status: &v1.PodSandboxStatus{
+// A containerd that was killed during RunPodSandbox reports the sandbox without a creation time. A client that rejects this
+// status could never replace the sandbox.
+func TestStatusWithoutCreationTimeIsAccepted(t *testing.T) {
+	c := dialStub(t, stubResponses{"PodSandboxStatus": respondAlways(&v1.PodSandboxStatusResponse{Status: &v1.PodSandboxStatus{
 		Id: "s", State: v1.PodSandboxState_SANDBOX_NOTREADY,
 		Metadata: &v1.PodSandboxMetadata{Name: "n", Namespace: "ns", Uid: "u"},
 	}}, nil)}, remote.Options{})
@@ -379,9 +379,9 @@ func TestStatusWithoutTimeOfCreation(t *testing.T) {
 	assert.True(t, s.CreatedAt.IsZero())
 }
 
-func TestAnswersHaveALimit(t *testing.T) {
+func TestOversizedResponseIsErrTooLarge(t *testing.T) {
 	answer := func(n int) *v1.ExecSyncResponse { return &v1.ExecSyncResponse{Stdout: make([]byte, n)} }
-	c := dialStub(t, answers{"ExecSync": func(_ context.Context, q any) (any, error) {
+	c := dialStub(t, stubResponses{"ExecSync": func(_ context.Context, q any) (any, error) {
 		return answer(int(q.(*v1.ExecSyncRequest).GetTimeout())), nil
 	}}, remote.Options{})
 	_, err := c.ExecSync(t.Context(), "c", nil, 15<<20*time.Second)
@@ -396,15 +396,15 @@ func TestAnswersHaveALimit(t *testing.T) {
 	assert.ErrorContains(t, err, "larger than max")
 }
 
-func TestUnknownStopSignal(t *testing.T) {
-	c := dial(t, "/does/not/matter", remote.Options{})
+func TestCreateRefusesUnknownStopSignal(t *testing.T) {
+	c := dialClient(t, "/does/not/matter", remote.Options{})
 	_, err := c.CreateContainer(t.Context(), "s", &cri.ContainerConfig{Name: "main", StopSignal: "SIGNOPE"}, nil)
 	assert.EqualError(t, err, `CreateContainer main: stop signal "SIGNOPE": unknown`)
 }
 
 func TestCheckpoint(t *testing.T) {
 	var got *v1.CheckpointContainerRequest
-	c := dialStub(t, answers{"CheckpointContainer": func(_ context.Context, q any) (any, error) {
+	c := dialStub(t, stubResponses{"CheckpointContainer": func(_ context.Context, q any) (any, error) {
 		got = q.(*v1.CheckpointContainerRequest)
 		return &v1.CheckpointContainerResponse{}, nil
 	}}, remote.Options{})
@@ -413,15 +413,15 @@ func TestCheckpoint(t *testing.T) {
 	assert.Equal(t, "/var/x.tar", got.GetLocation())
 	assert.EqualValues(t, 2, got.GetTimeout())
 
-	err := dialStub(t, answers{}, remote.Options{}).Checkpoint(t.Context(), "c", "/var/x.tar", 0)
+	err := dialStub(t, stubResponses{}, remote.Options{}).Checkpoint(t.Context(), "c", "/var/x.tar", 0)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "CheckpointContainer c: ")
 }
 
-// The field has one string: both families, with a comma between them, as the kubelet sends them.
-func TestSetPodCIDRs(t *testing.T) {
+// The message has one string for both IP families, separated by a comma, as the kubelet sends it.
+func TestSetPodCIDRsJoinsFamilies(t *testing.T) {
 	var got string
-	c := dialStub(t, answers{"UpdateRuntimeConfig": func(_ context.Context, q any) (any, error) {
+	c := dialStub(t, stubResponses{"UpdateRuntimeConfig": func(_ context.Context, q any) (any, error) {
 		got = q.(*v1.UpdateRuntimeConfigRequest).GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
 		return &v1.UpdateRuntimeConfigResponse{}, nil
 	}}, remote.Options{})

@@ -18,14 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// Each call is told of by the name that the CRI has for it, with its error and how long it took.
-func TestCalled(t *testing.T) {
+// Each call is reported with its CRI name, its error and its duration.
+func TestCallReturnedReportsEachCall(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
-	client := dialStub(t, answers{
-		"ListPodSandbox": always(&v1.ListPodSandboxResponse{}, nil),
-		"ListContainers": always(&v1.ListContainersResponse{}, nil),
-		"StartContainer": always(nil, status.Error(codes.Internal, "out of order")),
+	client := dialStub(t, stubResponses{
+		"ListPodSandbox": respondAlways(&v1.ListPodSandboxResponse{}, nil),
+		"ListContainers": respondAlways(&v1.ListContainersResponse{}, nil),
+		"StartContainer": respondAlways(nil, status.Error(codes.Internal, "out of order")),
 	}, remote.Options{CallReturned: func(method string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -24,9 +24,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-func TestEndpoints(t *testing.T) {
+func TestDialAcceptsUnixEndpoints(t *testing.T) {
 	for _, good := range []string{"unix:///run/x.sock", "unix:/run/x.sock", "/run/x.sock"} {
-		dial(t, good, remote.Options{})
+		dialClient(t, good, remote.Options{})
 	}
 	for _, bad := range []string{"", "run/x.sock", "unix://run/x.sock", "tcp://127.0.0.1:1", "http://x", "npipe:////./pipe/x"} {
 		_, err := remote.Dial(bad, remote.Options{})
@@ -38,7 +38,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestDialRefusesInvalidOptions(t *testing.T) {
 	_, err := remote.Dial("/x", remote.Options{Timeout: -1})
 	assert.EqualError(t, err, "dial runtime: timeout -1ns: negative")
 	_, err = remote.Dial("/x", remote.Options{Timeouts: map[string]time.Duration{"PullImages": 1}})
@@ -47,8 +47,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	assert.EqualError(t, err, "dial runtime: timeout of PullImage -1ns: negative")
 }
 
-// A wrong socket path must be found out within seconds, with an error that says what to check.
-func TestCheckSaysWhatToCheck(t *testing.T) {
+// A wrong socket path is detected within seconds, with an error that advises what to check.
+func TestCheckErrorNamesAdvice(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 
@@ -58,10 +58,10 @@ func TestCheckSaysWhatToCheck(t *testing.T) {
 	require.NoError(t, left.Close())
 
 	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
-	greeter(t, at("greeter"), "HTTP/1.1 400 Bad Request\r\n\r\n")
+	serveGreeting(t, at("greeter"), "HTTP/1.1 400 Bad Request\r\n\r\n")
 
 	t.Cleanup(serveStub(t, at("grpc"), nil))
-	t.Cleanup(serveStub(t, at("old"), answers{"Version": always(&v1.VersionResponse{
+	t.Cleanup(serveStub(t, at("old"), stubResponses{"Version": respondAlways(&v1.VersionResponse{
 		Version: "0.0.9", RuntimeName: "old", RuntimeVersion: "1", RuntimeApiVersion: "v1",
 	}, nil)}))
 
@@ -80,7 +80,7 @@ func TestCheckSaysWhatToCheck(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			begin := time.Now()
-			err := dial(t, at(row.name), remote.Options{}).Check(t.Context())
+			err := dialClient(t, at(row.name), remote.Options{}).Check(t.Context())
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), "socket "+at(row.name))
 			assert.Contains(t, err.Error(), row.text)
@@ -92,8 +92,8 @@ func TestCheckSaysWhatToCheck(t *testing.T) {
 	}
 }
 
-// greeter is a server of another protocol: it says something and hangs up.
-func greeter(t *testing.T, socket, words string) {
+// serveGreeting is a server of another protocol: it sends a greeting and closes the connection.
+func serveGreeting(t *testing.T, socket, words string) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -114,33 +114,33 @@ func greeter(t *testing.T, socket, words string) {
 	})
 }
 
-func TestCheckAsksBothEndpoints(t *testing.T) {
+func TestCheckCallsBothEndpoints(t *testing.T) {
 	dir := t.TempDir()
 	runtime, images := filepath.Join(dir, "runtime"), filepath.Join(dir, "images")
-	t.Cleanup(serveStub(t, runtime, answers{"Version": always(&v1.VersionResponse{
+	t.Cleanup(serveStub(t, runtime, stubResponses{"Version": respondAlways(&v1.VersionResponse{
 		Version: "0.1.0", RuntimeName: "r", RuntimeVersion: "1", RuntimeApiVersion: "v1",
 	}, nil)}))
-	c := dial(t, runtime, remote.Options{ImageEndpoint: images})
+	c := dialClient(t, runtime, remote.Options{ImageEndpoint: images})
 	assert.ErrorContains(t, c.Check(t.Context()), "socket "+images)
 
-	t.Cleanup(serveStub(t, images, answers{"ImageFsInfo": always(&v1.ImageFsInfoResponse{}, nil)}))
+	t.Cleanup(serveStub(t, images, stubResponses{"ImageFsInfo": respondAlways(&v1.ImageFsInfoResponse{}, nil)}))
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		assert.NoError(t, c.Check(context.Background()))
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// While the runtime is away calls fail at once; when it is back the same client works.
-func TestConnectionRecovers(t *testing.T) {
+// While the runtime is unavailable calls fail at once; afterwards the same client works.
+func TestClientRecoversAfterRuntimeRestart(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
-	a := answers{
-		"StartContainer": always(&v1.StartContainerResponse{}, nil),
+	a := stubResponses{
+		"StartContainer": respondAlways(&v1.StartContainerResponse{}, nil),
 		"StopContainer": func(ctx context.Context, _ any) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
 	}
 	stop := serveStub(t, socket, a)
-	c := dial(t, socket, remote.Options{})
+	c := dialClient(t, socket, remote.Options{})
 	require.NoError(t, c.StartContainer(t.Context(), "c"))
 
 	for range 2 {
@@ -166,13 +166,13 @@ func TestConnectionRecovers(t *testing.T) {
 	stop()
 }
 
-// streams is a runtime whose event stream plays a script.
-type streams struct {
+// streamingRuntime is a runtime whose event stream plays a script.
+type streamingRuntime struct {
 	v1.UnimplementedRuntimeServiceServer
 	play func(grpc.ServerStreamingServer[v1.ContainerEventResponse]) error
 }
 
-func (s streams) GetContainerEvents(
+func (s streamingRuntime) GetContainerEvents(
 	_ *v1.GetEventsRequest, to grpc.ServerStreamingServer[v1.ContainerEventResponse],
 ) error {
 	return s.play(to)
@@ -184,7 +184,7 @@ func dialStream(t *testing.T, play func(grpc.ServerStreamingServer[v1.ContainerE
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	g := grpc.NewServer(grpc.WaitForHandlers(true))
-	v1.RegisterRuntimeServiceServer(g, streams{play: play})
+	v1.RegisterRuntimeServiceServer(g, streamingRuntime{play: play})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // as it is if it was stopped before it began
@@ -195,7 +195,7 @@ func dialStream(t *testing.T, play func(grpc.ServerStreamingServer[v1.ContainerE
 		g.Stop()
 		wg.Wait()
 	})
-	return dial(t, socket, remote.Options{})
+	return dialClient(t, socket, remote.Options{})
 }
 
 func TestStreamEvents(t *testing.T) {
@@ -240,7 +240,7 @@ func TestStreamEvents(t *testing.T) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
 	})
 	t.Run("a runtime that is not there", func(t *testing.T) {
-		c := dial(t, filepath.Join(t.TempDir(), "cri.sock"), remote.Options{})
+		c := dialClient(t, filepath.Join(t.TempDir(), "cri.sock"), remote.Options{})
 		err := c.StreamEvents(t.Context(), func(cri.Event) error { return nil })
 		assert.ErrorIs(t, err, cri.ErrUnavailable)
 		assert.ErrorContains(t, err, "check the path")

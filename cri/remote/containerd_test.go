@@ -23,11 +23,11 @@ import (
 
 const waitLimit = 30 * time.Second
 
-// TestIntegrationContainerd runs the suite that every runtime passes against containerd.
+// TestIntegrationContainerd runs the conformance suite against containerd.
 func TestIntegrationContainerd(t *testing.T) {
 	l := lab.Start(t)
 	// Cases clean up through the client they have at their end: it is closed only after all of them.
-	open := func() cri.Runtime { return dial(t, l.Endpoint(), remote.Options{}) }
+	open := func() cri.Runtime { return dialClient(t, l.Endpoint(), remote.Options{}) }
 	critest.TestRuntime(t, critest.Fixture{
 		New:             func(*testing.T) cri.Runtime { return open() },
 		Reopen:          func(*testing.T, cri.Runtime) cri.Runtime { return open() },
@@ -46,7 +46,7 @@ type realPod struct {
 	logPath   string
 }
 
-// startPod runs a shell script as a pod, on the host's network, until the end of the test.
+// startPod runs a shell script as a pod on the host network until the end of the test.
 func startPod(t *testing.T, client *remote.Client, script string) realPod {
 	t.Helper()
 	uid := strings.ToLower(strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
@@ -94,8 +94,8 @@ func startPod(t *testing.T, client *remote.Client, script string) realPod {
 
 const counting = `i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done`
 
-func TestIntegrationContainerdIsWhatItSays(t *testing.T) {
-	client := dial(t, lab.Start(t).Endpoint(), remote.Options{})
+func TestIntegrationContainerdVersionAndStatus(t *testing.T) {
+	client := dialClient(t, lab.Start(t).Endpoint(), remote.Options{})
 	require.NoError(t, client.Check(t.Context()))
 
 	v, err := client.Version(t.Context())
@@ -114,7 +114,7 @@ func TestIntegrationContainerdIsWhatItSays(t *testing.T) {
 }
 
 func TestIntegrationContainerdExec(t *testing.T) {
-	p := startPod(t, dial(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
+	p := startPod(t, dialClient(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
 	for code := range 3 {
 		r, err := p.client.ExecSync(t.Context(), p.container,
 			[]string{"/bin/sh", "-c", "echo out; echo err >&2; exit $0", string(rune('0' + code))}, 0)
@@ -131,7 +131,7 @@ func TestIntegrationContainerdExec(t *testing.T) {
 }
 
 func TestIntegrationContainerdSessions(t *testing.T) {
-	p := startPod(t, dial(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
+	p := startPod(t, dialClient(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
 	for name, open := range map[string]func() (string, error){
 		"exec": func() (string, error) {
 			return p.client.Exec(t.Context(), p.container, []string{"/bin/true"}, cri.StreamOptions{Stdout: true})
@@ -153,7 +153,7 @@ func TestIntegrationContainerdSessions(t *testing.T) {
 }
 
 func TestIntegrationContainerdEvents(t *testing.T) {
-	client := dial(t, lab.Start(t).Endpoint(), remote.Options{})
+	client := dialClient(t, lab.Start(t).Endpoint(), remote.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	events, ended := make(chan cri.Event, 1000), make(chan error, 1)
 	go func() {
@@ -195,7 +195,7 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 }
 
 func TestIntegrationContainerdStats(t *testing.T) {
-	p := startPod(t, dial(t, lab.StartPrivate(t).Endpoint(), remote.Options{}), counting)
+	p := startPod(t, dialClient(t, lab.StartPrivate(t).Endpoint(), remote.Options{}), counting)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		all, err := p.client.ContainerStats(context.Background())
 		require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestIntegrationContainerdStats(t *testing.T) {
 }
 
 func TestIntegrationContainerdReopensLogs(t *testing.T) {
-	p := startPod(t, dial(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
+	p := startPod(t, dialClient(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
 	size := func(path string) int64 {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -245,7 +245,7 @@ func TestIntegrationContainerdReopensLogs(t *testing.T) {
 }
 
 func TestIntegrationContainerdUpdates(t *testing.T) {
-	p := startPod(t, dial(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
+	p := startPod(t, dialClient(t, lab.Start(t).Endpoint(), remote.Options{}), counting)
 	require.NoError(t, p.client.UpdateContainer(t.Context(), p.container, &cri.Resources{CPUShares: 512}, nil))
 	c, err := p.client.ContainerStatus(t.Context(), p.container)
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestIntegrationContainerdUpdates(t *testing.T) {
 
 func TestIntegrationContainerdImages(t *testing.T) {
 	l := lab.StartPrivate(t)
-	client := dial(t, l.Endpoint(), remote.Options{})
+	client := dialClient(t, l.Endpoint(), remote.Options{})
 	for _, name := range []string{l.RegistryImage(), l.RegistryImageByDigest()} {
 		spec := cri.ImageSpec{Image: name}
 		_, err := client.ImageStatus(t.Context(), spec)
@@ -296,10 +296,10 @@ func TestIntegrationContainerdImages(t *testing.T) {
 	assert.ErrorIs(t, err, cri.ErrNotFound)
 }
 
-// The connection must survive the runtime: calls fail at once while it is away and work again when it is back.
+// The connection survives a restart of the runtime: calls fail at once while it is unavailable, and work afterwards.
 func TestIntegrationContainerdRestarts(t *testing.T) {
 	l := lab.StartPrivate(t)
-	client := dial(t, l.Endpoint(), remote.Options{})
+	client := dialClient(t, l.Endpoint(), remote.Options{})
 	p := startPod(t, client, counting)
 	require.NoError(t, l.Kill(t.Context()))
 

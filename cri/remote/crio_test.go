@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// CRI-O answers for a command that ran out of time with exit code -1 and success.
+// CRI-O reports a command that timed out as success with exit code -1.
 func TestExecSyncTimeoutOfCRIO(t *testing.T) {
 	for name, row := range map[string]struct {
 		code    int32
@@ -33,7 +33,7 @@ func TestExecSyncTimeoutOfCRIO(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := dialStub(t, answers{"ExecSync": func(ctx context.Context, _ any) (any, error) {
+			c := dialStub(t, stubResponses{"ExecSync": func(ctx context.Context, _ any) (any, error) {
 				select {
 				case <-time.After(row.takes):
 				case <-ctx.Done():
@@ -49,9 +49,9 @@ func TestExecSyncTimeoutOfCRIO(t *testing.T) {
 	}
 }
 
-// The stats of one pod are asked for by its sandbox: CRI-O answers them while it stops a container of another pod.
+// The request for the stats of one pod names its sandbox: CRI-O then responds while it stops a container of another pod.
 func TestPodContainerStatsNamesSandbox(t *testing.T) {
-	c := dialStub(t, answers{"ListContainerStats": func(_ context.Context, q any) (any, error) {
+	c := dialStub(t, stubResponses{"ListContainerStats": func(_ context.Context, q any) (any, error) {
 		if q.(*v1.ListContainerStatsRequest).GetFilter().GetPodSandboxId() != "s" {
 			return nil, status.Error(codes.NotFound, "no such sandbox")
 		}
@@ -66,10 +66,10 @@ func TestPodContainerStatsNamesSandbox(t *testing.T) {
 	assert.Empty(t, stats)
 }
 
-// Stopping and removing what CRI-O does not have any more is success too.
-func TestGoneOnCRIO(t *testing.T) {
-	gone := always(nil, status.Error(codes.Unknown, "container with ID starting with c not found: ID does not exist"))
-	c := dialStub(t, answers{"StopContainer": gone, "RemoveContainer": gone, "Exec": gone}, remote.Options{})
+// Stopping and removing an object that CRI-O no longer has succeeds.
+func TestStopAndRemoveSucceedForUnknownIDOnCRIO(t *testing.T) {
+	gone := respondAlways(nil, status.Error(codes.Unknown, "container with ID starting with c not found: ID does not exist"))
+	c := dialStub(t, stubResponses{"StopContainer": gone, "RemoveContainer": gone, "Exec": gone}, remote.Options{})
 	require.NoError(t, c.StopContainer(t.Context(), "c", 0))
 	require.NoError(t, c.RemoveContainer(t.Context(), "c"))
 	_, err := c.Exec(t.Context(), "c", []string{"sh"}, cri.StreamOptions{Stdout: true})

@@ -13,14 +13,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// TestIntegrationEndpoint runs the suite that every runtime passes against a runtime of the machine, such as CRI-O: NODEAGENT_CRI_ENDPOINT
-// is its socket, NODEAGENT_CRI_IMAGE an image with /bin/sh that it has.
+// TestIntegrationEndpoint runs the conformance suite against a runtime of the machine, such as CRI-O. NODEAGENT_CRI_ENDPOINT
+// is its socket, and NODEAGENT_CRI_IMAGE a present image with /bin/sh.
 func TestIntegrationEndpoint(t *testing.T) {
 	endpoint := os.Getenv("NODEAGENT_CRI_ENDPOINT")
 	if endpoint == "" {
 		t.Skip("NODEAGENT_CRI_ENDPOINT names no runtime")
 	}
-	open := func() cri.Runtime { return dial(t, endpoint, remote.Options{}) }
+	open := func() cri.Runtime { return dialClient(t, endpoint, remote.Options{}) }
 	critest.TestRuntime(t, critest.Fixture{
 		New:             func(*testing.T) cri.Runtime { return open() },
 		Reopen:          func(*testing.T, cri.Runtime) cri.Runtime { return open() },

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// Dial does not connect. Check does, and says what to look at when that fails.
+// Dial does not connect. Check does, and its error advises what to check.
 func ExampleDial() {
 	client, err := remote.Dial("unix:///run/no-such-runtime.sock", remote.Options{})
 	if err != nil {

@@ -26,36 +26,36 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// listed is a runtime that holds what it is told, and can do nothing.
-type listed struct {
+// listedRuntime is a runtime that returns a given snapshot and implements no other call.
+type listedRuntime struct {
 	cri.Runtime
 
 	mu   sync.Mutex
 	held cri.Snapshot
 }
 
-func (l *listed) List(context.Context) (cri.Snapshot, error) {
+func (l *listedRuntime) List(context.Context) (cri.Snapshot, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held, nil
 }
 
-func (l *listed) hold(s cri.Snapshot) {
+func (l *listedRuntime) setSnapshot(s cri.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = s
 }
 
-// labelled returns the labels of an object that says whose it is; empty: it does not.
-func labelled(uid string) map[string]string {
+// podLabels returns the labels of an object of the pod with this UID; none if uid is empty.
+func podLabels(uid string) map[string]string {
 	if uid == "" {
 		return nil
 	}
 	return map[string]string{cri.LabelPodUID: uid}
 }
 
-// someSnapshot makes sandboxes and containers whose labels say whose they are, nothing, or something wrong. The sandboxes
-// of one pod are alike in that.
+// someSnapshot returns random sandboxes and containers whose UID label is right, missing or wrong. The sandboxes of one pod
+// agree in this.
 func someSnapshot(random *rand.Rand, uids []string) (s cri.Snapshot) {
 	label := make(map[string]string)
 	for _, uid := range uids {
@@ -65,7 +65,7 @@ func someSnapshot(random *rand.Rand, uids []string) (s cri.Snapshot) {
 		uid := uids[random.IntN(len(uids))]
 		s.Sandboxes = append(s.Sandboxes, cri.Sandbox{
 			ID: fmt.Sprint("s", i), Pod: cri.PodIdentity{UID: uid, Name: "pod-" + uid, Namespace: "test"},
-			Attempt: uint32(i), Labels: labelled(label[uid]), CreatedAt: time.Unix(int64(i), 0),
+			Attempt: uint32(i), Labels: podLabels(label[uid]), CreatedAt: time.Unix(int64(i), 0),
 		})
 	}
 	for i := range random.IntN(10) {
@@ -75,28 +75,28 @@ func someSnapshot(random *rand.Rand, uids []string) (s cri.Snapshot) {
 		}
 		s.Containers = append(s.Containers, cri.Container{
 			ID: fmt.Sprint("c", i), SandboxID: sandbox, Name: fmt.Sprint("n", i), CreatedAt: time.Unix(int64(i), 0),
-			Labels: labelled(append(uids, "", "")[random.IntN(len(uids)+2)]),
+			Labels: podLabels(append(uids, "", "")[random.IntN(len(uids)+2)]),
 		})
 	}
 	return s
 }
 
-// Whoever looks at one pod must see what a list of everything shows of it, also of pods that crictl has made, which carry
-// no label: else the agent takes what runs there for gone.
+// ListPod returns the same objects as a full list, including pods without labels that crictl created: otherwise the agent
+// would assume that they were removed.
 func TestListPodAgreesWithList(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	rt := &listed{}
+	rt := &listedRuntime{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, criserver.New(rt, criserver.Options{}).Serve(ctx, l)) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	client := dial(t, socket, remote.Options{})
+	client := dialClient(t, socket, remote.Options{})
 
 	uids := []string{"u0", "u1", "u2", "u3"}
 	for seed := range uint64(500) {
-		rt.hold(someSnapshot(rand.New(rand.NewPCG(seed, 0)), uids))
+		rt.setSnapshot(someSnapshot(rand.New(rand.NewPCG(seed, 0)), uids))
 		all, err := client.List(t.Context())
 		require.NoError(t, err)
 		for _, uid := range append(uids, "unknown") {
@@ -111,9 +111,9 @@ func TestListPodAgreesWithList(t *testing.T) {
 	}
 }
 
-// A pod that carries the label, as all pods of an agent do, is listed without a list of everything: a start looks at its pod
-// some ten times. Where everything is too much for a message, the label decides for other pods, too.
-func TestListPodAsksForOnePod(t *testing.T) {
+// A pod with the UID label, as all pods of an agent, is listed without a full list, because each start lists its pod about
+// ten times. If a full list is too large, other pods are listed by the label too.
+func TestListPodOfLabelledPodNeedsNoFullList(t *testing.T) {
 	var (
 		mu    sync.Mutex
 		calls []string
@@ -124,8 +124,8 @@ func TestListPodAsksForOnePod(t *testing.T) {
 		defer mu.Unlock()
 		calls = append(calls, text)
 	}
-	selector := labelled("u1")
-	client := dialStub(t, answers{
+	selector := podLabels("u1")
+	client := dialStub(t, stubResponses{
 		"ListPodSandbox": func(_ context.Context, q any) (any, error) {
 			f := q.(*v1.ListPodSandboxRequest).GetFilter()
 			said(fmt.Sprintf("sandboxes %v", f.GetLabelSelector()))

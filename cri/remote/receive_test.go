@@ -20,7 +20,7 @@ import (
 
 const largeOutput = 15 << 20
 
-// largeRuntime answers to ExecSync with a large output.
+// largeRuntime responds to ExecSync with a large output.
 type largeRuntime struct {
 	v1.UnimplementedRuntimeServiceServer
 }
@@ -51,9 +51,9 @@ func (c countingConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commands that end together with a large output each, as preStop hooks of a pod may, do not take the memory for all of it: while two answers are
-// received, the runtime keeps the others, but for a window of each.
-func TestLargeOutputsAreReceivedInTurn(t *testing.T) {
+// Commands that exit together with large outputs, such as preStop hooks of a pod, do not use memory for all outputs: while
+// two responses are received, the runtime retains the remaining ones except for one window each.
+func TestLargeExecOutputsAreReceivedTwoAtATime(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)

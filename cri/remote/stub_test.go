@@ -20,15 +20,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 )
 
-// answers says what a stub runtime answers to each CRI call. A call that is not there is Unimplemented.
-type answers map[string]func(ctx context.Context, request any) (any, error)
+// stubResponses returns the responses of a stub runtime by CRI call. Other calls are Unimplemented.
+type stubResponses map[string]func(ctx context.Context, request any) (any, error)
 
-// always answers with the same whatever is asked.
-func always(answer any, err error) func(context.Context, any) (any, error) {
+// respondAlways returns the same response to every request.
+func respondAlways(answer any, err error) func(context.Context, any) (any, error) {
 	return func(context.Context, any) (any, error) { return answer, err }
 }
 
-func dial(t testing.TB, endpoint string, o remote.Options) *remote.Client {
+func dialClient(t testing.TB, endpoint string, o remote.Options) *remote.Client {
 	t.Helper()
 	client, err := remote.Dial(endpoint, o)
 	require.NoError(t, err)
@@ -36,16 +36,16 @@ func dial(t testing.TB, endpoint string, o remote.Options) *remote.Client {
 	return client
 }
 
-// dialStub serves answers on a socket until the test ends and returns a client of it.
-func dialStub(t testing.TB, a answers, o remote.Options) *remote.Client {
+// dialStub serves responses on a socket until the test ends and returns a client.
+func dialStub(t testing.TB, a stubResponses, o remote.Options) *remote.Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	t.Cleanup(serveStub(t, socket, a))
-	return dial(t, socket, o)
+	return dialClient(t, socket, o)
 }
 
-// serveStub serves answers on a socket until stop is called.
-func serveStub(t testing.TB, socket string, a answers) (stop func()) {
+// serveStub serves responses on a socket until stop is called.
+func serveStub(t testing.TB, socket string, a stubResponses) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a command has written is there also when nobody has come to read it in time, though something else holds the pipe.
-func TestOutputThatIsReadLate(t *testing.T) {
+// Output of a command is read even after the deadline, while a background process holds the pipe open.
+func TestBufferedOutputIsReadAfterDeadline(t *testing.T) {
 	from, to, err := os.Pipe()
 	require.NoError(t, err)
 	defer from.Close()

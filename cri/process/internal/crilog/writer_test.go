@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/crilog"
 )
 
-// write copies what r yields into a new log and returns its entries without their times.
-func write(t testing.TB, r io.Reader) []string {
+// copyToEntries copies a reader to a new log and returns its entries without their times.
+func copyToEntries(t testing.TB, r io.Reader) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dir", "0.log")
 	w, err := crilog.Open(path)
@@ -54,13 +54,13 @@ func TestCopy(t *testing.T) {
 		{"longer line unfinished", over, []string{"stdout P " + full + "\n", "stdout P x\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			assert.Equal(t, test.want, write(t, strings.NewReader(test.in)))
-			assert.Equal(t, test.want, write(t, iotest.OneByteReader(strings.NewReader(test.in))), "byte by byte")
+			assert.Equal(t, test.want, copyToEntries(t, strings.NewReader(test.in)))
+			assert.Equal(t, test.want, copyToEntries(t, iotest.OneByteReader(strings.NewReader(test.in))), "byte by byte")
 		})
 	}
 }
 
-// However the input is cut into reads, the entries joined are the input, and none is too long.
+// However the input is split into reads, the joined entries are the input, and no entry is too long.
 func FuzzCopy(f *testing.F) {
 	f.Add([]byte("a\nb"), false)
 	f.Add(bytes.Repeat([]byte("x"), 3*crilog.MaxLine), true)
@@ -70,7 +70,7 @@ func FuzzCopy(f *testing.F) {
 			r = iotest.HalfReader(r)
 		}
 		var joined strings.Builder
-		for _, entry := range write(t, r) {
+		for _, entry := range copyToEntries(t, r) {
 			content, partial := strings.CutPrefix(entry, "stdout P ")
 			if partial {
 				content = strings.TrimSuffix(content, "\n")
@@ -84,8 +84,8 @@ func FuzzCopy(f *testing.F) {
 	})
 }
 
-// A log directory that vanished does not stop the writer: it goes on where it was.
-func TestReopen(t *testing.T) {
+// If the log directory was removed, Reopen creates it again.
+func TestReopenCreatesMissingDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "0.log")
 	w, err := crilog.Open(path)
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { mounttest.Main(m) }
 
-// inside calls f on a thread in a namespace with mounts. The thread ends with it.
-func inside(t *testing.T, mounts []mountns.Mount, f func()) error {
+// callInNamespace calls f on a thread in a namespace with mounts. The thread ends afterwards.
+func callInNamespace(t *testing.T, mounts []mountns.Mount, f func()) error {
 	t.Helper()
 	mounttest.Need(t)
 	scratch := t.TempDir()
@@ -40,8 +40,8 @@ func inside(t *testing.T, mounts []mountns.Mount, f func()) error {
 	return <-result
 }
 
-// tree makes files and directories, which have a slash at the end, below a new directory. What is in a file is its name.
-func clonedTree(t *testing.T, names ...string) string {
+// newTree creates files and directories, whose names end with a slash, below a new directory. The content of a file is its name.
+func newTree(t *testing.T, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range names {
@@ -56,8 +56,8 @@ func clonedTree(t *testing.T, names ...string) string {
 	return root
 }
 
-// listing is all that is below a directory.
-func listing(t *testing.T, root string) (names []string) {
+// listTree returns the paths of all files below a directory.
+func listTree(t *testing.T, root string) (names []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 		names = append(names, path)
@@ -74,14 +74,14 @@ func assertContent(t *testing.T, want, path string) {
 	}
 }
 
-// What is on the host stays as it is, whatever is mounted where.
+// The files of the host stay unchanged for every kind of mount point.
 func TestMountPoints(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "etc/hosts", "etc/other", "etc/dir/file", "data/", "vol/a", "vol/sub/", "file", "deep/one/")
+	host := newTree(t, "etc/hosts", "etc/other", "etc/dir/file", "data/", "vol/a", "vol/sub/", "file", "deep/one/")
 	require.NoError(t, os.Symlink("etc", filepath.Join(host, "link")))
 	require.NoError(t, os.Symlink("other", filepath.Join(host, "etc/link")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(host, "etc/fifo"), 0o600))
-	before := listing(t, host)
+	before := listTree(t, host)
 	at := func(path string) string { return filepath.Join(host, path) }
 	vol, file := at("vol"), at("file")
 	for _, test := range []struct {
@@ -133,20 +133,20 @@ func TestMountPoints(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			require.NoError(t, inside(t, test.mounts, test.check))
+			require.NoError(t, callInNamespace(t, test.mounts, test.check))
 			assertContent(t, "etc/hosts", at("etc/hosts"))
 			assert.NoDirExists(t, "/procnet-test")
 			_ = os.Remove(at("vol/b")) // mount points in a volume are made in it
 			_ = os.Remove(at("vol/sub/f"))
-			assert.Equal(t, before, listing(t, host))
+			assert.Equal(t, before, listTree(t, host))
 		})
 	}
 }
 
-// A directory of the host that is copied looks as before, and what is written below its entries is written on the host.
-func TestCopiedDirectory(t *testing.T) {
+// A replaced directory of the host has the same entries, and writes below its entries reach the host.
+func TestReplacedDirectoryShowsHostEntries(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "dir/sub/", "dir/file", "src")
+	host := newTree(t, "dir/sub/", "dir/file", "src")
 	dir := filepath.Join(host, "dir")
 	require.NoError(t, os.Chmod(dir, os.ModeSticky|0o770))
 	require.NoError(t, os.Chown(dir, 12, 34))
@@ -154,7 +154,7 @@ func TestCopiedDirectory(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "sub"), unix.MNT_DETACH) })
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sub/below"), []byte("below"), 0o600))
 	mounts := []mountns.Mount{{Source: filepath.Join(host, "src"), Target: filepath.Join(dir, "new")}}
-	require.NoError(t, inside(t, mounts, func() {
+	require.NoError(t, callInNamespace(t, mounts, func() {
 		var st unix.Stat_t
 		if assert.NoError(t, unix.Stat(dir, &st)) {
 			assert.Equal(t, []uint32{unix.S_IFDIR | 0o1770, 12, 34}, []uint32{st.Mode, st.Uid, st.Gid})
@@ -170,15 +170,15 @@ func TestCopiedDirectory(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(dir, "new"))
 }
 
-// A file system that does not answer, somewhere in a directory that is copied, holds nobody up.
-func TestCopiedDirectoryWithDeadServer(t *testing.T) {
+// A hung file system in a replaced directory does not block Enter.
+func TestReplacedDirectoryWithHungFileSystem(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "dir/dead/", "dir/file", "src")
+	host := newTree(t, "dir/dead/", "dir/file", "src")
 	mounttest.DeadFUSE(t, filepath.Join(host, "dir/dead"))
 	mounts := []mountns.Mount{{Source: filepath.Join(host, "src"), Target: filepath.Join(host, "dir/new")}}
 	entered := make(chan error, 1)
 	go func() {
-		entered <- inside(t, mounts, func() { assertContent(t, "src", filepath.Join(host, "dir/new")) })
+		entered <- callInNamespace(t, mounts, func() { assertContent(t, "src", filepath.Join(host, "dir/new")) })
 	}()
 	select {
 	case err := <-entered:
@@ -190,7 +190,7 @@ func TestCopiedDirectoryWithDeadServer(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "src/below/", "src/file", "at/")
+	host := newTree(t, "src/below/", "src/file", "at/")
 	src, at := filepath.Join(host, "src"), filepath.Join(host, "at")
 	require.NoError(t, unix.Mount("tmpfs", src+"/below", "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(src+"/below", unix.MNT_DETACH) })
@@ -204,13 +204,13 @@ func TestAttributes(t *testing.T) {
 		{mountns.Mount{ReadOnly: true, Recursive: true}, unix.EROFS, unix.EROFS},
 	} {
 		test.mount.Source, test.mount.Target = src, at
-		require.NoError(t, inside(t, []mountns.Mount{test.mount}, func() {
+		require.NoError(t, callInNamespace(t, []mountns.Mount{test.mount}, func() {
 			assert.ErrorIs(t, write("file"), test.top)
 			assert.ErrorIs(t, write("below/file"), test.deep)
 		}))
 	}
 	m := mountns.Mount{Source: src, Target: at, NoExec: true, NoDev: true, NoSuid: true}
-	require.NoError(t, inside(t, []mountns.Mount{m}, func() {
+	require.NoError(t, callInNamespace(t, []mountns.Mount{m}, func() {
 		var st unix.Statfs_t
 		if assert.NoError(t, unix.Statfs(at, &st)) {
 			want := int64(unix.ST_NOEXEC | unix.ST_NODEV | unix.ST_NOSUID)
@@ -219,13 +219,13 @@ func TestAttributes(t *testing.T) {
 	}))
 }
 
-// Mounts of the host come and go in a namespace as well, but nothing comes back unless it shall.
+// Mounts of the host appear and disappear in the namespace, and only mounts with propagation Shared appear on the host.
 func TestPropagation(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "src/sub/", "at/", "other/")
+	host := newTree(t, "src/sub/", "at/", "other/")
 	src, at, other := filepath.Join(host, "src"), filepath.Join(host, "at"), filepath.Join(host, "other")
 	for _, p := range []mountns.Propagation{mountns.Slave, mountns.Shared} {
-		err := inside(t, []mountns.Mount{{Source: src, Target: at, Propagation: p}}, func() {})
+		err := callInNamespace(t, []mountns.Mount{{Source: src, Target: at, Propagation: p}}, func() {})
 		require.ErrorContains(t, err, fmt.Sprintf("mount %s at %s: propagation %s needs a source on a shared mount", src, at, p))
 	}
 	for _, dir := range []string{src, other} {
@@ -245,7 +245,7 @@ func TestPropagation(t *testing.T) {
 		t.Run("to "+string(test.p), func(t *testing.T) {
 			host, container, done := make(chan bool), make(chan bool), make(chan error) // whose turn it is
 			go func() {
-				done <- inside(t, []mountns.Mount{{Source: src, Target: at, Propagation: test.p}}, func() {
+				done <- callInNamespace(t, []mountns.Mount{{Source: src, Target: at, Propagation: test.p}}, func() {
 					host <- true
 					<-container
 					assert.Equal(t, test.comes, file(at+"/sub"))
@@ -278,7 +278,7 @@ func TestPropagation(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "dir/", "file", "vol/sub/", "vol/f", "many/", "shared/dir/")
+	host := newTree(t, "dir/", "file", "vol/sub/", "vol/f", "many/", "shared/dir/")
 	at := func(path string) string { return filepath.Join(host, path) }
 	require.NoError(t, os.Symlink("/etc", at("vol/link")))
 	require.NoError(t, os.Symlink("loop", at("loop")))
@@ -315,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		{"a source below a file", []mountns.Mount{{Source: at("file/x"), Target: at("dir")}}, "open source: not a directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := inside(t, test.mounts, func() {})
+			err := callInNamespace(t, test.mounts, func() {})
 			require.ErrorContains(t, err, test.want)
 			last := test.mounts[len(test.mounts)-1]
 			require.ErrorContains(t, err, "mount "+last.Source+" at "+last.Target)
@@ -323,33 +323,33 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A directory is made where a host path is missing, as runtimes do.
-func TestMissingSource(t *testing.T) {
+// A missing host path is created as a directory, as by other runtimes.
+func TestMissingSourceIsCreated(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "at/")
+	host := newTree(t, "at/")
 	source := filepath.Join(host, "a/b")
-	require.NoError(t, inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at")}}, func() {
+	require.NoError(t, callInNamespace(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at")}}, func() {
 		assert.NoError(t, os.WriteFile(filepath.Join(host, "at/file"), []byte("file"), 0o600))
 	}))
 	assertContent(t, "file", filepath.Join(source, "file"))
 }
 
-// What must exist, such as a device, is not made.
-func TestMissingSourceThatMustExist(t *testing.T) {
+// A missing source that must exist, such as a device, is an error.
+func TestMissingSourceOfDeviceIsError(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "at")
+	host := newTree(t, "at")
 	source := filepath.Join(host, "a/b")
-	err := inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at"), MustExist: true}}, func() {})
+	err := callInNamespace(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at"), MustExist: true}}, func() {})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "mount "+source+" at "+filepath.Join(host, "at")+": open source: ")
 	require.NoDirExists(t, filepath.Join(host, "a"))
 }
 
-// A pod swaps a directory of its volume for a link again and again, while a mount point is made below it. It is never made
-// where the link leads.
+// A pod repeatedly replaces a directory of its volume by a link, while a mount point is created below it. It is never created
+// at the target of the link.
 func TestMountPointRace(t *testing.T) {
 	mounttest.Need(t)
-	host := clonedTree(t, "vol/real/", "at/", "file", "outside/")
+	host := newTree(t, "vol/real/", "at/", "file", "outside/")
 	at := func(path string) string { return filepath.Join(host, path) }
 	stop, done := make(chan bool), make(chan bool)
 	var swaps atomic.Int64
@@ -372,7 +372,7 @@ func TestMountPointRace(t *testing.T) {
 	late := end.Add(time.Minute) // on a busy machine it takes longer until both have happened
 	for time.Now().Before(end) || (made == 0 || links == 0) && time.Now().Before(late) {
 		mounts := []mountns.Mount{{Source: at("vol"), Target: at("at")}, {Source: at("file"), Target: at("at/real/new/deep")}}
-		err := inside(t, mounts, func() {})
+		err := callInNamespace(t, mounts, func() {})
 		if err == nil {
 			made++
 		} else if strings.Contains(err.Error(), "is a link") {

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/portforward"
 )
 
-// serve runs a program on a port of the loopback until the test ends.
-func serve(t *testing.T, address string, program func(net.Conn)) int32 {
+// serveProgram runs a program on a port of the loopback interface until the test ends.
+func serveProgram(t *testing.T, address string, program func(net.Conn)) int32 {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -49,10 +49,10 @@ func serve(t *testing.T, address string, program func(net.Conn)) int32 {
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-func echo(c net.Conn) { _, _ = io.Copy(c, c) }
+func echoConn(c net.Conn) { _, _ = io.Copy(c, c) }
 
-// pair returns the two ends of a connection that can be closed in one direction.
-func pair(t *testing.T) (ours, theirs *net.TCPConn) {
+// tcpPair returns the two ends of a connection that can be closed in one direction.
+func tcpPair(t *testing.T) (ours, theirs *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func pair(t *testing.T) (ours, theirs *net.TCPConn) {
 	return ours0.(*net.TCPConn), theirs0.(*net.TCPConn)
 }
 
-func forward(ctx context.Context, t *testing.T, port int32, conn io.ReadWriteCloser) chan error {
+func startForward(ctx context.Context, t *testing.T, port int32, conn io.ReadWriteCloser) chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- portforward.Forward(ctx, "", port, conn) }()
@@ -79,9 +79,9 @@ func forward(ctx context.Context, t *testing.T, port int32, conn io.ReadWriteClo
 func TestForward(t *testing.T) {
 	for name, address := range map[string]string{"IPv4": "127.0.0.1:0", "IPv6": "[::1]:0"} {
 		t.Run(name, func(t *testing.T) {
-			port := serve(t, address, echo)
-			client, conn := pair(t)
-			done := forward(t.Context(), t, port, conn)
+			port := serveProgram(t, address, echoConn)
+			client, conn := tcpPair(t)
+			done := startForward(t.Context(), t, port, conn)
 			data := make([]byte, 16<<20)
 			_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
 			go func() {
@@ -98,11 +98,11 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A stream without CloseWrite is closed when the port ends: there is no other way to tell.
-func TestForwardPortEnds(t *testing.T) {
-	port := serve(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, "bye") })
+// A stream without CloseWrite is closed when the port ends, because nothing else can signal the end.
+func TestForwardClosesStreamWhenPortEnds(t *testing.T) {
+	port := serveProgram(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, "bye") })
 	client, conn := net.Pipe()
-	done := forward(t.Context(), t, port, conn)
+	done := startForward(t.Context(), t, port, conn)
 	said, err := io.ReadAll(client)
 	require.NoError(t, err)
 	assert.Equal(t, "bye", string(said))
@@ -110,7 +110,7 @@ func TestForwardPortEnds(t *testing.T) {
 }
 
 func TestForwardErrors(t *testing.T) {
-	const free = 1 // which the kernel gives to nobody else
+	const free = 1 // a reserved port without a listener
 	for _, row := range []struct {
 		port  int32
 		netns string
@@ -129,17 +129,17 @@ func TestForwardErrors(t *testing.T) {
 	}
 }
 
-// With the context both ends are closed at once, and the program sees a reset and not the end of the data.
-func TestForwardCancelled(t *testing.T) {
+// When the context ends both sides are closed at once, and the program receives a reset, not the end of the data.
+func TestForwardResetsWhenContextEnds(t *testing.T) {
 	saw := make(chan error, 1)
-	port := serve(t, "127.0.0.1:0", func(c net.Conn) {
+	port := serveProgram(t, "127.0.0.1:0", func(c net.Conn) {
 		_, err := io.Copy(io.Discard, c)
 		saw <- err
 	})
 	cause := errors.New("the pod is gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	client, conn := net.Pipe()
-	done := forward(ctx, t, port, conn)
+	done := startForward(ctx, t, port, conn)
 	_, err := client.Write([]byte("some"))
 	require.NoError(t, err)
 	cancel(cause)
@@ -147,15 +147,15 @@ func TestForwardCancelled(t *testing.T) {
 	require.Error(t, <-saw)
 }
 
-// One program of many never reads: its connection is reset once it has taken nothing for 5 s, and the others go on meanwhile.
-func TestForwardStalled(t *testing.T) {
+// One program of many never reads: its connection is reset after 5 s, and other connections continue.
+func TestForwardResetsStalledPortOnly(t *testing.T) {
 	before := runtime.NumGoroutine()
 	release := make(chan struct{})
-	deaf := serve(t, "127.0.0.1:0", func(net.Conn) { <-release })
-	port := serve(t, "127.0.0.1:0", echo)
+	deaf := serveProgram(t, "127.0.0.1:0", func(net.Conn) { <-release })
+	port := serveProgram(t, "127.0.0.1:0", echoConn)
 	defer close(release)
-	client, conn := pair(t)
-	stalled := forward(t.Context(), t, deaf, conn)
+	client, conn := tcpPair(t)
+	stalled := startForward(t.Context(), t, deaf, conn)
 	go func() {
 		junk := make([]byte, 1<<20)
 		for {
@@ -166,8 +166,8 @@ func TestForwardStalled(t *testing.T) {
 	}()
 	var others sync.WaitGroup
 	for i := range 99 {
-		client, conn := pair(t)
-		done := forward(t.Context(), t, port, conn)
+		client, conn := tcpPair(t)
+		done := startForward(t.Context(), t, port, conn)
 		others.Go(func() {
 			for round := range 20 {
 				line := fmt.Sprintln("line", i, round, strings.Repeat("x", 1000))
@@ -195,14 +195,14 @@ func TestForwardStalled(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+8)
 }
 
-// A program that reads slowly, but reads, gets all of it.
+// A program that reads slowly receives all data.
 func TestForwardSlowProgram(t *testing.T) {
 	size := 3 << 20
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		size = 64 << 20
 	}
 	got := make(chan int64, 1)
-	port := serve(t, "127.0.0.1:0", func(c net.Conn) {
+	port := serveProgram(t, "127.0.0.1:0", func(c net.Conn) {
 		var sum int64
 		for {
 			n, err := io.CopyN(io.Discard, c, 256<<10)
@@ -214,8 +214,8 @@ func TestForwardSlowProgram(t *testing.T) {
 		}
 		got <- sum
 	})
-	client, conn := pair(t)
-	done := forward(t.Context(), t, port, conn)
+	client, conn := tcpPair(t)
+	done := startForward(t.Context(), t, port, conn)
 	_, err := client.Write(make([]byte, size))
 	require.NoError(t, err)
 	require.NoError(t, client.CloseWrite())

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/pty"
 )
 
-// A shell finds its terminal, its size and its own job control there, and the master tells the end.
+// A shell has a terminal, its size and job control, and the master reports the end.
 func TestOpen(t *testing.T) {
 	m, s, err := pty.Open(os.Getuid())
 	require.NoError(t, err)

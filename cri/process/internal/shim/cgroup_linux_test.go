@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// A container may have made cgroups below its own, which are in the way of it. Directories stand for them here.
-func TestEndCgroupsRemovesThoseBelow(t *testing.T) {
+// A container may have created cgroups below its own, which prevent its removal. Here directories stand for cgroups.
+func TestKillAndRemoveCgroupsRemovesDescendants(t *testing.T) {
 	root := t.TempDir()
 	var dirs []string
 	for _, name := range []string{"a", "b", "absent"} {
@@ -40,8 +40,8 @@ func TestEndCgroupsRemovesThoseBelow(t *testing.T) {
 	require.ErrorIs(t, killAndRemoveCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "it is left to whoever removes the container")
 }
 
-// What cannot be removed does not hold up whoever asks how a container ended.
-func TestOutcomeDoesNotWaitForCgroups(t *testing.T) {
+// A cgroup that cannot be removed does not delay ReadOutcome.
+func TestReadOutcomeDoesNotWaitForCgroups(t *testing.T) {
 	dir, stuck := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(stuck, "file"), nil, 0o600)) // as if something ran in it
 	boot, err := procfs.BootID()

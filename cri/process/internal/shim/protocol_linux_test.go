@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serveAs answers requests in the place of a shim, which a process that sleeps stands for.
+// serveAs replies to requests in place of a shim, for which a sleeping process stands.
 func serveAs(t *testing.T, handle func(conn *net.UnixConn)) *Handle {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func serveAs(t *testing.T, handle func(conn *net.UnixConn)) *Handle {
 	return h
 }
 
-// firstShim answers as a shim of protocol 1 does: it knows four requests, takes two descriptors, and says no version.
+// firstShim replies like a shim of protocol 1: it accepts four requests and two descriptors, and sends no version.
 func firstShim(conn *net.UnixConn) {
 	oob := make([]byte, unix.CmsgSpace(2*4))
 	first := make([]byte, 1)
@@ -89,7 +89,7 @@ func firstShim(conn *net.UnixConn) {
 	}
 }
 
-func nulls(t *testing.T, n int) (fds []int) {
+func openNulls(t *testing.T, n int) (fds []int) {
 	t.Helper()
 	for range n {
 		fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -99,8 +99,8 @@ func nulls(t *testing.T, n int) (fds []int) {
 	return fds
 }
 
-// A shim of an older agent goes on doing what it can, and what it cannot is an error that says what to do.
-func TestOldShim(t *testing.T) {
+// A shim of an older agent accepts its requests; a newer request is an error that advises to restart the container.
+func TestRequestsToOldShim(t *testing.T) {
 	h := serveAs(t, firstShim)
 	require.NoError(t, h.Signal(t.Context(), 15))
 	require.NoError(t, h.ReopenLog(t.Context()))
@@ -111,12 +111,12 @@ func TestOldShim(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 7, code)
 
-	_, err = h.Run(t.Context(), []string{"true"}, false, nulls(t, 3))
+	_, err = h.Run(t.Context(), []string{"true"}, false, openNulls(t, 3))
 	require.ErrorIs(t, err, ErrOldShim)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "older agent")
 	require.ErrorContains(t, err, "(protocol 1; run takes 2)")
-	fds := nulls(t, 2)
+	fds := openNulls(t, 2)
 	_, err = h.Attach(t.Context(), AttachOptions{Input: true, Terminal: true}, [2]int(fds))
 	require.ErrorIs(t, err, ErrOldShim)
 	for _, fd := range fds {
@@ -125,27 +125,27 @@ func TestOldShim(t *testing.T) {
 	}
 }
 
-// A shim that hangs does not hold up who attaches, or whose context ends.
-func TestShimHangs(t *testing.T) {
+// A hung shim does not block an attach, nor a caller whose context has ended.
+func TestHungShimDoesNotBlockCaller(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	h := serveAs(t, func(*net.UnixConn) { <-release })
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		begin := time.Now()
-		_, err := h.Attach(ctx, AttachOptions{Input: true}, [2]int(nulls(t, 2)))
+		_, err := h.Attach(ctx, AttachOptions{Input: true}, [2]int(openNulls(t, 2)))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Less(t, time.Since(begin), time.Minute)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := h.Run(ctx, []string{"true"}, false, nulls(t, 3))
+	_, err := h.Run(ctx, []string{"true"}, false, openNulls(t, 3))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A shim that has told the result and does not wait for a slow client takes nothing of it back.
-func TestShimHasGoneAfterTheResult(t *testing.T) {
+// A result is valid even if the shim exits before a slow client has confirmed it.
+func TestRunReturnsResultOfExitedShim(t *testing.T) {
 	h := serveAs(t, func(conn *net.UnixConn) {
 		var r request
 		fds, _, err := readMessage(conn, &r)
@@ -154,14 +154,14 @@ func TestShimHasGoneAfterTheResult(t *testing.T) {
 		assert.NoError(t, json.NewEncoder(conn).Encode(reply{Version: protocol, Code: 7}))
 	})
 	for range 100 {
-		code, err := h.Run(t.Context(), []string{"true"}, false, nulls(t, 3))
+		code, err := h.Run(t.Context(), []string{"true"}, false, openNulls(t, 3))
 		require.NoError(t, err)
 		require.Equal(t, 7, code)
 	}
 }
 
-// ask makes a request of a keeper over a connection and returns its answer.
-func ask(t testing.TB, k *shimServer, message []byte, fds []int) reply {
+// requestReply sends a request to a shim over a connection and returns its reply.
+func requestReply(t testing.TB, k *shimServer, message []byte, fds []int) reply {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -199,8 +199,8 @@ func ask(t testing.TB, k *shimServer, message []byte, fds []int) reply {
 	return answer
 }
 
-// ended is a keeper whose process has ended, so that no request has an effect.
-func ended() *shimServer {
+// newExitedServer returns a shim whose process has exited, so that no request has an effect.
+func newExitedServer() *shimServer {
 	k := &shimServer{exited: true, cgroupFD: -1}
 	k.hub.closed = true
 	return k
@@ -229,7 +229,7 @@ func TestRequests(t *testing.T) {
 		{`[]`, 1, "cannot unmarshal"},
 		{``, 0, "EOF"},
 	} {
-		answer := ask(t, ended(), []byte(row.message), nulls(t, row.fds))
+		answer := requestReply(t, newExitedServer(), []byte(row.message), openNulls(t, row.fds))
 		if row.want == "" {
 			assert.Empty(t, answer.Error, row.message)
 			continue
@@ -238,21 +238,21 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A message that never ends is refused when it is too long.
-func TestRequestIsBounded(t *testing.T) {
-	answer := ask(t, ended(), []byte(`{"Op":"`+strings.Repeat("x", maxMessage+1)+`"}`), nil)
+// An endless message is refused at the size limit.
+func TestOversizedRequestIsRefused(t *testing.T) {
+	answer := requestReply(t, newExitedServer(), []byte(`{"Op":"`+strings.Repeat("x", maxMessage+1)+`"}`), nil)
 	assert.Contains(t, answer.Error, "EOF")
 }
 
-// Whatever comes, it is answered, with an error or without, and no descriptor is left.
+// Every input gets a reply, and no descriptor leaks.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{`{"Op":"attach","Stdin":true,"Stdout":true}`, `{"Op":"run","Argv":["x"],"TTY":true,"Version":2}`, `{"Op":"exec"}`, "\x00", `[[[[`} {
 		f.Add([]byte(seed), uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, message []byte, n uint8) {
 		before := openDescriptors(t)
-		fds := nulls(t, int(n%6))
-		ask(t, ended(), message, fds)
+		fds := openNulls(t, int(n%6))
+		requestReply(t, newExitedServer(), message, fds)
 		closeAll(fds)
 		for deadline := time.Now().Add(5 * time.Second); openDescriptors(t) > before && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
@@ -268,8 +268,8 @@ func openDescriptors(t *testing.T) int {
 	return len(names)
 }
 
-// The agent's side is as careful about what comes from a shim.
-func FuzzAnswer(f *testing.F) {
+// The agent handles every input from a shim.
+func FuzzReply(f *testing.F) {
 	for _, seed := range []string{`{"Version":2,"TTY":true}`, `{"Version":2}{"Version":2,"Error":"x"}`, `{"Error":"unknown"}`, `{`, ""} {
 		f.Add([]byte(seed))
 	}

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A machine that loses power right after a container has exited must not run a finished job again: the exit record is
-// on the disk, under its name, in a directory that is found and whose other records are whole.
+// After a power failure right after the exit of a container, a completed job must not run again: the exit record is on disk,
+// under its name, in a directory that exists and whose other records are complete.
 func TestExitSurvivesPowerLoss(t *testing.T) {
 	containers := t.TempDir()
 	dir := filepath.Join(containers, "id")
@@ -52,8 +52,8 @@ func TestExitSurvivesPowerLoss(t *testing.T) {
 	assert.ErrorIs(t, err, broken)
 }
 
-// What a program puts in place of a record neither holds the agent up nor fills its memory.
-func TestReadHostileFiles(t *testing.T) {
+// A file that a program put in place of a record neither blocks the agent nor fills its memory.
+func TestReadRecordDoesNotBlockOnHostileFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record.json")
 	read := func() error {
 		done := make(chan error, 1)
@@ -86,8 +86,8 @@ func TestReadHostileFiles(t *testing.T) {
 	assert.ErrorIs(t, read(), os.ErrNotExist)
 }
 
-// While a record cannot be read, as without free descriptors, nobody knows how a container ended, and it must not be recorded as killed.
-func TestOutcomeWithoutDescriptors(t *testing.T) {
+// While a record cannot be read for lack of descriptors, the outcome is unknown, and must not be recorded as killed.
+func TestReadOutcomeDuringDescriptorShortage(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, WriteRecord(filepath.Join(dir, runFile), Run{Boot: "an earlier boot"}))
 	require.NoError(t, writeExit(dir, Exit{Code: 3}))

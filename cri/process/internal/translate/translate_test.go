@@ -56,8 +56,8 @@ func TestLimits(t *testing.T) {
 	require.ErrorContains(t, err, "resources: field CPUQuota: 1")
 }
 
-// Limits are kept, and the caller's are not theirs.
-func TestLimitsAreCopies(t *testing.T) {
+// The result of Limits shares no memory with its argument.
+func TestLimitsShareNoMemory(t *testing.T) {
 	in := &cri.Resources{MemoryLimit: 100, Unified: map[string]string{"memory.high": "1"}}
 	got, err := translate.Limits(in)
 	require.NoError(t, err)
