@@ -25,8 +25,8 @@ func newPod() *corev1.PodSpec {
 	}
 }
 
-// The walk and the search agree on where each container of the three lists stands.
-func TestAll(t *testing.T) {
+// All and Find agree on the kind and the index of each container.
+func TestAllAndFindAgree(t *testing.T) {
 	pod := newPod()
 	var got []string
 	for c := range containers.All(pod) {
@@ -50,7 +50,7 @@ func TestNotEphemeral(t *testing.T) {
 	assert.Equal(t, []string{"setup", "proxy", "main", "helper"}, names)
 }
 
-func TestAWalkEndsWhenTheLoopDoes(t *testing.T) {
+func TestAllStopsWhenTheLoopBreaks(t *testing.T) {
 	pod := newPod()
 	for _, end := range []string{"setup", "main", "debug"} {
 		last := ""
@@ -68,7 +68,7 @@ func TestAWalkEndsWhenTheLoopDoes(t *testing.T) {
 	}
 }
 
-func TestNoSuchContainer(t *testing.T) {
+func TestFindReturnsZeroForUnknownName(t *testing.T) {
 	pod := newPod()
 	assert.Zero(t, containers.Find(pod, "other"))
 	assert.Nil(t, containers.Named(pod, "other"))
@@ -76,7 +76,7 @@ func TestNoSuchContainer(t *testing.T) {
 	assert.True(t, containers.IsInit(pod, &corev1.Container{Name: "setup"}), "the name counts")
 }
 
-func TestWalksAllocateNothing(t *testing.T) {
+func TestAllDoesNotAllocate(t *testing.T) {
 	pod := newPod()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		for c := range containers.NotEphemeral(pod) {

@@ -48,7 +48,7 @@ func TestSignalNames(t *testing.T) {
 	assert.Zero(t, cripb.EncodeContainerStatus(&cri.Container{StopSignal: "SIGNOPE"}).GetStopSignal())
 }
 
-// The structs convert by number, so the numbers must mean the same on both sides.
+// Enumerations are converted by number, so the numbers must have the same meaning in struct and message.
 func TestEnumerationsHaveTheSameNumbers(t *testing.T) {
 	assert.EqualValues(t, v1.PodSandboxState_SANDBOX_NOTREADY, cri.SandboxNotReady)
 	assert.EqualValues(t, v1.ContainerState_CONTAINER_RUNNING, cri.ContainerRunning)
@@ -70,8 +70,8 @@ func TestEnumerationsHaveTheSameNumbers(t *testing.T) {
 	assert.EqualValues(t, v1.CgroupDriver_CGROUPFS, cri.CgroupDriverCgroupfs)
 }
 
-// A number that a later version of the protocol adds must not read as one that is known.
-func TestUnknownNumbersStayUnknown(t *testing.T) {
+// A number of a later protocol version must not become a known value.
+func TestUnknownEnumNumbersStayUnknown(t *testing.T) {
 	for _, n := range []int32{-1, 9, 255, 256, 1 << 20} {
 		ns := cripb.DecodeSandboxStatus(&v1.PodSandboxStatus{
 			State: v1.PodSandboxState(n),
@@ -85,7 +85,7 @@ func TestUnknownNumbersStayUnknown(t *testing.T) {
 	}
 }
 
-func TestTimesThatAreNotSet(t *testing.T) {
+func TestUnsetTimesRoundTrip(t *testing.T) {
 	for _, ns := range []int64{0, -1, time.Time{}.UnixNano()} {
 		c := cripb.DecodeContainerStatus(&v1.ContainerStatus{StartedAt: ns})
 		assert.True(t, c.StartedAt.IsZero())
@@ -95,15 +95,15 @@ func TestTimesThatAreNotSet(t *testing.T) {
 	assert.EqualValues(t, 12_000_000_034, cripb.EncodeContainerStatus(&cri.Container{StartedAt: at}).GetStartedAt())
 }
 
-func TestAddresses(t *testing.T) {
+func TestSandboxIPsRoundTrip(t *testing.T) {
 	for _, ips := range [][]string{nil, {"10.0.0.2"}, {"10.0.0.2", "fd00::2", "fd00::3"}} {
 		p := cripb.EncodeSandboxStatus(&cri.Sandbox{IPs: ips})
 		assert.Equal(t, ips, cripb.DecodeSandboxStatus(p).IPs)
 	}
 }
 
-// The kubelet says AppArmor twice, once in the form that older runtimes read.
-func TestAppArmorIsSaidInBothForms(t *testing.T) {
+// The kubelet sends an AppArmor profile in two forms, one for older runtimes.
+func TestAppArmorIsEncodedInBothForms(t *testing.T) {
 	for want, profile := range map[string]cri.SecurityProfile{
 		"runtime/default": {Type: cri.ProfileRuntimeDefault},
 		"unconfined":      {Type: cri.ProfileUnconfined},
@@ -154,36 +154,36 @@ func TestEventPod(t *testing.T) {
 	})
 }
 
-// Whatever a client sends, what is understood of it survives the way out and in again.
+// Every decoded part of a message survives another encoding and decoding.
 func FuzzRoundTrip(f *testing.F) {
-	for _, m := range messages() {
+	for _, m := range testedMessages() {
 		raw, err := proto.Marshal(m.base)
 		require.NoError(f, err)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		stable(t, raw, &v1.PodSandboxConfig{}, func(p *v1.PodSandboxConfig) *cri.SandboxConfig {
+		requireStable(t, raw, &v1.PodSandboxConfig{}, func(p *v1.PodSandboxConfig) *cri.SandboxConfig {
 			return cripb.DecodeSandboxConfig(p, "")
 		}, cripb.EncodeSandboxConfig)
-		stable(t, raw, &v1.ContainerConfig{}, cripb.DecodeContainerConfig, func(c *cri.ContainerConfig) *v1.ContainerConfig {
+		requireStable(t, raw, &v1.ContainerConfig{}, cripb.DecodeContainerConfig, func(c *cri.ContainerConfig) *v1.ContainerConfig {
 			p, err := cripb.EncodeContainerConfig(c)
 			require.NoError(t, err)
 			return p
 		})
-		stable(t, raw, &v1.ContainerStatus{}, cripb.DecodeContainerStatus, deref(cripb.EncodeContainerStatus))
-		stable(t, raw, &v1.PodSandboxStatus{}, cripb.DecodeSandboxStatus, deref(cripb.EncodeSandboxStatus))
-		stable(t, raw, &v1.PodSandboxStats{}, cripb.DecodeSandboxStats, deref(cripb.EncodeSandboxStats))
-		stable(t, raw, &v1.Image{}, cripb.DecodeImage, deref(cripb.EncodeImage))
-		stable(t, raw, &v1.ContainerEventResponse{}, cripb.DecodeEvent, deref(cripb.EncodeEvent))
+		requireStable(t, raw, &v1.ContainerStatus{}, cripb.DecodeContainerStatus, encodeValue(cripb.EncodeContainerStatus))
+		requireStable(t, raw, &v1.PodSandboxStatus{}, cripb.DecodeSandboxStatus, encodeValue(cripb.EncodeSandboxStatus))
+		requireStable(t, raw, &v1.PodSandboxStats{}, cripb.DecodeSandboxStats, encodeValue(cripb.EncodeSandboxStats))
+		requireStable(t, raw, &v1.Image{}, cripb.DecodeImage, encodeValue(cripb.EncodeImage))
+		requireStable(t, raw, &v1.ContainerEventResponse{}, cripb.DecodeEvent, encodeValue(cripb.EncodeEvent))
 	})
 }
 
-func deref[P proto.Message, S any](encode func(*S) P) func(S) P {
+func encodeValue[P proto.Message, S any](encode func(*S) P) func(S) P {
 	return func(s S) P { return encode(&s) }
 }
 
-// stable checks that decoding what was encoded from a decoded message gives the same again, over the wire.
-func stable[P proto.Message, S any](t *testing.T, raw []byte, p P, decode func(P) S, encode func(S) P) {
+// requireStable checks that a decoded message is the same after encoding and decoding it over the wire.
+func requireStable[P proto.Message, S any](t *testing.T, raw []byte, p P, decode func(P) S, encode func(S) P) {
 	t.Helper()
 	if proto.Unmarshal(raw, p) != nil {
 		return

@@ -19,10 +19,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// A message is one that the test walks: every field of it, at any depth, must survive the way into the structs
-// of package cri and back, or be listed here with the reason why it does not.
+// message is a message type under test: every field of it, at any depth, must round-trip through the structs of package cri,
+// or be listed here with the reason for its omission.
 type message struct {
-	base    proto.Message // what is set besides the field in question
+	base    proto.Message // other fields that are set
 	through func(proto.Message) proto.Message
 	leftOut map[string]string // fields without a counterpart
 	implied map[string]string // messages that are there after the way back whether or not they were before
@@ -38,21 +38,21 @@ const (
 	verboseOnly  = "free text that runtimes send when asked to be verbose, which package cri never does"
 )
 
-func through[P proto.Message, S any](decode func(P) S, encode func(*S) P) func(proto.Message) proto.Message {
+func roundTrip[P proto.Message, S any](decode func(P) S, encode func(*S) P) func(proto.Message) proto.Message {
 	return func(m proto.Message) proto.Message {
 		s := decode(m.(P))
 		return encode(&s)
 	}
 }
 
-func throughValue[P proto.Message, S any](decode func(P) S, encode func(S) P) func(proto.Message) proto.Message {
+func roundTripValue[P proto.Message, S any](decode func(P) S, encode func(S) P) func(proto.Message) proto.Message {
 	return func(m proto.Message) proto.Message { return encode(decode(m.(P))) }
 }
 
-func messages() []message {
+func testedMessages() []message {
 	sandboxConfig := message{
 		base: &v1.PodSandboxConfig{},
-		through: throughValue(func(p *v1.PodSandboxConfig) *cri.SandboxConfig {
+		through: roundTripValue(func(p *v1.PodSandboxConfig) *cri.SandboxConfig {
 			return cripb.DecodeSandboxConfig(p, "")
 		}, cripb.EncodeSandboxConfig),
 		leftOut: map[string]string{
@@ -69,7 +69,7 @@ func messages() []message {
 	}
 	containerConfig := message{
 		base: &v1.ContainerConfig{},
-		through: throughValue(cripb.DecodeContainerConfig, func(c *cri.ContainerConfig) *v1.ContainerConfig {
+		through: roundTripValue(cripb.DecodeContainerConfig, func(c *cri.ContainerConfig) *v1.ContainerConfig {
 			p, err := cripb.EncodeContainerConfig(c)
 			if err != nil {
 				panic(err)
@@ -91,12 +91,12 @@ func messages() []message {
 	}
 	container := message{
 		base:    &v1.Container{},
-		through: through(cripb.DecodeContainer, cripb.EncodeContainer),
+		through: roundTrip(cripb.DecodeContainer, cripb.EncodeContainer),
 		implied: map[string]string{"metadata": alwaysMade, "image": alwaysMade},
 	}
 	containerStatus := message{
 		base:    &v1.ContainerStatus{},
-		through: through(cripb.DecodeContainerStatus, cripb.EncodeContainerStatus),
+		through: roundTrip(cripb.DecodeContainerStatus, cripb.EncodeContainerStatus),
 		leftOut: map[string]string{"resources.windows": noWindows},
 		implied: map[string]string{"metadata": alwaysMade, "image": alwaysMade},
 		merged: map[string]string{
@@ -106,12 +106,12 @@ func messages() []message {
 	}
 	sandbox := message{
 		base:    &v1.PodSandbox{},
-		through: through(cripb.DecodeSandbox, cripb.EncodeSandbox),
+		through: roundTrip(cripb.DecodeSandbox, cripb.EncodeSandbox),
 		implied: map[string]string{"metadata": alwaysMade},
 	}
 	sandboxStatus := message{
 		base:    &v1.PodSandboxStatus{Network: &v1.PodSandboxNetworkStatus{Ip: "first"}},
-		through: through(cripb.DecodeSandboxStatus, cripb.EncodeSandboxStatus),
+		through: roundTrip(cripb.DecodeSandboxStatus, cripb.EncodeSandboxStatus),
 		implied: map[string]string{
 			"metadata":                 alwaysMade,
 			"linux":                    alwaysMade,
@@ -126,16 +126,16 @@ func messages() []message {
 	}
 	containerStats := message{
 		base:    &v1.ContainerStats{},
-		through: through(cripb.DecodeContainerStats, cripb.EncodeContainerStats),
-		implied: join(psi, map[string]string{
+		through: roundTrip(cripb.DecodeContainerStats, cripb.EncodeContainerStats),
+		implied: mergeMaps(psi, map[string]string{
 			"attributes": alwaysMade, "attributes.metadata": alwaysMade, "writable_layer.fs_id": alwaysMade,
 		}),
 	}
 	sandboxStats := message{
 		base:    &v1.PodSandboxStats{},
-		through: through(cripb.DecodeSandboxStats, cripb.EncodeSandboxStats),
+		through: roundTrip(cripb.DecodeSandboxStats, cripb.EncodeSandboxStats),
 		leftOut: map[string]string{"windows": noWindows, "linux.process.timestamp": noCollection},
-		implied: join(under("linux.", psi), under("linux.containers.", containerStats.implied), map[string]string{
+		implied: mergeMaps(prefixKeys("linux.", psi), prefixKeys("linux.containers.", containerStats.implied), map[string]string{
 			"attributes": alwaysMade, "attributes.metadata": alwaysMade, "linux": alwaysMade,
 		}),
 		merged: map[string]string{"linux.process": "no number of processes"},
@@ -144,36 +144,36 @@ func messages() []message {
 		base: &v1.ContainerEventResponse{PodSandboxStatus: &v1.PodSandboxStatus{
 			Id: "sandbox", Network: &v1.PodSandboxNetworkStatus{Ip: "first"},
 		}},
-		through: through(cripb.DecodeEvent, cripb.EncodeEvent),
-		leftOut: under("containers_statuses.", containerStatus.leftOut),
-		implied: join(under("containers_statuses.", containerStatus.implied),
-			under("pod_sandbox_status.", sandboxStatus.implied)),
-		merged: under("containers_statuses.", containerStatus.merged),
+		through: roundTrip(cripb.DecodeEvent, cripb.EncodeEvent),
+		leftOut: prefixKeys("containers_statuses.", containerStatus.leftOut),
+		implied: mergeMaps(prefixKeys("containers_statuses.", containerStatus.implied),
+			prefixKeys("pod_sandbox_status.", sandboxStatus.implied)),
+		merged: prefixKeys("containers_statuses.", containerStatus.merged),
 	}
 	return []message{
 		sandboxConfig, containerConfig, container, containerStatus, sandbox, sandboxStatus,
 		containerStats, sandboxStats, event,
 		{
 			base:    &v1.Image{},
-			through: through(cripb.DecodeImage, cripb.EncodeImage),
+			through: roundTrip(cripb.DecodeImage, cripb.EncodeImage),
 			implied: map[string]string{"spec": alwaysMade},
 		},
-		{base: &v1.MetricDescriptor{}, through: through(cripb.DecodeMetricDescriptor, cripb.EncodeMetricDescriptor)},
-		{base: &v1.PodSandboxMetrics{}, through: through(cripb.DecodeSandboxMetrics, cripb.EncodeSandboxMetrics)},
-		{base: &v1.ImageSpec{}, through: through(cripb.DecodeImageSpec, cripb.EncodeImageSpec)},
-		{base: &v1.AuthConfig{}, through: throughValue(cripb.DecodeAuth, cripb.EncodeAuth)},
+		{base: &v1.MetricDescriptor{}, through: roundTrip(cripb.DecodeMetricDescriptor, cripb.EncodeMetricDescriptor)},
+		{base: &v1.PodSandboxMetrics{}, through: roundTrip(cripb.DecodeSandboxMetrics, cripb.EncodeSandboxMetrics)},
+		{base: &v1.ImageSpec{}, through: roundTrip(cripb.DecodeImageSpec, cripb.EncodeImageSpec)},
+		{base: &v1.AuthConfig{}, through: roundTripValue(cripb.DecodeAuth, cripb.EncodeAuth)},
 		{
 			base:    &v1.ImageFsInfoResponse{},
-			through: through(cripb.DecodeImageUsage, cripb.EncodeImageUsage),
+			through: roundTrip(cripb.DecodeImageUsage, cripb.EncodeImageUsage),
 			implied: map[string]string{
 				"image_filesystems.fs_id": alwaysMade, "container_filesystems.fs_id": alwaysMade,
 			},
 		},
-		{base: &v1.LinuxContainerResources{}, through: throughValue(cripb.DecodeResources, cripb.EncodeResources)},
-		{base: &v1.VersionResponse{}, through: throughValue(cripb.DecodeVersion, cripb.EncodeVersion)},
+		{base: &v1.LinuxContainerResources{}, through: roundTripValue(cripb.DecodeResources, cripb.EncodeResources)},
+		{base: &v1.VersionResponse{}, through: roundTripValue(cripb.DecodeVersion, cripb.EncodeVersion)},
 		{
 			base:    &v1.StatusResponse{},
-			through: throughValue(cripb.DecodeStatus, cripb.EncodeStatus),
+			through: roundTripValue(cripb.DecodeStatus, cripb.EncodeStatus),
 			leftOut: map[string]string{"info": verboseOnly},
 			implied: map[string]string{
 				"status": alwaysMade, "features": alwaysMade, "runtime_handlers.features": alwaysMade,
@@ -181,13 +181,13 @@ func messages() []message {
 		},
 		{
 			base:    &v1.RuntimeConfigResponse{},
-			through: throughValue(cripb.DecodeCgroupDriver, cripb.EncodeCgroupDriver),
+			through: roundTripValue(cripb.DecodeCgroupDriver, cripb.EncodeCgroupDriver),
 			implied: map[string]string{"linux": alwaysMade},
 		},
 	}
 }
 
-func join(all ...map[string]string) map[string]string {
+func mergeMaps(all ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range all {
 		maps.Copy(out, m)
@@ -195,7 +195,7 @@ func join(all ...map[string]string) map[string]string {
 	return out
 }
 
-func under(prefix string, m map[string]string) map[string]string {
+func prefixKeys(prefix string, m map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range m {
 		out[prefix+k] = v
@@ -203,13 +203,13 @@ func under(prefix string, m map[string]string) map[string]string {
 	return out
 }
 
-// Every field of every message is set alone, translated into package cri and back, and must be found again.
-func TestEveryFieldIsMappedOrLeftOutForAReason(t *testing.T) {
-	for _, m := range messages() {
+// Every field of every message is set alone, converted to package cri and back, and must be present.
+func TestEveryFieldRoundTripsOrIsListed(t *testing.T) {
+	for _, m := range testedMessages() {
 		name := string(m.base.ProtoReflect().Descriptor().Name())
 		t.Run(name, func(t *testing.T) {
-			w := &walk{t: t, message: m, seen: map[string]bool{}}
-			w.fields(nil)
+			w := &fieldWalk{t: t, message: m, seen: map[string]bool{}}
+			w.checkFields(nil)
 			for _, listed := range []map[string]string{m.leftOut, m.implied, m.merged} {
 				for path := range listed {
 					assert.True(t, w.seen[path], "%s is listed but is no field of %s", path, name)
@@ -220,7 +220,7 @@ func TestEveryFieldIsMappedOrLeftOutForAReason(t *testing.T) {
 	}
 }
 
-type walk struct {
+type fieldWalk struct {
 	t       *testing.T
 	message message
 	seen    map[string]bool
@@ -234,69 +234,69 @@ func pathName(path []protoreflect.FieldDescriptor) string {
 	return strings.Join(names, ".")
 }
 
-// fields checks every field below a path.
-func (w *walk) fields(path []protoreflect.FieldDescriptor) {
+// checkFields checks every field below a path.
+func (w *fieldWalk) checkFields(path []protoreflect.FieldDescriptor) {
 	d := w.message.base.ProtoReflect().Descriptor()
 	if len(path) > 0 {
 		d = path[len(path)-1].Message()
 	}
 	for i := range d.Fields().Len() {
-		w.field(append(slices.Clone(path), d.Fields().Get(i)))
+		w.checkField(append(slices.Clone(path), d.Fields().Get(i)))
 	}
 }
 
-func (w *walk) field(path []protoreflect.FieldDescriptor) {
+func (w *fieldWalk) checkField(path []protoreflect.FieldDescriptor) {
 	f, name := path[len(path)-1], pathName(path)
 	w.seen[name] = true
 	if _, ok := w.message.leftOut[name]; ok {
-		for _, v := range values(f) {
-			_, found := w.survives(path, v)
+		for _, v := range testValues(f) {
+			_, found := w.setAndRoundTrip(path, v)
 			assert.False(w.t, found, "%s survives: it needs no reason to be left out", name)
 		}
 		return
 	}
 	if f.Kind() == protoreflect.MessageKind && !f.IsMap() {
 		if !f.IsList() {
-			w.presence(path)
+			w.checkPresence(path)
 		}
-		w.fields(path)
+		w.checkFields(path)
 		return
 	}
-	for _, v := range values(f) {
-		got, found := w.survives(path, v)
+	for _, v := range testValues(f) {
+		got, found := w.setAndRoundTrip(path, v)
 		if assert.True(w.t, found, "%s is not mapped", name) && !f.IsMap() && !f.IsList() {
 			assert.Equal(w.t, v.Interface(), got.Interface(), "%s changes its value", name)
 		}
 	}
 }
 
-// presence checks a message within a message: set but empty it stays set, not set it stays not set.
-func (w *walk) presence(path []protoreflect.FieldDescriptor) {
+// checkPresence checks a nested message: an empty one stays set, and an unset one stays unset.
+func (w *fieldWalk) checkPresence(path []protoreflect.FieldDescriptor) {
 	name := pathName(path)
-	_, found := w.survives(path, protoreflect.Value{})
+	_, found := w.setAndRoundTrip(path, protoreflect.Value{})
 	_, merged := w.message.merged[name]
 	assert.NotEqual(w.t, merged, found, "%s, set and empty, is there after the way back", name)
 
-	parent, found := w.survives(path[:len(path)-1], protoreflect.Value{})
+	parent, found := w.setAndRoundTrip(path[:len(path)-1], protoreflect.Value{})
 	if !found {
 		return
 	}
 	_, implied := w.message.implied[name]
-	if w.has(w.message.base.ProtoReflect(), path) {
+	if w.isSet(w.message.base.ProtoReflect(), path) {
 		return // set in the base: nothing to learn
 	}
 	has := parent.Message().Has(path[len(path)-1])
 	assert.Equal(w.t, implied, has, "%s, not set, is there after the way back", name)
 }
 
-func (w *walk) has(m protoreflect.Message, path []protoreflect.FieldDescriptor) bool {
-	_, ok := find(m, path)
+func (w *fieldWalk) isSet(m protoreflect.Message, path []protoreflect.FieldDescriptor) bool {
+	_, ok := findValue(m, path)
 	return ok
 }
 
-// survives sets the field at the end of path, goes through package cri, and returns what is found there. An
-// invalid value sets an empty message.
-func (w *walk) survives(path []protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflect.Value, bool) {
+// setAndRoundTrip sets the field at the end of path, converts the message to package cri and back, and returns the value
+// found. An invalid value sets an empty message.
+func (w *fieldWalk) setAndRoundTrip(path []protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflect.Value, bool) {
 	in := proto.Clone(w.message.base).ProtoReflect()
 	m := in
 	for i, f := range path {
@@ -313,11 +313,11 @@ func (w *walk) survives(path []protoreflect.FieldDescriptor, v protoreflect.Valu
 			m.Set(f, v)
 		}
 	}
-	return find(w.message.through(in.Interface()).ProtoReflect(), path)
+	return findValue(w.message.through(in.Interface()).ProtoReflect(), path)
 }
 
-// find returns the value at a path, where the last element of a list counts.
-func find(m protoreflect.Message, path []protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
+// findValue returns the value at a path; in a list it uses the last element.
+func findValue(m protoreflect.Message, path []protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
 	v := protoreflect.ValueOfMessage(m)
 	for _, f := range path {
 		if !v.Message().Has(f) {
@@ -331,8 +331,8 @@ func find(m protoreflect.Message, path []protoreflect.FieldDescriptor) (protoref
 	return v, true
 }
 
-// values returns what a field is set to: one value, or all of an enumeration but its zero.
-func values(f protoreflect.FieldDescriptor) []protoreflect.Value {
+// testValues returns the values to which a field is set: one value, or all non-zero values of an enumeration.
+func testValues(f protoreflect.FieldDescriptor) []protoreflect.Value {
 	if f.Name() == "apparmor_profile" {
 		var all []protoreflect.Value
 		for _, s := range []string{"runtime/default", "unconfined", "localhost/profile"} {
@@ -367,7 +367,7 @@ func values(f protoreflect.FieldDescriptor) []protoreflect.Value {
 		return []protoreflect.Value{protoreflect.ValueOfFloat64(7)}
 	case protoreflect.MessageKind:
 		if f.IsMap() {
-			return values(f.MapValue())
+			return testValues(f.MapValue())
 		}
 		return []protoreflect.Value{{}}
 	default:
