@@ -312,7 +312,7 @@ func (l *loop) publishEvents() {
 
 // podsOf returns the distinct UIDs of events, which are sorted by UID. It returns nil if no function is registered with Notify.
 func (l *loop) podsOf(events []Event) []string {
-	if l.gen.listeners.Empty() {
+	if l.gen.listeners.IsEmpty() {
 		return nil
 	}
 	uids := make([]string, len(events))

@@ -246,7 +246,7 @@ func (l *loop) setState(probe *entry, next State) {
 	if l.set.opts.Hooks.ValueChanged != nil {
 		l.set.opts.Hooks.ValueChanged(k, after)
 	}
-	if !l.set.listeners.Empty() {
+	if !l.set.listeners.IsEmpty() {
 		l.set.listeners.Call(k.PodUID)
 	}
 }

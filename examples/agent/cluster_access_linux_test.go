@@ -414,7 +414,7 @@ func (a *accessTest) remembers(t *testing.T, gates []gate) {
 		holds(g)
 	}
 	asked := time.Now()
-	a.proxy.SetAway(true) // or it would answer in its place
+	a.proxy.SetUnavailable(true) // or it would answer in its place
 	require.NoError(t, a.Kill(controlplane.APIServer))
 	for _, g := range gates {
 		holds(g)
@@ -442,7 +442,7 @@ func (a *accessTest) remembers(t *testing.T, gates []gate) {
 	}
 	all.Wait()
 	require.NoError(t, a.Restart(t.Context(), controlplane.APIServer))
-	a.proxy.SetAway(false)
+	a.proxy.SetUnavailable(false)
 	for _, g := range gates {
 		exetest.Eventually(t, timeout, func() error {
 			if code := g.code(t, account, http.MethodGet, "/pods"); code != http.StatusOK {

@@ -115,10 +115,10 @@ func TestClusterBoot(t *testing.T) {
 	m.requireKept()
 	sandbox := m.sandboxOf("configured1")
 
-	m.boot(m.proxy.SetAway)
+	m.boot(m.proxy.SetUnavailable)
 	m.dies("plain1")
 	m.dies("configured1")
-	m.proxy.SetAway(false)
+	m.proxy.SetUnavailable(false)
 	m.boot(m.proxy.SetBlackHole)
 	m.dies("plain2")
 	m.dies("configured2")
@@ -134,11 +134,11 @@ func TestClusterBoot(t *testing.T) {
 	m.awaitKept(1) // what comes with every pod
 
 	m.config["keepObjects"] = false
-	m.boot(m.proxy.SetAway)
+	m.boot(m.proxy.SetUnavailable)
 	require.NoDirExists(t, filepath.Join(m.state, "objects"), "nothing is kept unless somebody says so")
 	m.dies("plain0")
 	m.awaitLog("plain0", "main", "token of 10.96.0.1")
-	m.proxy.SetAway(false)
+	m.proxy.SetUnavailable(false)
 	m.do("delete", "pod", "--all", "--wait=false")
 	m.eventually(clusterTimeout, "get", "pods", "-o", "name")("")
 	m.awaitNothing(timeout)

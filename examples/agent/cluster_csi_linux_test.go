@@ -254,14 +254,14 @@ func TestClusterCSIAway(t *testing.T) {
 	for _, d := range drivers {
 		d.Kill()
 	}
-	m.boot(m.proxy.SetAway)
+	m.boot(m.proxy.SetUnavailable)
 	m.dies("db-0")
 	drivers = m.driveAll()
 	for _, name := range []string{loopName, diskName} {
 		m.agent.Says(timeout, "the cluster is told of it later", "driver="+name)
 	}
 	m.dies("db-0")
-	m.proxy.SetAway(false)
+	m.proxy.SetUnavailable(false)
 	m.awaitNode()
 	m.eventually(2*timeout, "get", "pod", "db-0", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")("Running 2")
 	for _, name := range []string{loopName, diskName} {
@@ -273,7 +273,7 @@ func TestClusterCSIAway(t *testing.T) {
 	m.awaitKept(9) // 3 claims and their volumes, 2 drivers, the attachment
 	sandbox := m.sandboxOf("db-0")
 	m.agent.Kill()
-	m.proxy.SetAway(true)
+	m.proxy.SetUnavailable(true)
 	for _, d := range drivers {
 		d.Kill()
 	}
@@ -292,7 +292,7 @@ func TestClusterCSIAway(t *testing.T) {
 	})
 	require.NotEmpty(t, m.csi.mounts())
 	m.awaitLog("db-0", "main", "found kept and beside")
-	m.proxy.SetAway(false)
+	m.proxy.SetUnavailable(false)
 	m.awaitNode()
 	m.eventually(2*timeout, "get", "pod", "db-0", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")("Running 3")
 	require.Equal(t, sandbox, m.sandboxOf("db-0"))

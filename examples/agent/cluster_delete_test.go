@@ -85,7 +85,7 @@ func forced(t *testing.T, m *member) {
 
 func deletedAway(t *testing.T, m *member) {
 	unaware, alone := m.runs("unaware"), m.runs("alone")
-	m.proxy.SetAway(true)
+	m.proxy.SetUnavailable(true)
 	m.do("delete", "pod", "unaware", "--wait=false")
 	m.do("delete", "pod", "alone", "--grace-period=0", "--force", "--wait=false")
 	time.Sleep(2 * time.Second)
@@ -93,7 +93,7 @@ func deletedAway(t *testing.T, m *member) {
 		_, err := m.running(name)
 		require.NoError(t, err, "nobody has told the agent")
 	}
-	m.proxy.SetAway(false)
+	m.proxy.SetUnavailable(false)
 	m.eventually(timeout, "get", "pods", "unaware", "alone", "--ignore-not-found", "-o", "name")("")
 	m.awaitEnd("unaware", string(unaware.UID))
 	m.awaitEnd("alone", string(alone.UID))

@@ -71,7 +71,7 @@ func TestClusterFaults(t *testing.T) {
 		"no answer":          {fault: faultproxy.Fault{Hang: true}, silent: true},
 		"watches are cut":    {during: cutWatches},
 		"black hole":         {during: switched((*faultproxy.Proxy).SetBlackHole), silent: true},
-		"connection refused": {during: switched((*faultproxy.Proxy).SetAway), silent: true},
+		"connection refused": {during: switched((*faultproxy.Proxy).SetUnavailable), silent: true},
 	}
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) { m.in(t).through(i, faults[name]) })

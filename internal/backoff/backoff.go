@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backoff computes how long to wait before something that failed is tried again. It does not wait and keeps no
-// state: see package sleep, and the callers.
+// Package backoff computes the wait before a failed operation is retried. It does not wait, and keeps no state: callers count
+// failures and use package sleep.
 package backoff
 
 import "time"
 
-// Policy is a wait that doubles with each failure in a row.
+// Policy is a wait that doubles with each consecutive failure.
 type Policy struct {
-	First time.Duration // after the first failure; more than zero
-	Max   time.Duration // the longest
+	First time.Duration // wait after the first failure; must be positive
+	Max   time.Duration // the longest wait
 }
 
-// After returns the wait after a number of failures in a row. Without a failure there is none.
+// After returns the wait after the given number of consecutive failures. It returns zero if failures is zero.
 func (p Policy) After(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
@@ -25,16 +25,16 @@ func (p Policy) After(failures int) time.Duration {
 	return d
 }
 
-// Next returns the wait that follows a wait of d; it is the first one if d is zero.
-func (p Policy) Next(d time.Duration) time.Duration {
-	if d > p.Max/2 {
-		return p.Max // and no overflow
+// Next returns the wait that follows the given wait: twice as long, at least p.First and at most p.Max.
+func (p Policy) Next(wait time.Duration) time.Duration {
+	if wait > p.Max/2 {
+		return p.Max // avoids an overflow
 	}
-	return min(max(2*d, p.First), p.Max)
+	return min(max(2*wait, p.First), p.Max)
 }
 
-// Jitter returns d times a factor between low and high, chosen by random, which is in [0,1). Many that fail at the same
-// time are not all back at the same time.
-func Jitter(d time.Duration, low, high, random float64) time.Duration {
-	return time.Duration(float64(d) * (low + (high-low)*random))
+// Jitter returns wait times a factor between low and high that is chosen by random, a number in [0,1). It spreads the retries of
+// operations that fail at one time.
+func Jitter(wait time.Duration, low, high, random float64) time.Duration {
+	return time.Duration(float64(wait) * (low + (high-low)*random))
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expand replaces references such as $(NAME) in commands, arguments and other text of a pod, in bounds of what
-// Linux lets a process have. It does not know where variables come from.
+// Package expand replaces references such as $(NAME) in the commands, arguments and variables of a pod. It limits the results to
+// the size that Linux accepts for a process. It does not know the sources of variables; the caller passes a [Lookup].
 package expand
 
 import (
@@ -13,41 +13,41 @@ import (
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 )
 
-// What a process can be given when it is started (execve(2)): Linux refuses more, so that no container could run with
-// it. References to variables that refer to variables grow without bound, and are cut off here while they grow.
+// The limits of execve(2): Linux starts no process with larger arguments and environment. Variables that refer to other variables
+// can grow exponentially, so expansion stops at these limits.
 const (
-	// MaxArgument is the size of an argument, or of a variable as NAME=value, in bytes with the terminating zero:
-	// MAX_ARG_STRLEN where pages have 4 KiB.
+	// MaxArgument is the maximum size of an argument, or of a variable as NAME=value, in bytes with the terminating zero:
+	// MAX_ARG_STRLEN with pages of 4 KiB.
 	MaxArgument = 128 << 10
-	// MaxArguments is the size of all arguments and variables, each with its terminating zero and its pointer of 8
-	// bytes: a quarter of the usual stack of 8 MiB. A variable that is set twice counts twice.
+	// MaxArguments is the maximum size of all arguments and variables, each with its terminating zero and a pointer of 8 bytes: a
+	// quarter of the usual stack of 8 MiB. A variable that is set twice counts twice.
 	MaxArguments = 2 << 20
 
-	pointer = 8 // bytes
+	pointerSize = 8 // bytes
 )
 
-// Lookup returns the value of a variable, if there is one of that name.
+// Lookup returns the value of a variable. ok is false if it does not exist.
 type Lookup func(name string) (value string, ok bool)
 
-// Command expands the words of a command that is at path, each as [String] does to an argument of less than
-// [MaxArgument], and together no larger than [MaxArguments]. The error is a *field.Error. An empty command becomes nil.
-func Command(command []string, path *field.Path, env Lookup) ([]string, error) {
+// Command expands the words of a command. Each may have less than [MaxArgument] bytes, and all together [MaxArguments]. A larger
+// result is a *field.Error about path. An empty command yields nil.
+func Command(command []string, path *field.Path, lookup Lookup) ([]string, error) {
 	r := Room(MaxArguments)
-	return r.Expand(command, path, env)
+	return r.Expand(command, path, lookup)
 }
 
-// Room is how many bytes of arguments and variables a process can still be given. It begins as [MaxArguments].
+// Room is the remaining number of bytes for the arguments and variables of a process. Its initial value is [MaxArguments].
 type Room int
 
-// Expand is [Command] for words that go into the room beside others.
-func (r *Room) Expand(words []string, path *field.Path, env Lookup) ([]string, error) {
+// Expand expands words like [Command], within the remaining room.
+func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string, error) {
 	var expanded []string
 	for i, word := range words {
-		arg, ok := String(word, MaxArgument-1, env)
+		arg, ok := String(word, MaxArgument-1, lookup)
 		if !ok {
 			return nil, fielderr.TooLong(path.Index(i), "may not be more than %d bytes once it is expanded", MaxArgument-1)
 		}
-		if !r.Take(len(arg)) {
+		if !r.Reserve(len(arg)) {
 			return nil, fielderr.TooLong(path.Index(i), "arguments and environment may not be more than %d bytes in all", MaxArguments)
 		}
 		expanded = append(expanded, arg)
@@ -55,70 +55,70 @@ func (r *Room) Expand(words []string, path *field.Path, env Lookup) ([]string, e
 	return expanded, nil
 }
 
-// Take reports whether there is room for a string of n bytes, and takes it.
-func (r *Room) Take(n int) bool {
-	*r -= Room(n + 1 + pointer)
+// Reserve reserves room for a string of n bytes, and reports whether there was enough.
+func (r *Room) Reserve(n int) bool {
+	*r -= Room(n + 1 + pointerSize)
 	return *r >= 0
 }
 
-// String replaces each $(NAME) in s by what env returns for NAME. A reference that env does not know stays as it is,
-// $$ stands for one $, and a $ before anything else, an unclosed "$(" included, is an ordinary character
-// (third_party/forked/golang/expansion). It reports whether the result has at most limit bytes; without,
-// there is no result, and no more than that was allocated.
-func String(s string, limit int, env Lookup) (string, bool) {
-	if strings.IndexByte(s, '$') < 0 {
-		if len(s) > limit {
+// String replaces each $(NAME) in text by the value that lookup returns for NAME. A reference to an unknown variable is kept, and
+// $$ yields $. Any other $, such as in an unclosed "$(", is kept (third_party/forked/golang/expansion). It returns false if the
+// result has more than limit bytes; no more than limit bytes are allocated.
+func String(text string, limit int, lookup Lookup) (string, bool) {
+	if strings.IndexByte(text, '$') < 0 {
+		if len(text) > limit {
 			return "", false
 		}
-		return s, true
+		return text, true
 	}
-	b := bounded{limit: limit}
-	closed := strings.LastIndexByte(s, ')') // of the last reference, counted from the start of s
-	for !b.over {
-		i := strings.IndexByte(s, '$')
-		if i < 0 || i == len(s)-1 {
+	b := boundedBuilder{limit: limit}
+	closed := strings.LastIndexByte(text, ')') // index of the end of the last reference in text
+	for !b.exceeded {
+		i := strings.IndexByte(text, '$')
+		if i < 0 || i == len(text)-1 {
 			break
 		}
-		b.write(s[:i])
+		b.writeString(text[:i])
 		used := i + 2
-		switch ref := s[i:]; ref[1] {
+		switch ref := text[i:]; ref[1] {
 		case '$':
-			b.write("$")
+			b.writeString("$")
 		case '(':
 			if closed < i {
-				b.write("$(")
+				b.writeString("$(")
 				break
 			}
 			name, _, _ := strings.Cut(ref[2:], ")")
 			used += len(name) + 1
-			if value, ok := env(name); ok {
-				b.write(value)
+			if value, ok := lookup(name); ok {
+				b.writeString(value)
 			} else {
-				b.write(ref[:len(name)+3])
+				b.writeString(ref[:len(name)+3])
 			}
 		default:
-			// The character after the $ is written with it. It cannot be a $, so it does not matter where it ends.
-			b.write(ref[:2])
+			// The character after the $ is copied with it. It is no $, so its remaining bytes are copied with the following text.
+			b.writeString(ref[:2])
 		}
-		s, closed = s[used:], closed-used
+		text, closed = text[used:], closed-used
 	}
-	b.write(s)
-	if b.over {
+	b.writeString(text)
+	if b.exceeded {
 		return "", false
 	}
 	return b.text.String(), true
 }
 
-// bounded is a string that is put together, up to a limit in bytes.
-type bounded struct {
-	text  strings.Builder
-	limit int
-	over  bool
+// boundedBuilder builds a string of at most limit bytes.
+type boundedBuilder struct {
+	text     strings.Builder
+	limit    int
+	exceeded bool
 }
 
-func (b *bounded) write(s string) {
-	b.over = b.over || len(s) > b.limit-b.text.Len()
-	if !b.over {
+// writeString appends text, or sets exceeded if the limit does not allow it.
+func (b *boundedBuilder) writeString(s string) {
+	b.exceeded = b.exceeded || len(s) > b.limit-b.text.Len()
+	if !b.exceeded {
 		b.text.WriteString(s)
 	}
 }

@@ -12,49 +12,50 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with requests. Where several match, the one that was injected last counts.
+// Fault is a fault of the requests that Match selects. If several faults match a request, the last injected one applies.
 type Fault struct {
 	Match
-	// Delay is how long a request waits before anything else is done; zero: it does not.
+	// Delay is the time for which a request waits first. Zero: it does not wait.
 	Delay time.Duration
-	// Hang: there is no answer until the client gives up.
+	// Hang keeps the request without a response until the client cancels it.
 	Hang bool
-	// Cut: the connection of the request is closed instead of an answer.
+	// Cut closes the connection of the request instead of a response.
 	Cut bool
-	// Code is the HTTP status of an error that is answered in place of the API server's; zero: there is none.
+	// Code is the HTTP status of an error response that is sent instead of forwarding the request. Zero: the request is
+	// forwarded.
 	Code int
-	// RetryAfter is sent with the error, in whole seconds; zero: it is not.
+	// RetryAfter is the Retry-After header of the error response, in whole seconds. Zero: there is none.
 	RetryAfter time.Duration
 }
 
-// Inject has requests fail in a way until remove is called. Those that hang or wait by then go on.
-func (p *Proxy) Inject(f Fault) (remove func()) {
-	added := &f
+// Inject adds a fault until remove is called. Requests that hang or wait at that time continue to do so.
+func (p *Proxy) Inject(fault Fault) (remove func()) {
+	added := &fault
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = append(p.faults, added)
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.faults = slices.DeleteFunc(p.faults, func(f *Fault) bool { return f == added })
+		p.faults = slices.DeleteFunc(p.faults, func(fault *Fault) bool { return fault == added })
 	}
 }
 
-// find returns the fault of a request, or nil, and counts the request.
-func (p *Proxy) find(r Request) *Fault {
+// takeFault counts a request, and returns its fault or nil.
+func (p *Proxy) takeFault(request Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.counts[Request{Verb: r.Verb, Resource: r.Resource, Subresource: r.Subresource}]++
+	p.counts[Request{Verb: request.Verb, Resource: request.Resource, Subresource: request.Subresource}]++
 	for _, f := range slices.Backward(p.faults) {
-		if f.Matches(r) {
+		if f.Matches(request) {
 			return f
 		}
 	}
 	return nil
 }
 
-// suffer does what a fault says, and reports whether the request is to go on after it.
-func (f *Fault) suffer(ctx context.Context, w http.ResponseWriter) bool {
+// apply applies the fault to a request, and reports whether the request is forwarded afterwards.
+func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()
@@ -65,23 +66,23 @@ func (f *Fault) suffer(ctx context.Context, w http.ResponseWriter) bool {
 		}
 	}
 	switch {
-	case f.Hang:
+	case f.Hang: // at the latest, the end of the connection cancels it
 		<-ctx.Done() // which ends with the connection, at the latest
 		return false
 	case f.Cut:
 		panic(http.ErrAbortHandler)
 	case f.Code != 0:
-		f.answer(w)
+		f.writeStatus(w)
 		return false
 	}
 	return true
 }
 
-// answer writes the Status that an API server would.
-func (f *Fault) answer(w http.ResponseWriter) {
+// writeStatus writes the error response of the fault as a Kubernetes Status.
+func (f *Fault) writeStatus(w http.ResponseWriter) {
 	status := map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "injected by a test", "code": f.Code,
-		"reason": reason(f.Code),
+		"reason": statusReason(f.Code),
 	}
 	if f.RetryAfter > 0 {
 		seconds := int(f.RetryAfter / time.Second)
@@ -90,11 +91,11 @@ func (f *Fault) answer(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(f.Code)
-	_ = json.NewEncoder(w).Encode(status) // who has gone away misses it
+	_ = json.NewEncoder(w).Encode(status) // the client may have closed the connection
 }
 
-// reason is the reason that Kubernetes has for an HTTP status.
-func reason(code int) string {
+// statusReason returns the reason of a Kubernetes Status for an HTTP status code.
+func statusReason(code int) string {
 	switch code {
 	case http.StatusConflict:
 		return "Conflict"

@@ -8,57 +8,58 @@ import (
 	"sync"
 )
 
-// mode is what becomes of connections.
+// mode is the treatment of all connections of a listener.
 type mode int
 
 const (
 	passing    mode = iota
-	refusing        // they are closed
-	swallowing      // nothing is heard of them
+	refusing        // connections are closed
+	swallowing      // connections stay open, and their data is dropped
 )
 
-func modeOf(on bool, m mode) mode {
+// modeIf returns m if on is true, else passing.
+func modeIf(on bool, m mode) mode {
 	if on {
 		return m
 	}
 	return passing
 }
 
-// line is a listener whose connections can be cut or lost.
-type line struct {
+// faultListener is a listener whose connections can be closed or cut off from data.
+type faultListener struct {
 	listener net.Listener
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	mode  mode
-	made  int // connections
+	made  int // number of accepted connections
 	conns map[*conn]struct{}
 }
 
-// set changes the mode, for the connections that there are as well.
-func (l *line) set(m mode) {
+// setMode sets the mode for existing and new connections.
+func (l *faultListener) setMode(m mode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mode = m
 	for c := range l.conns {
-		c.suffer(m)
+		c.applyMode(m)
 	}
 }
 
-// connections returns how many there have been.
-func (l *line) connections() int {
+// countConnections returns the number of accepted connections.
+func (l *faultListener) countConnections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.made
 }
 
-// close closes the listener and all connections.
-func (l *line) close() {
+// closeAll closes the listener and all connections.
+func (l *faultListener) closeAll() {
 	_ = l.listener.Close()
-	l.set(refusing)
+	l.setMode(refusing)
 }
 
 // Accept implements [net.Listener].
-func (l *line) Accept() (net.Conn, error) {
+func (l *faultListener) Accept() (net.Conn, error) {
 	raw, err := l.listener.Accept()
 	if err != nil {
 		return nil, err
@@ -71,30 +72,30 @@ func (l *line) Accept() (net.Conn, error) {
 	}
 	l.conns[c] = struct{}{}
 	l.made++
-	c.suffer(l.mode)
+	c.applyMode(l.mode)
 	return c, nil
 }
 
 // Close implements [net.Listener].
-func (l *line) Close() error { return l.listener.Close() }
+func (l *faultListener) Close() error { return l.listener.Close() }
 
 // Addr implements [net.Listener].
-func (l *line) Addr() net.Addr { return l.listener.Addr() }
+func (l *faultListener) Addr() net.Addr { return l.listener.Addr() }
 
-// conn is a connection that may be lost: what is written to it then goes nowhere, and what is read never comes.
+// conn is a connection that can be cut off: written data is then dropped, and reads block until it is closed.
 type conn struct {
 	net.Conn
-	line *line
+	line *faultListener
 
 	lose, shut   sync.Once
 	lost, closed chan struct{}
 }
 
-// suffer does what a mode means for the connection. The caller has the lock of the line.
-func (c *conn) suffer(m mode) {
+// applyMode applies the mode of the listener to the connection. The listener's lock is held.
+func (c *conn) applyMode(m mode) {
 	switch m {
 	case refusing:
-		_ = c.Conn.Close() // who reads learns of it, and calls Close
+		_ = c.Conn.Close() // the reader gets an error and calls Close
 	case swallowing:
 		c.lose.Do(func() { close(c.lost) })
 	}

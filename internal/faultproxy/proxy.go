@@ -18,47 +18,47 @@ import (
 	"time"
 )
 
-// Options say between whom a proxy stands. None may be left out but Client.
+// Options are the API server and the certificates of a [Proxy]. All fields but Client are required.
 type Options struct {
 	Target string          // https://HOST:PORT of the API server
-	Roots  *x509.CertPool  // that its certificate is signed by
-	Server tls.Certificate // of the proxy, for 127.0.0.1
-	Client tls.Certificate // says who the proxy is; the zero value: nobody
+	Roots  *x509.CertPool  // verifies the certificate of the API server
+	Server tls.Certificate // certificate of the proxy, for 127.0.0.1
+	Client tls.Certificate // client certificate for the API server; zero: anonymous
 }
 
-// Proxy is a proxy that listens. Get one from [Start].
+// Proxy is a running proxy. [Start] creates it.
 type Proxy struct {
 	url     string
 	reverse *httputil.ReverseProxy
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	faults  []*Fault
 	counts  map[Request]int // by verb, resource and subresource
 	watches map[int]context.CancelFunc
-	next    int // of watches
-	line    line
+	next    int // ID of the last watch
+	line    faultListener
 }
 
-// Start starts a proxy for one test.
-func Start(t testing.TB, o Options) *Proxy {
+// Start starts a proxy that runs until the end of the test.
+func Start(t testing.TB, opts Options) *Proxy {
 	t.Helper()
-	p, serve, err := listen(o)
+	p, serve, err := newProxy(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); serve() }()
 	t.Cleanup(func() {
-		p.line.close()
+		p.line.closeAll()
 		p.CutWatches()
 		<-done
 	})
 	return p
 }
 
-// listen returns a proxy and what serves it until its line is closed.
-func listen(o Options) (p *Proxy, serve func(), err error) {
-	target, err := url.Parse(o.Target)
+// newProxy returns a proxy that listens, and a function that serves requests until its listener is closed.
+func newProxy(opts Options) (p *Proxy, serve func(), err error) {
+	target, err := url.Parse(opts.Target)
 	if err == nil && (target.Scheme != "https" || target.Host == "") {
 		err = errors.New("faultproxy: Options.Target must be https://HOST:PORT")
 	}
@@ -70,11 +70,11 @@ func listen(o Options) (p *Proxy, serve func(), err error) {
 		return nil, nil, err
 	}
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: opts.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
 	}
-	if len(o.Client.Certificate) > 0 {
-		transport.TLSClientConfig.Certificates = []tls.Certificate{o.Client}
+	if len(opts.Client.Certificate) > 0 {
+		transport.TLSClientConfig.Certificates = []tls.Certificate{opts.Client}
 	}
 	silent := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	p = &Proxy{url: "https://" + listener.Addr().String(), counts: map[Request]int{}, watches: map[int]context.CancelFunc{}}
@@ -89,10 +89,10 @@ func listen(o Options) (p *Proxy, serve func(), err error) {
 	}
 	server := &http.Server{
 		Handler: p, ErrorLog: silent, ReadHeaderTimeout: time.Minute,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{o.Server}, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{opts.Server}, MinVersion: tls.VersionTLS12},
 	}
 	return p, func() {
-		_ = server.ServeTLS(&p.line, "", "") // it ends when the line is closed
+		_ = server.ServeTLS(&p.line, "", "") // it returns when the listener is closed
 		_ = server.Close()
 		transport.CloseIdleConnections()
 	}, nil
@@ -101,38 +101,38 @@ func listen(o Options) (p *Proxy, serve func(), err error) {
 // URL returns the address of the proxy: https://127.0.0.1:PORT.
 func (p *Proxy) URL() string { return p.url }
 
-// Count returns how many requests there were of a verb, a resource and a subresource; what else is in the match does not count.
-func (p *Proxy) Count(m Match) (n int) {
-	m.Namespace, m.Name, m.Path = "", "", ""
+// Count returns the number of requests with the verb, resource and subresource of match; its other fields are ignored.
+func (p *Proxy) Count(match Match) (n int) {
+	match.Namespace, match.Name, match.Path = "", "", ""
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r, count := range p.counts {
-		if m.Matches(r) {
+		if match.Matches(r) {
 			n += count
 		}
 	}
 	return n
 }
 
-// Connections returns how many connections were made, also while they were refused or nothing came through.
-func (p *Proxy) Connections() int { return p.line.connections() }
+// Connections returns the number of connections that clients have opened, including refused and cut off ones.
+func (p *Proxy) Connections() int { return p.line.countConnections() }
 
 // ServeHTTP implements [http.Handler].
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	request := parse(r)
-	if fault := p.find(request); fault != nil && !fault.suffer(r.Context(), w) {
+	request := parseRequest(r)
+	if fault := p.takeFault(request); fault != nil && !fault.apply(r.Context(), w) {
 		return
 	}
 	if request.Verb == "watch" {
-		ctx, end := p.watch(r.Context())
+		ctx, end := p.trackWatch(r.Context())
 		defer end()
 		r = r.WithContext(ctx)
 	}
 	p.reverse.ServeHTTP(w, r)
 }
 
-// watch returns the context of a watch that can be cut.
-func (p *Proxy) watch(ctx context.Context) (context.Context, func()) {
+// trackWatch returns a context for a watch request that CutWatches cancels, and a function to call when the watch ends.
+func (p *Proxy) trackWatch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *Proxy) watch(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// CutWatches ends the watches that are open, in the middle of their streams, and returns how many there were.
+// CutWatches closes all open watches in the middle of their streams, and returns their number.
 func (p *Proxy) CutWatches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,9 +157,8 @@ func (p *Proxy) CutWatches() int {
 	return len(p.watches)
 }
 
-// SetAway has connections closed and new ones refused, or ends that.
-func (p *Proxy) SetAway(away bool) { p.line.set(modeOf(away, refusing)) }
+// SetUnavailable closes all connections and refuses new ones, or ends this.
+func (p *Proxy) SetUnavailable(away bool) { p.line.setMode(modeIf(away, refusing)) }
 
-// SetBlackHole has nothing come through any more on the connections that there are and those that are made, or ends that for
-// connections which are made from then on.
-func (p *Proxy) SetBlackHole(hole bool) { p.line.set(modeOf(hole, swallowing)) }
+// SetBlackHole drops all data of existing and new connections without closing them, or ends this for new connections.
+func (p *Proxy) SetBlackHole(hole bool) { p.line.setMode(modeIf(hole, swallowing)) }

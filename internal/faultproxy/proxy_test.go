@@ -181,12 +181,12 @@ func TestCutWatches(t *testing.T) {
 func TestAway(t *testing.T) {
 	r := newRig(t)
 	rest := r.watch()
-	r.SetAway(true)
+	r.SetUnavailable(true)
 	require.Error(t, rest())
 	_, err := r.send(http.MethodGet, pathNodes) //nolint:bodyclose // There is none.
 	require.Error(t, err)
 	require.Equal(t, 2, r.Connections())
-	r.SetAway(false)
+	r.SetUnavailable(false)
 	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
 }
 

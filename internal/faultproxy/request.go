@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Request is what is known of a request from its method and path. A field is empty where it has no such thing.
+// Request is the API request that a method and a path represent. Fields that do not apply are empty.
 type Request struct {
-	Verb        string // get, list, watch, create, update, patch, delete; in capitals: the method of a path that is no object's
+	Verb        string // get, list, watch, create, update, patch or delete; for other paths the HTTP method in capitals
 	Resource    string // such as pods
 	Subresource string // such as status
 	Namespace   string
@@ -18,18 +18,19 @@ type Request struct {
 	Path        string
 }
 
-// Match selects requests. A field that is empty matches all; "-" matches what is empty in the request. Path is a prefix.
+// Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether a request is one of those.
+// Matches reports whether m selects the request.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && strings.HasPrefix(r.Path, m.Path)
 }
 
-// parse reads a request: /api/VERSION/... or /apis/GROUP/VERSION/..., and then [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
-func parse(r *http.Request) Request {
+// parseRequest parses the path of a request: /api/VERSION/... or /apis/GROUP/VERSION/..., followed by
+// [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+func parseRequest(r *http.Request) Request {
 	parsed := Request{Verb: r.Method, Path: r.URL.Path}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
@@ -48,12 +49,12 @@ func parse(r *http.Request) Request {
 			*field = parts[i]
 		}
 	}
-	parsed.Verb = verb(r, parsed.Name != "")
+	parsed.Verb = requestVerb(r, parsed.Name != "")
 	return parsed
 }
 
-// verb returns what is done to an object, or to several.
-func verb(r *http.Request, one bool) string {
+// requestVerb returns the Kubernetes verb of a request. named says that its path has the name of an object.
+func requestVerb(r *http.Request, named bool) string {
 	switch r.Method {
 	case http.MethodPost:
 		return "create"
@@ -68,7 +69,7 @@ func verb(r *http.Request, one bool) string {
 	switch {
 	case watch == "true" || watch == "1":
 		return "watch"
-	case one:
+	case named:
 		return "get"
 	default:
 		return "list"

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fielderr keeps the errors of a pod's fields short enough for a log or an event, however much the manifest has
-// in the field. It makes no judgement about a field.
+// Package fielderr shortens the errors of a pod's fields, so that they fit in a log or an event regardless of the content of the
+// field. It does not validate fields.
 package fielderr
 
 import (
@@ -14,47 +14,48 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How much of one pod gets into a log or an event.
+// The limits of the errors of one pod in a log or an event.
 const (
-	// MaxErrors is how many errors [Short] returns, beside one that there are more.
+	// MaxErrors is the number of errors that [Short] returns, in addition to an error about the remaining ones.
 	MaxErrors = 100
 
-	maxQuoted = 256  // bytes of a value that is quoted
-	maxText   = 1024 // bytes of the name of a field, which may have the key of a map in it, or of a detail
+	maxQuoted = 256  // bytes of a quoted value
+	maxText   = 1024 // bytes of a field name, which may contain the key of a map, or of a detail
 )
 
-// Short returns the first errors of a list, with what they quote cut to a size that can be read. The errors of the list
-// are changed. It is called once for a list, as a second call would cut it again.
+// Short returns the first MaxErrors errors of a list, and truncates the values that they quote. It writes to the errors. It must
+// be called only once for a list, because it would truncate texts again.
 func Short(errs field.ErrorList) field.ErrorList {
 	if len(errs) > MaxErrors {
-		rest := field.Forbidden(field.NewPath(""), fmt.Sprintf("more than %d errors, of which the first are told", MaxErrors))
+		rest := field.Forbidden(field.NewPath(""), fmt.Sprintf("more than %d errors, of which the first are reported", MaxErrors))
 		rest.Field = "pod"
 		errs = append(errs[:MaxErrors:MaxErrors], rest)
 	}
 	for _, err := range errs {
-		shorten(err)
+		shortenError(err)
 	}
 	return errs
 }
 
-// ShortOne is [Short] for an error that may be a *field.Error. Any other is returned as it is, also one that wraps a
+// ShortOne shortens err like [Short] if it is a *field.Error. It returns other errors unchanged, including ones that wrap a
 // *field.Error.
 func ShortOne(err error) error {
-	if one, ok := err.(*field.Error); ok { //nolint:errorlint // one that is wrapped belongs to somebody else
-		shorten(one)
+	if one, ok := err.(*field.Error); ok { // a wrapped error must not be written to
+		shortenError(one)
 	}
 	return err
 }
 
-func shorten(err *field.Error) {
-	err.Field, err.Detail = cut(err.Field, maxText), cut(err.Detail, maxText)
+// shortenError truncates the field name, the detail and the value of err.
+func shortenError(err *field.Error) {
+	err.Field, err.Detail = truncate(err.Field, maxText), truncate(err.Detail, maxText)
 	if err.BadValue == nil {
 		return
 	}
 	switch v := reflect.ValueOf(err.BadValue); v.Kind() {
 	case reflect.String:
 		if v.Len() > maxQuoted {
-			err.BadValue = cut(v.String(), maxQuoted)
+			err.BadValue = truncate(v.String(), maxQuoted)
 		}
 	case reflect.Slice:
 		size := 0
@@ -69,18 +70,18 @@ func shorten(err *field.Error) {
 	}
 }
 
-// cut returns a text of at most about that many bytes: its beginning and its length.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
+// truncate returns text, or its first limit bytes with its length if it is longer.
+func truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "... (" + strconv.Itoa(len(s)) + " bytes)"
+	return strings.ToValidUTF8(text[:limit], "") + "... (" + strconv.Itoa(len(text)) + " bytes)"
 }
 
-// Quote returns a name for the text of an error.
-func Quote(name string) string { return strconv.Quote(cut(name, maxQuoted)) }
+// Quote returns name in quotes, truncated for the text of an error.
+func Quote(name string) string { return strconv.Quote(truncate(name, maxQuoted)) }
 
-// TooLong returns the error of a field that is larger than it may be. It does not quote the value.
+// TooLong returns an error for a field that exceeds a limit, with a detail in the given format. It does not quote the value.
 func TooLong(path *field.Path, format string, args ...any) *field.Error {
 	err := field.TooLong(path, nil, 0)
 	err.Detail = fmt.Sprintf(format, args...)

@@ -42,7 +42,7 @@ func TestShortReturnsTheFirst(t *testing.T) {
 	}
 	got := fielderr.Short(errs)
 	assert.Len(t, got, fielderr.MaxErrors+1)
-	assert.EqualError(t, got[fielderr.MaxErrors], "pod: Forbidden: more than 100 errors, of which the first are told")
+	assert.EqualError(t, got[fielderr.MaxErrors], "pod: Forbidden: more than 100 errors, of which the first are reported")
 	assert.Len(t, fielderr.Short(errs[:fielderr.MaxErrors]), fielderr.MaxErrors)
 	assert.Empty(t, fielderr.Short(nil))
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package isolated runs the tests of a package in namespaces of their own, which take with them whatever a test leaves behind:
-// mounts, interfaces, rules. Files stay where they are. It is for TestMain:
+// Package isolated runs the tests of a package in their own namespaces, so that the kernel removes the mounts, interfaces and
+// rules that a test leaves behind. Files are not removed. It is for TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run)) }
 package isolated
@@ -15,29 +15,29 @@ import (
 // Inside is the environment variable that marks processes in the namespaces.
 const Inside = "NODEAGENT_ISOLATED"
 
-// Kind is which namespaces there are.
+// Kind is a set of namespace kinds.
 type Kind int
 
 // The kinds of namespaces.
 const (
-	Mounts  Kind = 1 << iota // in which every mount is private
-	Network                  // with a loopback interface, which is down, and nothing else
+	Mounts  Kind = 1 << iota // a mount namespace in which all mounts are private
+	Network                  // a network namespace with nothing but a loopback interface that is down
 )
 
-// Run starts this program again in namespaces of its own, and returns its exit code. There, and where the user is not root,
-// who alone can make namespaces, it returns what run does. So it does for a fuzzer, which has to own its workers.
-func Run(k Kind, run func() int) int {
-	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || fuzzing(os.Args[1:]) {
+// Run runs this test program again in new namespaces and returns its exit code. Inside them, for users other than root, and for a
+// fuzzer, which must start its own workers, it returns the result of run.
+func Run(kinds Kind, run func() int) int {
+	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()
 	}
-	if code, ok := again(k); ok {
+	if code, ok := runIsolated(kinds); ok {
 		return code
 	}
 	return run()
 }
 
-// fuzzing reports whether a test binary is to look for new inputs, or is a worker that does.
-func fuzzing(args []string) bool {
+// isFuzzing reports whether the arguments of a test program start a fuzzer or one of its workers.
+func isFuzzing(args []string) bool {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {
 			return true

@@ -13,23 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again runs this program with the same arguments in namespaces of its own and returns its exit code, or that it may not.
-func again(k Kind) (code int, ok bool) {
-	runtime.LockOSThread() // the child ends with the thread that started it
+// runIsolated runs this program with its arguments in new namespaces and returns its exit code. ok is false if namespaces cannot
+// be created.
+func runIsolated(kinds Kind) (code int, ok bool) {
+	runtime.LockOSThread() // the child is killed with the thread that started it
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = os.Args
 	cmd.Env = append(os.Environ(), Inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if k&Mounts != 0 {
+	if kinds&Mounts != 0 {
 		cmd.SysProcAttr.Unshareflags |= unix.CLONE_NEWNS
 	}
-	if k&Network != 0 {
+	if kinds&Network != 0 {
 		cmd.SysProcAttr.Unshareflags |= unix.CLONE_NEWNET
 	}
 	if err := cmd.Start(); err != nil {
-		return 0, false // the tests say what they lack
+		return 0, false // the tests report what they lack
 	}
 	err := cmd.Wait()
 	if ended, is := errors.AsType[*exec.ExitError](err); is {

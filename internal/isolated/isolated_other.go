@@ -5,5 +5,5 @@
 
 package isolated
 
-// again returns that this system has no namespaces.
-func again(Kind) (code int, ok bool) { return 0, false }
+// runIsolated returns ok false, because this system has no namespaces.
+func runIsolated(Kind) (code int, ok bool) { return 0, false }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listener is the list of functions that a component calls when there is something new about pods. It does not
-// queue anything: what a function is called with is not called again.
+// Package listener has a list of functions that a component calls when pods have changed. It does not queue calls: a function
+// that is added later is not called for earlier changes.
 package listener
 
 import (
@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// List is the functions that are called, in the order in which they were added. The zero value is ready for use. Its
-// methods may be called from any goroutine, also by the functions themselves.
+// List is a list of functions, called in the order in which they were added. The zero value is ready for use. Its methods may be
+// called from any goroutine, including by the functions themselves.
 type List struct {
 	mu  sync.Mutex
-	fns []func(uids ...string) // replaced as a whole
+	fns []func(uids ...string) // replaced by a copy at each change
 }
 
-// Add adds a function, which every later Call calls. It panics if fn is nil.
+// Add adds a function that each later Call calls. It panics if fn is nil.
 func (l *List) Add(fn func(uids ...string)) {
 	if fn == nil {
 		panic("Notify: nil function")
@@ -27,17 +27,17 @@ func (l *List) Add(fn func(uids ...string)) {
 	l.fns = append(slices.Clip(l.fns), fn)
 }
 
-// Empty reports whether nobody listens.
-func (l *List) Empty() bool { return len(l.all()) == 0 }
+// IsEmpty reports whether no function was added.
+func (l *List) IsEmpty() bool { return len(l.functions()) == 0 }
 
-// Call calls every function with the UIDs of the pods, one after the other and with no lock held.
+// Call calls every function with the UIDs of the changed pods, sequentially and with no lock held.
 func (l *List) Call(uids ...string) {
-	for _, fn := range l.all() {
+	for _, fn := range l.functions() {
 		fn(uids...)
 	}
 }
 
-func (l *List) all() []func(uids ...string) {
+func (l *List) functions() []func(uids ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fns

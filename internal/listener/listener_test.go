@@ -14,7 +14,7 @@ import (
 
 func TestList(t *testing.T) {
 	var l listener.List
-	require.True(t, l.Empty())
+	require.True(t, l.IsEmpty())
 	l.Call("nobody")
 
 	var heard []string
@@ -22,7 +22,7 @@ func TestList(t *testing.T) {
 		return func(uids ...string) { heard = append(heard, name+" "+strings.Join(uids, " ")) }
 	}
 	l.Add(hear("first"))
-	require.False(t, l.Empty())
+	require.False(t, l.IsEmpty())
 	added := false
 	l.Add(func(...string) { // no lock is held
 		if !added {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loginstance finds the container instance whose log a client requests by the name of a container. It is pure.
+// Package loginstance finds the container instance whose log a client requests by the name of the container. It reads no log, and
+// is pure.
 package loginstance
 
 import (
@@ -10,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Waiting reasons that have a text of their own.
+// The waiting reasons with their own text in the error.
 const (
 	reasonErrImagePull     = "ErrImagePull"
 	reasonImagePullBackOff = "ImagePullBackOff"
@@ -20,7 +21,7 @@ const (
 // of the instance before. The error is the reason why the container has no such instance. Source: validateContainerLogStatus in
 // pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
-	c := containerStatus(status, container)
+	c := findStatus(status, container)
 	if c == nil {
 		return "", fmt.Errorf("container %q in pod %q is not available", container, pod)
 	}
@@ -44,29 +45,31 @@ func Find(status *corev1.PodStatus, pod, container string, previous bool) (id st
 		if last == "" {
 			return "", terminated
 		}
-		return last, nil // the next one did not start
+		return last, nil // the next instance did not start
 	case c.LastTerminationState.Terminated != nil:
 		if last == "" {
 			return "", terminated
 		}
 		return last, nil
 	}
-	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, whyWaiting(c.State.Waiting))
+	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, waitingText(c.State.Waiting))
 }
 
-func whyWaiting(w *corev1.ContainerStateWaiting) string {
+// waitingText returns the end of the error for a container that is waiting to start.
+func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	switch {
-	case w == nil:
+	case waiting == nil:
 		return " - no logs yet"
-	case w.Reason == reasonErrImagePull:
+	case waiting.Reason == reasonErrImagePull:
 		return ": image can't be pulled"
-	case w.Reason == reasonImagePullBackOff:
+	case waiting.Reason == reasonImagePullBackOff:
 		return ": trying and failing to pull image"
 	}
-	return ": " + w.Reason
+	return ": " + waiting.Reason
 }
 
-func containerStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
+// findStatus returns the status of the named container of any kind, or nil.
+func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {

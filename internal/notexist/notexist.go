@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notexist removes the error of a missing file from the result of a call that may find none, such as os.Remove.
+// Package notexist ignores the error of calls about a missing file, such as that of os.Remove.
 package notexist
 
 import (
@@ -9,7 +9,7 @@ import (
 	"io/fs"
 )
 
-// Ignore returns nil for an error that is [fs.ErrNotExist], and err otherwise.
+// Ignore returns nil if err wraps [fs.ErrNotExist], else err.
 func Ignore(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

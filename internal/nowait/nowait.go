@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nowait runs calls that may never return, such as system calls about the file system of a server that is dead, and
-// waits for them no longer than a context lasts. It ends no call: nothing can.
+// Package nowait runs calls that may hang, such as system calls on the file system of an unavailable NFS server, and waits for
+// them only until a context ends. It cannot cancel a call.
 //
-// Test kit: none is needed.
+//	err := calls.Do(ctx, path, func() error { return unix.Statfs(path, &st) })
+//
+// Concurrency: all methods may be called from any goroutine. Errors: see [Calls.Do]. Test kit: none is needed.
 package nowait
 
 import (
@@ -14,29 +16,29 @@ import (
 	"sync"
 )
 
-// ErrNoAnswer is why nothing is known of a call: it has not returned.
+// ErrNoAnswer is wrapped by the error of a call that has not returned in time.
 var ErrNoAnswer = errors.New("the file system does not answer")
 
-// Calls are the calls of one owner that have not returned. The zero value is ready for use, by several goroutines.
+// Calls has the running calls of one owner. The zero value is ready for use, by several goroutines.
 type Calls struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[string]chan struct{}
 }
 
-// Do returns what a call returns, or, when ctx ends before that, an error that wraps that of ctx and ErrNoAnswer. The call goes on
-// then, on a goroutine that ends with it. There is one call for each key at a time, so that what is tried again and again takes no more than
-// that: Do waits for an earlier one first.
+// Do runs call in a goroutine and returns its result. If ctx ends first, it returns an error that wraps [ErrNoAnswer] and the
+// error of ctx, and the call continues. For each key one call runs at a time, so that retries of a hanging call take no more
+// goroutines: Do waits for an earlier call first.
 func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	if err := ctx.Err(); err != nil {
-		return err // nothing is begun any more
+		return err // no call is started
 	}
-	done, err := c.begin(ctx, key)
+	done, err := c.acquireKey(ctx, key)
 	if err != nil {
 		return err
 	}
 	result := make(chan error, 1)
 	go func() {
-		defer c.end(key, done)
+		defer c.releaseKey(key, done)
 		result <- call()
 	}()
 	select {
@@ -45,22 +47,22 @@ func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-result: // it came in time, and select chose at random
+	case err := <-result: // the call returned in time, and select chose at random
 		return err
 	default:
-		return unanswered(ctx)
+		return timeoutError(ctx)
 	}
 }
 
-// Pending returns how many calls have not returned.
+// Pending returns the number of calls that have not returned.
 func (c *Calls) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pending)
 }
 
-// begin waits until there is no call for a key, and notes that there is one.
-func (c *Calls) begin(ctx context.Context, key string) (done chan struct{}, err error) {
+// acquireKey waits until no call with the key runs, and then registers one. done is closed when that call returns.
+func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{}, err error) {
 	for {
 		c.mu.Lock()
 		earlier := c.pending[key]
@@ -78,16 +80,18 @@ func (c *Calls) begin(ctx context.Context, key string) (done chan struct{}, err 
 		select {
 		case <-earlier:
 		case <-ctx.Done():
-			return nil, unanswered(ctx)
+			return nil, timeoutError(ctx)
 		}
 	}
 }
 
-func (c *Calls) end(key string, done chan struct{}) {
+// releaseKey unregisters the call with the key, and wakes the calls that wait for it.
+func (c *Calls) releaseKey(key string, done chan struct{}) {
 	c.mu.Lock()
 	delete(c.pending, key)
 	c.mu.Unlock()
 	close(done)
 }
 
-func unanswered(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoAnswer, ctx.Err()) }
+// timeoutError returns the error of a call that has not returned before the end of ctx.
+func timeoutError(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoAnswer, ctx.Err()) }

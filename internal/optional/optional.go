@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package optional reads optional values, which the API has as pointers.
+// Package optional reads optional values, which API types have as pointers.
 package optional
 
-// First returns the first of two values that is set, or nil.
-func First[T any](a, b *T) *T {
-	if a != nil {
-		return a
+// First returns first if it is not nil, else second, which may be nil.
+func First[T any](first, second *T) *T {
+	if first != nil {
+		return first
 	}
-	return b
+	return second
 }
 
-// OrZero returns a value to read from, which is the zero value where none is set.
-func OrZero[T any](p *T) *T { return First(p, new(T)) }
+// OrZero returns value, or a pointer to a zero value if it is nil.
+func OrZero[T any](value *T) *T { return First(value, new(T)) }
 
-// IsTrue reports whether a value is set and true.
-func IsTrue(b *bool) bool { return b != nil && *b }
+// IsTrue reports whether value is set and true.
+func IsTrue(value *bool) bool { return value != nil && *value }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package partgroup runs the parts of a program until one of them fails. It decides nothing about the order of the parts: all start at the same
-// time, and stop with their context.
+// Package partgroup runs the parts of a program, such as informers and servers, until their context ends. It reports the error of
+// each part, and does not order their starts.
 package partgroup
 
 import (
@@ -15,13 +15,13 @@ import (
 // Group is a list of parts. The zero value is empty. Its methods are not safe for concurrent use.
 type Group struct{ parts []part }
 
-// part is an engine that blocks until its context ends.
+// part is a named function that blocks until its context ends.
 type part struct {
 	name string
 	run  func(context.Context) error
 }
 
-// Add adds a part. Errors begin with its name.
+// Add adds a part. name is the beginning of its errors.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, part{name, run})
 }
@@ -29,7 +29,8 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 // Len returns the number of parts.
 func (g *Group) Len() int { return len(g.parts) }
 
-// Start runs each part in a goroutine of wg until ctx ends. It logs the error of a part and passes it to fail, which must not block.
+// Start runs each part in a goroutine of wg until ctx ends. It logs the error of a part and passes it to fail, which must not
+// block.
 func (g *Group) Start(ctx context.Context, wg *sync.WaitGroup, fail func(error), log *slog.Logger) {
 	for _, p := range g.parts {
 		wg.Go(func() {

@@ -12,44 +12,46 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// Container is a container of a pod with the path of its field.
+// Container is a container of a pod with the path of its field, for errors.
 type Container struct {
 	containers.Container
 	Path *field.Path
 }
 
-// Privileged reports whether a container is privileged.
-func (c Container) Privileged() bool {
+// IsPrivileged reports whether the security context of the container sets privileged.
+func (c Container) IsPrivileged() bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// Containers yields all containers of a pod: init containers, regular ones, ephemeral ones.
+// Containers yields all containers of a pod with their field paths: init, regular and ephemeral containers.
 func Containers(spec *corev1.PodSpec) iter.Seq[Container] {
 	return func(yield func(Container) bool) {
 		for c := range containers.All(spec) {
-			if !yield(Container{c, pathOf(c)}) {
+			if !yield(Container{c, containerPath(c)}) {
 				return
 			}
 		}
 	}
 }
 
-// PathOf returns the path of the container of a name, also if the pod has none.
+// PathOf returns the field path of the named container. If the pod does not have it, the path is spec.containers with the name as
+// key.
 func PathOf(spec *corev1.PodSpec, name string) *field.Path {
 	c := containers.Find(spec, name)
 	if c.Container == nil {
 		return field.NewPath("spec", "containers").Key(name)
 	}
-	return pathOf(c)
+	return containerPath(c)
 }
 
-func pathOf(c containers.Container) *field.Path {
+// containerPath returns the field path of a container, such as spec.initContainers[0].
+func containerPath(container containers.Container) *field.Path {
 	list := "containers"
-	switch c.Kind {
+	switch container.Kind {
 	case containers.Init:
 		list = "initContainers"
 	case containers.Ephemeral:
 		list = "ephemeralContainers"
 	}
-	return field.NewPath("spec", list).Index(c.Index)
+	return field.NewPath("spec", list).Index(container.Index)
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// FieldPaths are the fields that a variable may refer to, beside single labels and annotations.
+// FieldPaths returns the pod fields that an environment variable may refer to, in addition to single labels and annotations.
 func FieldPaths() []string {
 	return []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -19,13 +19,14 @@ func FieldPaths() []string {
 	}
 }
 
-// VolumeFieldPaths are the fields that a file of a volume may show, beside single labels and annotations.
+// VolumeFieldPaths returns the pod fields that a file of a downward API volume may show, in addition to single labels and
+// annotations.
 func VolumeFieldPaths() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
 
-// Subscript splits metadata.labels['key'] into its two parts.
-func Subscript(path string) (name, key string, ok bool) {
+// SplitSubscript splits a field path such as metadata.labels['key'] into its name and key. ok is false if path has no subscript.
+func SplitSubscript(path string) (name, key string, ok bool) {
 	s, ok := strings.CutSuffix(path, "']")
 	if !ok {
 		return "", "", false
@@ -34,7 +35,7 @@ func Subscript(path string) (name, key string, ok bool) {
 	return name, key, ok && name != ""
 }
 
-// ResourceFields are the requests and limits that a variable may refer to, beside those of huge pages.
+// ResourceFields returns the requests and limits that an environment variable may refer to, in addition to those of huge pages.
 func ResourceFields() []string {
 	return []string{
 		"limits.cpu", "limits.ephemeral-storage", "limits.memory",
@@ -42,7 +43,8 @@ func ResourceFields() []string {
 	}
 }
 
-// IsContainerResource reports whether a resource is one of those that Kubernetes itself gives to containers.
+// IsContainerResource reports whether Kubernetes itself defines the resource for containers: CPU, memory, ephemeral storage or
+// huge pages.
 func IsContainerResource(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
@@ -51,8 +53,8 @@ func IsContainerResource(name corev1.ResourceName) bool {
 	return IsHugePages(name)
 }
 
-// Quotient returns a quantity of a resource as a multiple of a divisor, rounded up: of CPU in millicores on both sides. A
-// divisor that is not positive counts as 1. Source: convertResourceCPUToString in pkg/api/v1/resource/helpers.go.
+// Quotient returns quantity divided by divisor, rounded up to an integer; CPU is compared in millicores. A divisor of zero or
+// less counts as 1. Source: convertResourceCPUToString in pkg/api/v1/resource/helpers.go.
 func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) string {
 	if divisor.Sign() <= 0 {
 		divisor = resource.MustParse("1")
@@ -68,7 +70,7 @@ func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) str
 	return strconv.FormatInt(quotient, 10)
 }
 
-// IsHugePages reports whether a resource is one of huge pages.
+// IsHugePages reports whether the resource is one of huge pages, such as hugepages-2Mi.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -3,33 +3,33 @@
 
 package podfield
 
-// The limits of a pod's DNS configuration, which are those of the resolvers in use (KEP-2595).
+// The limits of a pod's DNS configuration, which resolvers have (KEP-2595).
 const (
 	MaxNameservers = 3
 	MaxSearches    = 32
-	MaxSearchChars = 2048 // of all search domains, with spaces between
+	MaxSearchChars = 2048 // characters of all search domains, separated by spaces
 )
 
-// What the kernel takes.
+// The limits of the kernel.
 const (
-	MaxFQDN = 64      // characters of a host name with its domain
+	MaxFQDN = 64      // characters of a hostname with its domain
 	MaxPath = 4 << 10 // bytes of a path with the terminating zero: PATH_MAX
 )
 
-// A runtime answers a list of all sandboxes, or of all containers, in one message of at most 16 MiB, with all labels
-// and annotations: larger, and no agent can list anything. So what a pod can add to a list is bounded. 110 pods with
-// MaxListed each make 13.75 MiB, which leaves 20 KiB for the names and IDs of each pod.
+// The limits of a pod's share of the runtime's lists. A runtime returns all sandboxes, or all containers, with their labels and
+// annotations in one message of at most 16 MiB. Above that, no client can list them. 110 pods with MaxListed bytes take 13.75
+// MiB, which leaves 20 KiB per pod for names and IDs.
 const (
-	MaxListed        = 128 << 10 // bytes: of a pod in the list of containers, and of one container's labels and annotations
+	MaxListed        = 128 << 10 // bytes of a pod in the list of containers, and of the labels and annotations of a container
 	MaxSandboxLabels = 64 << 10  // bytes of the labels of a pod
-	MaxAnnotations   = 256 << 10 // bytes of its annotations: TotalAnnotationSizeLimitB of the API server
-	MaxHook          = 64 << 10  // bytes of a lifecycle hook as JSON; a preStop hook is an annotation of its container
+	MaxAnnotations   = 256 << 10 // bytes of the annotations of a pod: TotalAnnotationSizeLimitB of the API server
+	MaxHook          = 64 << 10  // bytes of a lifecycle hook in JSON: a preStop hook is stored in an annotation of its container
 )
 
-// MapSize returns the size of labels or annotations in bytes.
-func MapSize(m map[string]string) int {
+// MapSize returns the size of labels or annotations in bytes: the sum of all keys and values.
+func MapSize(labels map[string]string) int {
 	size := 0
-	for k, v := range m {
+	for k, v := range labels {
 		size += len(k) + len(v)
 	}
 	return size

@@ -11,31 +11,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PropagationModes are the values of mountPropagation.
+// PropagationModes returns the valid values of mountPropagation.
 func PropagationModes() []corev1.MountPropagationMode {
 	return []corev1.MountPropagationMode{
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
 	}
 }
 
-// RecursiveModes are the values of recursiveReadOnly.
+// RecursiveModes returns the valid values of recursiveReadOnly.
 func RecursiveModes() []corev1.RecursiveReadOnlyMode {
 	return []corev1.RecursiveReadOnlyMode{
 		corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
 	}
 }
 
-// Descending returns why a path does not stay below where it starts, or nothing.
-func Descending(p string) []string {
-	if path.IsAbs(p) {
+// CheckRelative returns messages if subPath is absolute or contains "..", else nil.
+func CheckRelative(subPath string) []string {
+	if path.IsAbs(subPath) {
 		return []string{"must be a relative path"}
 	}
-	return NoBacksteps(p)
+	return CheckNoBacksteps(subPath)
 }
 
-// NoBacksteps returns why a path may lead above where it starts, or nothing.
-func NoBacksteps(p string) []string {
-	if slices.Contains(strings.Split(p, "/"), "..") {
+// CheckNoBacksteps returns messages if subPath contains "..", else nil.
+func CheckNoBacksteps(subPath string) []string {
+	if slices.Contains(strings.Split(subPath, "/"), "..") {
 		return []string{"must not contain '..'"}
 	}
 	return nil

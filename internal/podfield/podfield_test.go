@@ -49,7 +49,7 @@ func TestPrivileged(t *testing.T) {
 		{&corev1.SecurityContext{Privileged: new(true)}, true},
 	} {
 		c := podfield.Container{Container: containers.Container{Container: &corev1.Container{SecurityContext: test.context}}}
-		assert.Equal(t, test.want, c.Privileged())
+		assert.Equal(t, test.want, c.IsPrivileged())
 	}
 }
 
@@ -62,7 +62,7 @@ func TestSubscript(t *testing.T) {
 		"metadata.labels[a]":        {},
 		"['a']":                     {},
 	} {
-		name, key, ok := podfield.Subscript(path)
+		name, key, ok := podfield.SplitSubscript(path)
 		assert.Equal(t, want != [2]string{}, ok, path)
 		if ok {
 			assert.Equal(t, want, [2]string{name, key}, path)
@@ -86,7 +86,7 @@ func TestPaths(t *testing.T) {
 		"a/b": {true, true}, "a..b": {true, true}, "": {true, true},
 		"/a": {false, true}, "a/..": {false, false}, "..": {false, false},
 	} {
-		assert.Equal(t, want, [2]bool{len(podfield.Descending(path)) == 0, len(podfield.NoBacksteps(path)) == 0}, path)
+		assert.Equal(t, want, [2]bool{len(podfield.CheckRelative(path)) == 0, len(podfield.CheckNoBacksteps(path)) == 0}, path)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestAnnotatedAppArmor(t *testing.T) {
 		"x":               nil,
 		"":                nil,
 	} {
-		assert.Equal(t, want, podfield.AnnotatedAppArmor(value), value)
+		assert.Equal(t, want, podfield.ParseAppArmorAnnotation(value), value)
 	}
 }
 

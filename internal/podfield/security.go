@@ -9,20 +9,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GroupsPolicies are the values of supplementalGroupsPolicy.
+// GroupsPolicies returns the valid values of supplementalGroupsPolicy.
 func GroupsPolicies() []corev1.SupplementalGroupsPolicy {
 	return []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}
 }
 
-// AppArmorTypes are the types of an AppArmor profile.
+// AppArmorTypes returns the valid types of an AppArmor profile.
 func AppArmorTypes() []corev1.AppArmorProfileType {
 	return []corev1.AppArmorProfileType{
 		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined,
 	}
 }
 
-// AnnotatedAppArmor reads the value of the annotation that came before the field; nil for any other value.
-func AnnotatedAppArmor(value string) *corev1.AppArmorProfile {
+// ParseAppArmorAnnotation converts the value of the deprecated AppArmor annotation of a container to a profile. It returns nil
+// for an invalid value.
+func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	switch value {
 	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
 		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
@@ -36,8 +37,8 @@ func AnnotatedAppArmor(value string) *corev1.AppArmorProfile {
 	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
-// SysctlName turns net/ipv4/conf/eno2.100/rp_filter into net.ipv4.conf.eno2/100.rp_filter: where a slash comes
-// first, dots and slashes change places (sysctl.d(5)).
+// SysctlName returns a sysctl name with dots as separators. If its first separator is a slash, dots and slashes are exchanged
+// (sysctl.d(5)): net/ipv4/conf/eno2.100/rp_filter becomes net.ipv4.conf.eno2/100.rp_filter.
 func SysctlName(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

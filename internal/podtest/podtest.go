@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podtest makes the pods of tests, from as much YAML as the test is about.
+// Package podtest creates pods for tests from fragments of YAML.
 package podtest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns a valid pod default/web with one container "c", after defaults, changed by the fragments of YAML given: the
-// first is of the spec, the second of the container.
+// Pod returns the valid pod default/web with one container "c" and defaults applied. The first fragment is YAML of its spec, and
+// the second is YAML of its container.
 func Pod(t testing.TB, fragments ...string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}

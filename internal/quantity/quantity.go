@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quantity parses amounts of resources from text whose author is not trusted. It is the only package of this module that calls
-// resource.ParseQuantity, which takes minutes and gigabytes for 1e-2000000000.
+// Package quantity parses resource quantities from untrusted text. It limits the exponent, because resource.ParseQuantity takes
+// minutes and gigabytes for 1e-2000000000. No other package of this module calls that function.
+//
+//	q, err := quantity.Parse("1.5Gi")
 package quantity
 
 import (
@@ -14,14 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The limits of a quantity. 1e100 is more than any resource has, and a number of some million digits takes seconds to
-// parse, and again whenever it is compared.
+// The limits of a quantity. No resource has 1e100, and a number of a million digits takes seconds to parse and to compare.
 const (
-	MaxExponent = 100 // and the least is -MaxExponent
-	MaxLength   = 64  // characters
+	MaxExponent = 100 // the exponent is between -MaxExponent and MaxExponent
+	MaxLength   = 64  // in characters
 )
 
-// Parse returns the quantity of a text. An error says what is wrong and quotes nothing.
+// Parse parses text as a quantity. The error names the cause and does not quote text.
 func Parse(text string) (resource.Quantity, error) {
 	if len(text) > MaxLength {
 		return resource.Quantity{}, lengthError(len(text))
@@ -32,7 +33,8 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// Check returns an error for a number that takes long to parse, and nil for all other texts, also for those that are no number.
+// Check returns an error for a number that takes long to parse as a quantity. It returns nil for all other texts, including texts
+// that are no number.
 func Check[T string | []byte](number T) error {
 	if len(number) == 0 || !strings.ContainsRune("+-.0123456789", rune(number[0])) {
 		return nil
@@ -55,6 +57,7 @@ func Check[T string | []byte](number T) error {
 	return nil
 }
 
+// lengthError returns the error for a quantity of length characters.
 func lengthError(length int) error {
 	return fmt.Errorf("%d characters, the limit is %d", length, MaxLength)
 }

@@ -1,21 +1,27 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package safeyaml bounds what it costs to decode YAML and JSON whose author is not trusted, before anything of it is
-// decoded. It decodes nothing itself, and says nothing about whether an object is valid.
+// Package safeyaml limits the cost of decoding untrusted YAML and JSON, before it is decoded. It does not decode objects, and
+// does not check whether they are valid.
 //
-// # Model
+//	budget := safeyaml.NewBudget(len(file))
+//	node, err := budget.YAML(document) // for each document of the file
+//	...
+//	err = budget.JSON(converted)
+//	...
+//	err = safeyaml.Quantities(converted, reflect.TypeFor[corev1.Pod]())
 //
-// A [Budget] is what the documents of one file may hold. [Budget.YAML] parses a document into a tree of nodes: how many
-// there can be at most is counted in the text first, and what aliases expand to is added up in the tree, where it costs
-// nothing yet. [Budget.JSON] walks JSON, which may be what a document was converted to, and bounds values, depth,
-// lists, keys and strings. [Quantities] walks the JSON of an object of a known type, and refuses numbers that take long
-// to parse where the type has a [k8s.io/apimachinery/pkg/api/resource.Quantity]: elsewhere the same text is harmless.
+// A [Budget] is shared by all documents of a file. [Budget.YAML] parses a document into nodes. Before that, it counts the
+// characters in the text that can begin a node; after it, it sums up the expanded size of aliases. [Budget.JSON] limits values,
+// depth, lists, keys and strings. [Quantities] refuses numbers that take long to parse as a
+// [k8s.io/apimachinery/pkg/api/resource.Quantity].
 //
-// The time of all of these is linear in the text, and so is that of decoding what they let through.
+// The time of these functions, and of decoding accepted text, is linear in the length of the text.
 //
-// # Errors
+// Concurrency: a Budget must not be used concurrently; Quantities may be called from any goroutine.
 //
-// Every error about content is an [*Error], which has the line or the path of what is refused. It quotes no more than
-// the keys on the path and, for a quantity, its beginning.
+// Errors about content are of type [*Error], with a line or a path. They quote only keys on the path and the beginning of a
+// quantity.
+//
+// Test kit: none is needed.
 package safeyaml

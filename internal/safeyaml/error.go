@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Error says what is refused, and where it is.
+// Error is the reason why a document is refused, with its position.
 type Error struct {
-	Line int    // in the document, from 1; zero: not known
-	Path string // such as spec.containers[0].name; empty: the document, or not known
-	Err  error  // what it is, without anything of the document that could be secret
+	Line int    // line in the document, from 1; zero: unknown
+	Path string // such as spec.containers[0].name; empty: the whole document, or unknown
+	Err  error  // the cause, without content that could be secret
 }
 
 // Error returns "line N: path: cause".
@@ -30,17 +30,18 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// step is one part of a path: a key, or an index where the key is nil.
+// step is one element of a path: a key, or a list index if key is nil.
 type step struct {
 	key   []byte
 	index int
 }
 
-// maxPath is how much of a path an error quotes, in bytes.
+// maxPath limits the length of a path in an error, in bytes.
 const maxPath = 500
 
-// pathOf writes a path in the way of Kubernetes: a.b[0].c, and a[b.c] for keys with dots.
-func pathOf(steps []step) string {
+// formatPath returns a path in the notation of Kubernetes: a.b[0].c, and a[b.c] for keys with dots. It is truncated to maxPath
+// bytes.
+func formatPath(steps []step) string {
 	var s strings.Builder
 	for _, step := range steps {
 		switch key := string(step.key); {

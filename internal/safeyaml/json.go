@@ -10,20 +10,20 @@ import (
 	"fmt"
 )
 
-// JSON checks a document against what is left of the budget.
+// JSON checks the JSON document raw against the limits and the remaining budget, and removes its values from the budget.
 func (b *Budget) JSON(raw []byte) error {
-	if !json.Valid(raw) { // which says what is wrong with it
+	if !json.Valid(raw) { // the error of Unmarshal has the position
 		return json.Unmarshal(raw, new(json.RawMessage))
 	}
 	s := scanner{data: raw, enter: func(s *scanner) error {
 		b.values--
-		if n := len(s.path); n > 0 && s.path[n-1].key == nil && s.next() == '{' {
-			b.values -= inList
+		if n := len(s.path); n > 0 && s.path[n-1].key == nil && s.peekByte() == '{' {
+			b.values -= listElementCost
 		}
 		switch {
 		case b.values < 0:
-			return b.tooMany()
-		case len(s.path) >= MaxDepth && (s.next() == '{' || s.next() == '['):
+			return b.tooManyValues()
+		case len(s.path) >= MaxDepth && (s.peekByte() == '{' || s.peekByte() == '['):
 			return fmt.Errorf("more than %d lists and objects within each other", MaxDepth)
 		case len(s.path) == 0:
 			return nil
@@ -44,38 +44,39 @@ func (b *Budget) JSON(raw []byte) error {
 		}
 		return checkLength("number", len(text), MaxNumber)
 	}}
-	return s.scan()
+	return s.scanDocument()
 }
 
-// checkLength returns an error for what is too long.
-func checkLength(what string, n, most int) error {
-	if n > most {
-		return fmt.Errorf("a %s of %d bytes, the limit is %d", what, n, most)
+// checkLength returns an error if length, in bytes, exceeds limit. kind, such as "string", is for the error.
+func checkLength(kind string, length, limit int) error {
+	if length > limit {
+		return fmt.Errorf("a %s of %d bytes, the limit is %d", kind, length, limit)
 	}
 	return nil
 }
 
-// scanner walks valid JSON without making anything of it.
+// scanner visits the values of valid JSON without decoding them.
 type scanner struct {
 	data   []byte
 	at     int
-	path   []step                       // of the value
-	enter  func(*scanner) error         // before each value; may be nil
-	scalar func(*scanner, []byte) error // for each scalar, as it is written
+	path   []step                       // path of the current value
+	enter  func(*scanner) error         // called before each value; may be nil
+	scalar func(*scanner, []byte) error // called for each scalar with its JSON text
 }
 
-// errEnd says that valid JSON was not.
+// errEnd is returned for JSON that ends within a value.
 var errEnd = errors.New("unexpected end of JSON")
 
-func (s *scanner) scan() error {
-	if err := s.value(); err != nil {
-		return &Error{Path: pathOf(s.path), Err: err}
+// scanDocument visits all values. An error has the path of the value at which it occurred.
+func (s *scanner) scanDocument() error {
+	if err := s.scanValue(); err != nil {
+		return &Error{Path: formatPath(s.path), Err: err}
 	}
 	return nil
 }
 
-// next skips blanks and returns the character at which they end, or zero at the end.
-func (s *scanner) next() byte {
+// peekByte skips white space and returns the next byte without consuming it, or zero at the end.
+func (s *scanner) peekByte() byte {
 	for s.at < len(s.data) {
 		switch c := s.data[s.at]; c {
 		case ' ', '\t', '\r', '\n':
@@ -87,20 +88,20 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// value walks the value that comes next. It leaves the path as it is when there is an error.
-func (s *scanner) value() error {
+// scanValue visits the next value and its children. On error path remains that of the value at fault.
+func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {
 			return err
 		}
 	}
-	switch s.next() {
+	switch s.peekByte() {
 	case 0:
 		return errEnd
 	case '{', '[':
-		return s.children(s.data[s.at] == '{')
+		return s.scanChildren(s.data[s.at] == '{')
 	case '"':
-		return s.scalar(s, s.text())
+		return s.scalar(s, s.scanString())
 	}
 	end := bytes.IndexAny(s.data[s.at:], " \t\r\n,]}")
 	if end < 0 {
@@ -111,14 +112,14 @@ func (s *scanner) value() error {
 	return s.scalar(s, text)
 }
 
-// children walks the elements of a list or the values of an object.
-func (s *scanner) children(keyed bool) error {
+// scanChildren visits the elements of a list or, if keyed is true, the values of an object.
+func (s *scanner) scanChildren(keyed bool) error {
 	s.at++
 	for i := 0; ; i++ {
-		c := s.next()
+		c := s.peekByte()
 		if c == ',' {
 			s.at++
-			c = s.next()
+			c = s.peekByte()
 		}
 		switch c {
 		case 0:
@@ -129,20 +130,20 @@ func (s *scanner) children(keyed bool) error {
 		}
 		child := step{index: i}
 		if keyed {
-			child.key = unquote(s.text())
-			s.next()
+			child.key = unquoteString(s.scanString())
+			s.peekByte()
 			s.at++ // the colon
 		}
 		s.path = append(s.path, child)
-		if err := s.value(); err != nil {
+		if err := s.scanValue(); err != nil {
 			return err
 		}
 		s.path = s.path[:len(s.path)-1]
 	}
 }
 
-// text returns the string that comes next, with its quotes.
-func (s *scanner) text() []byte {
+// scanString consumes the next string and returns it with its quotes.
+func (s *scanner) scanString() []byte {
 	begin := s.at
 	for s.at++; s.at < len(s.data); s.at++ {
 		switch s.data[s.at] {
@@ -156,8 +157,8 @@ func (s *scanner) text() []byte {
 	return s.data[begin:]
 }
 
-// unquote returns what a string says, and anything else as it is.
-func unquote(text []byte) []byte {
+// unquoteString returns the content of a JSON string, or text itself if it is not a string.
+func unquoteString(text []byte) []byte {
 	if text[0] != '"' {
 		return text
 	}

@@ -16,38 +16,38 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// Quantities returns an error for the first quantity in the JSON of an object that is longer, or has a larger exponent,
-// than any amount of a resource needs. What is a quantity follows from the type that the object will be decoded into.
-// Keys fit in lower and upper case, as for package encoding/json. JSON that is not valid is for the decoder to refuse.
+// Quantities returns an error for the first quantity in the JSON text raw that is too long or has a too large exponent. The type
+// t, into which raw will be decoded, determines which values are quantities. Keys match case-insensitively, like in package
+// encoding/json. Invalid JSON yields no error: the decoder refuses it.
 func Quantities(raw []byte, t reflect.Type) error {
 	if !json.Valid(raw) {
 		return nil
 	}
-	types := fields{}
+	types := fieldCache{}
 	s := scanner{data: raw, scalar: func(s *scanner, text []byte) error {
-		text = bytes.TrimSpace(unquote(text))
+		text = bytes.TrimSpace(unquoteString(text))
 		err := quantity.Check(text)
-		if err == nil || !types.quantity(t, s.path) {
+		if err == nil || !types.isQuantity(t, s.path) {
 			return nil
 		}
-		return fmt.Errorf("quantity %s: %w", excerpt(text), err)
+		return fmt.Errorf("quantity %s: %w", quotePrefix(text), err)
 	}}
-	return s.scan()
+	return s.scanDocument()
 }
 
-// excerpt quotes the beginning of a text.
-func excerpt(text []byte) string {
+// quotePrefix returns text in quotes, truncated to the maximum length of a quantity.
+func quotePrefix(text []byte) string {
 	if len(text) <= quantity.MaxLength {
 		return strconv.Quote(string(text))
 	}
 	return strconv.Quote(string(text[:quantity.MaxLength/2])) + "..."
 }
 
-// fields keeps what the keys of a struct lead to, by lower-case key.
-type fields map[reflect.Type]map[string]reflect.Type
+// fieldCache has the types of struct fields by lower-case JSON key, for each struct type.
+type fieldCache map[reflect.Type]map[string]reflect.Type
 
-// quantity reports whether what is at a path below a type is a quantity.
-func (f fields) quantity(t reflect.Type, path []step) bool {
+// isQuantity reports whether the value at path in type t is a resource.Quantity.
+func (f fieldCache) isQuantity(t reflect.Type, path []step) bool {
 	for _, step := range path {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
@@ -57,7 +57,7 @@ func (f fields) quantity(t reflect.Type, path []step) bool {
 			t = t.Elem()
 		case step.key != nil && t.Kind() == reflect.Struct:
 			var ok bool
-			if t, ok = f.of(t)[fold(string(step.key))]; !ok {
+			if t, ok = f.fieldTypes(t)[foldKey(string(step.key))]; !ok {
 				return false
 			}
 		default:
@@ -70,8 +70,8 @@ func (f fields) quantity(t reflect.Type, path []step) bool {
 	return t == reflect.TypeFor[resource.Quantity]()
 }
 
-// of returns what the keys of a struct lead to, those of embedded structs included.
-func (f fields) of(t reflect.Type) map[string]reflect.Type {
+// fieldTypes returns the types of the fields of struct type t by lower-case JSON key, including those of embedded structs.
+func (f fieldCache) fieldTypes(t reflect.Type) map[string]reflect.Type {
 	if known, ok := f[t]; ok {
 		return known
 	}
@@ -84,7 +84,7 @@ func (f fields) of(t reflect.Type) map[string]reflect.Type {
 			inner = inner.Elem()
 		}
 		if field.Anonymous && name == "" && inner.Kind() == reflect.Struct {
-			for key, child := range f.of(inner) {
+			for key, child := range f.fieldTypes(inner) {
 				if _, ok := keys[key]; !ok {
 					keys[key] = child
 				}
@@ -94,11 +94,11 @@ func (f fields) of(t reflect.Type) map[string]reflect.Type {
 		if name == "" {
 			name = field.Name
 		}
-		keys[fold(name)] = field.Type
+		keys[foldKey(name)] = field.Type
 	}
 	return keys
 }
 
-// fold makes keys equal that package encoding/json takes for each other: by upper case, two more runes than ASCII has
-// become letters of it.
-func fold(key string) string { return strings.ToLower(strings.ToUpper(key)) }
+// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. Upper case first, because
+// two non-ASCII letters map to ASCII.
+func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }

@@ -14,13 +14,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML parses one document, and returns an error where it is not one, or more than one, or where it would expand to
-// more than is left of the budget. The errors of the parser are returned as they are. A text without any value is a node
-// of no kind.
+// YAML parses one document and removes its nodes and strings from the budget. It returns an error if text has more than one
+// document, or if its expansion exceeds the budget. Errors of the parser are returned unchanged. For an empty text it returns a
+// node of kind zero.
 func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
-	b.marks -= marks(text)
+	b.marks -= countMarks(text)
 	if b.marks < 0 {
-		return nil, &Error{Err: fmt.Errorf("more than %d characters in the file that could begin a value of YAML, such as %q", marksPerValue*b.most, ",[{:-")}
+		return nil, &Error{Err: fmt.Errorf("more than %d characters in the file that could begin a value of YAML, such as %q", marksPerValue*b.maxValues, ",[{:-")}
 	}
 	root := &yaml.Node{}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
@@ -29,8 +29,8 @@ func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	e := expansion{budget: b, anchored: make(map[*yaml.Node]weight)}
-	if err := e.add(root, 0); err != nil {
+	e := expansion{budget: b, anchored: make(map[*yaml.Node]nodeWeight)}
+	if err := e.addNode(root, 0); err != nil {
 		return nil, err
 	}
 	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
@@ -39,16 +39,16 @@ func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// marks counts the characters that can begin a node, in the text as if there were no strings in it: there are never
-// more than three nodes for one of them, and one more. A comment takes the memory of some nodes.
-func marks(text []byte) int {
+// countMarks counts the characters in text that can begin a YAML node, including those in strings. A document has at most three
+// nodes per such character, and one more. A comment counts as four, because it takes the memory of several nodes.
+func countMarks(text []byte) int {
 	n := 0
 	for i, c := range text {
 		switch c {
 		case ',', '[', '{', ':', '?':
 			n++
 		case '-':
-			if i+1 == len(text) || !inWord(text[i+1]) {
+			if i+1 == len(text) || !isWordByte(text[i+1]) {
 				n++
 			}
 		case '#':
@@ -58,34 +58,35 @@ func marks(text []byte) int {
 	return n
 }
 
-// inWord reports whether a dash before the character is part of a word. Line breaks of Unicode and the zero bytes of
-// UTF-16 count as blanks.
-func inWord(c byte) bool {
+// isWordByte reports whether a dash before byte c is part of a word, so that it begins no list element. All other bytes count as
+// blanks, such as Unicode line breaks and zero bytes of UTF-16.
+func isWordByte(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || c == '/' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// weight is what a part of a document expands to.
-type weight struct{ nodes, bytes int }
+// nodeWeight is the size of a part of a document: its nodes, and the bytes of its strings.
+type nodeWeight struct{ nodes, bytes int }
 
-// expansion adds up what a document expands to when each alias is replaced by what it stands for.
+// expansion sums up the size of a document in which each alias is replaced by its anchored node.
 type expansion struct {
 	budget   *Budget
-	anchored map[*yaml.Node]weight // once all of it is known
+	anchored map[*yaml.Node]nodeWeight // sizes of anchored nodes that were added completely
 }
 
-func (e *expansion) add(n *yaml.Node, depth int) error {
-	before := weight{e.budget.nodes, e.budget.bytes}
-	cost, err := e.alone(n)
+// addNode removes node n with its children from the budget, and returns an error if a limit is exceeded.
+func (e *expansion) addNode(n *yaml.Node, depth int) error {
+	before := nodeWeight{e.budget.nodes, e.budget.bytes}
+	cost, err := e.nodeCost(n)
 	e.budget.nodes -= cost.nodes
 	e.budget.bytes -= cost.bytes
 	switch {
 	case err != nil:
-	case depth > MaxDepth && n.Kind != yaml.ScalarNode && n.Kind != yaml.AliasNode: // the document is a node, too
+	case depth > MaxDepth && n.Kind != yaml.ScalarNode && n.Kind != yaml.AliasNode: // the document itself is a node, too
 		err = fmt.Errorf("more than %d lists and objects within each other", MaxDepth)
 	case e.budget.nodes < 0:
-		err = e.budget.tooMany()
+		err = e.budget.tooManyValues()
 	case e.budget.bytes < 0:
-		err = fmt.Errorf("more than %d bytes of strings, with aliases expanded", e.budget.limit)
+		err = fmt.Errorf("more than %d bytes of strings, with aliases expanded", e.budget.maxBytes)
 	case n.Kind == yaml.SequenceNode && len(n.Content) > MaxList:
 		err = fmt.Errorf("a list of more than %d elements", MaxList)
 	}
@@ -94,25 +95,25 @@ func (e *expansion) add(n *yaml.Node, depth int) error {
 	}
 	for _, c := range n.Content {
 		if n.Kind == yaml.SequenceNode && c.Kind == yaml.MappingNode {
-			e.budget.nodes -= inList
+			e.budget.nodes -= listElementCost
 		}
-		if err := e.add(c, depth+1); err != nil {
+		if err := e.addNode(c, depth+1); err != nil {
 			return err
 		}
 	}
 	if n.Anchor != "" && n.Kind != yaml.AliasNode {
-		e.anchored[n] = weight{before.nodes - e.budget.nodes, before.bytes - e.budget.bytes}
+		e.anchored[n] = nodeWeight{before.nodes - e.budget.nodes, before.bytes - e.budget.bytes}
 	}
 	return nil
 }
 
-// alone returns what a node expands to without its children, or what an alias expands to with those.
-func (e *expansion) alone(n *yaml.Node) (weight, error) {
+// nodeCost returns the size of node n without its children or, for an alias, of the anchored node with its children.
+func (e *expansion) nodeCost(n *yaml.Node) (nodeWeight, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
-		cost := weight{1, inJSON(n.Value)}
+		cost := nodeWeight{1, maxJSONLength(n.Value)}
 		if n.Style&yaml.TaggedStyle != 0 {
-			cost.bytes = 6*len(n.Value) + 10 // such as what is binary, which JSON escapes
+			cost.bytes = 6*len(n.Value) + 10 // for example binary data, which JSON escapes
 		}
 		if n.Style == 0 && strings.Trim(n.Value, "+-._0123456789eE") == "" {
 			return cost, checkLength("number", len(n.Value), MaxNumber)
@@ -125,11 +126,12 @@ func (e *expansion) alone(n *yaml.Node) (weight, error) {
 		}
 		return cost, nil
 	}
-	return weight{nodes: 1}, nil
+	return nodeWeight{nodes: 1}, nil
 }
 
-// inJSON returns how long a string is in JSON at most. Some characters become six, and a key y becomes "true".
-func inJSON(s string) int {
+// maxJSONLength returns the maximum length of string s in JSON, in bytes. Some characters are escaped with six bytes, and a key y
+// becomes "true".
+func maxJSONLength(s string) int {
 	n := len(s) + 10
 	for i, r := range s {
 		switch {

@@ -38,7 +38,7 @@ func FuzzYAML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var tree yaml.Node
 		if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&tree); err == nil {
-			require.LessOrEqual(t, nodes(&tree), 3*marks(text)+4, "nodes are counted before there is memory for them")
+			require.LessOrEqual(t, nodes(&tree), 3*countMarks(text)+4, "nodes are counted before there is memory for them")
 		}
 		b := NewBudget(len(text))
 		if root, err := b.YAML(text); err != nil || root.IsZero() {
@@ -48,11 +48,11 @@ func FuzzYAML(f *testing.F) {
 		if err != nil {
 			return
 		}
-		counted := b.limit - b.bytes
+		counted := b.maxBytes - b.bytes
 		var found any
 		require.NoError(t, json.Unmarshal(raw, &found))
 		require.LessOrEqual(t, stringsIn(found), counted, "strings are counted before they are expanded")
-		require.LessOrEqual(t, valuesIn(found), b.most-b.nodes, "values are counted before they are expanded")
+		require.LessOrEqual(t, valuesIn(found), b.maxValues-b.nodes, "values are counted before they are expanded")
 	})
 }
 

@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sleep waits for a time unless a context ends first, and wakes goroutines that wait on a channel. A goroutine with other
-// reasons to wake up has a select of its own.
-//
-// The zero time is never.
+// Package sleep waits for a duration unless a context ends first, and wakes goroutines that wait on a channel. In all functions
+// the zero time means never.
 package sleep
 
 import (
@@ -12,7 +10,7 @@ import (
 	"time"
 )
 
-// For waits for d and returns nil, or returns the error of ctx if that ends first. It does not wait if d is zero or less.
+// For waits for d and returns nil. If ctx ends first, it returns its error. It does not wait if d is zero or negative.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -27,7 +25,7 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until waits for a time like [For].
+// Until waits until the given time like [For]. For the zero time it waits until ctx ends.
 func Until(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()
@@ -36,7 +34,7 @@ func Until(ctx context.Context, at time.Time) error {
 	return For(ctx, time.Until(at))
 }
 
-// Earlier returns the earlier of two times.
+// Earlier returns the earlier of two times. The zero time means never, so it is later than any other time.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

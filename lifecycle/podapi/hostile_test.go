@@ -274,7 +274,7 @@ func TestErrorsQuoteLimitedText(t *testing.T) {
 	c.Ports = make([]corev1.ContainerPort, 1000)
 	errs := podapi.Validate(p)
 	require.Len(t, errs, 101)
-	assert.EqualError(t, errs[100], "pod: Forbidden: more than 100 errors, of which the first are told")
+	assert.EqualError(t, errs[100], "pod: Forbidden: more than 100 errors, of which the first are reported")
 }
 
 // FuzzValidate checks that the validation of any pod is cheap.

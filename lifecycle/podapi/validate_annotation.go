@@ -63,7 +63,7 @@ func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, f
 	if !ok {
 		return nil, field.ErrorList{field.Invalid(path, value, "must be a valid seccomp profile")}
 	}
-	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, validateWith(path, file, podfield.Descending)
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, validateWith(path, file, podfield.CheckRelative)
 }
 
 // validateDeletionCost checks that the pod-deletion-cost annotation is a 32-bit integer without plus sign and leading zeros.

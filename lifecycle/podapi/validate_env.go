@@ -70,7 +70,7 @@ func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []s
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), r.APIVersion, []string{"v1"})}
 	}
 	path = path.Child("fieldPath")
-	name, key, ok := podfield.Subscript(r.FieldPath)
+	name, key, ok := podfield.SplitSubscript(r.FieldPath)
 	switch {
 	case !ok:
 		return validateOneOf(path, r.FieldPath, fields...)
@@ -119,7 +119,7 @@ func validateFileRef(index nameIndex, r *corev1.FileKeySelector, path *field.Pat
 	}
 	required("key", r.Key, validation.IsRelaxedEnvVarName)
 	required("volumeName", r.VolumeName, validation.IsDNS1123Label)
-	required("path", r.Path, podfield.NoBacksteps)
+	required("path", r.Path, podfield.CheckNoBacksteps)
 	if len(r.Path) >= podfield.MaxPath {
 		errs = append(errs, field.TooLong(path.Child("path"), nil, podfield.MaxPath-1)) // without the value, which later read errors would repeat
 	}

@@ -35,15 +35,15 @@ func validateMounts(c podfield.Container, index nameIndex) field.ErrorList {
 		}
 		paths[m.MountPath] = true
 		errs = append(errs, validateSubPath(m, path)...)
-		errs = append(errs, validateMountModes(m, path, c.Privileged())...)
+		errs = append(errs, validateMountModes(m, path, c.IsPrivileged())...)
 		errs = append(errs, validateMountOptions(m, v, path.Child("bindMountOptions"))...)
 	}
 	return errs
 }
 
 func validateSubPath(m corev1.VolumeMount, path *field.Path) field.ErrorList {
-	errs := validateWith(path.Child("subPath"), m.SubPath, podfield.Descending)
-	errs = append(errs, validateWith(path.Child("subPathExpr"), m.SubPathExpr, podfield.Descending)...)
+	errs := validateWith(path.Child("subPath"), m.SubPath, podfield.CheckRelative)
+	errs = append(errs, validateWith(path.Child("subPathExpr"), m.SubPathExpr, podfield.CheckRelative)...)
 	if m.SubPath != "" && m.SubPathExpr != "" {
 		errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr, "may not be set beside subPath"))
 	}
@@ -113,7 +113,7 @@ func validateDevices(c podfield.Container, index nameIndex) field.ErrorList {
 		case paths[d.DevicePath]:
 			errs = append(errs, field.Invalid(path.Child("devicePath"), d.DevicePath, "must be unique among volumeMounts and volumeDevices"))
 		default:
-			errs = append(errs, validateWith(path.Child("devicePath"), d.DevicePath, podfield.NoBacksteps)...)
+			errs = append(errs, validateWith(path.Child("devicePath"), d.DevicePath, podfield.CheckNoBacksteps)...)
 		}
 		names[d.Name], paths[d.DevicePath] = true, true
 	}

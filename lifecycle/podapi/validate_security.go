@@ -107,7 +107,7 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	case local && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
 	case local:
-		errs = append(errs, validateWith(path, *p.LocalhostProfile, podfield.Descending)...)
+		errs = append(errs, validateWith(path, *p.LocalhostProfile, podfield.CheckRelative)...)
 	case p.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(path, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
 	}
@@ -149,7 +149,7 @@ func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.P
 			continue
 		}
 		value := pod.Annotations[key]
-		annotated := podfield.AnnotatedAppArmor(value)
+		annotated := podfield.ParseAppArmorAnnotation(value)
 		if value != "" && annotated == nil {
 			errs = append(errs, field.Invalid(path.Key(key), value, "invalid AppArmor profile"))
 		}

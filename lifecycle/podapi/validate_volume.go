@@ -119,7 +119,7 @@ func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Er
 	if s.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
-	errs := validateWith(path.Child("path"), s.Path, podfield.NoBacksteps)
+	errs := validateWith(path.Child("path"), s.Path, podfield.CheckNoBacksteps)
 	if t := *optional.OrZero(s.Type); t != corev1.HostPathUnset {
 		errs = append(errs, validateOneOf(path.Child("type"), t, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
 			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
@@ -142,7 +142,7 @@ func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorLis
 	if at == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := validateWith(path, at, podfield.Descending)
+	errs := validateWith(path, at, podfield.CheckRelative)
 	if strings.HasPrefix(at, "..") && len(errs) == 0 {
 		errs = append(errs, field.Invalid(path, at, "must not start with '..'"))
 	}

@@ -113,7 +113,7 @@ func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *
 // because the mount would start at another path.
 func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if mount.SubPathExpr == "" {
-		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.Descending)
+		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.CheckRelative)
 	}
 	path = path.Child("subPathExpr")
 	var missing []string
@@ -131,7 +131,7 @@ func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Env
 		slices.Sort(missing)
 		return "", field.Invalid(path, mount.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
 	}
-	return sub, checkValue(path, sub, podfield.Descending)
+	return sub, checkValue(path, sub, podfield.CheckRelative)
 }
 
 // convertPropagation converts the mount propagation of a mount; none means private.

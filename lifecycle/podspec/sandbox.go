@@ -189,7 +189,7 @@ func sandboxSecurity(pod *corev1.Pod, opts Options) (cri.SandboxSecurity, error)
 		Seccomp: &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
 	}
 	for c := range podfield.Containers(&pod.Spec) {
-		s.Privileged = s.Privileged || c.Privileged()
+		s.Privileged = s.Privileged || c.IsPrivileged()
 	}
 	var err error
 	if s.Namespaces, err = podNamespaces(pod, opts); err != nil {

@@ -115,7 +115,7 @@ func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *core
 func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := securityContext.AppArmorProfile
 	if profile == nil {
-		profile = optional.First(podfield.AnnotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container.Name]), podContext.AppArmorProfile)
+		profile = optional.First(podfield.ParseAppArmorAnnotation(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container.Name]), podContext.AppArmorProfile)
 	}
 	if profile == nil {
 		return nil, nil

@@ -28,7 +28,7 @@ type hostPath struct {
 // Check returns errors for paths with ".." and unknown types.
 func (*hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, message := range podfield.NoBacksteps(v.HostPath.Path) {
+	for _, message := range podfield.CheckNoBacksteps(v.HostPath.Path) {
 		errs = append(errs, field.Invalid(path.Child("path"), v.HostPath.Path, message))
 	}
 	if t := *optional.OrZero(v.HostPath.Type); !slices.Contains(hostPathTypes(), t) {
@@ -54,7 +54,7 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 		source = v.PV.Spec.HostPath
 	}
 	path, typ := source.Path, *optional.OrZero(source.Type)
-	if wrong := podfield.NoBacksteps(path); len(wrong) > 0 {
+	if wrong := podfield.CheckNoBacksteps(path); len(wrong) > 0 {
 		return volume.Mount{}, &volume.FinalError{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
 	}
 	// The server of the file system may be unavailable. Then only this pod must wait, not the container runtime.

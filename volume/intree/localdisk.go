@@ -44,7 +44,7 @@ func (l *local) Device(_ context.Context, v volume.Volume) (volume.Device, error
 	if v.PV == nil || v.PV.Spec.Local == nil || v.PV.Spec.Local.Path == "" {
 		return volume.Device{}, errors.New("the PV has no local.path")
 	}
-	if wrong := podfield.NoBacksteps(v.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(v.PV.Spec.Local.Path) {
+	if wrong := podfield.CheckNoBacksteps(v.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(v.PV.Spec.Local.Path) {
 		return volume.Device{}, fmt.Errorf("invalid local.path %.256q of the PV", v.PV.Spec.Local.Path)
 	}
 	d := volume.Device{Name: v.PV.Name}

@@ -18,7 +18,7 @@ import (
 
 // fieldValue returns the value of the pod field name, for an environment variable with a fieldRef.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (string, error) {
-	if m, key, ok := podfield.Subscript(name); ok {
+	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
 		case "metadata.labels":
 			return pod.Labels[key], nil

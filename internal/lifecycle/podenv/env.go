@@ -133,7 +133,7 @@ func (e *Environment) reserveRoom(path *field.Path, name string, size int) error
 	switch total := len(name) + len("=") + size; {
 	case total >= MaxArgument:
 		return fielderr.TooLong(path, "variable %s may not be more than %d bytes with its name", fielderr.Quote(name), MaxArgument-1)
-	case !e.room.Take(total):
+	case !e.room.Reserve(total):
 		return fielderr.TooLong(path, "arguments and environment may not be more than %d bytes in all", MaxArguments)
 	}
 	return nil

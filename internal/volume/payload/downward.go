@@ -39,7 +39,7 @@ func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 // fieldValue returns a field of the pod as the content of a file. It supports fewer fields than environment variables do, but
 // whole maps (pkg/fieldpath).
 func fieldValue(pod *corev1.Pod, name string) (string, error) {
-	if m, key, ok := podfield.Subscript(name); ok {
+	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
 		case "metadata.labels":
 			return pod.Labels[key], nil
