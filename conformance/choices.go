@@ -8,22 +8,22 @@ import (
 	"math/rand/v2"
 )
 
-// inputSize is more bytes than nearly every input asks for.
+// inputSize is the number of bytes of a generated input, more than almost every input uses.
 const inputSize = 1024
 
-// Choices makes decisions out of bytes, the same ones out of the same bytes. The zero byte always takes the plainest
-// way, and so does what comes when the bytes run out: a shorter or emptier string makes a simpler input.
+// Choices derives decisions from bytes: equal bytes yield equal decisions. The zero byte selects the simplest alternative, and so
+// do missing bytes after the end. So a shorter input, or one with more zeros, is simpler.
 type Choices struct {
-	Plain bool // nothing that nobody should write
+	Plain bool // excludes values that no user should write
 
 	data []byte
 	used int
 }
 
-// NewChoices returns the choices that data makes.
+// NewChoices returns the choices that are derived from data.
 func NewChoices(data []byte) *Choices { return &Choices{data: data} }
 
-// RandomBytes returns the bytes of input number i of a seed.
+// RandomBytes returns the bytes of input number i for a seed.
 func RandomBytes(seed, i uint64) []byte {
 	source := rand.NewPCG(seed, i)
 	data := make([]byte, inputSize)
@@ -33,7 +33,7 @@ func RandomBytes(seed, i uint64) []byte {
 	return data
 }
 
-// next returns the next byte.
+// next consumes a byte. After the end of the data it returns zero.
 func (c *Choices) next() byte {
 	if c.used >= len(c.data) {
 		return 0
@@ -42,7 +42,7 @@ func (c *Choices) next() byte {
 	return c.data[c.used-1]
 }
 
-// Uint64 returns any number; small ones are as likely as large ones.
+// Uint64 returns a number with a random length in bytes, so that small numbers are as likely as large ones.
 func (c *Choices) Uint64() uint64 {
 	var v uint64
 	for range c.Int(9) {
@@ -51,7 +51,7 @@ func (c *Choices) Uint64() uint64 {
 	return v
 }
 
-// Int64 returns any number; small ones are as likely as large ones.
+// Int64 returns a number with a random length in bytes, so that small numbers are as likely as large ones. One in 16 is negative.
 func (c *Choices) Int64() int64 {
 	if c.OneIn(16) {
 		return -int64(c.Uint64() >> 1)
@@ -62,8 +62,8 @@ func (c *Choices) Int64() int64 {
 // Int returns a number from 0 to n-1, where n is at most 256.
 func (c *Choices) Int(n int) int { return int(c.next()) % n }
 
-// OneIn is true once in n times.
+// OneIn returns true with probability 1/n. It is false for a zero byte.
 func (c *Choices) OneIn(n int) bool { return c.Int(n) == n-1 }
 
-// Pick returns one of the values, the first of which is the plainest.
+// Pick returns one of the values. The first one should be the simplest.
 func Pick[T any](c *Choices, values ...T) T { return values[c.Int(len(values))] }

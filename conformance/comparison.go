@@ -18,42 +18,42 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Comparison is one thing that both the kubelet and nodeagent compute.
+// Comparison compares a function of the kubelet with the corresponding one of nodeagent, on generated inputs.
 type Comparison[In, Out any] struct {
 	Make          func(*Choices) In
 	Kubelet, Ours func(In) Out
-	Same          func(kubelet, ours Out) bool // nil compares all of the values
+	Same          func(kubelet, ours Out) bool // nil compares all fields of the values
 	Exceptions    []Exception[In, Out]
 }
 
-// Exception is a difference that is meant. It may only occur for what When selects, and it must occur: the comparison
-// fails when no input that When selects makes a difference any more.
+// Exception is an intended difference. It may only occur for inputs that When selects, and it must occur: the comparison fails if
+// no selected input differs any more.
 type Exception[In, Out any] struct {
 	Name   string
 	Reason string
 	When   func(In) bool
-	// Want turns the kubelet's answer into ours, in place if it likes. Several exceptions may have to, one after the
-	// other. Nil accepts any answer, for what takes as much code to say as to compute.
+	// Want converts the kubelet's result into the expected result of nodeagent, and may write to its argument. Several exceptions
+	// may apply, one after the other. Nil accepts any result, for differences that cannot be computed simply.
 	Want func(in In, kubelet Out) Out
 }
 
-// Flags are what a run can be told on the command line.
+// Flags are the command line flags of a test run.
 type Flags struct {
 	seed   *uint64
 	inputs *int
-	asked  *int // of the command line: more than inputs where a comparison gets fewer
+	asked  *int // value of the flag; inputs may be lower for slow comparisons
 }
 
-// NewFlags adds the flags to a set.
+// NewFlags adds the flags seed and inputs to a set.
 func NewFlags(set *flag.FlagSet) Flags {
 	inputs := set.Int("inputs", 200_000, "how many inputs each comparison gets")
 	return Flags{seed: set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"), inputs: inputs, asked: inputs}
 }
 
-// Inputs returns how many inputs there are, for what is no Comparison.
+// Inputs returns the number of inputs, for tests that are no Comparison.
 func (f Flags) Inputs() int { return *f.inputs }
 
-// Seed returns which inputs they are: new ones each time that it is called, where new ones are asked for.
+// Seed returns the seed of the inputs. If the flag is zero, it returns a new seed at each call.
 func (f Flags) Seed() uint64 {
 	if *f.seed == 0 {
 		return uint64(time.Now().UnixNano())
@@ -61,16 +61,17 @@ func (f Flags) Seed() uint64 {
 	return *f.seed
 }
 
-// AtMost returns flags for a comparison whose inputs take long.
+// AtMost returns flags with a limited number of inputs, for slow comparisons.
 func (f Flags) AtMost(inputs int) Flags {
 	inputs = min(inputs, *f.inputs)
 	return Flags{seed: f.seed, inputs: &inputs, asked: f.asked}
 }
 
-// enough is how many inputs bring every exception about, or as many as a comparison gets at most.
+// enough is the number of inputs with which every exception must occur, or fewer for comparisons that are limited by AtMost.
 const enough = 100_000
 
-// Run compares a series of inputs.
+// Run compares the inputs of the seed. It fails with a minimal input if the results differ, or if an exception does not occur any
+// more.
 func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Helper()
 	seed := flags.Seed()
@@ -106,7 +107,7 @@ func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Logf("seed %d: %d inputs in %v", seed, *flags.inputs, time.Since(start).Round(time.Millisecond))
 }
 
-// Fuzz compares what the fuzzer comes up with.
+// Fuzz compares inputs of the fuzzer.
 func (c Comparison[In, Out]) Fuzz(f *testing.F) {
 	f.Helper()
 	f.Add([]byte{})
@@ -120,29 +121,29 @@ func (c Comparison[In, Out]) Fuzz(f *testing.F) {
 	})
 }
 
-// Results of a comparison besides the number of an exception.
+// Results of a comparison besides the index of an exception.
 const (
 	same      = -1
 	different = -2
 )
 
-// result is the outcome of one input.
+// result is the result of both functions for one input.
 type result[In, Out any] struct {
 	in            In
 	kubelet, ours outcome[Out]
 	exception     int
 }
 
-// outcome is what a function returned, or the panic in which it ended.
+// outcome is the result of a function, or its panic.
 type outcome[Out any] struct {
 	value Out
 	panic any
 }
 
-// compare computes one input on both sides.
+// compare runs both functions on the input that data yields.
 func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	r.in = c.Make(NewChoices(data))
-	// Each side gets an input of its own: the kubelet's code writes to quantities that it has been given.
+	// Each function gets its own input: code of the kubelet writes to quantities in it.
 	r.kubelet, r.ours = call(c.Kubelet, c.Make(NewChoices(data))), call(c.Ours, r.in)
 	r.exception = different
 	if r.ours.panic != nil || r.changed(c.Make, data) {
@@ -156,7 +157,8 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the exception that makes the kubelet's answer ours, the last of them if it takes several.
+// explain returns the index of the exception that turns the kubelet's result into that of nodeagent, the last one if several are
+// needed. It returns different if there is none.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {
@@ -175,7 +177,8 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	return different
 }
 
-// changed reports whether ours has written to its input. It looks at one input in eight, by the last byte.
+// changed reports whether nodeagent has written to its input. To save time it checks only inputs whose last byte is a multiple of
+// 8.
 func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	if len(data) == 0 || data[len(data)-1]%8 != 0 {
 		return false
@@ -183,7 +186,7 @@ func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	return !reflect.DeepEqual(r.in, generate(NewChoices(data)))
 }
 
-// equal compares two values.
+// equal reports whether two results are equal, by Same if it is set.
 func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	if c.Same != nil {
 		return c.Same(kubelet, ours)
@@ -191,14 +194,14 @@ func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	return reflect.DeepEqual(kubelet, ours)
 }
 
-// call runs f and catches its panic.
+// call runs f and catches a panic.
 func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	defer func() { o.panic = recover() }()
 	o.value = f(in)
 	return o
 }
 
-// shrink looks for simpler bytes that still make a difference: fewer of them, and zeroes among them.
+// shrink returns shorter data, or data with more zeros, for which the results still differ.
 func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	fails := func(data []byte) bool { return c.compare(data).exception == different }
 	for again := true; again; {
@@ -217,12 +220,12 @@ func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	return data
 }
 
-// cut returns data without size bytes.
+// cut returns data without the size bytes at index at.
 func cut(data []byte, at, size int) []byte {
 	return append(append([]byte{}, data[:at]...), data[at+size:]...)
 }
 
-// blank returns data with size bytes of zero, or nil if they are.
+// blank returns data with size zero bytes at index at, or nil if they are zero already.
 func blank(data []byte, at, size int) []byte {
 	out := append([]byte{}, data...)
 	clear(out[at : at+size])
@@ -232,18 +235,18 @@ func blank(data []byte, at, size int) []byte {
 	return out
 }
 
-// report shows an input and both answers.
+// report returns a text with the input and both results.
 func (c Comparison[In, Out]) report(data []byte) string {
 	r := c.compare(data)
 	if r.ours.panic == nil && r.changed(c.Make, append(data, 0)) {
 		return fmt.Sprintf("nodeagent has written to its input %q\n%s", data, show(c.Make(NewChoices(data))))
 	}
-	kubelet := call(c.Kubelet, c.Make(NewChoices(data))) // anew: exceptions may have written to it
+	kubelet := call(c.Kubelet, c.Make(NewChoices(data))) // run again, because exceptions may have written to the result
 	diff := cmp.Diff(strings.Split(kubelet.String(), "\n"), strings.Split(r.ours.String(), "\n"))
 	return fmt.Sprintf("the kubelet (-) and nodeagent (+) differ on %q\n%s\n%s", data, show(r.in), diff)
 }
 
-// String shows a value as YAML, or a panic.
+// String returns the result as YAML, or the panic.
 func (o outcome[Out]) String() string {
 	if o.panic != nil {
 		return fmt.Sprint("panic: ", o.panic)
@@ -251,7 +254,7 @@ func (o outcome[Out]) String() string {
 	return show(o.value)
 }
 
-// show returns a value as YAML, or as Go where YAML does not know it.
+// show returns a value as YAML, or in Go syntax if it cannot be encoded.
 func show(v any) string {
 	text, err := yaml.Marshal(v)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Mi is what memory and disks are counted in below.
+// Mi is the unit of memory and disk sizes below: 1 MiB.
 const Mi = 1 << 20
 
-// EvictionPod returns pod number i of a node, and what was measured of it, nil for nothing. No two pods of a node that request
-// different amounts use the same beyond that, so that few of them are equal in a ranking.
+// EvictionPod returns pod number i of a node and its statistics, which are nil if it was not measured. Pods with different
+// requests exceed them by different amounts, so that few pods are equal in a ranking.
 func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = fmt.Sprint("pod", i), "default", types.UID(fmt.Sprint("uid-", i))
@@ -61,7 +61,7 @@ func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	return pod, podStats(c, pod)
 }
 
-// evictionContainer returns a container that asks for memory and local storage.
+// evictionContainer returns a container with requests of memory and local storage.
 func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	container := corev1.Container{Name: name}
 	container.Resources.Requests = corev1.ResourceList{}
@@ -76,12 +76,12 @@ func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	return container
 }
 
-// bytesOf is some MiB, and for each i another number of bytes.
+// bytesOf returns a number of MiB plus i bytes, so that containers differ.
 func bytesOf(c *Choices, i int) resource.Quantity {
 	return *resource.NewQuantity(int64(c.Int(200))*Mi+int64(i), resource.BinarySI)
 }
 
-// evictionVolumes adds volumes on local disks and others.
+// evictionVolumes adds volumes on local disks and of other types to the pod.
 func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	for n := range Pick(c, 0, 0, 1, 2) {
 		v := corev1.Volume{Name: fmt.Sprint("v", n)}
@@ -105,7 +105,7 @@ func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	}
 }
 
-// podStats returns what a pod uses, in whole MiB.
+// podStats returns the usage of a pod, in MiB.
 func podStats(c *Choices, pod *corev1.Pod) *statsapi.PodStats {
 	s := &statsapi.PodStats{PodRef: statsapi.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}
 	if !c.OneIn(12) {
@@ -141,7 +141,7 @@ func podStats(c *Choices, pod *corev1.Pod) *statsapi.PodStats {
 	return s
 }
 
-// fs is what is used of a filesystem.
+// fs returns the usage of a filesystem, or nil.
 func fs(c *Choices) *statsapi.FsStats {
 	if c.OneIn(8) {
 		return nil
@@ -150,9 +150,10 @@ func fs(c *Choices) *statsapi.FsStats {
 	return f
 }
 
+// used returns an amount of memory or storage in bytes, or nil.
 func used(c *Choices) *uint64 { return number(c, 250, Mi) }
 
-// number is nil at times.
+// number returns a number below the limit, as a multiple of unit, or nil.
 func number(c *Choices, below int, unit uint64) *uint64 {
 	if c.OneIn(12) {
 		return nil
@@ -161,7 +162,7 @@ func number(c *Choices, below int, unit uint64) *uint64 {
 	return &n
 }
 
-// EvictionSettings are the maps of a configuration: valid ones, if sound is true.
+// EvictionSettings returns the maps of an eviction configuration. They are valid if sound is true.
 func EvictionSettings(c *Choices, sound bool, signals []string) (hard, soft, grace, reclaim map[string]string) {
 	hard, soft, grace, reclaim = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	value := func() string {
@@ -197,7 +198,7 @@ func EvictionSettings(c *Choices, sound bool, signals []string) (hard, soft, gra
 		}
 		if c.OneIn(3) {
 			reclaim[name(i)] = value()
-			if v := reclaim[signals[i]]; sound && (v == "0%" || v == "100%") { // the one is invalid, and the other never satisfied
+			if v := reclaim[signals[i]]; sound && (v == "0%" || v == "100%") { // 0% is invalid, and 100% can never be satisfied
 				delete(reclaim, signals[i])
 			}
 		}

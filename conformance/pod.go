@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod returns a pod with all that counts for its resources, valid or not: the kubelet computes before it checks, and
-// static pods come unchecked.
+// Pod returns a pod with all fields that affect its resources. It may be invalid: the kubelet computes resources before
+// validation, and static pods are not validated by an API server.
 func Pod(c *Choices) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name:        "pod",
@@ -48,7 +48,7 @@ func Pod(c *Choices) *corev1.Pod {
 	return pod
 }
 
-// annotations returns the marks of static and mirror pods, on a few.
+// annotations returns the annotations of static or mirror pods, or mostly none.
 func annotations(c *Choices) map[string]string {
 	switch c.Int(16) {
 	case 15:
@@ -63,18 +63,19 @@ func annotations(c *Choices) map[string]string {
 	return nil
 }
 
-// shape makes the requirements of a container. One shape for all of a pod makes the classes about equally likely.
+// shape creates the resource requirements of a container. All containers of a pod have one shape, so that QoS classes are about
+// equally likely.
 type shape func(*Choices) corev1.ResourceRequirements
 
-// shapes picks one.
+// shapes returns one of the shapes.
 func shapes(c *Choices) shape { return Pick[shape](c, guaranteed, anything, burstable, besteffort) }
 
-// anything has no order.
+// anything returns independent requests and limits.
 func anything(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: list(c), Requests: list(c)}
 }
 
-// guaranteed requests what it is limited to.
+// guaranteed returns requests that equal the limits.
 func guaranteed(c *Choices) corev1.ResourceRequirements {
 	if c.OneIn(16) {
 		return anything(c)
@@ -86,7 +87,7 @@ func guaranteed(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: l, Requests: l.DeepCopy()}
 }
 
-// burstable requests something, and is limited to no less where it is limited at all.
+// burstable returns requests, and limits that are not lower, or none.
 func burstable(c *Choices) corev1.ResourceRequirements {
 	l := corev1.ResourceList{corev1.ResourceCPU: CPU(c), corev1.ResourceMemory: Bytes(c)}
 	r := corev1.ResourceRequirements{Requests: l}
@@ -100,7 +101,7 @@ func burstable(c *Choices) corev1.ResourceRequirements {
 	return r
 }
 
-// besteffort asks for nothing that counts.
+// besteffort returns no requests, or requests that do not affect the QoS class.
 func besteffort(c *Choices) corev1.ResourceRequirements {
 	if !c.OneIn(4) {
 		return corev1.ResourceRequirements{}
@@ -108,7 +109,7 @@ func besteffort(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{name(c): Bytes(c)}}
 }
 
-// container returns a container of a kind.
+// container returns a container whose name starts with kind.
 func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	ctr := corev1.Container{Name: kind + strconv.Itoa(i), Resources: shape(c)}
 	if c.OneIn(3) {
@@ -123,7 +124,7 @@ func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	return ctr
 }
 
-// status fills in what a kubelet has reported: the class, and resources in the midst of a resize.
+// status sets the status that a kubelet has reported: the QoS class, and the resources during a resize.
 func status(c *Choices, pod *corev1.Pod) {
 	if c.OneIn(4) {
 		pod.Status.QOSClass = Pick(c, corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort)
@@ -163,7 +164,7 @@ func status(c *Choices, pod *corev1.Pod) {
 	}
 }
 
-// Container returns one of the containers of a pod, and nil of a pod that has none.
+// Container returns one of the regular and init containers of a pod, or nil if it has none.
 func Container(c *Choices, pod *corev1.Pod) *corev1.Container {
 	regular, initial := len(pod.Spec.Containers), len(pod.Spec.InitContainers)
 	if regular+initial == 0 {

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Said is a pod, the status that was said of it before, and one that is said now.
+// Said has a pod, its previously reported status, and a new status to report.
 type Said struct {
 	Pod            *corev1.Pod
 	Before, Status corev1.PodStatus
-	MayRun         bool // something of the pod may run
+	MayRun         bool // a container of the pod may run
 }
 
-// NewSaid returns a pod with statuses. Those of its own containers have a place in its spec.
+// NewSaid returns a pod with two statuses, whose container statuses belong to containers of the spec.
 func NewSaid(c *Choices) Said {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "u1", Generation: int64(c.Int(5))}}
 	pod.Spec.RestartPolicy = Pick(c, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever, corev1.RestartPolicyAlways)
@@ -34,7 +34,7 @@ func NewSaid(c *Choices) Said {
 	}
 	s := Said{Pod: pod, Before: podStatusOf(c, pod), MayRun: c.OneIn(3)}
 	s.Status = podStatusOf(c, pod)
-	if c.OneIn(3) { // one thing of it is another
+	if c.OneIn(3) { // only one field differs
 		s.Status = *s.Before.DeepCopy()
 		alter(c, &s.Status)
 	}
@@ -42,7 +42,7 @@ func NewSaid(c *Choices) Said {
 	return s
 }
 
-// restarted is a container with a policy of its own.
+// restarted returns a container with its own restart policy or rules, or none.
 func restarted(c *Choices, name string) corev1.Container {
 	ctr := corev1.Container{Name: name}
 	if c.OneIn(3) {
@@ -57,7 +57,7 @@ func restarted(c *Choices, name string) corev1.Container {
 	return ctr
 }
 
-// alter changes one thing.
+// alter changes at most one field of the status.
 func alter(c *Choices, s *corev1.PodStatus) {
 	switch c.Int(7) {
 	case 1:
@@ -168,7 +168,7 @@ func containerStateOf(c *Choices) corev1.ContainerState {
 	}}
 }
 
-// saidTime is in 2020, long before any test.
+// saidTime returns a time in 2020.
 func saidTime(c *Choices) metav1.Time {
 	return metav1.Time{Time: time.Date(2020, 1, 1, 0, 0, c.Int(60), Pick(c, 0, 0, 999), time.UTC)}
 }
