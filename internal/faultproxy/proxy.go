@@ -157,8 +157,10 @@ func (p *Proxy) CutWatches() int {
 	return len(p.watches)
 }
 
-// SetUnavailable closes all connections and refuses new ones, or ends this.
+// SetUnavailable makes the API server unavailable: it closes all connections and refuses new ones. With false it accepts
+// connections again.
 func (p *Proxy) SetUnavailable(away bool) { p.line.setMode(modeIf(away, refusing)) }
 
-// SetBlackHole drops all data of existing and new connections without closing them, or ends this for new connections.
+// SetBlackHole drops all data of existing and new connections without closing them. With false it forwards the data of new
+// connections again.
 func (p *Proxy) SetBlackHole(hole bool) { p.line.setMode(modeIf(hole, swallowing)) }

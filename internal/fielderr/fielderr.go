@@ -78,7 +78,7 @@ func truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "... (" + strconv.Itoa(len(text)) + " bytes)"
 }
 
-// Quote returns name in quotes, truncated for the text of an error.
+// Quote returns name in quotes for the text of an error, truncated to a length that can be read.
 func Quote(name string) string { return strconv.Quote(truncate(name, maxQuoted)) }
 
 // TooLong returns an error for a field that exceeds a limit, with a detail in the given format. It does not quote the value.

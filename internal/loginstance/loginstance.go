@@ -17,9 +17,9 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, with its scheme, of the running instance of a container, otherwise of the instance that terminated last; with previous,
-// of the instance before. The error is the reason why the container has no such instance. Source: validateContainerLogStatus in
-// pkg/kubelet/kubelet_pods.go.
+// Find returns the ID, such as containerd://0123, of the running instance of a container, else of the instance that terminated
+// last. With previous set it returns the instance before. The error is the reason why there is no such instance. Source:
+// validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)
 	if c == nil {

@@ -93,5 +93,5 @@ func (c *Calls) releaseKey(key string, done chan struct{}) {
 	close(done)
 }
 
-// timeoutError returns the error of a call that has not returned before the end of ctx.
+// timeoutError returns the error of a call that has not returned before ctx ended: it wraps [ErrNoAnswer] and the error of ctx.
 func timeoutError(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoAnswer, ctx.Err()) }

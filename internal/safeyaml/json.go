@@ -88,7 +88,7 @@ func (s *scanner) peekByte() byte {
 	return 0
 }
 
-// scanValue visits the next value and its children. On error path remains that of the value at fault.
+// scanValue visits the next value and its children. After an error, s.path is the path of the value that caused it.
 func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {

@@ -46,7 +46,7 @@ func quotePrefix(text []byte) string {
 // fieldCache has the types of struct fields by lower-case JSON key, for each struct type.
 type fieldCache map[reflect.Type]map[string]reflect.Type
 
-// isQuantity reports whether the value at path in type t is a resource.Quantity.
+// isQuantity reports whether the value at path in objectType is a resource.Quantity.
 func (f fieldCache) isQuantity(t reflect.Type, path []step) bool {
 	for _, step := range path {
 		for t.Kind() == reflect.Pointer {
@@ -70,7 +70,7 @@ func (f fieldCache) isQuantity(t reflect.Type, path []step) bool {
 	return t == reflect.TypeFor[resource.Quantity]()
 }
 
-// fieldTypes returns the types of the fields of struct type t by lower-case JSON key, including those of embedded structs.
+// fieldTypes returns the types of the fields of structType by lower-case JSON key, including those of embedded structs.
 func (f fieldCache) fieldTypes(t reflect.Type) map[string]reflect.Type {
 	if known, ok := f[t]; ok {
 		return known
@@ -99,6 +99,6 @@ func (f fieldCache) fieldTypes(t reflect.Type) map[string]reflect.Type {
 	return keys
 }
 
-// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. Upper case first, because
-// two non-ASCII letters map to ASCII.
+// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. It converts key to upper
+// case first, because two non-ASCII letters have an ASCII lower case only then.
 func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }

@@ -58,7 +58,7 @@ func countMarks(text []byte) int {
 	return n
 }
 
-// isWordByte reports whether a dash before byte c is part of a word, so that it begins no list element. All other bytes count as
+// isWordByte reports whether a dash before char is part of a word, so that it begins no list element. All other bytes count as
 // blanks, such as Unicode line breaks and zero bytes of UTF-16.
 func isWordByte(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || c == '/' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -107,7 +107,7 @@ func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// nodeCost returns the size of node n without its children or, for an alias, of the anchored node with its children.
+// nodeCost returns the size of node without its children or, for an alias, of the anchored node with its children.
 func (e *expansion) nodeCost(n *yaml.Node) (nodeWeight, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -129,7 +129,7 @@ func (e *expansion) nodeCost(n *yaml.Node) (nodeWeight, error) {
 	return nodeWeight{nodes: 1}, nil
 }
 
-// maxJSONLength returns the maximum length of string s in JSON, in bytes. Some characters are escaped with six bytes, and a key y
+// maxJSONLength returns the maximum length of text in JSON, in bytes. Some characters are escaped with six bytes, and a key y
 // becomes "true".
 func maxJSONLength(s string) int {
 	n := len(s) + 10

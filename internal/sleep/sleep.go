@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// For waits for d and returns nil. If ctx ends first, it returns its error. It does not wait if d is zero or negative.
+// For waits for the duration d and returns nil, or returns the error of ctx if ctx ends first. It does not wait if d is zero or
+// negative.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -42,7 +43,7 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Wake wakes the receiver of c, which has capacity 1, and does not block: a signal that is not received yet counts for all later ones.
+// Wake wakes the receiver of signal, which has capacity 1, and does not block: a signal that is not received yet counts for all later ones.
 func Wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

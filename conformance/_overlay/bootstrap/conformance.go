@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstrap gets this file by way of the overlay: it opens names of requests, and which kubeconfigs are used.
+// Package bootstrap gets this file by the overlay of package conformance. It exports functions that name certificate signing
+// requests and validate kubeconfigs.
 package bootstrap
 
 import (
@@ -10,10 +11,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// ConformanceName returns the name of a request.
+// ConformanceName calls digestedName: it returns the name of the certificate signing request for a key, subject and usages.
 func ConformanceName(publicKey any, subject *pkix.Name, usages []certificatesv1.KeyUsage) (string, error) {
 	return digestedName(publicKey, subject, usages)
 }
 
-// ConformanceValid reports whether a kubeconfig is used.
+// ConformanceValid calls isClientConfigStillValid: it reports whether the kubelet uses the existing kubeconfig at path.
 func ConformanceValid(path string) (bool, error) { return isClientConfigStillValid(path) }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate gets this file by way of the overlay: it opens what a serving certificate is for.
+// Package certificate gets this file by the overlay of package conformance. It exports the template of the kubelet's serving
+// certificate.
 package certificate
 
 import (
@@ -11,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConformanceTemplate returns what the serving certificate of a node is for, or nil.
+// ConformanceTemplate returns the template of the serving certificate that the kubelet requests for a node with these addresses.
+// It returns nil if it requests none.
 func ConformanceTemplate(node string, addresses []v1.NodeAddress) *x509.CertificateRequest {
 	return newGetTemplateFn(types.NodeName(node), func() []v1.NodeAddress { return addresses })()
 }

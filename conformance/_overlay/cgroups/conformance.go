@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups gets this file by way of the overlay: it makes a host of either cgroup version out of any machine.
+// Package cgroups gets this file by the overlay of package conformance. It simulates a host with either cgroup version.
 package cgroups
 
-// ConformanceHost sets what the package finds out about the host once and for all: the cgroup version, and the sizes
-// of huge pages.
+// ConformanceHost sets the cgroup version (unified is v2) and the sizes of huge pages, which the package otherwise detects once
+// on the host.
 func ConformanceHost(unified bool, sizes []string) {
 	isUnifiedOnce.Do(func() {})
 	initHPSOnce.Do(func() {})

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate gets this file by way of the overlay: it opens when a certificate is replaced.
+// Package certificate gets this file by the overlay of package conformance. It exports the deadline for the rotation of a
+// certificate.
 package certificate
 
 import (
@@ -12,7 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceDeadline returns when a certificate is replaced by what is asked for, at a time.
+// ConformanceDeadline returns the time at which client-go's certificate manager rotates cert, according to its clock now. force
+// means that a rotation is forced, and template is the request for the next certificate.
 func ConformanceDeadline(cert *tls.Certificate, template *x509.CertificateRequest, force bool, now time.Time) time.Time {
 	m := &manager{
 		cert: cert, getTemplate: func() *x509.CertificateRequest { return template }, forceRotation: force,

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cm gets this file by way of the overlay: it opens what the package does to its cgroups.
+// Package cm gets this file by the overlay of package conformance. It exports the cgroup operations of the kubelet's container
+// manager.
 package cm
 
 import (
@@ -19,11 +20,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/stats/pidlimit"
 )
 
-// ConformanceNode is a container manager that has started, on cgroups that the caller holds.
+// ConformanceNode is a started container manager that works on cgroups of the caller.
 type ConformanceNode struct{ m *containerManagerImpl }
 
-// NewConformanceNode returns the manager of a node that has this capacity, and so many process IDs, and runs these pods.
-// The root of the tree is config.CgroupRoot, as a name for the cgroupfs driver; the pods go below kubepods in it.
+// NewConformanceNode returns the container manager of a node with the given capacity and number of process IDs, which runs the
+// pods. config.CgroupRoot is the root cgroup, in the notation of the cgroupfs driver; pods are below kubepods in it.
 func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.ResourceList, pids int64, cgroups CgroupManager, pods ActivePodsFunc) *ConformanceNode {
 	root := NewCgroupName(ParseCgroupfsToCgroupName(config.CgroupRoot), defaultNodeAllocatableCgroupName)
 	internal := capacity.DeepCopy()
@@ -56,17 +57,17 @@ func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.Reso
 	return &ConformanceNode{m}
 }
 
-// Pods returns the manager of the cgroups of pods.
+// Pods returns the manager of the pods' cgroups.
 func (n *ConformanceNode) Pods() PodContainerManager { return n.m.NewPodContainerManager() }
 
-// Allocatable returns what is left for pods by the cgroup, what is reserved from the scheduler, and whether the
-// configuration is refused.
+// Allocatable returns the node allocatable that is enforced by the cgroup of all pods, and the resources that are reserved from
+// the scheduler. err is set if the configuration is refused.
 func (n *ConformanceNode) Allocatable() (absolute, reserved v1.ResourceList, err error) {
 	return n.m.GetNodeAllocatableAbsolute(), n.m.GetNodeAllocatableReservation(), n.m.validateNodeAllocatable()
 }
 
-// Start writes all that the start of the kubelet writes, in its order, and what it writes a minute later. The update
-// of the cgroup of all pods runs beside it and may not have ended.
+// Start performs the cgroup writes of a starting kubelet in its order, and those of its first periodic update a minute later. It
+// calls enforced after the node allocatable is enforced. The update of the cgroup of all pods is asynchronous.
 func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	logger := klog.FromContext(ctx)
 	if err := n.m.createNodeAllocatableCgroups(logger); err != nil {
@@ -80,8 +81,8 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses starts a manager of the cgroups of the classes. Its loop never ends by itself; asking it for the pods
-// ends it here, and n.m.qosContainerManager stands in for it.
+// startClasses starts a manager of the QoS classes' cgroups. Its loop never stops by itself, so the function that returns the
+// pods stops it. n.m.qosContainerManager is used instead of it.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {
@@ -100,7 +101,8 @@ func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	return nil
 }
 
-// ConformanceResources returns what is handed to the library that writes the files, on a host with all controllers.
+// ConformanceResources returns the resources that the kubelet passes to the cgroup library for config, on a host with all
+// controllers.
 func ConformanceResources(ctx context.Context, config *ResourceConfig) *libcontainercgroups.Resources {
 	availableRootControllersOnce.Do(func() {
 		availableRootControllers = sets.New("cpu", "cpuset", "hugetlb", "io", "memory", "pids")
@@ -109,8 +111,8 @@ func ConformanceResources(ctx context.Context, config *ResourceConfig) *libconta
 	return m.toResources(klog.FromContext(ctx), config)
 }
 
-// ConformanceWeight is the weight that is written for some shares.
+// ConformanceWeight returns the cpu.weight of cgroup v2 that the kubelet writes for CPU shares.
 func ConformanceWeight(shares uint64) uint64 { return getCPUWeight(&shares) }
 
-// ConformanceShares is the shares that are read from a weight.
+// ConformanceShares returns the CPU shares that the kubelet computes from a cpu.weight of cgroup v2.
 func ConformanceShares(weight uint64) uint64 { return cpuWeightToCPUShares(weight) }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config gets this file by way of the overlay: it opens what the kubelet makes of the pods that a source sends.
+// Package config gets this file by the overlay of package conformance. It exports the merge of a source's pods into updates.
 package config
 
 import (
@@ -14,23 +14,23 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// ConformanceSource is the pods of one source.
+// ConformanceSource has the pods of one source.
 type ConformanceSource struct {
 	storage *podStorage
 	updates chan kubetypes.PodUpdate
 	name    string
 }
 
-// NewConformanceSource returns a source that has sent nothing.
+// NewConformanceSource returns a source that has not sent pods yet.
 func NewConformanceSource(name string) *ConformanceSource {
-	updates := make(chan kubetypes.PodUpdate, 8) // more than one list makes
+	updates := make(chan kubetypes.PodUpdate, 8) // more than one list of pods causes
 	return &ConformanceSource{newPodStorage(updates, &record.FakeRecorder{}, unobserved{}), updates, name}
 }
 
-// Send replaces the pods of the source, and returns what the sync loop is told and the pods as they are then.
+// Send replaces the pods of the source. It returns the updates that the kubelet's sync loop gets, and all pods after the update.
 func (s *ConformanceSource) Send(ctx context.Context, pods []*v1.Pod) (told []kubetypes.PodUpdate, all []*v1.Pod) {
 	if err := s.storage.Merge(ctx, s.name, sourceUpdate{Pods: pods}); err != nil {
-		panic(err) // it never returns one
+		panic(err) // it never returns an error
 	}
 	for len(s.updates) > 0 {
 		told = append(told, <-s.updates)

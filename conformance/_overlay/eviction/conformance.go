@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction gets this file by way of the overlay: it opens one pass of the manager, and the rank functions.
+// Package eviction gets this file by the overlay of package conformance. It exports single passes of the eviction manager, and
+// its rank functions.
 package eviction
 
 import (
@@ -17,10 +18,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ConformanceManager is a manager whose passes are run one by one.
+// ConformanceManager is an eviction manager whose passes a test runs one by one.
 type ConformanceManager struct{ m *managerImpl }
 
-// NewConformanceManager returns a manager as the kubelet makes it.
+// NewConformanceManager returns an eviction manager with the given parts, like the kubelet's.
 func NewConformanceManager(summary stats.SummaryProvider, config Config, kill KillPodFunc, images ImageGC, containers ContainerGC,
 	recorder record.EventRecorder, c clock.WithTicker, localStorage bool,
 ) *ConformanceManager {
@@ -28,27 +29,27 @@ func NewConformanceManager(summary stats.SummaryProvider, config Config, kill Ki
 	return &ConformanceManager{m.(*managerImpl)}
 }
 
-// Synchronize is one pass.
+// Synchronize runs one pass of the eviction manager.
 func (c *ConformanceManager) Synchronize(ctx context.Context, disks DiskInfoProvider, pods ActivePodsFunc) error {
 	_, err := c.m.synchronize(ctx, disks, pods)
 	return err
 }
 
-// Conditions returns the conditions that are true.
+// Conditions returns the types of the node conditions that are True.
 func (c *ConformanceManager) Conditions() []v1.NodeConditionType { return c.m.nodeConditions }
 
-// SetConditions makes conditions true.
+// SetConditions sets the types of the node conditions that are True.
 func (c *ConformanceManager) SetConditions(conditions []v1.NodeConditionType) {
 	c.m.nodeConditions = conditions
 }
 
-// Admit is what is said to a pod.
+// Admit returns the admission result of the eviction manager for a pod.
 func (c *ConformanceManager) Admit(ctx context.Context, pod *v1.Pod) lifecycle.PodAdmitResult {
 	return c.m.Admit(ctx, &lifecycle.PodAdmitAttributes{Pod: pod})
 }
 
-// Save returns a function that brings back the state of now. The order in which thresholds of the same rank are handled is that
-// of a map, so that a pass may have to be run more than once for the order that is wanted.
+// Save returns a function that restores the current state. Thresholds of one rank are handled in the order of a map, so that a
+// test may have to repeat a pass until it gets the expected order.
 func (c *ConformanceManager) Save() (restore func()) {
 	conditions, observed, first, met, last := c.m.nodeConditions, c.m.nodeConditionsLastObservedAt, c.m.thresholdsFirstObservedAt, c.m.thresholdsMet, c.m.lastObservations
 	return func() {
@@ -56,7 +57,8 @@ func (c *ConformanceManager) Save() (restore func()) {
 	}
 }
 
-// ConformanceRank ranks pods for a signal.
+// ConformanceRank sorts the pods in the order in which the kubelet evicts them for a signal. dedicated means that images have
+// their own filesystem, and split that only the writable layers have.
 func ConformanceRank(signal evictionapi.Signal, dedicated, split bool, pods []*v1.Pod, summary *statsapi.Summary) {
 	_, statsOf := makeSignalObservations(klog.Background(), summary)
 	buildSignalToRankFunc(dedicated, split)[signal](pods, statsOf)

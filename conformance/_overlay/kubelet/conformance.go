@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet gets this file by way of the overlay: it opens what the package finds out about a pod.
+// Package kubelet gets this file by the overlay of package conformance. It exports functions that compute the status of a pod.
 package kubelet
 
 import (
@@ -17,28 +17,28 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 )
 
-// ConformancePhase sums up the statuses of the containers of a pod.
+// ConformancePhase calls getPhase: it returns the phase of a pod from the statuses of its containers.
 func ConformancePhase(ctx context.Context, pod *v1.Pod, statuses []v1.ContainerStatus, terminal, initialized bool) v1.PodPhase {
 	return getPhase(klog.FromContext(ctx), pod, statuses, terminal, initialized)
 }
 
-// ConformanceGrace is how many seconds a pod gets that is deleted now.
+// ConformanceGrace returns the grace period in seconds of a pod that is deleted now.
 func ConformanceGrace(pod *v1.Pod) int64 {
 	seconds, _ := calculateEffectiveGracePeriod(&podSyncStatus{}, pod, nil)
 	return seconds
 }
 
-// ConformanceStatus is what the statuses of containers are made from.
+// ConformanceStatus is the input of a pod's status.
 type ConformanceStatus struct {
 	Pod               *v1.Pod
 	Seen              *kubecontainer.PodStatus
 	Previous          v1.PodStatus
-	RecursiveReadOnly bool // the runtime can do that
+	RecursiveReadOnly bool // the runtime supports it
 
 	reasons *ReasonCache
 }
 
-// Fail notes why a container could not be started.
+// Fail records the reason why a container could not be started.
 func (s *ConformanceStatus) Fail(name, reason, message string) {
 	if s.reasons == nil {
 		s.reasons = NewReasonCache()
@@ -46,12 +46,12 @@ func (s *ConformanceStatus) Fail(name, reason, message string) {
 	s.reasons.add(s.Pod.UID, name, errors.New(reason), message)
 }
 
-// Status returns a status that is made up but for its phase and conditions. The containers must not have probes.
+// Status returns the status of the pod, with placeholders for its phase and conditions. The containers must not have probes.
 func (s *ConformanceStatus) Status(ctx context.Context) *v1.PodStatus {
 	kl := &Kubelet{
 		reasonCache:         s.reasons,
 		containerManager:    cm.NewStubContainerManager(),
-		runtimeClassManager: &runtimeclass.Manager{}, // which is not asked about the default class
+		runtimeClassManager: &runtimeclass.Manager{}, // not used for the default runtime class
 		runtimeState:        newRuntimeState(0),
 		probeManager:        prober.NewManager(nil, nil, proberesults.NewManager(), proberesults.NewManager(), nil, nil),
 	}

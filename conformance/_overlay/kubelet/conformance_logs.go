@@ -12,14 +12,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceQuery is what becomes of a query for logs of the node.
+// ConformanceQuery is the result of a query for logs of the node.
 type ConformanceQuery struct {
 	Unreadable, Invalid string
 	Services, Files     []string
-	Arguments           []string // of journalctl; nil unless the query is valid and about services
+	Arguments           []string // arguments of journalctl; nil unless the query is valid and for services
 }
 
-// ConformanceLogQuery reads and validates a query. The files that it names are in no directory of logs.
+// ConformanceLogQuery parses and validates a query for logs of the node, for a host without log files.
 func ConformanceLogQuery(values url.Values) (q ConformanceQuery) {
 	n, errs := newNodeLogQuery(values)
 	if q.Unreadable = conformanceText(errs); q.Unreadable != "" || n == nil {
@@ -32,6 +32,7 @@ func ConformanceLogQuery(values url.Values) (q ConformanceQuery) {
 	return q
 }
 
+// conformanceText returns the text of field errors, or "" without errors.
 func conformanceText(errs field.ErrorList) string {
 	if len(errs) == 0 {
 		return ""
@@ -39,7 +40,7 @@ func conformanceText(errs field.ErrorList) string {
 	return errs.ToAggregate().Error()
 }
 
-// ConformanceLogContainer returns the container whose log is meant.
+// ConformanceLogContainer returns the ID of the container whose log the kubelet returns for a request, or its error.
 func ConformanceLogContainer(ctx context.Context, status *v1.PodStatus, pod, container string, previous bool) (string, error) {
 	id, err := (&Kubelet{}).validateContainerLogStatus(klog.FromContext(ctx), pod, status, container, previous)
 	return id.String(), err

@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ConformanceNode is what a Node object is made from.
+// ConformanceNode has the parts that a kubelet computes its Node object from.
 type ConformanceNode struct {
 	Name, Hostname, ProviderID string
 	IPs                        []net.IP
@@ -49,12 +49,12 @@ type ConformanceNode struct {
 	Clock      clock.WithTicker
 	Unhealthy  map[string]error
 	Storage    error
-	Cordoned   bool // was the last time
+	Cordoned   bool // the node was unschedulable at the last update
 
 	kl *Kubelet
 }
 
-// kubelet returns one that has all of that, as its constructor does.
+// kubelet returns a Kubelet with these parts, like its constructor.
 func (n *ConformanceNode) kubelet() *Kubelet {
 	if n.kl != nil {
 		return n.kl
@@ -73,7 +73,7 @@ func (n *ConformanceNode) kubelet() *Kubelet {
 		nodeRef:      &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name},
 		runtimeState: newRuntimeState(30 * time.Second), // maxWaitForContainerRuntime
 	}
-	kl.oneTimeInitializer.Do(func() {}) // which would start the modules that need a runtime
+	kl.oneTimeInitializer.Do(func() {}) // it would start the modules that need a runtime
 	for name, err := range n.Unhealthy {
 		kl.runtimeState.addHealthCheck(name, func() (bool, error) { return false, err })
 	}
@@ -83,27 +83,27 @@ func (n *ConformanceNode) kubelet() *Kubelet {
 	return kl
 }
 
-// AskRuntime does what the kubelet does every five seconds.
+// AskRuntime updates the runtime state, like the kubelet every five seconds.
 func (n *ConformanceNode) AskRuntime(ctx context.Context) { n.kubelet().updateRuntimeUp(ctx) }
 
-// Initial returns the object of a node that is not registered.
+// Initial returns the Node object with which a kubelet registers a node.
 func (n *ConformanceNode) Initial(ctx context.Context) (*v1.Node, error) {
 	return n.kubelet().initialNode(ctx)
 }
 
-// Update returns what becomes of a Node object.
+// Update returns the Node object with the status that the kubelet computes.
 func (n *ConformanceNode) Update(ctx context.Context, node *v1.Node) *v1.Node {
 	updated, _ := n.kubelet().updateNode(ctx, node)
 	return updated
 }
 
-// ConformanceChanged reports whether a Node object that was made of another is worth a request.
+// ConformanceChanged reports whether the kubelet sends an updated Node status to the API server.
 func ConformanceChanged(old, updated *v1.Node) bool {
 	return nodeStatusHasChanged(&old.Status, &updated.Status)
 }
 
-// ConformanceReconcile changes an existing Node object into what a kubelet needs that is just being registered, and reports whether that is
-// worth a request.
+// ConformanceReconcile updates the existing Node object of a kubelet that registers again. initial is the object that it would
+// create. It reports whether the kubelet sends the result to the API server.
 func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManager()}
 	logger := klog.FromContext(ctx)
@@ -113,11 +113,12 @@ func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool 
 	return kl.reconcileHugePageResource(logger, initial, existing) || update
 }
 
-// ConformanceZeroDevices is what a kubelet makes of devices whose plugins it has forgotten.
+// ConformanceZeroDevices sets the device resources of the node to zero, like a kubelet that has no state of its device plugins.
+// It reports whether the node has changed.
 func ConformanceZeroDevices(ctx context.Context, node *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManagerWithExtendedResource(true)}
 	return kl.reconcileExtendedResource(klog.FromContext(ctx), node, node)
 }
 
-// ConformanceNodeIP validates an address of a node.
+// ConformanceNodeIP calls validateNodeIP: it returns an error for an invalid node IP.
 func ConformanceNodeIP(ip net.IP) error { return validateNodeIP(ip) }

@@ -10,13 +10,13 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// conformanceCgroups are the cgroups of a pod that has these resources.
+// conformanceCgroups are the cgroups of a pod with the given resources.
 type conformanceCgroups struct {
 	cm.PodContainerManager
 	actuated *v1.Pod
 }
 
-// GetPodCgroupConfig reads what is not limited as the kernel writes it with cgroup v2.
+// GetPodCgroupConfig returns the config of the pod's cgroup, with unlimited values as the kernel has them with cgroup v2.
 func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	config := cm.ResourceConfigForPod(c.actuated, true, 100_000, false, kubeletconfiginternal.NoneMemoryReservationPolicy)
 	none, period := int64(-1), uint64(100_000)
@@ -29,13 +29,13 @@ func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.Re
 	return config, nil
 }
 
-// ConformancePodResources is what the status of a pod says of its pod-level resources, where actuated is in force.
+// ConformancePodResources returns the pod-level resources in the status of pod, whose cgroup has the resources of actuated.
 func ConformancePodResources(pod, actuated *v1.Pod) *v1.ResourceRequirements {
 	kl := &Kubelet{containerManager: conformanceManager{ContainerManager: cm.NewStubContainerManager(), actuated: actuated}}
 	return kl.convertToAPIPodLevelResourcesStatus(klog.Background(), pod, v1.PodStatus{})
 }
 
-// conformanceManager gives out these cgroups.
+// conformanceManager is a container manager that returns these cgroups.
 type conformanceManager struct {
 	cm.ContainerManager
 	actuated *v1.Pod

@@ -21,8 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// ConformanceHost returns what the kubelet's server serves: pods of the API server, what the runtime runs of them, and files of logs by
-// container ID. Sessions end where the runtime is asked for them, with an error that says for what.
+// ConformanceHost returns the backend of the kubelet's server, with the given pods of the API server, running pods in the
+// runtime, and log files by container ID. A session ends with an error that names its request to the runtime.
 func ConformanceHost(pods []*v1.Pod, running []*kubecontainer.Pod, files map[string]string, nodeLogs string) server.HostInterface {
 	fake := &conformanceRuntime{running: running, files: files}
 	kl := &Kubelet{
@@ -34,7 +34,7 @@ func ConformanceHost(pods []*v1.Pod, running []*kubecontainer.Pod, files map[str
 	return kl
 }
 
-// conformanceStatuses knows none, so that those of the pods count.
+// conformanceStatuses has no statuses, so that the server uses those of the pods.
 type conformanceStatuses struct{ status.Manager }
 
 func (conformanceStatuses) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }

@@ -14,9 +14,9 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// ConformanceMirrors does what the kubelet does about the mirrors of static pods: those of a sync of each, and then those of
-// the housekeeping, for which terminating is what the pod workers say of a name. The pod worker does not sync a static pod while
-// another one of its name terminates (allowStaticPodStart in pod_workers.go).
+// ConformanceMirrors updates the mirror pods of static pods like the kubelet: first those of the syncs of static pods, then those
+// of the housekeeping. terminating reports whether a pod with this full name terminates. The pod worker does not sync a static
+// pod while another pod of its name terminates (allowStaticPodStart in pod_workers.go).
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kuberuntime gets this file by way of the overlay: it opens what the package asks of a runtime.
+// Package kuberuntime gets this file by the overlay of package conformance. It exports the requests that the package makes to a
+// runtime.
 package kuberuntime
 
 import (
@@ -15,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// ConformanceNode is what the resources of a container depend on besides its pod.
+// ConformanceNode has the settings of a node that affect container resources.
 type ConformanceNode struct {
 	MemoryCapacity, SwapCapacity uint64
 	Allocatable                  v1.ResourceList
@@ -28,7 +29,7 @@ type ConformanceNode struct {
 	SingleProcessOOMKill         *bool
 }
 
-// manager returns a runtime manager that knows the node, and no runtime.
+// manager returns a runtime manager with these settings and without a runtime.
 func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
 	return &kubeGenericRuntimeManager{
 		machineInfo:                &cadvisorapi.MachineInfo{MemoryCapacity: n.MemoryCapacity, SwapCapacity: n.SwapCapacity},
@@ -44,16 +45,16 @@ func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
 	}
 }
 
-// Container returns the resources of a container.
+// Container returns the resources of a container in its CRI config.
 func (n ConformanceNode) Container(ctx context.Context, pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
 	return n.manager().generateContainerResources(ctx, pod, c).GetLinux()
 }
 
-// Sandbox returns the resources of the sandbox and the overhead that goes with it.
+// Sandbox returns the resources and the overhead of a pod in the CRI config of its sandbox.
 func (n ConformanceNode) Sandbox(ctx context.Context, pod *v1.Pod) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{}}
 	if err := n.manager().applySandboxResources(ctx, pod, config); err != nil {
-		panic(err) // it has no error to return
+		panic(err) // it never returns an error
 	}
 	return config.GetLinux().GetResources(), config.GetLinux().GetOverhead()
 }

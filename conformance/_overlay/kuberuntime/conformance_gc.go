@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConformancePods says how pods are: what the pod workers of a kubelet know.
+// ConformancePods has the state of pods that the kubelet's pod workers report to the garbage collection.
 type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 
-// IsPodTerminationRequested is not asked by a garbage collection.
+// IsPodTerminationRequested returns false. The garbage collection does not call it.
 func (p ConformancePods) IsPodTerminationRequested(types.UID) bool { return false }
 
-// ShouldPodContentBeRemoved returns what Content does.
+// ShouldPodContentBeRemoved calls Content.
 func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return p.Content(uid) }
 
-// ShouldPodRuntimeBeRemoved returns what Runtime does.
+// ShouldPodRuntimeBeRemoved calls Runtime.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
-// ConformanceGC has a manager collect the garbage of pods of which that is known.
+// ConformanceGC runs the container garbage collection of a runtime manager, with the given states of pods.
 func ConformanceGC(manager KubeGenericRuntime, pods ConformancePods) {
 	m := manager.(*kubeGenericRuntimeManager)
 	m.podStateProvider = pods

@@ -5,7 +5,7 @@ package kuberuntime
 
 import kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
-// ConformanceVersion reads the version of a runtime.
+// ConformanceVersion calls newRuntimeVersion: it parses the version of a runtime.
 func ConformanceVersion(version string) (kubecontainer.Version, error) {
 	return newRuntimeVersion(version)
 }

@@ -15,7 +15,7 @@ import (
 	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
 )
 
-// ConformanceParts is all that a runtime manager asks.
+// ConformanceParts has the parts of a runtime manager.
 type ConformanceParts struct {
 	Runtime           internalapi.RuntimeService
 	Images            internalapi.ImageManagerService
@@ -26,7 +26,7 @@ type ConformanceParts struct {
 	Liveness, Startup proberesults.Manager
 }
 
-// NewConformanceManager returns the manager that syncs pods, made of parts that the caller holds.
+// NewConformanceManager returns the runtime manager that syncs pods, with parts of the caller.
 func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGenericRuntime, error) {
 	m, err := newFakeKubeRuntimeManager(ctx, p.Runtime, p.Images, &cadvisorapi.MachineInfo{MemoryCapacity: 32 << 30}, p.OS, p.Kubelet,
 		nil, &record.FakeRecorder{})
@@ -35,11 +35,11 @@ func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGeneric
 	}
 	m.imagePuller, m.runner = p.Puller, p.Hooks
 	m.livenessManager, m.startupManager = p.Liveness, p.Startup
-	m.podLogsDirectory = "/nonexistent" // the number of a container is not looked up there
+	m.podLogsDirectory = "/nonexistent" // the attempt of a container is not read from its logs
 	return m, nil
 }
 
-// ConformanceOrder names the containers that each container waits for when its pod ends and these run.
+// ConformanceOrder returns, for each container of a terminating pod, the names of the running containers that it waits for.
 func ConformanceOrder(pod *v1.Pod, running []string) map[string][]string {
 	order := newTerminationOrdering(pod, running)
 	waits := map[string][]string{}
@@ -50,7 +50,7 @@ func ConformanceOrder(pod *v1.Pod, running []string) map[string][]string {
 					continue
 				}
 				select {
-				case <-c: // it does not run
+				case <-c: // the container is not running
 				default:
 					waits[name] = append(waits[name], other)
 				}

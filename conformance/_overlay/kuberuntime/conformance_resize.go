@@ -12,14 +12,15 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// ConformanceResize is what becomes of a pod that has other resources than are allocated to it.
+// ConformanceResize is the result of a resize of a pod: the actions on its containers.
 type ConformanceResize struct {
-	Update     map[string]bool // containers that get other resources while they run
-	Restart    map[string]bool // containers that are started anew
+	Update     map[string]bool // containers that are resized while they run
+	Restart    map[string]bool // containers that are restarted
 	InProgress bool
 }
 
-// NewConformanceResize returns what m does with a pod, of which actuated is in force.
+// NewConformanceResize returns the actions of runtime manager m for a resized pod, whose containers have the resources of
+// actuated.
 func NewConformanceResize(ctx context.Context, m KubeGenericRuntime, pod, actuated *v1.Pod, seen *kubecontainer.PodStatus) (ConformanceResize, error) {
 	r := m.(*kubeGenericRuntimeManager)
 	out := ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeshutdown gets this file by way of the overlay: it opens the groups of pods.
+// Package nodeshutdown gets this file by the overlay of package conformance. It exports the groups of pods in a node shutdown.
 package nodeshutdown
 
 import (
@@ -17,15 +17,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ConformanceGroup is a group of pods that are killed together.
+// ConformanceGroup is a group of pods that the kubelet terminates at one time.
 type ConformanceGroup struct {
 	Priority int32
 	Seconds  int64
 	Pods     []string
 }
 
-// ConformanceGroups returns the groups of pods, and the grace that each pod is killed with. Without a list, total and critical are the two settings
-// that are older than it.
+// ConformanceGroups returns the groups of pods in their order of termination, and the grace period of each pod. If list is empty,
+// the kubelet uses the older settings total and critical.
 func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePeriodByPodPriority, total, critical time.Duration, pods []*v1.Pod) ([]ConformanceGroup, map[string]int64) {
 	var mu sync.Mutex
 	var killed sync.WaitGroup
@@ -57,6 +57,6 @@ func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePe
 	if err := m.killPods(ctx, pods); err != nil {
 		panic(err)
 	}
-	killed.Wait() // it does not wait for those of a group without time
+	killed.Wait() // the kubelet does not wait for a group without time
 	return groups, graces
 }

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preemption gets this file by way of the overlay: it opens the choice of pods.
+// Package preemption gets this file by the overlay of package conformance. It exports the choice of pods to preempt.
 package preemption
 
 import v1 "k8s.io/api/core/v1"
 
-// ConformanceRequirement is how much is missing of a resource.
+// ConformanceRequirement is the missing amount of a resource.
 type ConformanceRequirement struct {
 	Resource v1.ResourceName
 	Quantity int64
 }
 
-// ConformancePreempt chooses the pods that go for a pod.
+// ConformancePreempt calls getPodsToPreempt: it returns the pods to terminate so that pod has the missing resources.
 func ConformancePreempt(pod *v1.Pod, pods []*v1.Pod, missing []ConformanceRequirement) ([]*v1.Pod, error) {
 	var list admissionRequirementList
 	for _, m := range missing {

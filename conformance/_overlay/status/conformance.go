@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status gets this file by way of the overlay: it opens what becomes of a status before it is sent.
+// Package status gets this file by the overlay of package conformance. It exports the changes to a pod status before it is sent.
 package status
 
 import (
@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceAccept takes a status of a pod that had another, and returns the one that is kept and whether it is taken for a new one;
-// or false, where it is dropped.
+// ConformanceAccept passes a new status of a pod to the status manager, which has the status before. kept is the stored status,
+// and changed reports whether it counts as new. ok is false if the status is dropped.
 func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodStatus, changed, ok bool) {
 	m := &manager{
 		podStatuses:      map[types.UID]versionedPodStatus{pod.UID: {status: before}},
@@ -21,13 +21,14 @@ func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodSta
 		return kept, false, false
 	}
 	changed, _ = m.updateStatusInternal(klog.Background(), pod, status, false, false)
-	if !changed { // what is kept is the one before: have it say what it compared
+	if !changed { // the previous status is kept: force the update, to get the status that was compared
 		m.updateStatusInternal(klog.Background(), pod, status, true, false)
 	}
 	return m.podStatuses[pod.UID].status, changed, true
 }
 
-// ConformanceMerge returns what the API server is to have.
+// ConformanceMerge calls mergePodStatus: it returns the status to send to the API server, which has the status server. mayRun
+// means that a container may still run.
 func ConformanceMerge(pod *v1.Pod, server, status v1.PodStatus, mayRun bool) v1.PodStatus {
 	return mergePodStatus(pod, server, status, mayRun)
 }
