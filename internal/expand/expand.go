@@ -116,9 +116,9 @@ type boundedBuilder struct {
 }
 
 // writeString appends text, or sets exceeded if the limit does not allow it.
-func (b *boundedBuilder) writeString(s string) {
-	b.exceeded = b.exceeded || len(s) > b.limit-b.text.Len()
+func (b *boundedBuilder) writeString(text string) {
+	b.exceeded = b.exceeded || len(text) > b.limit-b.text.Len()
 	if !b.exceeded {
-		b.text.WriteString(s)
+		b.text.WriteString(text)
 	}
 }

@@ -159,8 +159,8 @@ func (p *Proxy) CutWatches() int {
 
 // SetUnavailable makes the API server unavailable: it closes all connections and refuses new ones. With false it accepts
 // connections again.
-func (p *Proxy) SetUnavailable(away bool) { p.line.setMode(modeIf(away, refusing)) }
+func (p *Proxy) SetUnavailable(unavailable bool) { p.line.setMode(modeIf(unavailable, refusing)) }
 
 // SetBlackHole drops all data of existing and new connections without closing them. With false it forwards the data of new
 // connections again.
-func (p *Proxy) SetBlackHole(hole bool) { p.line.setMode(modeIf(hole, swallowing)) }
+func (p *Proxy) SetBlackHole(enabled bool) { p.line.setMode(modeIf(enabled, swallowing)) }

@@ -19,7 +19,7 @@ import (
 // Quantities returns an error for the first quantity in the JSON text raw that is too long or has a too large exponent. The type
 // t, into which raw will be decoded, determines which values are quantities. Keys match case-insensitively, like in package
 // encoding/json. Invalid JSON yields no error: the decoder refuses it.
-func Quantities(raw []byte, t reflect.Type) error {
+func Quantities(raw []byte, objectType reflect.Type) error {
 	if !json.Valid(raw) {
 		return nil
 	}
@@ -27,7 +27,7 @@ func Quantities(raw []byte, t reflect.Type) error {
 	s := scanner{data: raw, scalar: func(s *scanner, text []byte) error {
 		text = bytes.TrimSpace(unquoteString(text))
 		err := quantity.Check(text)
-		if err == nil || !types.isQuantity(t, s.path) {
+		if err == nil || !types.isQuantity(objectType, s.path) {
 			return nil
 		}
 		return fmt.Errorf("quantity %s: %w", quotePrefix(text), err)
@@ -47,37 +47,37 @@ func quotePrefix(text []byte) string {
 type fieldCache map[reflect.Type]map[string]reflect.Type
 
 // isQuantity reports whether the value at path in objectType is a resource.Quantity.
-func (f fieldCache) isQuantity(t reflect.Type, path []step) bool {
+func (f fieldCache) isQuantity(objectType reflect.Type, path []step) bool {
 	for _, step := range path {
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
+		for objectType.Kind() == reflect.Pointer {
+			objectType = objectType.Elem()
 		}
 		switch {
-		case step.key == nil && t.Kind() == reflect.Slice, step.key != nil && t.Kind() == reflect.Map:
-			t = t.Elem()
-		case step.key != nil && t.Kind() == reflect.Struct:
+		case step.key == nil && objectType.Kind() == reflect.Slice, step.key != nil && objectType.Kind() == reflect.Map:
+			objectType = objectType.Elem()
+		case step.key != nil && objectType.Kind() == reflect.Struct:
 			var ok bool
-			if t, ok = f.fieldTypes(t)[foldKey(string(step.key))]; !ok {
+			if objectType, ok = f.fieldTypes(objectType)[foldKey(string(step.key))]; !ok {
 				return false
 			}
 		default:
 			return false
 		}
 	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+	for objectType.Kind() == reflect.Pointer {
+		objectType = objectType.Elem()
 	}
-	return t == reflect.TypeFor[resource.Quantity]()
+	return objectType == reflect.TypeFor[resource.Quantity]()
 }
 
 // fieldTypes returns the types of the fields of structType by lower-case JSON key, including those of embedded structs.
-func (f fieldCache) fieldTypes(t reflect.Type) map[string]reflect.Type {
-	if known, ok := f[t]; ok {
+func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type {
+	if known, ok := f[structType]; ok {
 		return known
 	}
 	keys := make(map[string]reflect.Type)
-	f[t] = keys
-	for field := range t.Fields() {
+	f[structType] = keys
+	for field := range structType.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		inner := field.Type
 		for inner.Kind() == reflect.Pointer {

@@ -60,8 +60,8 @@ func countMarks(text []byte) int {
 
 // isWordByte reports whether a dash before char is part of a word, so that it begins no list element. All other bytes count as
 // blanks, such as Unicode line breaks and zero bytes of UTF-16.
-func isWordByte(c byte) bool {
-	return c == '-' || c == '.' || c == '_' || c == '/' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+func isWordByte(char byte) bool {
+	return char == '-' || char == '.' || char == '_' || char == '/' || '0' <= char && char <= '9' || 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z'
 }
 
 // nodeWeight is the size of a part of a document: its nodes, and the bytes of its strings.
@@ -108,19 +108,19 @@ func (e *expansion) addNode(n *yaml.Node, depth int) error {
 }
 
 // nodeCost returns the size of node without its children or, for an alias, of the anchored node with its children.
-func (e *expansion) nodeCost(n *yaml.Node) (nodeWeight, error) {
-	switch n.Kind {
+func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
+	switch node.Kind {
 	case yaml.ScalarNode:
-		cost := nodeWeight{1, maxJSONLength(n.Value)}
-		if n.Style&yaml.TaggedStyle != 0 {
-			cost.bytes = 6*len(n.Value) + 10 // for example binary data, which JSON escapes
+		cost := nodeWeight{1, maxJSONLength(node.Value)}
+		if node.Style&yaml.TaggedStyle != 0 {
+			cost.bytes = 6*len(node.Value) + 10 // for example binary data, which JSON escapes
 		}
-		if n.Style == 0 && strings.Trim(n.Value, "+-._0123456789eE") == "" {
-			return cost, checkLength("number", len(n.Value), MaxNumber)
+		if node.Style == 0 && strings.Trim(node.Value, "+-._0123456789eE") == "" {
+			return cost, checkLength("number", len(node.Value), MaxNumber)
 		}
 		return cost, checkLength("string", cost.bytes, MaxString)
 	case yaml.AliasNode:
-		cost, ok := e.anchored[n.Alias]
+		cost, ok := e.anchored[node.Alias]
 		if !ok {
 			return cost, errors.New("an alias stands for something that holds it")
 		}
@@ -131,15 +131,15 @@ func (e *expansion) nodeCost(n *yaml.Node) (nodeWeight, error) {
 
 // maxJSONLength returns the maximum length of text in JSON, in bytes. Some characters are escaped with six bytes, and a key y
 // becomes "true".
-func maxJSONLength(s string) int {
-	n := len(s) + 10
-	for i, r := range s {
+func maxJSONLength(text string) int {
+	n := len(text) + 10
+	for i, r := range text {
 		switch {
 		case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
 			n += 5
 		case r == '"', r == '\\':
 			n++
-		case r == utf8.RuneError && s[i] != 0xEF: // not valid UTF-8
+		case r == utf8.RuneError && text[i] != 0xEF: // not valid UTF-8
 			n += 5
 		}
 	}

@@ -44,9 +44,9 @@ func Earlier(a, b time.Time) time.Time {
 }
 
 // Wake wakes the receiver of signal, which has capacity 1, and does not block: a signal that is not received yet counts for all later ones.
-func Wake(c chan<- struct{}) {
+func Wake(signal chan<- struct{}) {
 	select {
-	case c <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }
