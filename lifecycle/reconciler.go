@@ -127,10 +127,10 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	r.node = executor.Node{
 		Runtime: rt, Spec: opts.Spec, Images: opts.Images, Cgroups: opts.Cgroups, Objects: opts.Objects, AdmitResize: opts.AdmitResize,
 		Volumes: opts.Volumes, CheckNetwork: r.runtimeState.CheckNetwork,
-		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, SlowStartAfter: opts.Pacing.StartSlotTimeout,
+		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, StartSlotTimeout: opts.Pacing.StartSlotTimeout,
 		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: opts.Logger,
-		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStarted: opts.Hooks.Work.SandboxStartAttempted, Synced: opts.Hooks.Work.PodSynced,
-		ImageVolume: opts.Hooks.Work.ImageVolumeRequested, SleepTerminated: opts.Hooks.Work.SleepTerminated,
+		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStartAttempted: opts.Hooks.Work.SandboxStartAttempted, PodSynced: opts.Hooks.Work.PodSynced,
+		ImageVolumeRequested: opts.Hooks.Work.ImageVolumeRequested, SleepTerminated: opts.Hooks.Work.SleepTerminated,
 	}.DetectFeatures()
 	r.podCheck = r.checkPod
 	r.connectNotifiers()

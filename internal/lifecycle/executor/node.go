@@ -34,7 +34,7 @@ type Node struct {
 	NoMounts       bool
 	LogLinks       string
 	Slots          *startslots.Slots
-	SlowStartAfter time.Duration
+	StartSlotTimeout time.Duration
 	MarkOwner      func(labels map[string]string) // sets the owner label of a sandbox or container
 	Logger         *slog.Logger
 
@@ -42,9 +42,9 @@ type Node struct {
 	Event           func(pod cri.PodIdentity, event podevents.Event)
 	Error           func(pod cri.PodIdentity, err error, retry time.Duration)
 	StartAttempted  func(pod cri.PodIdentity, start podevents.ContainerStart)
-	SandboxStarted  func(pod cri.PodIdentity, start podevents.SandboxStart)
-	Synced          func(pod cri.PodIdentity, s podevents.Sync)
-	ImageVolume     func(pod cri.PodIdentity, err error)
+	SandboxStartAttempted  func(pod cri.PodIdentity, start podevents.SandboxStart)
+	PodSynced          func(pod cri.PodIdentity, s podevents.Sync)
+	ImageVolumeRequested     func(pod cri.PodIdentity, err error)
 	SleepTerminated func(pod cri.PodIdentity)
 
 	resizeMutex *sync.Mutex        // held while the node decides about a resize

@@ -136,7 +136,7 @@ func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
 	}
-	return time.After(q.node.SlowStartAfter)
+	return time.After(q.node.StartSlotTimeout)
 }
 
 // RunsUnlimited returns a channel that receives when a container runs, or may run, while the CPU quota of the pod is lifted.

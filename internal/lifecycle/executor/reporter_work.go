@@ -57,14 +57,14 @@ func (t *Reporter) ReportSync(e SyncResult) {
 		s.Waited = e.Began.Sub(t.history.listedAt)
 	}
 	t.history.lastPod, t.history.synced = e.Pod, true
-	if hook := t.node.Synced; hook != nil {
+	if hook := t.node.PodSynced; hook != nil {
 		hook(t.id, s)
 	}
 }
 
 // reportSandboxStart calls the SandboxStarted hook for an attempt to run the sandbox.
 func (t *Reporter) reportSandboxStart(s podevents.SandboxStart) {
-	if hook := t.node.SandboxStarted; hook != nil {
+	if hook := t.node.SandboxStartAttempted; hook != nil {
 		hook(t.id, s)
 	}
 }
@@ -78,7 +78,7 @@ func (t *Reporter) reportContainerStart(s podevents.ContainerStart) {
 
 // reportImageVolume calls the ImageVolume hook with the result of ensuring the image of an image volume.
 func (t *Reporter) reportImageVolume(err error) {
-	if hook := t.node.ImageVolume; hook != nil {
+	if hook := t.node.ImageVolumeRequested; hook != nil {
 		hook(t.id, err)
 	}
 }

@@ -64,7 +64,7 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 		via.Latency = func(op, _ string) time.Duration { return o.latency(op) }
 	}
 	s.node = executor.Node{
-		Runtime: watched{via, s}, Slots: startslots.New(1), SlowStartAfter: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Runtime: watched{via, s}, Slots: startslots.New(1), StartSlotTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		MarkOwner: func(labels map[string]string) { labels["owner"] = "this agent" },
 		Event: func(_ cri.PodIdentity, e podevents.Event) {
 			s.mu.Lock()

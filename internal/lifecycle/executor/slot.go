@@ -25,8 +25,8 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 		return err
 	}
 	free := sync.OnceFunc(s.node.Slots.Release)
-	timer := time.AfterFunc(s.node.SlowStartAfter, func() {
-		s.reporter.Log("slow start", "after", s.node.SlowStartAfter)
+	timer := time.AfterFunc(s.node.StartSlotTimeout, func() {
+		s.reporter.Log("slow start", "after", s.node.StartSlotTimeout)
 		free()
 	})
 	s.release, s.releasedForPull = func() { timer.Stop(); free() }, false
