@@ -24,19 +24,19 @@ func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.Persis
 	return orNil(o, err)
 }
 
-// PutPersistentVolumeClaim stores a copy of o, and replaces the claim of that name. It returns an error if o is invalid.
-func (m *Memory) PutPersistentVolumeClaim(o *corev1.PersistentVolumeClaim) error {
-	o = o.DeepCopy()
-	err := m.claims.putObject(kindClaim, o.Namespace, o.Name, o, completeClaim(o))
-	m.watchers.Notify(KindClaim, o.Namespace, o.Name)
+// PutPersistentVolumeClaim stores a copy of claim, and replaces the claim of that name. It returns an error if claim is invalid.
+func (m *Memory) PutPersistentVolumeClaim(claim *corev1.PersistentVolumeClaim) error {
+	claim = claim.DeepCopy()
+	err := m.claims.putObject(kindClaim, claim.Namespace, claim.Name, claim, completeClaim(claim))
+	m.watchers.Notify(KindClaim, claim.Namespace, claim.Name)
 	return err
 }
 
-// PutPersistentVolume stores a copy of o, and replaces the volume of that name. It returns an error if o is invalid.
-func (m *Memory) PutPersistentVolume(o *corev1.PersistentVolume) error {
-	o = o.DeepCopy()
-	err := m.volumes.putObject(kindPV, "", o.Name, o, completePV(o))
-	m.watchers.Notify(KindPV, "", o.Name)
+// PutPersistentVolume stores a copy of volume, and replaces the volume of that name. It returns an error if volume is invalid.
+func (m *Memory) PutPersistentVolume(volume *corev1.PersistentVolume) error {
+	volume = volume.DeepCopy()
+	err := m.volumes.putObject(kindPV, "", volume.Name, volume, completePV(volume))
+	m.watchers.Notify(KindPV, "", volume.Name)
 	return err
 }
 
@@ -63,36 +63,36 @@ func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.Persi
 }
 
 // completeClaim sets the defaults of the API server and the status of a bound claim, and validates the claim.
-func completeClaim(o *corev1.PersistentVolumeClaim) error {
-	if name := o.Spec.VolumeName; name != "" {
+func completeClaim(claim *corev1.PersistentVolumeClaim) error {
+	if name := claim.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {
 			return fmt.Errorf("spec.volumeName: %w", err)
 		}
-		if o.Status.Phase == "" {
-			o.Status.Phase = corev1.ClaimBound
+		if claim.Status.Phase == "" {
+			claim.Status.Phase = corev1.ClaimBound
 		}
-		if o.Status.Capacity == nil {
-			o.Status.Capacity = o.Spec.Resources.Requests
+		if claim.Status.Capacity == nil {
+			claim.Status.Capacity = claim.Spec.Resources.Requests
 		}
 	}
-	if o.Spec.VolumeMode == nil {
-		o.Spec.VolumeMode = filesystemMode()
+	if claim.Spec.VolumeMode == nil {
+		claim.Spec.VolumeMode = filesystemMode()
 	}
-	return validateAccess(o.Spec.AccessModes, o.Spec.VolumeMode)
+	return validateAccess(claim.Spec.AccessModes, claim.Spec.VolumeMode)
 }
 
 // completePV sets the defaults of the API server and validates the volume.
-func completePV(o *corev1.PersistentVolume) error {
-	if o.Spec.VolumeMode == nil {
-		o.Spec.VolumeMode = filesystemMode()
+func completePV(volume *corev1.PersistentVolume) error {
+	if volume.Spec.VolumeMode == nil {
+		volume.Spec.VolumeMode = filesystemMode()
 	}
-	if size := o.Spec.Capacity[corev1.ResourceStorage]; size.Sign() <= 0 {
+	if size := volume.Spec.Capacity[corev1.ResourceStorage]; size.Sign() <= 0 {
 		return fmt.Errorf("spec.capacity.storage %s: must be more than zero", size.String())
 	}
-	if len(o.Spec.AccessModes) == 0 {
+	if len(volume.Spec.AccessModes) == 0 {
 		return fmt.Errorf("spec.accessModes: required")
 	}
-	return validateAccess(o.Spec.AccessModes, o.Spec.VolumeMode)
+	return validateAccess(volume.Spec.AccessModes, volume.Spec.VolumeMode)
 }
 
 func filesystemMode() *corev1.PersistentVolumeMode {

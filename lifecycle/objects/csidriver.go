@@ -17,11 +17,11 @@ func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver,
 	return orNil(o, err)
 }
 
-// PutCSIDriver stores a copy of o, and replaces the CSI driver of that name. It returns an error if o is invalid.
-func (m *Memory) PutCSIDriver(o *storagev1.CSIDriver) error {
-	o = o.DeepCopy()
-	err := m.csiDrivers.putObject(kindCSIDriver, "", o.Name, o, validateCSIDriver(o))
-	m.watchers.Notify(KindCSIDriver, "", o.Name)
+// PutCSIDriver stores a copy of driver, and replaces the CSI driver of that name. It returns an error if driver is invalid.
+func (m *Memory) PutCSIDriver(driver *storagev1.CSIDriver) error {
+	driver = driver.DeepCopy()
+	err := m.csiDrivers.putObject(kindCSIDriver, "", driver.Name, driver, validateCSIDriver(driver))
+	m.watchers.Notify(KindCSIDriver, "", driver.Name)
 	return err
 }
 
@@ -37,13 +37,13 @@ func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver
 }
 
 // validateCSIDriver validates the fields that volume setup uses.
-func validateCSIDriver(o *storagev1.CSIDriver) error {
-	for i, mode := range o.Spec.VolumeLifecycleModes {
+func validateCSIDriver(driver *storagev1.CSIDriver) error {
+	for i, mode := range driver.Spec.VolumeLifecycleModes {
 		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
 			return fmt.Errorf("spec.volumeLifecycleModes[%d] %q: want Persistent or Ephemeral", i, mode)
 		}
 	}
-	if p := o.Spec.FSGroupPolicy; p != nil {
+	if p := driver.Spec.FSGroupPolicy; p != nil {
 		switch *p {
 		case storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy:
 		default:
@@ -51,7 +51,7 @@ func validateCSIDriver(o *storagev1.CSIDriver) error {
 		}
 	}
 	audiences := map[string]bool{}
-	for i, r := range o.Spec.TokenRequests {
+	for i, r := range driver.Spec.TokenRequests {
 		if audiences[r.Audience] {
 			return fmt.Errorf("spec.tokenRequests[%d].audience %q is a duplicate", i, r.Audience)
 		}

@@ -179,14 +179,14 @@ func (d *Dir) decodeManifest(m manifest, into metav1.Object) error {
 	return nil
 }
 
-// checkCost returns an error if data is not a manifest, or if decoding it as type t would exceed the limits.
-func checkCost(data []byte, t reflect.Type) error {
+// checkCost returns an error if data is not YAML or JSON, or if decoding it as typ would exceed the limits.
+func checkCost(data []byte, typ reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
 		if err := b.JSON(data); err != nil {
 			return err
 		}
-		return safeyaml.Quantities(data, t)
+		return safeyaml.Quantities(data, typ)
 	}
 	if _, err := b.YAML(data); err != nil {
 		return err
@@ -195,7 +195,7 @@ func checkCost(data []byte, t reflect.Type) error {
 	if err != nil {
 		return err
 	}
-	return safeyaml.Quantities(raw, t)
+	return safeyaml.Quantities(raw, typ)
 }
 
 // redactError reduces a parser error about a secret to its line number, because parsers quote their input.

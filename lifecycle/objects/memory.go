@@ -26,27 +26,27 @@ type Memory struct {
 	watchers   objectwatch.Watchers
 }
 
-// PutConfigMap stores a copy of o, and replaces the config map of that name. It returns an error if o is invalid.
-func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
-	o = o.DeepCopy()
-	err := m.configMaps.putObject(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
-	m.watchers.Notify(KindConfigMap, o.Namespace, o.Name)
+// PutConfigMap stores a copy of configMap, and replaces the config map of that name. It returns an error if configMap is invalid.
+func (m *Memory) PutConfigMap(configMap *corev1.ConfigMap) error {
+	configMap = configMap.DeepCopy()
+	err := m.configMaps.putObject(kindConfigMap, configMap.Namespace, configMap.Name, configMap, validateConfigMap(configMap))
+	m.watchers.Notify(KindConfigMap, configMap.Namespace, configMap.Name)
 	return err
 }
 
-// PutSecret stores a copy of o, and replaces the secret of that name. It returns an error if o is invalid.
-func (m *Memory) PutSecret(o *corev1.Secret) error {
-	o = o.DeepCopy()
-	err := m.secrets.putObject(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
-	m.watchers.Notify(KindSecret, o.Namespace, o.Name)
+// PutSecret stores a copy of secret, and replaces the secret of that name. It returns an error if secret is invalid.
+func (m *Memory) PutSecret(secret *corev1.Secret) error {
+	secret = secret.DeepCopy()
+	err := m.secrets.putObject(kindSecret, secret.Namespace, secret.Name, secret, validateSecret(secret))
+	m.watchers.Notify(KindSecret, secret.Namespace, secret.Name)
 	return err
 }
 
-// PutService stores a copy of o, and replaces the service of that name. It returns an error if o is invalid.
-func (m *Memory) PutService(o *corev1.Service) error {
-	o = o.DeepCopy()
-	err := m.services.putObject(kindService, o.Namespace, o.Name, o, validateService(o))
-	m.watchers.Notify(KindService, o.Namespace, o.Name)
+// PutService stores a copy of service, and replaces the service of that name. It returns an error if service is invalid.
+func (m *Memory) PutService(service *corev1.Service) error {
+	service = service.DeepCopy()
+	err := m.services.putObject(kindService, service.Namespace, service.Name, service, validateService(service))
+	m.watchers.Notify(KindService, service.Namespace, service.Name)
 	return err
 }
 

@@ -47,10 +47,10 @@ func validateNames(namespace, name string) error {
 }
 
 // validateConfigMap validates the keys, which become names of variables and files, and the size of the data.
-func validateConfigMap(o *corev1.ConfigMap) error {
+func validateConfigMap(configMap *corev1.ConfigMap) error {
 	size := 0
-	for key, value := range o.Data {
-		if _, ok := o.BinaryData[key]; ok {
+	for key, value := range configMap.Data {
+		if _, ok := configMap.BinaryData[key]; ok {
 			return fmt.Errorf("key %q is in data and in binaryData", key)
 		}
 		if err := validateKey("data", key); err != nil {
@@ -58,7 +58,7 @@ func validateConfigMap(o *corev1.ConfigMap) error {
 		}
 		size += len(value)
 	}
-	for key, value := range o.BinaryData {
+	for key, value := range configMap.BinaryData {
 		if err := validateKey("binaryData", key); err != nil {
 			return err
 		}
@@ -68,16 +68,16 @@ func validateConfigMap(o *corev1.ConfigMap) error {
 }
 
 // validateSecret moves stringData to data, and validates keys and size.
-func validateSecret(o *corev1.Secret) error {
-	for key, value := range o.StringData {
-		if o.Data == nil {
-			o.Data = make(map[string][]byte)
+func validateSecret(secret *corev1.Secret) error {
+	for key, value := range secret.StringData {
+		if secret.Data == nil {
+			secret.Data = make(map[string][]byte)
 		}
-		o.Data[key] = []byte(value)
+		secret.Data[key] = []byte(value)
 	}
-	o.StringData = nil
+	secret.StringData = nil
 	size := 0
-	for key, value := range o.Data {
+	for key, value := range secret.Data {
 		if err := validateKey("data", key); err != nil {
 			return err
 		}
@@ -101,16 +101,16 @@ func validateSize(size int) error {
 }
 
 // validateService validates the fields from which service variables are computed.
-func validateService(o *corev1.Service) error {
-	if ip := o.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
+func validateService(service *corev1.Service) error {
+	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		if errs := validation.IsValidIP(nil, ip); len(errs) > 0 {
 			return fmt.Errorf("spec.clusterIP %q: %s", ip, errs[0].Detail)
 		}
-		if len(o.Spec.Ports) == 0 {
+		if len(service.Spec.Ports) == 0 {
 			return errors.New("spec.ports: required for a service with a cluster IP")
 		}
 	}
-	for i, p := range o.Spec.Ports {
+	for i, p := range service.Spec.Ports {
 		if msgs := validation.IsValidPortNum(int(p.Port)); len(msgs) > 0 {
 			return fmt.Errorf("spec.ports[%d].port %d: %s", i, p.Port, strings.Join(msgs, "; "))
 		}

@@ -118,15 +118,15 @@ func (w *dirWatch) addDir(dir string, level int) error {
 }
 
 // handleEvent reports the changed object, and watches a new directory.
-func (w *dirWatch) handleEvent(e fsnotify.Event) error {
-	removed := e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)
-	if e.Name == w.root {
+func (w *dirWatch) handleEvent(event fsnotify.Event) error {
+	removed := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
+	if event.Name == w.root {
 		if removed {
 			return errReplaced
 		}
 		return nil
 	}
-	rest, err := filepath.Rel(w.root, e.Name)
+	rest, err := filepath.Rel(w.root, event.Name)
 	if err != nil {
 		return err
 	}
@@ -135,12 +135,12 @@ func (w *dirWatch) handleEvent(e fsnotify.Event) error {
 		w.reportFile(parts)
 		return nil
 	}
-	if w.dirs[e.Name] && removed {
-		delete(w.dirs, e.Name)
-		_ = w.watcher.Remove(e.Name) // a renamed directory is still watched
+	if w.dirs[event.Name] && removed {
+		delete(w.dirs, event.Name)
+		_ = w.watcher.Remove(event.Name) // a renamed directory is still watched
 	}
-	if info, err := os.Stat(e.Name); err == nil && info.IsDir() && e.Has(fsnotify.Create) && !strings.HasPrefix(parts[len(parts)-1], ".") {
-		if err := w.addDir(e.Name, len(parts)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if info, err := os.Stat(event.Name); err == nil && info.IsDir() && event.Has(fsnotify.Create) && !strings.HasPrefix(parts[len(parts)-1], ".") {
+		if err := w.addDir(event.Name, len(parts)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

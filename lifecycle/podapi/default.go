@@ -50,18 +50,18 @@ func Default(pod *corev1.Pod) {
 	}
 }
 
-func defaultContainer(c podfield.Container, hostNetwork bool) {
-	c.ImagePullPolicy = cmp.Or(c.ImagePullPolicy, pullPolicy(c.Image))
-	c.TerminationMessagePath = cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	for i := range c.Ports {
-		p := &c.Ports[i]
+func defaultContainer(container podfield.Container, hostNetwork bool) {
+	container.ImagePullPolicy = cmp.Or(container.ImagePullPolicy, pullPolicy(container.Image))
+	container.TerminationMessagePath = cmp.Or(container.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	container.TerminationMessagePolicy = cmp.Or(container.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range container.Ports {
+		p := &container.Ports[i]
 		p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
-		if hostNetwork && c.Kind != containers.Ephemeral && p.HostPort == 0 {
+		if hostNetwork && container.Kind != containers.Ephemeral && p.HostPort == 0 {
 			p.HostPort = p.ContainerPort
 		}
 	}
-	for _, e := range c.Env {
+	for _, e := range container.Env {
 		from := optional.OrZero(e.ValueFrom)
 		if r := from.FieldRef; r != nil {
 			r.APIVersion = cmp.Or(r.APIVersion, "v1")
@@ -70,18 +70,18 @@ func defaultContainer(c podfield.Container, hostNetwork bool) {
 			r.Optional = new(bool)
 		}
 	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
-	if c.Kind != containers.Ephemeral {
-		defaultRequests(&c.Resources)
+	roundUp(container.Resources.Limits)
+	roundUp(container.Resources.Requests)
+	if container.Kind != containers.Ephemeral {
+		defaultRequests(&container.Resources)
 	}
-	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+	for _, p := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
 		if p != nil {
 			defaultProbe(p)
 		}
 	}
-	if c.Lifecycle != nil {
-		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+	if container.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{container.Lifecycle.PostStart, container.Lifecycle.PreStop} {
 			if hook != nil {
 				defaultHTTPGet(hook.HTTPGet)
 			}
@@ -89,32 +89,32 @@ func defaultContainer(c podfield.Container, hostNetwork bool) {
 	}
 }
 
-func defaultProbe(p *corev1.Probe) {
-	p.TimeoutSeconds = cmp.Or(p.TimeoutSeconds, 1)
-	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, 10)
-	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, 1)
-	p.FailureThreshold = cmp.Or(p.FailureThreshold, 3)
-	defaultHTTPGet(p.HTTPGet)
-	if p.GRPC != nil && p.GRPC.Service == nil {
-		p.GRPC.Service = new(string)
+func defaultProbe(probe *corev1.Probe) {
+	probe.TimeoutSeconds = cmp.Or(probe.TimeoutSeconds, 1)
+	probe.PeriodSeconds = cmp.Or(probe.PeriodSeconds, 10)
+	probe.SuccessThreshold = cmp.Or(probe.SuccessThreshold, 1)
+	probe.FailureThreshold = cmp.Or(probe.FailureThreshold, 3)
+	defaultHTTPGet(probe.HTTPGet)
+	if probe.GRPC != nil && probe.GRPC.Service == nil {
+		probe.GRPC.Service = new(string)
 	}
 }
 
-func defaultHTTPGet(a *corev1.HTTPGetAction) {
-	if a != nil {
-		a.Path = cmp.Or(a.Path, "/")
-		a.Scheme = cmp.Or(a.Scheme, corev1.URISchemeHTTP)
+func defaultHTTPGet(action *corev1.HTTPGetAction) {
+	if action != nil {
+		action.Path = cmp.Or(action.Path, "/")
+		action.Scheme = cmp.Or(action.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
 // defaultRequests sets each missing request to its limit.
-func defaultRequests(r *corev1.ResourceRequirements) {
-	if r.Limits == nil {
+func defaultRequests(resources *corev1.ResourceRequirements) {
+	if resources.Limits == nil {
 		return
 	}
-	requests := maps.Clone(r.Limits)
-	maps.Copy(requests, r.Requests)
-	r.Requests = requests
+	requests := maps.Clone(resources.Limits)
+	maps.Copy(requests, resources.Requests)
+	resources.Requests = requests
 }
 
 // roundUp rounds all quantities up to a multiple of 1/1000, the precision of the API.

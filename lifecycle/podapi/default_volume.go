@@ -11,37 +11,37 @@ import (
 
 // defaultVolume sets the defaults of a volume. A volume without source becomes an emptyDir. Volume types that this version does
 // not support get no defaults.
-func defaultVolume(v *corev1.VolumeSource) {
-	if *v == (corev1.VolumeSource{}) {
-		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+func defaultVolume(source *corev1.VolumeSource) {
+	if *source == (corev1.VolumeSource{}) {
+		source.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
-	if v.Image != nil {
-		v.Image.PullPolicy = cmp.Or(v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	if source.Image != nil {
+		source.Image.PullPolicy = cmp.Or(source.Image.PullPolicy, pullPolicy(source.Image.Reference))
 	}
-	if v.HostPath != nil && v.HostPath.Type == nil {
-		v.HostPath.Type = new(corev1.HostPathUnset)
+	if source.HostPath != nil && source.HostPath.Type == nil {
+		source.HostPath.Type = new(corev1.HostPathUnset)
 	}
-	if v.ConfigMap != nil {
-		defaultMode(&v.ConfigMap.DefaultMode)
+	if source.ConfigMap != nil {
+		defaultMode(&source.ConfigMap.DefaultMode)
 	}
-	if v.Secret != nil {
-		defaultMode(&v.Secret.DefaultMode)
+	if source.Secret != nil {
+		defaultMode(&source.Secret.DefaultMode)
 	}
-	if v.DownwardAPI != nil {
-		defaultMode(&v.DownwardAPI.DefaultMode)
-		defaultDownwardFiles(v.DownwardAPI.Items)
+	if source.DownwardAPI != nil {
+		defaultMode(&source.DownwardAPI.DefaultMode)
+		defaultDownwardFiles(source.DownwardAPI.Items)
 	}
-	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-		if mode := &v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode; *mode == nil {
+	if source.Ephemeral != nil && source.Ephemeral.VolumeClaimTemplate != nil {
+		if mode := &source.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode; *mode == nil {
 			*mode = new(corev1.PersistentVolumeFilesystem)
 		}
 	}
-	if v.Projected == nil {
+	if source.Projected == nil {
 		return
 	}
-	defaultMode(&v.Projected.DefaultMode)
-	for i := range v.Projected.Sources {
-		s := &v.Projected.Sources[i]
+	defaultMode(&source.Projected.DefaultMode)
+	for i := range source.Projected.Sources {
+		s := &source.Projected.Sources[i]
 		if s.DownwardAPI != nil {
 			defaultDownwardFiles(s.DownwardAPI.Items)
 		}

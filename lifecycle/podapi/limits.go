@@ -46,20 +46,20 @@ type pathStep struct {
 	index int
 }
 
-// checkValue checks the lists and maps in v, which s leads to.
-func (w *listChecker) checkValue(v reflect.Value, s pathStep) {
-	w.stack = append(w.stack, s)
+// checkValue checks the lists and maps in value. step is the last element of its path.
+func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
+	w.stack = append(w.stack, step)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
-	for v.Kind() == reflect.Pointer {
-		v = v.Elem() // invalid Value for a nil pointer
+	for value.Kind() == reflect.Pointer {
+		value = value.Elem() // invalid Value for a nil pointer
 	}
-	switch v.Kind() {
+	switch value.Kind() {
 	case reflect.Map, reflect.Slice:
-		w.checkEntries(v)
+		w.checkEntries(value)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Field(i); hasElements(f.Kind()) && f.CanInterface() {
-				w.checkValue(f, pathStep{of: v.Type(), index: i})
+		for i := range value.NumField() {
+			if f := value.Field(i); hasElements(f.Kind()) && f.CanInterface() {
+				w.checkValue(f, pathStep{of: value.Type(), index: i})
 			}
 		}
 	}
@@ -67,27 +67,27 @@ func (w *listChecker) checkValue(v reflect.Value, s pathStep) {
 
 // checkEntries checks the length of a list or map, and the elements of a list. Maps of a pod contain no lists, and []byte is not
 // limited.
-func (w *listChecker) checkEntries(v reflect.Value) {
-	kind := v.Type().Elem().Kind()
-	if v.Len() > maxEntries && kind != reflect.Uint8 {
+func (w *listChecker) checkEntries(value reflect.Value) {
+	kind := value.Type().Elem().Kind()
+	if value.Len() > maxEntries && kind != reflect.Uint8 {
 		if len(w.errs) <= fielderr.MaxErrors {
-			w.errs = append(w.errs, field.TooMany(w.fieldPath(), v.Len(), maxEntries))
+			w.errs = append(w.errs, field.TooMany(w.fieldPath(), value.Len(), maxEntries))
 		}
 		return
 	}
-	if v.Kind() == reflect.Map {
-		w.checkKeys(v)
+	if value.Kind() == reflect.Map {
+		w.checkKeys(value)
 	}
-	if v.Kind() == reflect.Slice && hasElements(kind) {
-		for i := range v.Len() {
-			w.checkValue(v.Index(i), pathStep{index: i})
+	if value.Kind() == reflect.Slice && hasElements(kind) {
+		for i := range value.Len() {
+			w.checkValue(value.Index(i), pathStep{index: i})
 		}
 	}
 }
 
 // checkKeys checks the length of the keys of a map, because matching a long key against a pattern is slow.
-func (w *listChecker) checkKeys(v reflect.Value) {
-	for it := v.MapRange(); it.Next(); {
+func (w *listChecker) checkKeys(value reflect.Value) {
+	for it := value.MapRange(); it.Next(); {
 		if key := it.Key(); key.Kind() == reflect.String && key.Len() > maxKey {
 			w.errs = append(w.errs, fielderr.TooLong(w.fieldPath(), "a key may not be more than %d bytes", maxKey))
 			return
@@ -119,7 +119,7 @@ func (w *listChecker) fieldPath() *field.Path {
 }
 
 // validateResourceNames checks that a pod names at most maxResources distinct resources.
-func validateResourceNames(s *corev1.PodSpec) field.ErrorList {
+func validateResourceNames(spec *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[corev1.ResourceName]bool)
 	count := func(list corev1.ResourceList, path *field.Path) {
@@ -133,12 +133,12 @@ func validateResourceNames(s *corev1.PodSpec) field.ErrorList {
 		}
 	}
 	path := field.NewPath("spec")
-	count(s.Overhead, path.Child("overhead"))
-	if s.Resources != nil {
-		count(s.Resources.Limits, path.Child("resources", "limits"))
-		count(s.Resources.Requests, path.Child("resources", "requests"))
+	count(spec.Overhead, path.Child("overhead"))
+	if spec.Resources != nil {
+		count(spec.Resources.Limits, path.Child("resources", "limits"))
+		count(spec.Resources.Requests, path.Child("resources", "requests"))
 	}
-	for c := range podfield.Containers(s) {
+	for c := range podfield.Containers(spec) {
 		if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
 			count(c.Resources.Limits, c.Path.Child("resources", "limits"))
 			count(c.Resources.Requests, c.Path.Child("resources", "requests"))

@@ -34,49 +34,49 @@ func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 
 // listedSize returns how many bytes a container adds to the container list of the runtime. Package podspec writes ports and
 // preStop hook to annotations as JSON.
-func listedSize(c *corev1.Container) int {
-	size := len(c.Image) + len(c.TerminationMessagePath)
-	if len(c.Ports) > 0 {
-		ports, _ := json.Marshal(c.Ports) // strings and numbers can always be encoded
+func listedSize(container *corev1.Container) int {
+	size := len(container.Image) + len(container.TerminationMessagePath)
+	if len(container.Ports) > 0 {
+		ports, _ := json.Marshal(container.Ports) // strings and numbers can always be encoded
 		size += len(ports)
 	}
-	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-		hook, _ := json.Marshal(c.Lifecycle.PreStop) // can always be encoded
+	if container.Lifecycle != nil && container.Lifecycle.PreStop != nil {
+		hook, _ := json.Marshal(container.Lifecycle.PreStop) // can always be encoded
 		size += len(hook)
 	}
 	return size
 }
 
-func validateHooks(c podfield.Container) field.ErrorList {
-	if c.Lifecycle == nil {
+func validateHooks(container podfield.Container) field.ErrorList {
+	if container.Lifecycle == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	check := func(hook *corev1.LifecycleHandler, name string) {
 		if hook != nil && hookSize(hook) > podfield.MaxHook {
-			errs = append(errs, fielderr.TooLong(c.Path.Child("lifecycle", name), "may not be more than %d bytes as JSON", podfield.MaxHook))
+			errs = append(errs, fielderr.TooLong(container.Path.Child("lifecycle", name), "may not be more than %d bytes as JSON", podfield.MaxHook))
 		}
 	}
-	check(c.Lifecycle.PostStart, "postStart")
-	check(c.Lifecycle.PreStop, "preStop")
+	check(container.Lifecycle.PostStart, "postStart")
+	check(container.Lifecycle.PreStop, "preStop")
 	return errs
 }
 
 // hookSize returns the size of a hook as JSON. For a hook that is too large it returns a size above the limit without encoding
 // it.
-func hookSize(h *corev1.LifecycleHandler) int {
+func hookSize(handler *corev1.LifecycleHandler) int {
 	size := 0
-	for _, word := range optional.OrZero(h.Exec).Command {
+	for _, word := range optional.OrZero(handler.Exec).Command {
 		size += len(word)
 	}
-	get := optional.OrZero(h.HTTPGet)
-	size += len(get.Path) + len(get.Host) + len(get.Port.StrVal) + len(get.Scheme) + len(optional.OrZero(h.TCPSocket).Host) + len(optional.OrZero(h.TCPSocket).Port.StrVal)
+	get := optional.OrZero(handler.HTTPGet)
+	size += len(get.Path) + len(get.Host) + len(get.Port.StrVal) + len(get.Scheme) + len(optional.OrZero(handler.TCPSocket).Host) + len(optional.OrZero(handler.TCPSocket).Port.StrVal)
 	for _, header := range get.HTTPHeaders {
 		size += len(header.Name) + len(header.Value)
 	}
 	if size > podfield.MaxHook {
 		return size
 	}
-	text, _ := json.Marshal(h) // can always be encoded
+	text, _ := json.Marshal(handler) // can always be encoded
 	return len(text)
 }

@@ -68,11 +68,11 @@ func safeSysctls() []string {
 	}
 }
 
-func validateSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validateSysctls(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	valid := regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 	seen := make(map[string]bool)
-	for i, sysctl := range s.SecurityContext.Sysctls {
+	for i, sysctl := range spec.SecurityContext.Sysctls {
 		path := path.Index(i).Child("name")
 		switch name := podfield.SysctlName(sysctl.Name); {
 		case sysctl.Name == "":
@@ -81,9 +81,9 @@ func validateSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, sysctl.Name, "must have at most 253 characters and match regex "+valid.String()))
 		case seen[sysctl.Name]:
 			errs = append(errs, field.Duplicate(path, sysctl.Name))
-		case s.HostNetwork && strings.HasPrefix(name, "net."):
+		case spec.HostNetwork && strings.HasPrefix(name, "net."):
 			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostNetwork` is true"))
-		case s.HostIPC && isIPCSysctl(name):
+		case spec.HostIPC && isIPCSysctl(name):
 			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostIPC` is true"))
 		}
 		seen[sysctl.Name] = true

@@ -32,16 +32,16 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-func unsupportedContainer(c podfield.Container) field.ErrorList {
+func unsupportedContainer(container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(set bool, path *field.Path, feature string) {
 		if set {
 			errs = append(errs, unsupportedError(path, feature))
 		}
 	}
-	refuse(len(c.Resources.Claims) > 0, c.Path.Child("resources", "claims"), "dynamic resource allocation")
-	for _, name := range sortedKeys(c.Resources.Limits) {
-		refuse(strings.Contains(string(name), "/"), c.Path.Child("resources", "limits").Key(string(name)), "devices")
+	refuse(len(container.Resources.Claims) > 0, container.Path.Child("resources", "claims"), "dynamic resource allocation")
+	for _, name := range sortedKeys(container.Resources.Limits) {
+		refuse(strings.Contains(string(name), "/"), container.Path.Child("resources", "limits").Key(string(name)), "devices")
 	}
 	return errs
 }

@@ -68,72 +68,72 @@ func validateUID(uid string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	errs = append(errs, validateOneOf(path.Child("restartPolicy"), s.RestartPolicy,
+	errs = append(errs, validateOneOf(path.Child("restartPolicy"), spec.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)...)
-	errs = append(errs, validateOneOf(path.Child("dnsPolicy"), s.DNSPolicy,
+	errs = append(errs, validateOneOf(path.Child("dnsPolicy"), spec.DNSPolicy,
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)...)
-	if g := s.TerminationGracePeriodSeconds; g == nil {
+	if g := spec.TerminationGracePeriodSeconds; g == nil {
 		errs = append(errs, field.Required(path.Child("terminationGracePeriodSeconds"), ""))
 	} else {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(*g, path.Child("terminationGracePeriodSeconds"))...)
 	}
-	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+	if d := spec.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
-	if s.OS != nil {
-		errs = append(errs, validateOneOf(path.Child("os", "name"), s.OS.Name, corev1.Linux, corev1.Windows)...)
+	if spec.OS != nil {
+		errs = append(errs, validateOneOf(path.Child("os", "name"), spec.OS.Name, corev1.Linux, corev1.Windows)...)
 	}
-	if s.NodeName != "" {
-		errs = append(errs, validateWith(path.Child("nodeName"), s.NodeName, validation.IsDNS1123Subdomain)...)
-		if len(s.SchedulingGates) > 0 {
+	if spec.NodeName != "" {
+		errs = append(errs, validateWith(path.Child("nodeName"), spec.NodeName, validation.IsDNS1123Subdomain)...)
+		if len(spec.SchedulingGates) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 		}
 	}
-	if s.ServiceAccountName != "" {
-		errs = append(errs, validateWith(path.Child("serviceAccountName"), s.ServiceAccountName, validation.IsDNS1123Subdomain)...)
+	if spec.ServiceAccountName != "" {
+		errs = append(errs, validateWith(path.Child("serviceAccountName"), spec.ServiceAccountName, validation.IsDNS1123Subdomain)...)
 	}
-	if s.RuntimeClassName != nil {
-		errs = append(errs, validateWith(path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain)...)
+	if spec.RuntimeClassName != nil {
+		errs = append(errs, validateWith(path.Child("runtimeClassName"), *spec.RuntimeClassName, validation.IsDNS1123Subdomain)...)
 	}
-	for i, gate := range s.ReadinessGates {
+	for i, gate := range spec.ReadinessGates {
 		errs = append(errs, validateWith(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
 	}
-	if s.HostPID && optional.IsTrue(s.ShareProcessNamespace) {
+	if spec.HostPID && optional.IsTrue(spec.ShareProcessNamespace) {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "cannot be set together with hostPID"))
 	}
 	return errs
 }
 
-func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validateHostnames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if s.Hostname != "" {
-		errs = append(errs, validateWith(path.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
+	if spec.Hostname != "" {
+		errs = append(errs, validateWith(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label)...)
 	}
-	if s.Subdomain != "" {
-		errs = append(errs, validateWith(path.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
+	if spec.Subdomain != "" {
+		errs = append(errs, validateWith(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label)...)
 	}
-	if s.HostnameOverride == nil {
+	if spec.HostnameOverride == nil {
 		return errs
 	}
 	path = path.Child("hostnameOverride")
-	if optional.IsTrue(s.SetHostnameAsFQDN) {
+	if optional.IsTrue(spec.SetHostnameAsFQDN) {
 		errs = append(errs, field.Forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
 	}
-	if s.HostNetwork {
+	if spec.HostNetwork {
 		errs = append(errs, field.Forbidden(path, "may not be specified when hostNetwork is true"))
 	}
-	if len(*s.HostnameOverride) > podfield.MaxFQDN {
-		errs = append(errs, field.TooLong(path, *s.HostnameOverride, podfield.MaxFQDN))
+	if len(*spec.HostnameOverride) > podfield.MaxFQDN {
+		errs = append(errs, field.TooLong(path, *spec.HostnameOverride, podfield.MaxFQDN))
 	}
-	return append(errs, validateWith(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
+	return append(errs, validateWith(path, *spec.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
 // validateHostUsers checks a pod with a user namespace: it may share no other namespace with the host, and use no block device,
 // whose owner cannot be mapped.
-func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	if s.HostUsers == nil || *s.HostUsers {
+func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if spec.HostUsers == nil || *spec.HostUsers {
 		return nil
 	}
 	var errs field.ErrorList
@@ -142,10 +142,10 @@ func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Forbidden(path, "may not be set when hostUsers is false"))
 		}
 	}
-	forbid(s.HostNetwork, path.Child("hostNetwork"))
-	forbid(s.HostPID, path.Child("hostPID"))
-	forbid(s.HostIPC, path.Child("hostIPC"))
-	for c := range podfield.Containers(s) {
+	forbid(spec.HostNetwork, path.Child("hostNetwork"))
+	forbid(spec.HostPID, path.Child("hostPID"))
+	forbid(spec.HostIPC, path.Child("hostIPC"))
+	for c := range podfield.Containers(spec) {
 		forbid(len(c.VolumeDevices) > 0, c.Path.Child("volumeDevices"))
 	}
 	return errs
@@ -166,9 +166,9 @@ func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.Err
 	return errs
 }
 
-func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	c := s.DNSConfig
-	if s.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
+func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	c := spec.DNSConfig
+	if spec.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
 		return field.ErrorList{field.Required(path.Child("nameservers"), "must provide at least one when dnsPolicy is None")}
 	}
 	if c == nil {
@@ -187,9 +187,9 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if len(strings.Join(c.Searches, " ")) > podfield.MaxSearchChars {
 		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %d characters (including spaces)", podfield.MaxSearchChars)))
 	}
-	for i, s := range c.Searches {
-		if s != "." {
-			errs = append(errs, validateWith(path.Child("searches").Index(i), strings.TrimSuffix(s, "."), validation.IsDNS1123SubdomainWithUnderscore)...)
+	for i, spec := range c.Searches {
+		if spec != "." {
+			errs = append(errs, validateWith(path.Child("searches").Index(i), strings.TrimSuffix(spec, "."), validation.IsDNS1123SubdomainWithUnderscore)...)
 		}
 	}
 	for i, o := range c.Options {

@@ -17,12 +17,12 @@ import (
 )
 
 // validateStorage checks the persistentVolumeClaim, ephemeral and nfs source of a volume.
-func validateStorage(v *corev1.Volume, path *field.Path) field.ErrorList {
+func validateStorage(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if s := v.PersistentVolumeClaim; s != nil {
+	if s := volume.PersistentVolumeClaim; s != nil {
 		errs = append(errs, required(path.Child("persistentVolumeClaim", "claimName"), s.ClaimName)...)
 	}
-	if s := v.Ephemeral; s != nil {
+	if s := volume.Ephemeral; s != nil {
 		path := path.Child("ephemeral", "volumeClaimTemplate")
 		if s.VolumeClaimTemplate == nil {
 			errs = append(errs, field.Required(path, ""))
@@ -30,53 +30,53 @@ func validateStorage(v *corev1.Volume, path *field.Path) field.ErrorList {
 			errs = append(errs, validateTemplate(s.VolumeClaimTemplate, path)...)
 		}
 	}
-	if s := v.NFS; s != nil {
+	if s := volume.NFS; s != nil {
 		errs = append(errs, validateNFS(s, path.Child("nfs"))...)
 	}
 	return errs
 }
 
-func validateNFS(s *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
-	errs := required(at.Child("server"), s.Server)
-	errs = append(errs, required(at.Child("path"), s.Path)...)
-	if !path.IsAbs(s.Path) {
-		errs = append(errs, field.Invalid(at.Child("path"), s.Path, "must be an absolute path"))
+func validateNFS(nfs *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
+	errs := required(at.Child("server"), nfs.Server)
+	errs = append(errs, required(at.Child("path"), nfs.Path)...)
+	if !path.IsAbs(nfs.Path) {
+		errs = append(errs, field.Invalid(at.Child("path"), nfs.Path, "must be an absolute path"))
 	}
 	return errs
 }
 
 // validateTemplate checks the claim template of an ephemeral volume.
-func validateTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+func validateTemplate(template *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	meta := path.Child("metadata")
-	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
-	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
-	rest := t.ObjectMeta
+	errs := apivalidation.ValidateAnnotations(template.Annotations, meta.Child("annotations"))
+	errs = append(errs, metavalidation.ValidateLabels(template.Labels, meta.Child("labels"))...)
+	rest := template.ObjectMeta
 	rest.Labels, rest.Annotations = nil, nil
 	if !reflect.ValueOf(rest).IsZero() {
 		errs = append(errs, field.Forbidden(meta, "must have only labels and annotations"))
 	}
-	return append(errs, validateClaimSpec(&t.Spec, path.Child("spec"))...)
+	return append(errs, validateClaimSpec(&template.Spec, path.Child("spec"))...)
 }
 
-func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	errs := validateAccessModes(s.AccessModes, path.Child("accessModes"))
-	if s.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(s.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	errs := validateAccessModes(spec.AccessModes, path.Child("accessModes"))
+	if spec.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}
-	size, storage := s.Resources.Requests[corev1.ResourceStorage], path.Child("resources").Key(string(corev1.ResourceStorage))
-	switch _, ok := s.Resources.Requests[corev1.ResourceStorage]; {
+	size, storage := spec.Resources.Requests[corev1.ResourceStorage], path.Child("resources").Key(string(corev1.ResourceStorage))
+	switch _, ok := spec.Resources.Requests[corev1.ResourceStorage]; {
 	case !ok:
 		errs = append(errs, field.Required(storage, ""))
 	case size.Sign() <= 0:
 		errs = append(errs, field.Invalid(storage, size.String(), "must be greater than zero"))
 	}
-	for name, class := range map[string]*string{"storageClassName": s.StorageClassName, "volumeAttributesClassName": s.VolumeAttributesClassName} {
+	for name, class := range map[string]*string{"storageClassName": spec.StorageClassName, "volumeAttributesClassName": spec.VolumeAttributesClassName} {
 		if class != nil && *class != "" {
 			errs = append(errs, validateWith(path.Child(name), *class, validation.IsDNS1123Subdomain)...)
 		}
 	}
-	if s.VolumeMode != nil {
-		errs = append(errs, validateOneOf(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	if spec.VolumeMode != nil {
+		errs = append(errs, validateOneOf(path.Child("volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	}
 	return errs
 }

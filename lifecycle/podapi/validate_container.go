@@ -56,52 +56,52 @@ func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 }
 
 // validateContainer checks the fields that all kinds of containers have.
-func validateContainer(pod *corev1.Pod, c podfield.Container, index nameIndex) field.ErrorList {
+func validateContainer(pod *corev1.Pod, container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
-	if c.Name == "" {
-		errs = append(errs, field.Required(c.Path.Child("name"), ""))
+	if container.Name == "" {
+		errs = append(errs, field.Required(container.Path.Child("name"), ""))
 	} else {
-		errs = append(errs, validateWith(c.Path.Child("name"), c.Name, validation.IsDNS1123Label)...)
+		errs = append(errs, validateWith(container.Path.Child("name"), container.Name, validation.IsDNS1123Label)...)
 	}
 	switch {
-	case c.Image == "":
-		errs = append(errs, field.Required(c.Path.Child("image"), ""))
-	case c.Image != strings.TrimSpace(c.Image):
-		errs = append(errs, field.Invalid(c.Path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	case container.Image == "":
+		errs = append(errs, field.Required(container.Path.Child("image"), ""))
+	case container.Image != strings.TrimSpace(container.Image):
+		errs = append(errs, field.Invalid(container.Path.Child("image"), container.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs, validateOneOf(c.Path.Child("imagePullPolicy"), c.ImagePullPolicy,
+	errs = append(errs, validateOneOf(container.Path.Child("imagePullPolicy"), container.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-	errs = append(errs, validateOneOf(c.Path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+	errs = append(errs, validateOneOf(container.Path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
-	errs = append(errs, validateEnv(c, index)...)
-	errs = append(errs, validateEnvFrom(c.EnvFrom, c.Path.Child("envFrom"))...)
-	errs = append(errs, validateMounts(c, index)...)
-	errs = append(errs, validateDevices(c, index)...)
-	errs = append(errs, validateRequirements(&c.Resources, c.Path.Child("resources"))...)
-	errs = append(errs, validateResizePolicy(pod, c)...)
-	return append(errs, validateContainerSecurity(c.SecurityContext, c.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
+	errs = append(errs, validateEnv(container, index)...)
+	errs = append(errs, validateEnvFrom(container.EnvFrom, container.Path.Child("envFrom"))...)
+	errs = append(errs, validateMounts(container, index)...)
+	errs = append(errs, validateDevices(container, index)...)
+	errs = append(errs, validateRequirements(&container.Resources, container.Path.Child("resources"))...)
+	errs = append(errs, validateResizePolicy(pod, container)...)
+	return append(errs, validateContainerSecurity(container.SecurityContext, container.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
 }
 
 // validateLongRunning checks the fields of regular containers and sidecars: lifecycle, probes and restart policy.
-func validateLongRunning(pod *corev1.Pod, c podfield.Container) field.ErrorList {
-	return slices.Concat(validateLifecycle(pod, c), validateProbes(c), validateRestartPolicy(c))
+func validateLongRunning(pod *corev1.Pod, container podfield.Container) field.ErrorList {
+	return slices.Concat(validateLifecycle(pod, container), validateProbes(container), validateRestartPolicy(container))
 }
 
 // validateInit checks an init container. Only a sidecar may have probes and lifecycle hooks.
-func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
-	if c.IsSidecar() {
-		return validateLongRunning(pod, c)
+func validateInit(pod *corev1.Pod, container podfield.Container) field.ErrorList {
+	if container.IsSidecar() {
+		return validateLongRunning(pod, container)
 	}
-	errs := validateRestartPolicy(c)
+	errs := validateRestartPolicy(container)
 	forbid := func(set bool, name string) {
 		if set {
-			errs = append(errs, field.Forbidden(c.Path.Child(name), "may not be set for init containers without restartPolicy Always"))
+			errs = append(errs, field.Forbidden(container.Path.Child(name), "may not be set for init containers without restartPolicy Always"))
 		}
 	}
-	forbid(c.Lifecycle != nil, "lifecycle")
-	forbid(c.LivenessProbe != nil, "livenessProbe")
-	forbid(c.ReadinessProbe != nil, "readinessProbe")
-	forbid(c.StartupProbe != nil, "startupProbe")
+	forbid(container.Lifecycle != nil, "lifecycle")
+	forbid(container.LivenessProbe != nil, "livenessProbe")
+	forbid(container.ReadinessProbe != nil, "readinessProbe")
+	forbid(container.StartupProbe != nil, "startupProbe")
 	return errs
 }
 
@@ -137,11 +137,11 @@ func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList 
 }
 
 // validatePorts checks the ports of a container. used collects the host ports of several containers.
-func validatePorts(c podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
+func validatePorts(container podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)
-	for i, p := range c.Ports {
-		path := c.Path.Child("ports").Index(i)
+	for i, p := range container.Ports {
+		path := container.Path.Child("ports").Index(i)
 		if p.Name != "" {
 			errs = append(errs, validateWith(path.Child("name"), p.Name, validation.IsValidPortName)...)
 			if names[p.Name] {
@@ -171,19 +171,19 @@ func validatePorts(c podfield.Container, hostNetwork bool, used map[string]bool)
 	return errs
 }
 
-func validateRestartPolicy(c podfield.Container) field.ErrorList {
+func validateRestartPolicy(container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
-	rules := c.Path.Child("restartPolicyRules")
-	if c.RestartPolicy != nil {
-		errs = append(errs, validateOneOf(c.Path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+	rules := container.Path.Child("restartPolicyRules")
+	if container.RestartPolicy != nil {
+		errs = append(errs, validateOneOf(container.Path.Child("restartPolicy"), *container.RestartPolicy, corev1.ContainerRestartPolicyAlways,
 			corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
-	} else if len(c.RestartPolicyRules) > 0 {
-		errs = append(errs, field.Required(c.Path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+	} else if len(container.RestartPolicyRules) > 0 {
+		errs = append(errs, field.Required(container.Path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
 	}
-	if n := len(c.RestartPolicyRules); n > maxRestartRules {
+	if n := len(container.RestartPolicyRules); n > maxRestartRules {
 		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
 	}
-	for i, r := range c.RestartPolicyRules {
+	for i, r := range container.RestartPolicyRules {
 		path := rules.Index(i)
 		errs = append(errs, validateOneOf(path.Child("action"), r.Action,
 			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)

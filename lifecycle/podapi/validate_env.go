@@ -13,10 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateEnv(c podfield.Container, index nameIndex) field.ErrorList {
+func validateEnv(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
-	for i, e := range c.Env {
-		path := c.Path.Child("env").Index(i)
+	for i, e := range container.Env {
+		path := container.Path.Child("env").Index(i)
 		if e.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		} else {
@@ -57,44 +57,44 @@ func validateEnv(c podfield.Container, index nameIndex) field.ErrorList {
 	return errs
 }
 
-func validateFieldRef(r *corev1.ObjectFieldSelector, path *field.Path) field.ErrorList {
-	if r.APIVersion == "v1" && r.FieldPath == "spec.host" { // deprecated name of spec.nodeName
+func validateFieldRef(ref *corev1.ObjectFieldSelector, path *field.Path) field.ErrorList {
+	if ref.APIVersion == "v1" && ref.FieldPath == "spec.host" { // deprecated name of spec.nodeName
 		return nil
 	}
-	return validateFieldOf(r, path, podfield.FieldPaths())
+	return validateFieldOf(ref, path, podfield.FieldPaths())
 }
 
 // validateFieldOf checks a reference to one of the given fields of the pod, or to a label or annotation.
-func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
-	if r.APIVersion != "v1" {
-		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), r.APIVersion, []string{"v1"})}
+func validateFieldOf(ref *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
+	if ref.APIVersion != "v1" {
+		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), ref.APIVersion, []string{"v1"})}
 	}
 	path = path.Child("fieldPath")
-	name, key, ok := podfield.SplitSubscript(r.FieldPath)
+	name, key, ok := podfield.SplitSubscript(ref.FieldPath)
 	switch {
 	case !ok:
-		return validateOneOf(path, r.FieldPath, fields...)
+		return validateOneOf(path, ref.FieldPath, fields...)
 	case name == "metadata.annotations":
 		return validateWith(path, strings.ToLower(key), validation.IsQualifiedName)
 	case name == "metadata.labels":
 		return validateWith(path, key, validation.IsQualifiedName)
 	}
-	return field.ErrorList{field.Invalid(path, r.FieldPath, "does not support subscript")}
+	return field.ErrorList{field.Invalid(path, ref.FieldPath, "does not support subscript")}
 }
 
-func validateResourceRef(r *corev1.ResourceFieldSelector, path *field.Path) field.ErrorList {
-	kind, name, _ := strings.Cut(r.Resource, ".")
-	if r.Resource == "" || kind != "limits" && kind != "requests" || !podfield.IsContainerResource(corev1.ResourceName(name)) {
-		return validateOneOf(path.Child("resource"), r.Resource, podfield.ResourceFields()...)
+func validateResourceRef(ref *corev1.ResourceFieldSelector, path *field.Path) field.ErrorList {
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	if ref.Resource == "" || kind != "limits" && kind != "requests" || !podfield.IsContainerResource(corev1.ResourceName(name)) {
+		return validateOneOf(path.Child("resource"), ref.Resource, podfield.ResourceFields()...)
 	}
-	if r.Divisor.IsZero() {
+	if ref.Divisor.IsZero() {
 		return nil
 	}
 	divisors := []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 	if name == string(corev1.ResourceCPU) {
 		divisors = []string{"1", "1m"}
 	}
-	return validateOneOf(path.Child("divisor"), r.Divisor.String(), divisors...)
+	return validateOneOf(path.Child("divisor"), ref.Divisor.String(), divisors...)
 }
 
 // validateKeyRef checks a reference to a key of a config map or secret.
@@ -108,7 +108,7 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 
 // validateFileRef checks a reference to a variable in an environment file (KEP-3721). The volume must be an emptyDir, which an
 // earlier container of the pod writes to.
-func validateFileRef(index nameIndex, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+func validateFileRef(index nameIndex, ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {
 		if value == "" {
@@ -117,17 +117,17 @@ func validateFileRef(index nameIndex, r *corev1.FileKeySelector, path *field.Pat
 			errs = append(errs, validateWith(path.Child(name), value, valid)...)
 		}
 	}
-	required("key", r.Key, validation.IsRelaxedEnvVarName)
-	required("volumeName", r.VolumeName, validation.IsDNS1123Label)
-	required("path", r.Path, podfield.CheckNoBacksteps)
-	if len(r.Path) >= podfield.MaxPath {
+	required("key", ref.Key, validation.IsRelaxedEnvVarName)
+	required("volumeName", ref.VolumeName, validation.IsDNS1123Label)
+	required("path", ref.Path, podfield.CheckNoBacksteps)
+	if len(ref.Path) >= podfield.MaxPath {
 		errs = append(errs, field.TooLong(path.Child("path"), nil, podfield.MaxPath-1)) // without the value, which later read errors would repeat
 	}
-	switch v := index.volumes[r.VolumeName]; {
+	switch v := index.volumes[ref.VolumeName]; {
 	case v == nil:
-		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
+		errs = append(errs, field.NotFound(path.Child("volumeName"), ref.VolumeName))
 	case v.EmptyDir == nil:
-		errs = append(errs, field.Invalid(path.Child("volumeName"), r.VolumeName, "must be of type emptyDir"))
+		errs = append(errs, field.Invalid(path.Child("volumeName"), ref.VolumeName, "must be of type emptyDir"))
 	}
 	return errs
 }

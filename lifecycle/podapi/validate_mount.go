@@ -12,14 +12,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateMounts(c podfield.Container, index nameIndex) field.ErrorList {
+func validateMounts(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	paths := make(map[string]bool)
-	for i, m := range c.VolumeMounts {
+	for i, m := range container.VolumeMounts {
 		if len(errs) > fielderr.MaxErrors {
 			break
 		}
-		path := c.Path.Child("volumeMounts").Index(i)
+		path := container.Path.Child("volumeMounts").Index(i)
 		v := index.volumes[m.Name]
 		switch {
 		case m.Name == "":
@@ -35,33 +35,33 @@ func validateMounts(c podfield.Container, index nameIndex) field.ErrorList {
 		}
 		paths[m.MountPath] = true
 		errs = append(errs, validateSubPath(m, path)...)
-		errs = append(errs, validateMountModes(m, path, c.IsPrivileged())...)
+		errs = append(errs, validateMountModes(m, path, container.IsPrivileged())...)
 		errs = append(errs, validateMountOptions(m, v, path.Child("bindMountOptions"))...)
 	}
 	return errs
 }
 
-func validateSubPath(m corev1.VolumeMount, path *field.Path) field.ErrorList {
-	errs := validateWith(path.Child("subPath"), m.SubPath, podfield.CheckRelative)
-	errs = append(errs, validateWith(path.Child("subPathExpr"), m.SubPathExpr, podfield.CheckRelative)...)
-	if m.SubPath != "" && m.SubPathExpr != "" {
-		errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr, "may not be set beside subPath"))
+func validateSubPath(mount corev1.VolumeMount, path *field.Path) field.ErrorList {
+	errs := validateWith(path.Child("subPath"), mount.SubPath, podfield.CheckRelative)
+	errs = append(errs, validateWith(path.Child("subPathExpr"), mount.SubPathExpr, podfield.CheckRelative)...)
+	if mount.SubPath != "" && mount.SubPathExpr != "" {
+		errs = append(errs, field.Invalid(path.Child("subPathExpr"), mount.SubPathExpr, "may not be set beside subPath"))
 	}
 	return errs
 }
 
-func validateMountModes(m corev1.VolumeMount, path *field.Path, privileged bool) field.ErrorList {
+func validateMountModes(mount corev1.VolumeMount, path *field.Path, privileged bool) field.ErrorList {
 	var errs field.ErrorList
-	propagation := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone))
+	propagation := *optional.First(mount.MountPropagation, new(corev1.MountPropagationNone))
 	errs = append(errs, validateOneOf(path.Child("mountPropagation"), propagation, podfield.PropagationModes()...)...)
 	if propagation == corev1.MountPropagationBidirectional && !privileged {
 		errs = append(errs, field.Forbidden(path.Child("mountPropagation"), "Bidirectional needs a privileged container"))
 	}
 	path = path.Child("recursiveReadOnly")
-	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
+	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	errs = append(errs, validateOneOf(path, mode, podfield.RecursiveModes()...)...)
 	if mode == corev1.RecursiveReadOnlyEnabled || mode == corev1.RecursiveReadOnlyIfPossible {
-		if !m.ReadOnly {
+		if !mount.ReadOnly {
 			errs = append(errs, field.Forbidden(path, "needs readOnly"))
 		}
 		if propagation != corev1.MountPropagationNone {
@@ -71,10 +71,10 @@ func validateMountModes(m corev1.VolumeMount, path *field.Path, privileged bool)
 	return errs
 }
 
-func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Path) field.ErrorList {
+func validateMountOptions(mount corev1.VolumeMount, volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[string]bool)
-	for i, option := range m.BindMountOptions {
+	for i, option := range mount.BindMountOptions {
 		errs = append(errs, validateOneOf(path.Index(i), corev1.BindMountOption(option),
 			corev1.BindMountOptionNoDev, corev1.BindMountOptionNoExec, corev1.BindMountOptionNoSUID)...)
 		if seen[option] {
@@ -82,21 +82,21 @@ func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Pa
 		}
 		seen[option] = true
 	}
-	if len(m.BindMountOptions) > 0 && v != nil && v.Image != nil {
-		errs = append(errs, field.Invalid(path, m.BindMountOptions, "may not be set for an image"))
+	if len(mount.BindMountOptions) > 0 && volume != nil && volume.Image != nil {
+		errs = append(errs, field.Invalid(path, mount.BindMountOptions, "may not be set for an image"))
 	}
 	return errs
 }
 
 // validateDevices checks the block volumes of a container. Their names and paths must differ from those of its mounts.
-func validateDevices(c podfield.Container, index nameIndex) field.ErrorList {
+func validateDevices(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)
-	for _, m := range c.VolumeMounts {
+	for _, m := range container.VolumeMounts {
 		names[m.Name], paths[m.MountPath] = true, true
 	}
-	for i, d := range c.VolumeDevices {
-		path := c.Path.Child("volumeDevices").Index(i)
+	for i, d := range container.VolumeDevices {
+		path := container.Path.Child("volumeDevices").Index(i)
 		switch v := index.volumes[d.Name]; {
 		case d.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))

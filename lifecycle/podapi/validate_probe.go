@@ -16,66 +16,66 @@ import (
 )
 
 // validateProbes checks the probes of a regular container or sidecar.
-func validateProbes(c podfield.Container) field.ErrorList {
+func validateProbes(container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	for _, p := range []struct {
 		name  string
 		probe *corev1.Probe
 	}{
-		{"livenessProbe", c.LivenessProbe},
-		{"readinessProbe", c.ReadinessProbe},
-		{"startupProbe", c.StartupProbe},
+		{"livenessProbe", container.LivenessProbe},
+		{"readinessProbe", container.ReadinessProbe},
+		{"startupProbe", container.StartupProbe},
 	} {
 		if p.probe == nil {
 			continue
 		}
-		path := c.Path.Child(p.name)
+		path := container.Path.Child(p.name)
 		errs = append(errs, validateProbe(p.probe, path)...)
 		switch grace := p.probe.TerminationGracePeriodSeconds; {
-		case p.probe == c.ReadinessProbe && grace != nil:
+		case p.probe == container.ReadinessProbe && grace != nil:
 			errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must not be set, as the probe ends no container"))
-		case p.probe != c.ReadinessProbe && p.probe.SuccessThreshold != 1:
+		case p.probe != container.ReadinessProbe && p.probe.SuccessThreshold != 1:
 			errs = append(errs, field.Invalid(path.Child("successThreshold"), p.probe.SuccessThreshold, "must be 1"))
 		}
 	}
 	return errs
 }
 
-func validateProbe(p *corev1.Probe, path *field.Path) field.ErrorList {
-	h := handler{Exec: p.Exec, HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket, GRPC: p.GRPC}
+func validateProbe(probe *corev1.Probe, path *field.Path) field.ErrorList {
+	h := handler{Exec: probe.Exec, HTTPGet: probe.HTTPGet, TCPSocket: probe.TCPSocket, GRPC: probe.GRPC}
 	errs := h.validate(nil, path)
 	for _, f := range []struct {
 		name  string
 		value int32
 	}{
-		{"initialDelaySeconds", p.InitialDelaySeconds},
-		{"timeoutSeconds", p.TimeoutSeconds},
-		{"periodSeconds", p.PeriodSeconds},
-		{"successThreshold", p.SuccessThreshold},
-		{"failureThreshold", p.FailureThreshold},
+		{"initialDelaySeconds", probe.InitialDelaySeconds},
+		{"timeoutSeconds", probe.TimeoutSeconds},
+		{"periodSeconds", probe.PeriodSeconds},
+		{"successThreshold", probe.SuccessThreshold},
+		{"failureThreshold", probe.FailureThreshold},
 	} {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(f.value), path.Child(f.name))...)
 	}
-	if grace := p.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
+	if grace := probe.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
 		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0"))
 	}
 	return errs
 }
 
 // validateLifecycle checks the hooks and the stop signal of a regular container or sidecar.
-func validateLifecycle(pod *corev1.Pod, c podfield.Container) field.ErrorList {
-	if c.Lifecycle == nil {
+func validateLifecycle(pod *corev1.Pod, container podfield.Container) field.ErrorList {
+	if container.Lifecycle == nil {
 		return nil
 	}
 	var errs field.ErrorList
-	path := c.Path.Child("lifecycle")
-	if h := c.Lifecycle.PostStart; h != nil {
+	path := container.Path.Child("lifecycle")
+	if h := container.Lifecycle.PostStart; h != nil {
 		errs = append(errs, hook(h).validate(pod.Spec.TerminationGracePeriodSeconds, path.Child("postStart"))...)
 	}
-	if h := c.Lifecycle.PreStop; h != nil {
+	if h := container.Lifecycle.PreStop; h != nil {
 		errs = append(errs, hook(h).validate(pod.Spec.TerminationGracePeriodSeconds, path.Child("preStop"))...)
 	}
-	if s := c.Lifecycle.StopSignal; s != nil {
+	if s := container.Lifecycle.StopSignal; s != nil {
 		errs = append(errs, validateStopSignal(pod, *s, path.Child("stopSignal"))...)
 	}
 	return errs
@@ -178,9 +178,9 @@ func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 }
 
 // validatePort checks a port number or name. It does not check that a container has a port of that name.
-func validatePort(p intstr.IntOrString, path *field.Path) field.ErrorList {
-	if p.Type == intstr.String {
-		return validateWith(path, p.StrVal, validation.IsValidPortName)
+func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
+	if port.Type == intstr.String {
+		return validateWith(path, port.StrVal, validation.IsValidPortName)
 	}
-	return validateWith(path, int(p.IntVal), validation.IsValidPortNum)
+	return validateWith(path, int(port.IntVal), validation.IsValidPortNum)
 }

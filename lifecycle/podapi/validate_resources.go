@@ -19,33 +19,33 @@ import (
 )
 
 // validatePodResources checks the pod-level resources, and that the containers fit into them.
-func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := validateQuantities(s.Overhead, path.Child("overhead"))
-	if s.Resources == nil {
+func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	errs := validateQuantities(spec.Overhead, path.Child("overhead"))
+	if spec.Resources == nil {
 		return errs
 	}
 	own := path.Child("resources")
-	for _, list := range []corev1.ResourceList{s.Resources.Limits, s.Resources.Requests} {
+	for _, list := range []corev1.ResourceList{spec.Resources.Limits, spec.Resources.Requests} {
 		for _, name := range sortedKeys(list) {
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !podfield.IsHugePages(name) {
 				errs = append(errs, field.NotSupported(own, name, []string{"cpu", "hugepages-", "memory"}))
 			}
 		}
 	}
-	errs = append(errs, validateRequirements(s.Resources, own)...)
-	for i := range s.Containers {
+	errs = append(errs, validateRequirements(spec.Resources, own)...)
+	for i := range spec.Containers {
 		limits := path.Child("containers").Index(i).Child("resources", "limits")
-		for _, name := range sortedKeys(s.Containers[i].Resources.Limits) {
-			limit := s.Containers[i].Resources.Limits[name]
-			if podLimit, ok := s.Resources.Limits[name]; ok && limit.Cmp(podLimit) > 0 {
+		for _, name := range sortedKeys(spec.Containers[i].Resources.Limits) {
+			limit := spec.Containers[i].Resources.Limits[name]
+			if podLimit, ok := spec.Resources.Limits[name]; ok && limit.Cmp(podLimit) > 0 {
 				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+podLimit.String()))
 			}
 		}
 	}
-	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
+	sum := qos.Requests(&corev1.Pod{Spec: *spec}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
 	for _, name := range sortedKeys(sum) {
 		total := sum[name]
-		if podRequest, ok := s.Resources.Requests[name]; ok && total.Cmp(podRequest) > 0 {
+		if podRequest, ok := spec.Resources.Requests[name]; ok && total.Cmp(podRequest) > 0 {
 			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), podRequest.String(), "must be greater than or equal to the containers' requests of "+total.String()))
 		}
 	}
@@ -54,11 +54,11 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 
 // validateResizePolicy checks the resize policy of a container (KEP-1287). A container that is never restarted must not require a
 // restart.
-func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList {
+func validateResizePolicy(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[corev1.ResourceName]bool)
-	for i, p := range c.ResizePolicy {
-		path := c.Path.Child("resizePolicy").Index(i)
+	for i, p := range container.ResizePolicy {
+		path := container.Path.Child("resizePolicy").Index(i)
 		if seen[p.ResourceName] {
 			errs = append(errs, field.Duplicate(path.Child("resourceName"), p.ResourceName))
 		}
@@ -70,7 +70,7 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 		case p.RestartPolicy == corev1.NotRequired:
 		case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
-		case c.Kind == containers.Init && !c.IsSidecar():
+		case container.Kind == containers.Init && !container.IsSidecar():
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired for init containers without restartPolicy Always"))
 		}
 	}
@@ -78,14 +78,14 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 }
 
 // validateRequirements checks requests and limits of a container or pod.
-func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
+func validateRequirements(resources *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
 	limits, requests := path.Child("limits"), path.Child("requests")
-	errs := append(validateQuantities(r.Limits, limits), validateQuantities(r.Requests, requests)...)
+	errs := append(validateQuantities(resources.Limits, limits), validateQuantities(resources.Requests, requests)...)
 	hugePages := false
-	for _, name := range sortedKeys(r.Requests) {
+	for _, name := range sortedKeys(resources.Requests) {
 		hugePages = hugePages || podfield.IsHugePages(name)
-		request, overcommit := r.Requests[name], !podfield.IsHugePages(name) && !strings.Contains(string(name), "/")
-		limit, limited := r.Limits[name]
+		request, overcommit := resources.Requests[name], !podfield.IsHugePages(name) && !strings.Contains(string(name), "/")
+		limit, limited := resources.Limits[name]
 		switch {
 		case !limited && !overcommit:
 			errs = append(errs, field.Required(limits.Key(string(name)), "must be set for non overcommitable resources"))
@@ -95,8 +95,8 @@ func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) fiel
 			errs = append(errs, field.Invalid(requests.Key(string(name)), request.String(), "must be less than or equal to the limit of "+limit.String()))
 		}
 	}
-	_, cpu := r.Requests[corev1.ResourceCPU]
-	_, memory := r.Requests[corev1.ResourceMemory]
+	_, cpu := resources.Requests[corev1.ResourceCPU]
+	_, memory := resources.Requests[corev1.ResourceMemory]
 	if hugePages && !cpu && !memory {
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}

@@ -46,15 +46,15 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 }
 
 // validateNoWindows checks that a pod with spec.os linux has no Windows options. Without spec.os they are accepted and ignored.
-func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	if s.OS == nil || s.OS.Name != corev1.Linux {
+func validateNoWindows(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if spec.OS == nil || spec.OS.Name != corev1.Linux {
 		return nil
 	}
 	var errs field.ErrorList
-	if optional.OrZero(s.SecurityContext).WindowsOptions != nil {
+	if optional.OrZero(spec.SecurityContext).WindowsOptions != nil {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
 	}
-	for c := range podfield.Containers(s) {
+	for c := range podfield.Containers(spec) {
 		if optional.OrZero(c.SecurityContext).WindowsOptions != nil {
 			errs = append(errs, field.Forbidden(c.Path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
 		}
@@ -62,27 +62,27 @@ func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hostUsers bool) field.ErrorList {
-	if sc == nil {
+func validateContainerSecurity(securityContext *corev1.SecurityContext, path *field.Path, hostUsers bool) field.ErrorList {
+	if securityContext == nil {
 		return nil
 	}
-	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
-	if m := sc.ProcMount; m != nil {
+	errs := validateIDs(securityContext.RunAsUser, securityContext.RunAsGroup, path)
+	if m := securityContext.ProcMount; m != nil {
 		errs = append(errs, validateOneOf(path.Child("procMount"), *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 		if hostUsers && *m == corev1.UnmaskedProcMount {
 			errs = append(errs, field.Invalid(path.Child("procMount"), *m, "`hostUsers` must be false to use `Unmasked`"))
 		}
 	}
-	if a := sc.AllowPrivilegeEscalation; a != nil && !*a {
-		if optional.IsTrue(sc.Privileged) {
+	if a := securityContext.AllowPrivilegeEscalation; a != nil && !*a {
+		if optional.IsTrue(securityContext.Privileged) {
 			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when `privileged` is true"))
 		}
-		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
+		if securityContext.Capabilities != nil && slices.Contains(securityContext.Capabilities.Add, "CAP_SYS_ADMIN") {
 			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when CAP_SYS_ADMIN is added"))
 		}
 	}
-	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
-	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+	errs = append(errs, validateSeccomp(securityContext.SeccompProfile, path.Child("seccompProfile"))...)
+	return append(errs, validateAppArmor(securityContext.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
 func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
@@ -96,33 +96,33 @@ func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
-	if p == nil {
+func validateSeccomp(profile *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	if profile == nil {
 		return nil
 	}
-	errs := validateOneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
+	errs := validateOneOf(path.Child("type"), profile.Type, corev1.SeccompProfileTypeLocalhost,
 		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 	path = path.Child("localhostProfile")
-	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
-	case local && p.LocalhostProfile == nil:
+	switch local := profile.Type == corev1.SeccompProfileTypeLocalhost; {
+	case local && profile.LocalhostProfile == nil:
 		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
 	case local:
-		errs = append(errs, validateWith(path, *p.LocalhostProfile, podfield.CheckRelative)...)
-	case p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(path, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+		errs = append(errs, validateWith(path, *profile.LocalhostProfile, podfield.CheckRelative)...)
+	case profile.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(path, *profile.LocalhostProfile, "can only be set when seccomp type is Localhost"))
 	}
 	return errs
 }
 
-func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
-	if p == nil {
+func validateAppArmor(profile *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if profile == nil {
 		return nil
 	}
-	errs := validateOneOf(path.Child("type"), p.Type, podfield.AppArmorTypes()...)
+	errs := validateOneOf(path.Child("type"), profile.Type, podfield.AppArmorTypes()...)
 	path = path.Child("localhostProfile")
-	name := optional.OrZero(p.LocalhostProfile)
-	switch local := p.Type == corev1.AppArmorProfileTypeLocalhost; {
-	case !local && p.LocalhostProfile != nil:
+	name := optional.OrZero(profile.LocalhostProfile)
+	switch local := profile.Type == corev1.AppArmorProfileTypeLocalhost; {
+	case !local && profile.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(path, *name, "can only be set when AppArmor type is Localhost"))
 	case local && strings.TrimSpace(*name) == "":
 		errs = append(errs, field.Required(path, "must be set when AppArmor type is Localhost"))
@@ -162,12 +162,12 @@ func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.P
 }
 
 // validateStopSignal checks that the stop signal is known to the API and that spec.os is set.
-func validateStopSignal(pod *corev1.Pod, s corev1.Signal, path *field.Path) field.ErrorList {
+func validateStopSignal(pod *corev1.Pod, signal corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case pod.Spec.OS == nil:
 		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
-	case !isSignal(string(s)):
-		return field.ErrorList{field.Invalid(path, s, "must be the name of a signal, such as SIGTERM or SIGRTMIN+3")}
+	case !isSignal(string(signal)):
+		return field.ErrorList{field.Invalid(path, signal, "must be the name of a signal, such as SIGTERM or SIGRTMIN+3")}
 	}
 	return nil
 }

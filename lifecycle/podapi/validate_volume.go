@@ -44,9 +44,9 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 }
 
 // validateNoTokens rejects projected service account tokens if the pod has no service account.
-func validateNoTokens(v *corev1.Volume, path *field.Path) field.ErrorList {
+func validateNoTokens(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, s := range optional.OrZero(v.Projected).Sources {
+	for i, s := range optional.OrZero(volume.Projected).Sources {
 		if s.ServiceAccountToken != nil {
 			errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i).Child("serviceAccountToken"),
 				"must not be specified when serviceAccountName is not set"))
@@ -56,10 +56,10 @@ func validateNoTokens(v *corev1.Volume, path *field.Path) field.ErrorList {
 }
 
 // countSources returns how many sources of a volume are set.
-func countSources(v corev1.VolumeSource) int {
+func countSources(source corev1.VolumeSource) int {
 	n := 0
 	for i := range reflect.TypeFor[corev1.VolumeSource]().NumField() {
-		if !reflect.ValueOf(v).Field(i).IsNil() {
+		if !reflect.ValueOf(source).Field(i).IsNil() {
 			n++
 		}
 	}
@@ -67,45 +67,45 @@ func countSources(v corev1.VolumeSource) int {
 }
 
 // validateSource checks the source of a volume, for the volume types that this version supports.
-func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
+func validateSource(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if s := v.Image; s != nil {
+	if s := volume.Image; s != nil {
 		path := path.Child("image")
 		if s.Reference == "" {
 			errs = append(errs, field.Required(path.Child("reference"), ""))
 		}
 		errs = append(errs, validateOneOf(path.Child("pullPolicy"), s.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	}
-	if s := v.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
+	if s := volume.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
 		errs = append(errs, field.Forbidden(path.Child("emptyDir", "sizeLimit"), "must be a valid resource quantity"))
 	}
-	if s := v.EmptyDir; s != nil && s.Mode != nil && (*s.Mode < 0 || *s.Mode > 0o1777) {
+	if s := volume.EmptyDir; s != nil && s.Mode != nil && (*s.Mode < 0 || *s.Mode > 0o1777) {
 		errs = append(errs, field.Invalid(path.Child("emptyDir", "mode"), *s.Mode, "must be a number between 0 and 01777 (octal), both inclusive"))
 	}
-	if s := v.HostPath; s != nil {
+	if s := volume.HostPath; s != nil {
 		errs = append(errs, validateHostPath(s, path.Child("hostPath"))...)
 	}
-	if s := v.ConfigMap; s != nil {
+	if s := volume.ConfigMap; s != nil {
 		path := path.Child("configMap")
 		errs = append(errs, required(path.Child("name"), s.Name)...)
 		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
 		errs = append(errs, validateItems(s.Items, path.Child("items"), nil)...)
 	}
-	if s := v.Secret; s != nil {
+	if s := volume.Secret; s != nil {
 		path := path.Child("secret")
 		errs = append(errs, required(path.Child("secretName"), s.SecretName)...)
 		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
 		errs = append(errs, validateItems(s.Items, path.Child("items"), nil)...)
 	}
-	if s := v.DownwardAPI; s != nil {
+	if s := volume.DownwardAPI; s != nil {
 		path := path.Child("downwardAPI")
 		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
 		errs = append(errs, validateDownwardFiles(s.Items, path.Child("items"), nil)...)
 	}
-	if s := v.Projected; s != nil {
+	if s := volume.Projected; s != nil {
 		errs = append(errs, validateProjected(s, path.Child("projected"))...)
 	}
-	return append(errs, validateStorage(v, path)...)
+	return append(errs, validateStorage(volume, path)...)
 }
 
 func required(path *field.Path, value string) field.ErrorList {
@@ -115,12 +115,12 @@ func required(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
-	if s.Path == "" {
+func validateHostPath(hostPath *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
+	if hostPath.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
-	errs := validateWith(path.Child("path"), s.Path, podfield.CheckNoBacksteps)
-	if t := *optional.OrZero(s.Type); t != corev1.HostPathUnset {
+	errs := validateWith(path.Child("path"), hostPath.Path, podfield.CheckNoBacksteps)
+	if t := *optional.OrZero(hostPath.Type); t != corev1.HostPathUnset {
 		errs = append(errs, validateOneOf(path.Child("type"), t, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
 			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
 	}
@@ -193,47 +193,47 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Pat
 	return errs
 }
 
-func validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
-	errs := validateMode(path.Child("defaultMode"), s.DefaultMode)
+func validateProjected(projected *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
+	errs := validateMode(path.Child("defaultMode"), projected.DefaultMode)
 	taken := pathSet{}
-	for i := range s.Sources {
-		if errs = append(errs, validateProjection(&s.Sources[i], path.Child("sources").Index(i), taken)...); len(errs) > fielderr.MaxErrors {
+	for i := range projected.Sources {
+		if errs = append(errs, validateProjection(&projected.Sources[i], path.Child("sources").Index(i), taken)...); len(errs) > fielderr.MaxErrors {
 			break
 		}
 	}
 	return errs
 }
 
-func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken pathSet) field.ErrorList {
+func validateProjection(projection *corev1.VolumeProjection, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	n := 0
-	if s.ConfigMap != nil {
+	if projection.ConfigMap != nil {
 		n++
 		path := path.Child("configMap")
-		errs = append(errs, required(path.Child("name"), s.ConfigMap.Name)...)
-		errs = append(errs, validateItems(s.ConfigMap.Items, path.Child("items"), taken)...)
+		errs = append(errs, required(path.Child("name"), projection.ConfigMap.Name)...)
+		errs = append(errs, validateItems(projection.ConfigMap.Items, path.Child("items"), taken)...)
 	}
-	if s.Secret != nil {
+	if projection.Secret != nil {
 		n++
 		path := path.Child("secret")
-		errs = append(errs, required(path.Child("name"), s.Secret.Name)...)
-		errs = append(errs, validateItems(s.Secret.Items, path.Child("items"), taken)...)
+		errs = append(errs, required(path.Child("name"), projection.Secret.Name)...)
+		errs = append(errs, validateItems(projection.Secret.Items, path.Child("items"), taken)...)
 	}
-	if s.DownwardAPI != nil {
+	if projection.DownwardAPI != nil {
 		n++
-		errs = append(errs, validateDownwardFiles(s.DownwardAPI.Items, path.Child("downwardAPI", "items"), taken)...)
+		errs = append(errs, validateDownwardFiles(projection.DownwardAPI.Items, path.Child("downwardAPI", "items"), taken)...)
 	}
-	if s.ServiceAccountToken != nil {
+	if projection.ServiceAccountToken != nil {
 		n++
-		errs = append(errs, validateToken(s.ServiceAccountToken, path.Child("serviceAccountToken"))...)
+		errs = append(errs, validateToken(projection.ServiceAccountToken, path.Child("serviceAccountToken"))...)
 	}
-	if s.ClusterTrustBundle != nil {
+	if projection.ClusterTrustBundle != nil {
 		n++
-		errs = append(errs, validateTrustBundle(s.ClusterTrustBundle, path.Child("clusterTrustBundle"), taken)...)
+		errs = append(errs, validateTrustBundle(projection.ClusterTrustBundle, path.Child("clusterTrustBundle"), taken)...)
 	}
-	if s.PodCertificate != nil {
+	if projection.PodCertificate != nil {
 		n++
-		errs = append(errs, validateCertificate(s.PodCertificate, path.Child("podCertificate"), taken)...)
+		errs = append(errs, validateCertificate(projection.PodCertificate, path.Child("podCertificate"), taken)...)
 	}
 	if n > 1 { // no source means an empty projection
 		errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
@@ -242,47 +242,47 @@ func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken path
 }
 
 // validateToken checks a service account token. Its path may be used by another source, which it replaces.
-func validateToken(s *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
-	errs := validateFilePath(s.Path, path.Child("path"), nil)
+func validateToken(token *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
+	errs := validateFilePath(token.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")
 	switch {
-	case s.ExpirationSeconds == nil:
+	case token.ExpirationSeconds == nil:
 		errs = append(errs, field.Required(path, ""))
-	case *s.ExpirationSeconds < 600:
-		errs = append(errs, field.Invalid(path, *s.ExpirationSeconds, "may not specify a duration less than 10 minutes"))
-	case *s.ExpirationSeconds > 1<<32:
-		errs = append(errs, field.Invalid(path, *s.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds"))
+	case *token.ExpirationSeconds < 600:
+		errs = append(errs, field.Invalid(path, *token.ExpirationSeconds, "may not specify a duration less than 10 minutes"))
+	case *token.ExpirationSeconds > 1<<32:
+		errs = append(errs, field.Invalid(path, *token.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds"))
 	}
 	return errs
 }
 
-func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path, taken pathSet) field.ErrorList {
-	errs := validateFilePath(s.Path, path.Child("path"), taken)
+func validateTrustBundle(bundle *corev1.ClusterTrustBundleProjection, path *field.Path, taken pathSet) field.ErrorList {
+	errs := validateFilePath(bundle.Path, path.Child("path"), taken)
 	switch {
-	case s.Name != nil && s.SignerName != nil:
+	case bundle.Name != nil && bundle.SignerName != nil:
 		errs = append(errs, field.Invalid(path, "", "only one of name and signerName may be used"))
-	case s.Name != nil:
-		errs = append(errs, required(path.Child("name"), *s.Name)...)
-		if s.LabelSelector != nil {
+	case bundle.Name != nil:
+		errs = append(errs, required(path.Child("name"), *bundle.Name)...)
+		if bundle.LabelSelector != nil {
 			errs = append(errs, field.Invalid(path.Child("labelSelector"), "", "labelSelector must be unset if name is specified"))
 		}
-	case s.SignerName != nil:
-		errs = append(errs, required(path.Child("signerName"), *s.SignerName)...)
+	case bundle.SignerName != nil:
+		errs = append(errs, required(path.Child("signerName"), *bundle.SignerName)...)
 	default:
 		errs = append(errs, field.Required(path, "either name or signerName must be specified"))
 	}
 	return errs
 }
 
-func validateCertificate(s *corev1.PodCertificateProjection, path *field.Path, taken pathSet) field.ErrorList {
-	errs := required(path.Child("signerName"), s.SignerName)
-	errs = append(errs, validateOneOf(path.Child("keyType"), s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
-	if seconds := s.MaxExpirationSeconds; seconds != nil && *seconds < 3600 {
+func validateCertificate(certificate *corev1.PodCertificateProjection, path *field.Path, taken pathSet) field.ErrorList {
+	errs := required(path.Child("signerName"), certificate.SignerName)
+	errs = append(errs, validateOneOf(path.Child("keyType"), certificate.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	if seconds := certificate.MaxExpirationSeconds; seconds != nil && *seconds < 3600 {
 		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, "if provided, maxExpirationSeconds must be >= 3600"))
 	}
 	n := 0
 	for _, file := range []struct{ name, at string }{
-		{"credentialBundlePath", s.CredentialBundlePath}, {"keyPath", s.KeyPath}, {"certificateChainPath", s.CertificateChainPath},
+		{"credentialBundlePath", certificate.CredentialBundlePath}, {"keyPath", certificate.KeyPath}, {"certificateChainPath", certificate.CertificateChainPath},
 	} {
 		if file.at != "" {
 			n++

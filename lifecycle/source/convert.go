@@ -59,25 +59,25 @@ func splitDocuments(data []byte) []document {
 
 // convertToJSON converts a document to JSON within the decoding budget. A YAML parser with a cost limit comes first and provides
 // line numbers. The kubelet's library then converts the document; it reads yes, no, on and off as booleans.
-func (p *parser) convertToJSON(d document) ([]byte, bool) {
-	lines := bytes.Count(bytes.TrimSuffix(d.text, []byte("\n")), []byte("\n")) + 1
-	p.at = positions{before: d.before, lines: lines, root: &yaml.Node{}}
-	if json.Valid(d.text) {
-		if err := p.budget.JSON(d.text); err != nil {
+func (p *parser) convertToJSON(doc document) ([]byte, bool) {
+	lines := bytes.Count(bytes.TrimSuffix(doc.text, []byte("\n")), []byte("\n")) + 1
+	p.at = positions{before: doc.before, lines: lines, root: &yaml.Node{}}
+	if json.Valid(doc.text) {
+		if err := p.budget.JSON(doc.text); err != nil {
 			p.reportConversionError(err)
 			return nil, false
 		}
 		// JSON allows tabs between values, YAML does not. A JSON string contains no tab.
-		_ = yaml.Unmarshal(bytes.ReplaceAll(d.text, []byte("\t"), []byte(" ")), p.at.root)
-		return d.text, true
+		_ = yaml.Unmarshal(bytes.ReplaceAll(doc.text, []byte("\t"), []byte(" ")), p.at.root)
+		return doc.text, true
 	}
-	root, err := p.budget.YAML(d.text)
+	root, err := p.budget.YAML(doc.text)
 	if err != nil {
-		p.reportConversionError(preferKubeletError(d.text, err))
+		p.reportConversionError(preferKubeletError(doc.text, err))
 		return nil, false
 	}
 	p.at.root = root
-	raw, err := kyaml.YAMLToJSON(d.text)
+	raw, err := kyaml.YAMLToJSON(doc.text)
 	if err == nil {
 		err = p.budget.JSON(raw)
 	}
@@ -143,21 +143,21 @@ func (l *nodePath) String() string {
 }
 
 // reportDuplicates reports duplicate keys of mappings, and returns their number.
-func (p *parser) reportDuplicates(n *yaml.Node, at *nodePath) int {
+func (p *parser) reportDuplicates(node *yaml.Node, at *nodePath) int {
 	found := 0
-	switch n.Kind {
+	switch node.Kind {
 	case yaml.DocumentNode:
-		for _, c := range n.Content {
+		for _, c := range node.Content {
 			found += p.reportDuplicates(c, at)
 		}
 	case yaml.SequenceNode:
-		for i, c := range n.Content {
+		for i, c := range node.Content {
 			found += p.reportDuplicates(c, &nodePath{parent: at, name: "[" + strconv.Itoa(i) + "]"})
 		}
 	case yaml.MappingNode:
 		seen := make(map[string]int)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i]
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i]
 			field := &nodePath{parent: at, name: key.Value}
 			if first, ok := seen[key.Value]; ok && key.Kind == yaml.ScalarNode {
 				found++
@@ -166,7 +166,7 @@ func (p *parser) reportDuplicates(n *yaml.Node, at *nodePath) int {
 				}
 			}
 			seen[key.Value] = key.Line
-			found += p.reportDuplicates(n.Content[i+1], field)
+			found += p.reportDuplicates(node.Content[i+1], field)
 		}
 	}
 	return found
@@ -219,20 +219,20 @@ func separatePath(path string) string {
 	}, path)
 }
 
-// findChild returns the value at a key or index of n, and its first line.
-func findChild(n *yaml.Node, segment string) (*yaml.Node, int) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
+// findChild returns the value at a key or index of node, and its first line.
+func findChild(node *yaml.Node, segment string) (*yaml.Node, int) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
 	}
-	switch n.Kind {
+	switch node.Kind {
 	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(segment); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i], n.Content[i].Line
+		if i, err := strconv.Atoi(segment); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], node.Content[i].Line
 		}
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == segment {
-				return n.Content[i+1], n.Content[i].Line
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == segment {
+				return node.Content[i+1], node.Content[i].Line
 			}
 		}
 	}

@@ -60,16 +60,16 @@ type Dir struct {
 }
 
 // NewDir returns a Dir for path, which need not exist yet.
-func NewDir(path string, o DirOptions) *Dir {
-	o.Period = cmp.Or(o.Period, DefaultPeriod)
-	o.StableFor = cmp.Or(o.StableFor, DefaultStableFor)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+func NewDir(path string, opts DirOptions) *Dir {
+	opts.Period = cmp.Or(opts.Period, DefaultPeriod)
+	opts.StableFor = cmp.Or(opts.StableFor, DefaultStableFor)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	// UIDs depend on the path, and must not depend on the working directory.
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	d := &Dir{path: path, opts: o, files: make(map[string]*manifest), removed: make(map[string]bool), ignored: make(map[string]bool)}
-	d.guard.Require("source.Dir", o.Logger, nil)
+	d := &Dir{path: path, opts: opts, files: make(map[string]*manifest), removed: make(map[string]bool), ignored: make(map[string]bool)}
+	d.guard.Require("source.Dir", opts.Logger, nil)
 	return d
 }
 
@@ -249,12 +249,12 @@ func (d *Dir) logIgnored(path string, mode fs.FileMode) {
 }
 
 // readIfChanged reads a manifest if it has changed and is stable, and reports whether its pods or errors may have changed.
-func (d *Dir) readIfChanged(path string, f manifestFile, m *manifest, now time.Time) bool {
-	if f.err != nil {
-		m.setReadError(path, stripPath(f.err))
+func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now time.Time) bool {
+	if file.err != nil {
+		m.setReadError(path, stripPath(file.err))
 		return true
 	}
-	info := f.info
+	info := file.info
 	if isSameVersion(m.read, info) {
 		return false
 	}

@@ -87,15 +87,15 @@ type Manifest struct {
 }
 
 // NewHandler returns a Handler for dir. The first upload creates a missing directory.
-func NewHandler(dir string, o HandlerOptions) *Handler {
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, DefaultBodyTimeout)
-	view := NewDir(dir, DirOptions{NodeName: o.NodeName, AllowObjects: o.AllowObjects, AllowTokens: o.AllowTokens, StableFor: 1})
-	return &Handler{dir: view.path, opts: o, uploads: make(chan struct{}, maxUploads), view: view}
+func NewHandler(dir string, opts HandlerOptions) *Handler {
+	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, DefaultBodyTimeout)
+	view := NewDir(dir, DirOptions{NodeName: opts.NodeName, AllowObjects: opts.AllowObjects, AllowTokens: opts.AllowTokens, StableFor: 1})
+	return &Handler{dir: view.path, opts: opts, uploads: make(chan struct{}, maxUploads), view: view}
 }
 
 // ServeHTTP serves a request whose path is "/" or the name of a manifest. To serve it at another path, use [http.StripPrefix].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, "/")
+func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	name := strings.TrimPrefix(request.URL.Path, "/")
 	allow := "GET, HEAD"
 	if name != "" {
 		allow += ", PUT, DELETE"
@@ -104,18 +104,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case name != "" && (len(name) > maxFileName || !fileName.MatchString(name)):
 		err = newHTTPError(http.StatusBadRequest, "manifest %.100q: want a name of letters, digits, '.', '_' and '-', which begins with a letter or digit", name)
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+	case request.Method == http.MethodGet || request.Method == http.MethodHead:
 		err = h.serveGet(w, name)
-	case name != "" && r.Method == http.MethodPut:
-		err = h.servePut(w, r, name)
-	case name != "" && r.Method == http.MethodDelete:
-		err = h.removeManifest(r, name)
+	case name != "" && request.Method == http.MethodPut:
+		err = h.servePut(w, request, name)
+	case name != "" && request.Method == http.MethodDelete:
+		err = h.removeManifest(request, name)
 		if err == nil {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	default:
 		w.Header().Set("Allow", allow)
-		err = newHTTPError(http.StatusMethodNotAllowed, "method %.20s: want %s", r.Method, allow)
+		err = newHTTPError(http.StatusMethodNotAllowed, "method %.20s: want %s", request.Method, allow)
 	}
 	if err != nil {
 		status := http.StatusInternalServerError
@@ -151,7 +151,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, name string) error {
 }
 
 // servePut stores the manifest in the request body.
-func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, name string) error {
+func (h *Handler) servePut(w http.ResponseWriter, request *http.Request, name string) error {
 	// Not every ResponseWriter supports deadlines; the timeouts of the server apply as well. Set it also for a rejected request,
 	// whose body the server still reads.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
@@ -162,14 +162,14 @@ func (h *Handler) servePut(w http.ResponseWriter, r *http.Request, name string) 
 		w.Header().Set("Retry-After", "1")
 		return newHTTPError(http.StatusServiceUnavailable, "manifest %s: %d uploads are in progress", name, maxUploads)
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSize))
+	data, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxSize))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return newHTTPError(http.StatusRequestEntityTooLarge, "manifest %s: more than %d bytes", name, maxSize)
 	}
 	if err != nil {
 		return newHTTPError(http.StatusBadRequest, "manifest %s: read body: %v", name, err)
 	}
-	stored, created, err := h.storeManifest(r.Header, name, data)
+	stored, created, err := h.storeManifest(request.Header, name, data)
 	if err != nil {
 		return err
 	}
@@ -227,9 +227,9 @@ func (h *Handler) copyWithStatus(pod *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// errorText returns the text of e without the path of the directory.
-func (h *Handler) errorText(e *Error) string {
-	return strings.ReplaceAll(e.Error(), h.dir+string(filepath.Separator), "")
+// errorText returns the text of an error of a manifest without the path of the directory.
+func (h *Handler) errorText(manifestErr *Error) string {
+	return strings.ReplaceAll(manifestErr.Error(), h.dir+string(filepath.Separator), "")
 }
 
 // writeJSON writes v as JSON. An encoding error is a bug and becomes status 500.

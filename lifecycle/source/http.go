@@ -43,17 +43,17 @@ type HTTP struct {
 }
 
 // NewHTTP returns an HTTP that reads the manifest at address, a URL.
-func NewHTTP(address string, o HTTPOptions) *HTTP {
-	o.Period = cmp.Or(o.Period, DefaultPeriod)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Client = cmp.Or(o.Client, http.DefaultClient)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+func NewHTTP(address string, opts HTTPOptions) *HTTP {
+	opts.Period = cmp.Or(opts.Period, DefaultPeriod)
+	opts.Timeout = cmp.Or(opts.Timeout, DefaultTimeout)
+	opts.Client = cmp.Or(opts.Client, http.DefaultClient)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	name := "manifest URL"
 	if u, err := url.Parse(address); err == nil {
 		name = u.Redacted()
 	}
-	h := &HTTP{url: address, displayURL: name, opts: o}
-	h.guard.Require("source.HTTP", o.Logger, nil)
+	h := &HTTP{url: address, displayURL: name, opts: opts}
+	h.guard.Require("source.HTTP", opts.Logger, nil)
 	return h
 }
 

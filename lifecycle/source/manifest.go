@@ -41,13 +41,13 @@ func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
 // applyContent parses new content, and reports whether it costs no more than limit. Unchanged pods keep their pointers. While the
 // content has errors, previous pods that it no longer has are kept.
-func (m *manifest) applyContent(data []byte, o Origin, limit cost) bool {
-	entries, errs, cost := parse(data, o)
+func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
+	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
 	if !fits {
 		most := maxCost()
 		err := fmt.Errorf("the manifests have more than %d values or %d bytes together", most.values, most.bytes)
-		entries, errs, cost = nil, []*Error{{File: o.Location, Line: 1, Err: err}}, m.cost
+		entries, errs, cost = nil, []*Error{{File: origin.Location, Line: 1, Err: err}}, m.cost
 	}
 	before := make(map[string]entry, len(m.entries))
 	for _, old := range m.entries {

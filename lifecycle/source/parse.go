@@ -33,8 +33,8 @@ const (
 
 // Parse returns the static pods of a manifest and its errors. It returns the valid pods even if there are errors. A manifest with
 // an empty list has no pods; a manifest without any object is an error.
-func Parse(data []byte, o Origin) ([]*corev1.Pod, []*Error) {
-	entries, errs, _ := parse(data, o)
+func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
+	entries, errs, _ := parse(data, origin)
 	var pods []*corev1.Pod
 	for _, e := range entries {
 		pods = append(pods, e.pod)
@@ -53,8 +53,8 @@ type entry struct {
 func (e entry) podKey() string { return e.pod.Namespace + "/" + e.pod.Name }
 
 // parse is Parse with additional data for each pod, and the memory cost of the manifest.
-func parse(data []byte, o Origin) ([]entry, []*Error, cost) {
-	p := parser{origin: o, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
+func parse(data []byte, origin Origin) ([]entry, []*Error, cost) {
+	p := parser{origin: origin, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
 	p.at.root = &yaml.Node{}
 	p.parseDocuments(data)
 	return p.entries, p.errs, cost{values: p.budget.Spent(), bytes: len(data)}
@@ -120,8 +120,8 @@ type podList struct {
 	Items           []json.RawMessage `json:"items"`
 }
 
-func (p *parser) parseDocument(d document) {
-	raw, ok := p.convertToJSON(d)
+func (p *parser) parseDocument(doc document) {
+	raw, ok := p.convertToJSON(doc)
 	if !ok {
 		return
 	}
@@ -244,9 +244,9 @@ func (p *parser) parsePod(raw []byte, path string) {
 	p.entries = append(p.entries, entry{pod: pod, sum: sum, line: p.at.lineOf(joinPath(path, "metadata.name"))})
 }
 
-// findInvalidValue returns the path of the value in a JSON object that does not fit type t, because decoding errors do not name
+// findInvalidValue returns the path of the value in a JSON object that typ does not accept, because decoding errors do not name
 // it. After too many attempts it returns the path of a parent.
-func (p *parser) findInvalidValue(raw []byte, t reflect.Type) (string, error) {
+func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (string, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -259,7 +259,7 @@ func (p *parser) findInvalidValue(raw []byte, t reflect.Type) (string, error) {
 		if err != nil {
 			return err
 		}
-		return kjson.UnmarshalCaseSensitivePreserveInts(b, reflect.New(t).Interface())
+		return kjson.UnmarshalCaseSensitivePreserveInts(b, reflect.New(typ).Interface())
 	})
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("want %s, got %s", typeName(e.Type), e.Value)
@@ -294,8 +294,8 @@ func (p *parser) findInvalidChild(v any, decode func(any) error) (string, error)
 }
 
 // typeName returns the manifest's word for a Go type, such as object, list or boolean.
-func typeName(t reflect.Type) string {
-	switch t.Kind() {
+func typeName(typ reflect.Type) string {
+	switch typ.Kind() {
 	case reflect.Struct, reflect.Map:
 		return "object"
 	case reflect.Slice:
@@ -303,7 +303,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Pointer:
-		return typeName(t.Elem())
+		return typeName(typ.Elem())
 	}
-	return t.Kind().String()
+	return typ.Kind().String()
 }

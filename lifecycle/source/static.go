@@ -48,10 +48,10 @@ type Origin struct {
 // Static returns a static pod of the node made from a pod that is built in code: a copy with UID, name, annotations and defaults,
 // which lifecycle.Reconciler.Set accepts. The error names all invalid fields.
 //
-// A pod without a UID gets one computed from its content without status, and from o. It is stable across restarts, and a changed
+// A pod without a UID gets one computed from its content without status, and from origin. It is stable across restarts, and a changed
 // pod gets another UID and replaces the previous one. A new version of the API types may change the UID too. Do not pass the
 // result of Static to Static: the node name would be appended twice.
-func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
+func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	switch {
 	case pod == nil:
 		return nil, errors.New("make static pod: pod is nil")
@@ -65,7 +65,7 @@ func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if _, errs := o.completeStatic(made, raw); len(errs) > 0 {
+	if _, errs := origin.completeStatic(made, raw); len(errs) > 0 {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
 	}
 	return made, nil
@@ -192,8 +192,8 @@ func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 }
 
 // projectsObjects reports whether a projected volume has a source that only an API server provides.
-func (o Origin) projectsObjects(p *corev1.ProjectedVolumeSource) bool {
-	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool {
+func (o Origin) projectsObjects(projected *corev1.ProjectedVolumeSource) bool {
+	return slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
 		switch {
 		case s.DownwardAPI != nil:
 			return false

@@ -134,10 +134,10 @@ func (h *Handler) writeManifest(path string, data []byte) error {
 }
 
 // removeManifest removes a manifest durably.
-func (h *Handler) removeManifest(r *http.Request, name string) error {
+func (h *Handler) removeManifest(request *http.Request, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old, err := h.readForChange(r.Header, name)
+	old, err := h.readForChange(request.Header, name)
 	switch {
 	case err != nil:
 		return err

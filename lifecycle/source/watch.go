@@ -38,8 +38,8 @@ type watch struct {
 	removed map[string]bool // paths removed or renamed away since takeRemoved
 }
 
-func newWatch(path string, period time.Duration, l *slog.Logger) *watch {
-	return &watch{path: path, period: period, logger: l, changed: make(chan struct{}, 1), retry: firstRetry}
+func newWatch(path string, period time.Duration, logger *slog.Logger) *watch {
+	return &watch{path: path, period: period, logger: logger, changed: make(chan struct{}, 1), retry: firstRetry}
 }
 
 // renewWatch recreates the watch if the path now names another directory or the watch has failed.

@@ -30,8 +30,8 @@ func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
 // releaseTerminated releases the volumes and the cgroup once the pod is terminal or temporarily evicted and nothing of it runs.
 // released is true only for the call that released them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
-func (c *Cleaner) releaseTerminated(ctx context.Context, a *plan.Actions, observed cri.Pod) (released bool, err error) {
-	if terminated := a.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
+func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, observed cri.Pod) (released bool, err error) {
+	if terminated := actions.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated
 		return false, nil
 	}

@@ -31,23 +31,23 @@ type creator struct {
 
 // createContainer ensures that the images of a container are present, creates the container in sandbox sb, and returns the
 // container ID. Failures of the creation are StartErrors with a waiting reason.
-func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, s plan.Start, sb *sandbox) (id string, err error) {
-	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: sb.ips, Annotations: s.Annotations(), TargetID: s.TargetID}
-	size := resize.SizeOf(&pod.Spec, s.Container)
+func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
+	launch := podspec.Launch{Attempt: start.Attempt, PodIPs: sb.ips, Annotations: start.Annotations(), TargetID: start.TargetID}
+	size := resize.SizeOf(&pod.Spec, start.Container)
 	launch.Annotations[resize.AnnotationResources] = resize.FormatSize(size)
-	release := c.puller.holdImages(pod, s.Container)
+	release := c.puller.holdImages(pod, start.Container)
 	defer release()
 	if c.node.Images != nil {
-		image, err := c.puller.ensureImage(ctx, pod, s.Container, &sb.config)
+		image, err := c.puller.ensureImage(ctx, pod, start.Container, &sb.config)
 		if err != nil {
 			return "", err
 		}
 		launch.Image, launch.ImageRef = &image, image.ID
 	}
-	if launch.Volumes, err = c.puller.ensureVolumeImages(ctx, pod, s.Container, &sb.config); err != nil {
+	if launch.Volumes, err = c.puller.ensureVolumeImages(ctx, pod, start.Container, &sb.config); err != nil {
 		return "", err
 	}
-	config, err := c.buildConfig(ctx, pod, s, sb.id, launch)
+	config, err := c.buildConfig(ctx, pod, start, sb.id, launch)
 	if err != nil {
 		return "", &podstatus.StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
 	}
@@ -61,26 +61,26 @@ func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, s plan.S
 	if id, err = c.node.Runtime.CreateContainer(ctx, sb.id, &config, &sb.config); err != nil {
 		return "", &podstatus.StartError{Reason: podstatus.ReasonCreateError, Err: err}
 	}
-	c.volumes.relabeled.recordRelabeled(sb.id, pod, s.Container)
+	c.volumes.relabeled.recordRelabeled(sb.id, pod, start.Container)
 	c.resizer.recordCreatedSize(id, size)
 	return id, nil
 }
 
 // buildConfig returns the CRI config of a container with its volumes, environment, hosts file and termination message file.
 func (c *creator) buildConfig(
-	ctx context.Context, pod *corev1.Pod, s plan.Start, sandboxID string, l podspec.Launch,
+	ctx context.Context, pod *corev1.Pod, start plan.Start, sandboxID string, launch podspec.Launch,
 ) (config cri.ContainerConfig, err error) {
-	if err = c.volumes.addToLaunch(ctx, pod, s.Container, sandboxID, &l); err != nil {
+	if err = c.volumes.addToLaunch(ctx, pod, start.Container, sandboxID, &launch); err != nil {
 		return config, err
 	}
-	if l.References, err = podspec.ResolveReferences(ctx, pod, s.Container, c.node.Objects, l.Volumes); err != nil {
+	if launch.References, err = podspec.ResolveReferences(ctx, pod, start.Container, c.node.Objects, launch.Volumes); err != nil {
 		return config, err
 	}
-	if l.HostsPath, err = c.mounts.WriteHostsFile(pod, l.PodIPs, c.node.Spec); err != nil {
+	if launch.HostsPath, err = c.mounts.WriteHostsFile(pod, launch.PodIPs, c.node.Spec); err != nil {
 		return config, err
 	}
-	if l.TerminationLogPath, err = c.mounts.CreateMessageFile(s.Container.Name, s.Attempt); err != nil {
+	if launch.TerminationLogPath, err = c.mounts.CreateMessageFile(start.Container.Name, start.Attempt); err != nil {
 		return config, err
 	}
-	return podspec.Container(pod, s.Container, l, c.node.Spec)
+	return podspec.Container(pod, start.Container, launch, c.node.Spec)
 }

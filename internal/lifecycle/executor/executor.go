@@ -68,61 +68,61 @@ func (x *Executor) StartSync(podIPs []corev1.PodIP) {
 	x.Quota.clearRuns()
 }
 
-// ExecuteIdle does the work of a sync whose actions a are empty: it enforces a lifted CPU quota, and releases the volumes and the
+// ExecuteIdle does the work of a sync whose actions are empty: it enforces a lifted CPU quota, and releases the volumes and the
 // cgroup of a terminated pod. released reports whether this call released them.
-func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (released bool, err error) {
-	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, a)
-	released, err = x.Cleaner.releaseTerminated(ctx, a, observed)
+func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (released bool, err error) {
+	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, actions)
+	released, err = x.Cleaner.releaseTerminated(ctx, actions, observed)
 	return released, errors.Join(quotaErr, err)
 }
 
-// Execute executes a in the order of the fields of [plan.Actions]. If an action fails, it skips the actions that depend on it and
+// Execute executes actions in the order of the fields of [plan.Actions]. If an action fails, it skips the actions that depend on it and
 // continues with the remaining ones. The error joins all failures.
-func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, a)}
-	if err := x.stopper.stopPod(ctx, pod, observed, a); err != nil {
+func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, actions)}
+	if err := x.stopper.stopPod(ctx, pod, observed, actions); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if a.RemoveLogs {
+	if actions.RemoveLogs {
 		if err := x.Cleaner.ReleaseVolumes(ctx); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		x.Cleaner.logs.removeLinks(observed.Containers)
 		x.Cleaner.RemoveFiles()
 	}
-	errs = append(errs, x.remover.removeContainers(ctx, observed, a))
-	errs = append(errs, x.resizePod(ctx, pod, a))
-	if a.Sandbox != nil || len(a.Start) > 0 {
-		errs = append(errs, x.prepareAndStart(ctx, pod, observed, a))
+	errs = append(errs, x.remover.removeContainers(ctx, observed, actions))
+	errs = append(errs, x.resizePod(ctx, pod, actions))
+	if actions.Sandbox != nil || len(actions.Start) > 0 {
+		errs = append(errs, x.prepareAndStart(ctx, pod, observed, actions))
 	}
-	errs = append(errs, x.remover.removeSandboxes(ctx, a.RemoveSandboxes))
+	errs = append(errs, x.remover.removeSandboxes(ctx, actions.RemoveSandboxes))
 	return errors.Join(errs...)
 }
 
-// resizePod changes the resources of the pod and its running containers as planned in a.
-func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
-	err := x.Resizer.resizePod(ctx, pod, a)
+// resizePod changes the CPU and memory of the pod and of its running containers as planned in actions.
+func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
+	err := x.Resizer.resizePod(ctx, pod, actions)
 	if err != nil { // enforce a quota that a previous agent left lifted: the resize may fail for long
 		err = errors.Join(err, x.Quota.enforceQuota(ctx, pod))
 	}
 	return err
 }
 
-// prepareAndStart waits for the network and the volumes of the pod, then acquires a start slot and starts the sandbox and the
-// containers of a. Waiting for network and volumes occupies no start slot.
-func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	if err := x.checkNetwork(ctx, pod, a); err != nil {
+// prepareAndStart waits for the network and the volumes of the pod, then acquires a start slot and starts the planned sandbox and
+// containers. Waiting for network and volumes occupies no start slot.
+func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	if err := x.checkNetwork(ctx, pod, actions); err != nil {
 		return err
 	}
 	x.Cleaner.released = false
-	if err := x.Volumes.prepareVolumes(ctx, pod, a); err != nil {
+	if err := x.Volumes.prepareVolumes(ctx, pod, actions); err != nil {
 		return err
 	}
 	if err := x.slot.acquireSlot(ctx); err != nil {
 		return err
 	}
 	defer func() { x.slot.release() }() // release the current slot: a pull may have acquired a new one
-	return errors.Join(x.starter.startPod(ctx, pod, observed, a), x.Quota.enforceLifted(ctx, pod))
+	return errors.Join(x.starter.startPod(ctx, pod, observed, actions), x.Quota.enforceLifted(ctx, pod))
 }
 
 // StoppedSandboxes returns the IDs of the sandboxes in observed that are not ready and that x has stopped. Their network is torn
@@ -132,6 +132,6 @@ func (x *Executor) StoppedSandboxes(observed cri.Pod) map[string]bool {
 }
 
 // TerminationMessage returns the termination message of an exited container.
-func (x *Executor) TerminationMessage(ctx context.Context, c *cri.Container) string {
-	return x.files.ReadMessage(ctx, c)
+func (x *Executor) TerminationMessage(ctx context.Context, container *cri.Container) string {
+	return x.files.ReadMessage(ctx, container)
 }

@@ -37,30 +37,30 @@ func (h *hooks) runHook(ctx context.Context, call hook.Call, handler *corev1.Lif
 }
 
 // recordFallback records the event LifecycleHTTPFallback: a hook used HTTPS, but its server only speaks HTTP.
-func (h *hooks) recordFallback(c hook.Call, message string) {
-	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(c), "%s", message)
+func (h *hooks) recordFallback(call hook.Call, message string) {
+	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(call), "%s", message)
 }
 
-// newPreStopCall returns the hook.Call for the preStop hook of the container in k. If pod is nil or lacks the container, it
-// restores the spec from the annotations of the container.
-func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill) hook.Call {
+// newPreStopCall returns the hook.Call for the preStop hook of the container that kill stops. If pod is nil or lacks the
+// container, it restores the spec from the annotations of the container.
+func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill) hook.Call {
 	call := hook.Call{
-		Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name},
-		Attempt: subjectOf(observed, k.Name, k.ID).attempt,
+		Pod: pod, ContainerID: kill.ID, Container: &corev1.Container{Name: kill.Name},
+		Attempt: subjectOf(observed, kill.Name, kill.ID).attempt,
 	}
 	var ips []string
 	if s := observed.NewestSandbox(); s != nil {
 		ips = s.IPs
 	}
 	if pod != nil {
-		if c := containers.Named(&pod.Spec, k.Name); c != nil {
+		if c := containers.Named(&pod.Spec, kill.Name); c != nil {
 			call.Container = c
 		}
 		call.PodIP = primaryIP(h.addresses.podIPs(pod, ips))
 		return call
 	}
 	for i := range observed.Containers {
-		if c := &observed.Containers[i]; c.ID == k.ID {
+		if c := &observed.Containers[i]; c.ID == kill.ID {
 			restored, _ := hook.Restore(c) // ignore the error: a field that cannot be read stays empty
 			call.Pod, call.Container = restored.Pod, restored.Container
 		}

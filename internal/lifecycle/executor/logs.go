@@ -38,12 +38,12 @@ func (l *logs) nextAttempt(container string) uint32 {
 	return n
 }
 
-// removeLogs removes the log files of container c and their links.
-func (l *logs) removeLogs(observed cri.Pod, c *cri.Container) error {
-	if err := l.files.Remove(observed, c); err != nil {
+// removeLogs removes the log files of a container and the links to them.
+func (l *logs) removeLogs(observed cri.Pod, container *cri.Container) error {
+	if err := l.files.Remove(observed, container); err != nil {
 		return err
 	}
-	l.removeLinks([]cri.Container{*c})
+	l.removeLinks([]cri.Container{*container})
 	return nil
 }
 

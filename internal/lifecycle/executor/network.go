@@ -17,16 +17,16 @@ import (
 // checkNetwork returns an error if the pod network is not ready and pod does not use the host network. It waits for the runtime
 // status only if a sandbox must be created. On error it sets the waiting reason of all containers that should start. Source:
 // SyncPod in pkg/kubelet/kubelet.go.
-func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if pod.Spec.HostNetwork || x.node.CheckNetwork == nil {
 		return nil
 	}
-	err := x.node.CheckNetwork(ctx, x.reporter.id.UID, a.Sandbox != nil)
+	err := x.node.CheckNetwork(ctx, x.reporter.id.UID, actions.Sandbox != nil)
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("network is not ready: %w", err)
-	for _, s := range a.Start {
+	for _, s := range actions.Start {
 		x.WaitingReasons.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
 	}
 	if ctx.Err() == nil {

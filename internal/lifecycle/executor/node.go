@@ -27,25 +27,25 @@ type Node struct {
 	Volumes PodVolumes  // nil: pods have no volumes
 	// CheckNetwork returns an error if the pod network is not ready. With wait it may wait for the runtime status. Nil: the
 	// network is always ready.
-	CheckNetwork   func(ctx context.Context, uid string, wait bool) error
-	Objects        podspec.Objects             // nil: pods can refer to no config maps and secrets
-	AdmitResize    func(pod *corev1.Pod) error // nil: every resize fits on the node
-	PodRoot        string
-	NoMounts       bool
-	LogLinks       string
-	Slots          *startslots.Slots
+	CheckNetwork     func(ctx context.Context, uid string, wait bool) error
+	Objects          podspec.Objects             // nil: pods can refer to no config maps and secrets
+	AdmitResize      func(pod *corev1.Pod) error // nil: every resize fits on the node
+	PodRoot          string
+	NoMounts         bool
+	LogLinks         string
+	Slots            *startslots.Slots
 	StartSlotTimeout time.Duration
-	MarkOwner      func(labels map[string]string) // sets the owner label of a sandbox or container
-	Logger         *slog.Logger
+	MarkOwner        func(labels map[string]string) // sets the owner label of a sandbox or container
+	Logger           *slog.Logger
 
 	// Hooks with the contracts of lifecycle.Options.Hooks. Each may be nil.
-	Event           func(pod cri.PodIdentity, event podevents.Event)
-	Error           func(pod cri.PodIdentity, err error, retry time.Duration)
-	StartAttempted  func(pod cri.PodIdentity, start podevents.ContainerStart)
-	SandboxStartAttempted  func(pod cri.PodIdentity, start podevents.SandboxStart)
-	PodSynced          func(pod cri.PodIdentity, s podevents.Sync)
-	ImageVolumeRequested     func(pod cri.PodIdentity, err error)
-	SleepTerminated func(pod cri.PodIdentity)
+	Event                 func(pod cri.PodIdentity, event podevents.Event)
+	Error                 func(pod cri.PodIdentity, err error, retry time.Duration)
+	StartAttempted        func(pod cri.PodIdentity, start podevents.ContainerStart)
+	SandboxStartAttempted func(pod cri.PodIdentity, start podevents.SandboxStart)
+	PodSynced             func(pod cri.PodIdentity, s podevents.Sync)
+	ImageVolumeRequested  func(pod cri.PodIdentity, err error)
+	SleepTerminated       func(pod cri.PodIdentity)
 
 	resizeMutex *sync.Mutex        // held while the node decides about a resize
 	inspector   cri.Inspector      // nil: the runtime does not implement it

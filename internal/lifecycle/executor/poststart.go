@@ -45,17 +45,17 @@ func (p *postStart) setDone(id string) {
 
 // runHook runs the postStart hook of the running container id. If the hook fails, it stops the container with its preStop hook
 // and grace period, and returns a StartError.
-func (p *postStart) runHook(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, sb *sandbox) error {
-	c := s.Container
-	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: primaryIP(sb.ips)}
+func (p *postStart) runHook(ctx context.Context, pod *corev1.Pod, start plan.Start, id string, sb *sandbox) error {
+	c := start.Container
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: start.Attempt, PodIP: primaryIP(sb.ips)}
 	err := p.hooks.runHook(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
 		p.setDone(id)
 		return nil
 	}
 	if ctx.Err() == nil {
-		p.reporter.RecordWarning(podevents.ReasonFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
-		p.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
+		p.reporter.RecordWarning(podevents.ReasonFailedPostStartHook, subjectOfStart(&start, id), hook.MessageFailedPostStartHook)
+		p.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOfStart(&start, id), hook.MessageKillingPostStart)
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.GracePeriod(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStopHook(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})

@@ -22,14 +22,14 @@ type preStop struct {
 	running sync.WaitGroup
 }
 
-// startPreStop starts the preStop hook of k in a goroutine. The hook may run for the grace period plus two seconds. The caller
-// must call cancelAndWait.
-func (s *stopper) startPreStop(ctx context.Context, call hook.Call, k plan.Kill) *preStop {
-	hookCtx, cancel := context.WithTimeout(ctx, k.Grace+hook.MinimumGrace)
+// startPreStop runs kill.PreStop in a goroutine. The hook may run for the grace period plus two seconds. The caller must call
+// cancelAndWait.
+func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Kill) *preStop {
+	hookCtx, cancel := context.WithTimeout(ctx, kill.Grace+hook.MinimumGrace)
 	p := &preStop{cancel: cancel, done: make(chan struct{})}
 	p.running.Go(func() {
 		defer close(p.done)
-		if err := s.hooks.runHook(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
+		if err := s.hooks.runHook(hookCtx, call, kill.PreStop); err != nil && ctx.Err() == nil {
 			s.reportPreStopFailure(call, err)
 		}
 	})
@@ -52,11 +52,11 @@ func (p *preStop) cancelAndWait() {
 
 // reportPreStopFailure logs a failed preStop hook and records a warning event. Only the log contains the output and the exit
 // code.
-func (s *stopper) reportPreStopFailure(c hook.Call, err error) {
-	args := []any{"container", c.Container.Name, "id", c.ContainerID, "attempt", c.Attempt, "error", err}
+func (s *stopper) reportPreStopFailure(call hook.Call, err error) {
+	args := []any{"container", call.Container.Name, "id", call.ContainerID, "attempt", call.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {
 		args = append(args, "exitCode", exit.Code)
 	}
 	s.reporter.Warn("preStop hook", args...)
-	s.reporter.RecordWarning(podevents.ReasonFailedPreStopHook, subjectOfCall(c), hook.MessageFailedPreStopHook)
+	s.reporter.RecordWarning(podevents.ReasonFailedPreStopHook, subjectOfCall(call), hook.MessageFailedPreStopHook)
 }

@@ -20,13 +20,14 @@ type puller struct {
 	slot     *startSlot
 }
 
-// holdImages protects the image of c and the images of its image volumes from garbage collection until release is called.
-func (p *puller) holdImages(pod *corev1.Pod, c *corev1.Container) (release func()) {
+// holdImages protects the image of the container, and the images of its image volumes, from garbage collection until release is
+// called.
+func (p *puller) holdImages(pod *corev1.Pod, container *corev1.Container) (release func()) {
 	if p.node.holder == nil {
 		return func() {}
 	}
-	releases := []func(){p.node.holder.Hold(c.Image)}
-	for _, v := range imageVolumesOf(pod, c) {
+	releases := []func(){p.node.holder.Hold(container.Image)}
+	for _, v := range imageVolumesOf(pod, container) {
 		releases = append(releases, p.node.holder.Hold(v.Image.Reference))
 	}
 	return func() {
@@ -36,26 +37,26 @@ func (p *puller) holdImages(pod *corev1.Pod, c *corev1.Container) (release func(
 	}
 }
 
-// imageVolumesOf returns the image volumes of pod that c mounts.
-func imageVolumesOf(pod *corev1.Pod, c *corev1.Container) (volumes []*corev1.Volume) {
+// imageVolumesOf returns the image volumes of pod that the container mounts.
+func imageVolumesOf(pod *corev1.Pod, container *corev1.Container) (volumes []*corev1.Volume) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		mounts := func(m corev1.VolumeMount) bool { return m.Name == v.Name }
-		if v.Image != nil && slices.ContainsFunc(c.VolumeMounts, mounts) {
+		if v.Image != nil && slices.ContainsFunc(container.VolumeMounts, mounts) {
 			volumes = append(volumes, v)
 		}
 	}
 	return volumes
 }
 
-// ensureVolumeImages makes the images of the image volumes of c present, and returns them by volume name. An image that cannot be
-// pulled delays only the containers that mount it (KEP-4639).
+// ensureVolumeImages makes the images of the image volumes of the container present, and returns them by volume name. An image
+// that cannot be pulled delays only the containers that mount it (KEP-4639).
 func (p *puller) ensureVolumeImages(
-	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
 	volumes := map[string]podspec.Volume{}
-	for _, v := range imageVolumesOf(pod, c) {
-		wanted := &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
+	for _, v := range imageVolumesOf(pod, container) {
+		wanted := &corev1.Container{Name: container.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
 		image, err := p.ensureImage(ctx, pod, wanted, sandbox)
 		p.reporter.reportImageVolume(err)
 		if err != nil {
@@ -69,12 +70,12 @@ func (p *puller) ensureVolumeImages(
 	return volumes, nil
 }
 
-// ensureImage makes the image of c present. It releases the start slot of the pod while it pulls.
+// ensureImage makes the image of the container present on the node. It releases the start slot of the pod while it pulls.
 func (p *puller) ensureImage(
-	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig,
 ) (image cri.Image, err error) {
 	err = p.slot.pullWithoutSlot(ctx, func() error {
-		image, err = p.node.Images.Ensure(ctx, pod, c, sandbox)
+		image, err = p.node.Images.Ensure(ctx, pod, container, sandbox)
 		return err
 	})
 	return image, err

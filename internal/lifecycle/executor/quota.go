@@ -120,8 +120,8 @@ func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 
 // enforceWhileRunning enforces a quota that a previous agent may have left lifted when it died during a start. Execute calls it
 // before any slow work. A resize enforces the quota itself, and a pod without a cgroup is restarted.
-func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	if pod == nil || !podview.IsRunning(observed) || len(a.Resize) > 0 || a.ResizePod {
+func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	if pod == nil || !podview.IsRunning(observed) || len(actions.Resize) > 0 || actions.ResizePod {
 		return nil
 	}
 	if err := q.enforceQuota(ctx, pod); !errors.Is(err, fs.ErrNotExist) {

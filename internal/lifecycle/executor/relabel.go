@@ -22,11 +22,11 @@ type relabeling struct {
 	label           corev1.SELinuxOptions
 }
 
-// keyOf returns the relabeling that the runtime performs for a volume of container c.
-func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, c *corev1.Container, volume string) relabeling {
+// keyOf returns the relabeling that the runtime performs for a volume of the container.
+func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions
-	if sc := c.SecurityContext; sc != nil {
+	if sc := container.SecurityContext; sc != nil {
 		own = sc.SELinuxOptions
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil {
@@ -38,22 +38,22 @@ func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, c *corev1.Conta
 	return k
 }
 
-// skipRelabeled clears SELinuxRelabel for the volumes of l that the runtime has already relabeled.
-func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) {
-	for name, v := range l.Volumes {
-		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, c, name)] {
+// skipRelabeled clears SELinuxRelabel for the volumes of launch that the runtime has already relabeled.
+func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) {
+	for name, v := range launch.Volumes {
+		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, container, name)] {
 			v.SELinuxRelabel = false
-			l.Volumes[name] = v
+			launch.Volumes[name] = v
 		}
 	}
 }
 
-// recordRelabeled records the volumes that the runtime relabeled when it created c. A mount with a subPath relabels only a part
-// and is not recorded.
-func (r relabeledVolumes) recordRelabeled(sandboxID string, pod *corev1.Pod, c *corev1.Container) {
-	for i := range c.VolumeMounts {
-		if m := &c.VolumeMounts[i]; m.SubPath == "" && m.SubPathExpr == "" {
-			r[r.keyOf(sandboxID, pod, c, m.Name)] = true
+// recordRelabeled records the volumes that the runtime relabeled when it created the container. A mount with a subPath relabels
+// only a part and is not recorded.
+func (r relabeledVolumes) recordRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container) {
+	for i := range container.VolumeMounts {
+		if m := &container.VolumeMounts[i]; m.SubPath == "" && m.SubPathExpr == "" {
+			r[r.keyOf(sandboxID, pod, container, m.Name)] = true
 		}
 	}
 }

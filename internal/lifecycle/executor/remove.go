@@ -19,20 +19,20 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers listed in a.RemoveContainers from the runtime. If the removal fails, the name of the container
-// stays in use, so its replacement in a.Start gets the next attempt number. This happens in containerd 2.4 if a start is
-// abandoned after the task was created.
-func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, a *plan.Actions) error {
+// removeContainers removes the containers listed in actions.RemoveContainers from the runtime. If the removal fails, the name of
+// the container stays in use, so its replacement in actions.Start gets the next attempt number. This happens in containerd 2.4 if
+// a start is abandoned after the task was created.
+func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
-	for _, id := range a.RemoveContainers {
+	for _, id := range actions.RemoveContainers {
 		old := findContainer(observed, id)
 		err := r.removeContainer(ctx, observed, old)
 		if err == nil {
 			continue
 		}
 		errs = append(errs, err)
-		for i := range a.Start {
-			if s := &a.Start[i]; s.CreatedID == "" && s.Container.Name == old.Name && s.Attempt == old.Attempt {
+		for i := range actions.Start {
+			if s := &actions.Start[i]; s.CreatedID == "" && s.Container.Name == old.Name && s.Attempt == old.Attempt {
 				s.Attempt++
 			}
 		}
@@ -48,11 +48,11 @@ func findContainer(observed cri.Pod, id string) *cri.Container {
 
 // removeContainer removes an exited container. It removes the logs first, because nothing would refer to them after a restart of
 // the agent.
-func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, c *cri.Container) error {
-	if err := r.logs.removeLogs(observed, c); err != nil {
-		return fmt.Errorf("remove logs of container %s: %w", c.ID, err)
+func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, container *cri.Container) error {
+	if err := r.logs.removeLogs(observed, container); err != nil {
+		return fmt.Errorf("remove logs of container %s: %w", container.ID, err)
 	}
-	return r.node.Runtime.RemoveContainer(ctx, c.ID)
+	return r.node.Runtime.RemoveContainer(ctx, container.ID)
 }
 
 // removeSandboxes removes the sandboxes ids from the runtime, in order.

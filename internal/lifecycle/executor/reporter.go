@@ -55,14 +55,14 @@ func (t *Reporter) RecordWarning(reason string, about Subject, format string, ar
 }
 
 // sendEvent calls the Event hook, one call at a time.
-func (t *Reporter) sendEvent(e podevents.Event) {
+func (t *Reporter) sendEvent(event podevents.Event) {
 	hook := t.node.Event
 	if hook == nil {
 		return
 	}
 	t.events.Lock()
 	defer t.events.Unlock()
-	hook(t.id, e)
+	hook(t.id, event)
 }
 
 // ReportSyncError logs a failed sync and calls the Error hook. retry is the delay before the next sync.
@@ -74,8 +74,8 @@ func (t *Reporter) ReportSyncError(err error, retry time.Duration) {
 }
 
 // UpdateRecord changes the persistent record of the pod. It only logs a write error, so that a full disk does not block the pod.
-func (t *Reporter) UpdateRecord(r *poddir.Recorder, change func(now *poddir.Record)) {
-	if err := r.Update(change); err != nil {
+func (t *Reporter) UpdateRecord(recorder *poddir.Recorder, change func(now *poddir.Record)) {
+	if err := recorder.Update(change); err != nil {
 		t.Warn("update pod record", "error", err)
 	}
 }
@@ -98,6 +98,6 @@ func (t *Reporter) RecordStatusEvents(before, after *corev1.PodStatus) {
 	}
 }
 
-func isBackingOff(c *corev1.ContainerStatus) bool {
-	return c.State.Waiting != nil && c.State.Waiting.Reason == podstatus.ReasonCrashLoopBackOff
+func isBackingOff(status *corev1.ContainerStatus) bool {
+	return status.State.Waiting != nil && status.State.Waiting.Reason == podstatus.ReasonCrashLoopBackOff
 }

@@ -41,38 +41,38 @@ type SyncResult struct {
 }
 
 // ReportSync calls the Synced hook for a completed sync.
-func (t *Reporter) ReportSync(e SyncResult) {
-	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(e.Began), First: !t.history.synced, Orphan: e.Pod == nil}
+func (t *Reporter) ReportSync(result SyncResult) {
+	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(result.Began), First: !t.history.synced, Orphan: result.Pod == nil}
 	switch {
-	case e.Removed:
+	case result.Removed:
 		s.Op = podevents.SyncTerminated
-	case e.Deleted:
+	case result.Deleted:
 		s.Op = podevents.SyncKill
 	case s.First:
 		s.Op = podevents.SyncCreate
-	case t.history.lastPod != e.Pod:
+	case t.history.lastPod != result.Pod:
 		s.Op = podevents.SyncUpdate
 	}
 	if s.First {
-		s.Waited = e.Began.Sub(t.history.listedAt)
+		s.Waited = result.Began.Sub(t.history.listedAt)
 	}
-	t.history.lastPod, t.history.synced = e.Pod, true
+	t.history.lastPod, t.history.synced = result.Pod, true
 	if hook := t.node.PodSynced; hook != nil {
 		hook(t.id, s)
 	}
 }
 
 // reportSandboxStart calls the SandboxStarted hook for an attempt to run the sandbox.
-func (t *Reporter) reportSandboxStart(s podevents.SandboxStart) {
+func (t *Reporter) reportSandboxStart(start podevents.SandboxStart) {
 	if hook := t.node.SandboxStartAttempted; hook != nil {
-		hook(t.id, s)
+		hook(t.id, start)
 	}
 }
 
 // reportContainerStart calls the StartAttempted hook for an attempt to start a container.
-func (t *Reporter) reportContainerStart(s podevents.ContainerStart) {
+func (t *Reporter) reportContainerStart(start podevents.ContainerStart) {
 	if hook := t.node.StartAttempted; hook != nil {
-		hook(t.id, s)
+		hook(t.id, start)
 	}
 }
 

@@ -149,8 +149,8 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 
 // updateSandbox calls UpdatePodSandboxResources, which matters to runtimes that size virtual machines by it. It ignores that a
 // runtime does not support the call; containerd 2.2 reports that only in the error text.
-func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error {
-	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, c)
+func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources) error {
+	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, resources)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
 		return nil
 	}

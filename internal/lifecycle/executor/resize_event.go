@@ -50,28 +50,28 @@ func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation
 // clearConditions resets the conditions of a deleted pod.
 func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
-// recordDecision records the events of decision d about pod: a resize was started, deferred, found infeasible or completed.
-// accepted reports whether the resize starts now. Source: handlePodResourcesResize in
+// recordDecision records the events of a resize decision about pod: a resize was started, deferred, found infeasible or
+// completed. accepted is true if the resize starts now. Source: handlePodResourcesResize in
 // pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
-func (e *resizeEvents) recordDecision(pod *corev1.Pod, d *resize.Decision, accepted bool) {
+func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision, accepted bool) {
 	before := &e.reported
 	if accepted {
 		before.inProgress = true
 		e.setError("")
 		e.reporter.RecordEvent(podevents.ReasonResizeStarted, Subject{}, "%s", resizeMessage("Pod resize started", pod, pod.Generation, ""))
 	}
-	if d.Reason != "" && (d.Reason != before.pending || pod.Generation != before.generation) {
+	if decision.Reason != "" && (decision.Reason != before.pending || pod.Generation != before.generation) {
 		reason := podevents.ReasonResizeDeferred
-		if d.Reason == corev1.PodReasonInfeasible {
+		if decision.Reason == corev1.PodReasonInfeasible {
 			reason = podevents.ReasonResizeInfeasible
 		}
-		e.reporter.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(d.Cause, d.Reason), pod, pod.Generation, d.Message))
+		e.reporter.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(decision.Cause, decision.Reason), pod, pod.Generation, decision.Message))
 	}
-	before.pending, before.generation = d.Reason, pod.Generation
-	inProgress := d.InProgress || d.Error != ""
+	before.pending, before.generation = decision.Reason, pod.Generation
+	inProgress := decision.InProgress || decision.Error != ""
 	if before.inProgress && !inProgress {
 		e.setError("")
-		e.reporter.RecordEvent(podevents.ReasonResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", d.Pod, d.Generation, ""))
+		e.reporter.RecordEvent(podevents.ReasonResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", decision.Pod, decision.Generation, ""))
 	}
 	before.inProgress = inProgress
 }

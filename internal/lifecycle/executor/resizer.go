@@ -144,15 +144,15 @@ func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 }
 
 // rejectionDecision returns the decision for a resize that Node.AdmitResize rejected with err: deferred or infeasible.
-func rejectionDecision(d *resize.Decision, err error) resize.Decision {
+func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	why, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
 	case !ok:
-		return d.Deferred(err.Error())
+		return decision.Deferred(err.Error())
 	case why.Reason == corev1.PodReasonInfeasible:
-		return d.Infeasible(why.Message)
+		return decision.Infeasible(why.Message)
 	default:
-		deferred := d.Deferred(why.Message)
+		deferred := decision.Deferred(why.Message)
 		deferred.Cause = why.StatusReason()
 		return deferred
 	}
@@ -198,12 +198,12 @@ func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resizePod resizes the pod and its running containers as planned in a. It persists the result and records an event on error.
-func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
-	if len(a.Resize) == 0 && !a.ResizePod {
+// resizePod resizes the pod and its running containers as planned in actions. It persists the result and records an event on error.
+func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
+	if len(actions.Resize) == 0 && !actions.ResizePod {
 		return nil
 	}
-	r := &resizeCall{resizer: z, node: z.node, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
+	r := &resizeCall{resizer: z, node: z.node, pod: pod, sandboxID: actions.SandboxID, containers: actions.Resize}
 	err := r.runResize(ctx)
 	if err == nil {
 		err = r.checkAllSent()
@@ -229,4 +229,6 @@ func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(res
 
 // recordCreatedSize records size as sent to the runtime when container id was created. The runtime may later report a rounded or
 // modified size, which must not trigger a resize or restart.
-func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) { z.state.setSentSize(id, size) }
+func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) {
+	z.state.setSentSize(id, size)
+}

@@ -38,18 +38,18 @@ type sandboxRunner struct {
 // failedSandbox is the message of the event FailedCreatePodSandBox.
 const failedSandbox = "Failed to create pod sandbox: %v"
 
-// ensureSandbox ensures that the pod cgroup exists and runs the sandbox planned in a. Without a planned sandbox it returns the
-// newest sandbox of observed.
-func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (*sandbox, error) {
+// ensureSandbox ensures that the pod cgroup exists and runs the sandbox planned in actions. Without a planned sandbox it returns
+// the newest sandbox of observed.
+func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (*sandbox, error) {
 	warn := func(reason, text string, err error) error {
 		if ctx.Err() == nil {
 			r.reporter.RecordWarning(reason, Subject{}, text, err)
 		}
 		return err
 	}
-	config, err := r.buildConfig(pod, observed, a)
+	config, err := r.buildConfig(pod, observed, actions)
 	if err != nil {
-		if a.Sandbox == nil {
+		if actions.Sandbox == nil {
 			return nil, err
 		}
 		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
@@ -57,25 +57,25 @@ func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, obse
 	if err := r.quota.ensureCgroup(ctx, pod, observed); err != nil {
 		return nil, warn(podevents.ReasonFailedToCreatePodContainer, "unable to ensure pod container exists: %v", err)
 	}
-	if a.Sandbox == nil {
-		return &sandbox{id: a.SandboxID, ips: observed.NewestSandbox().IPs, config: config}, nil
+	if actions.Sandbox == nil {
+		return &sandbox{id: actions.SandboxID, ips: observed.NewestSandbox().IPs, config: config}, nil
 	}
 	r.resizer.setCgroupCreated(pod)
 	if config.Attempt > 0 {
 		r.reporter.RecordEvent(podevents.ReasonSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 	}
 	sb := &sandbox{config: config}
-	if err := r.runSandbox(ctx, pod, sb, a.SandboxChangeReason); err != nil {
+	if err := r.runSandbox(ctx, pod, sb, actions.SandboxChangeReason); err != nil {
 		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
 	}
 	return sb, nil
 }
 
 // buildConfig returns the CRI config of the planned sandbox, or of the sandbox in use if none is planned.
-func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
+func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
-	if a.Sandbox != nil {
-		attempt = a.Sandbox.Attempt
+	if actions.Sandbox != nil {
+		attempt = actions.Sandbox.Attempt
 	} else {
 		attempt = observed.NewestSandbox().Attempt
 	}
@@ -88,8 +88,8 @@ func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, a *plan.A
 		c.Annotations = map[string]string{}
 	}
 	c.Annotations[podview.AnnotationNetwork] = podview.NetworkModeOf(pod).String()
-	if a.Sandbox != nil {
-		c.Annotations[podstatus.AnnotationStarted] = a.Sandbox.PodStarted.UTC().Format(time.RFC3339)
+	if actions.Sandbox != nil {
+		c.Annotations[podstatus.AnnotationStarted] = actions.Sandbox.PodStarted.UTC().Format(time.RFC3339)
 	}
 	return c, nil
 }

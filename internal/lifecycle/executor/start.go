@@ -31,16 +31,16 @@ type starter struct {
 	postStart *postStart
 }
 
-// startPod ensures the sandbox and starts the containers of a.Start. A failed container does not prevent the start of the next
+// startPod ensures the sandbox and starts the containers of actions.Start. A failed container does not prevent the start of the next
 // ones.
-func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, a)
+func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, actions)
 	if err != nil {
 		return err
 	}
 	sb.ips = s.addresses.podIPs(pod, sb.ips)
 	var errs []error
-	for _, start := range a.Start {
+	for _, start := range actions.Start {
 		if err := ctx.Err(); err != nil {
 			return err // the sync was cancelled
 		}

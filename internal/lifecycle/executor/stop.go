@@ -30,20 +30,20 @@ type stopper struct {
 	failures map[string]int // by container ID: consecutive failures of StopContainer
 }
 
-// stopPod stops the containers of a.Kill in parallel and then the sandboxes of a.StopSandboxes. A container waits for the
+// stopPod stops the containers of actions.Kill in parallel and then the sandboxes of actions.StopSandboxes. A container waits for the
 // containers in its WaitFor list.
-func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	errs := make([]error, len(a.Kill))
-	ended := make([]chan struct{}, len(a.Kill))
-	for i := range a.Kill {
+func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	errs := make([]error, len(actions.Kill))
+	ended := make([]chan struct{}, len(actions.Kill))
+	for i := range actions.Kill {
 		ended[i] = make(chan struct{})
 	}
 	var wg sync.WaitGroup
-	for i, k := range a.Kill {
+	for i, k := range actions.Kill {
 		var before []chan struct{}
-		for j := range a.Kill {
+		for j := range actions.Kill {
 			for _, name := range k.WaitFor {
-				if a.Kill[j].Name == name && j != i {
+				if actions.Kill[j].Name == name && j != i {
 					before = append(before, ended[j])
 				}
 			}
@@ -57,7 +57,7 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	}
 	wg.Wait()
 	err := errors.Join(errs...)
-	for _, id := range a.StopSandboxes {
+	for _, id := range actions.StopSandboxes {
 		if err == nil {
 			err = s.node.Runtime.StopSandbox(ctx, id)
 			s.stoppedIDs[id] = err == nil
@@ -72,12 +72,12 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 // killContainer stops one container. It first runs the preStop hook and waits for the channels in before, which close when the
 // containers that must terminate earlier have terminated. The grace period limits hook and wait. Source: killContainer in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (s *stopper) killContainer(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
-	deadline := time.NewTimer(k.Grace)
+func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, before []chan struct{}) error {
+	deadline := time.NewTimer(kill.Grace)
 	defer deadline.Stop()
 	var hookTook time.Duration
-	if k.PreStop != nil {
-		preStop := s.startPreStop(ctx, call, k)
+	if kill.PreStop != nil {
+		preStop := s.startPreStop(ctx, call, kill)
 		defer preStop.cancelAndWait()
 		hookTook = preStop.awaitReturn(deadline)
 	}
@@ -90,7 +90,7 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, k plan.Kill
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+	return s.stopContainer(ctx, kill.ID, hook.Budget(kill.Grace, hookTook, time.Since(waitBegan)))
 }
 
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.

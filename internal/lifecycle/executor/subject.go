@@ -28,17 +28,17 @@ func (s Subject) newEvent(kind, reason, message string) podevents.Event {
 	}
 }
 
-// subjectOfStart returns the subject of the container started by s. id is empty until the container is created.
-func subjectOfStart(s *plan.Start, id string) Subject {
-	return Subject{name: s.Container.Name, id: id, attempt: s.Attempt}
+// subjectOfStart returns the event subject of a container start. id is empty until the container is created.
+func subjectOfStart(start *plan.Start, id string) Subject {
+	return Subject{name: start.Container.Name, id: id, attempt: start.Attempt}
 }
 
-// subjectOfCall returns the subject of the container that a hook runs in.
-func subjectOfCall(c hook.Call) Subject {
-	return Subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
+// subjectOfCall returns the event subject of the container that a hook runs in.
+func subjectOfCall(call hook.Call) Subject {
+	return Subject{name: call.Container.Name, id: call.ContainerID, attempt: call.Attempt}
 }
 
-// subjectOf returns the subject of the container with this name and ID, with its attempt in observed.
+// subjectOf returns the event subject of the container with this name and ID, with its attempt in observed.
 func subjectOf(observed cri.Pod, name, id string) Subject {
 	about := Subject{name: name, id: id}
 	for i := range observed.Containers {
@@ -49,10 +49,10 @@ func subjectOf(observed cri.Pod, name, id string) Subject {
 	return about
 }
 
-// lastExitOf returns the subject of the container instance in c.LastTerminationState.
-func lastExitOf(c *corev1.ContainerStatus) Subject {
-	about := Subject{name: c.Name, attempt: uint32(max(c.RestartCount, 0))}
-	if t := c.LastTerminationState.Terminated; t != nil {
+// lastExitOf returns the event subject of the container instance in status.LastTerminationState.
+func lastExitOf(status *corev1.ContainerStatus) Subject {
+	about := Subject{name: status.Name, attempt: uint32(max(status.RestartCount, 0))}
+	if t := status.LastTerminationState.Terminated; t != nil {
 		about.id, about.exitCode = t.ContainerID, new(t.ExitCode)
 		if _, id, found := strings.Cut(t.ContainerID, "://"); found {
 			about.id = id

@@ -43,9 +43,9 @@ type Volumes struct {
 	relabeled relabeledVolumes
 }
 
-// prepareVolumes waits until the volumes of pod are ready. On error it sets the waiting reason of the containers of a.Start.
+// prepareVolumes waits until the volumes of pod are ready. On error it sets the waiting reason of the containers of actions.Start.
 // Source: SyncPod in pkg/kubelet/kubelet.go.
-func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if v.node.Volumes == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, a *plan.A
 	if err == nil {
 		return nil
 	}
-	for _, s := range a.Start {
+	for _, s := range actions.Start {
 		v.waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
 	}
 	if ctx.Err() == nil {
@@ -72,14 +72,14 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 }
 
-// addToLaunch adds the volumes of container c to its launch parameters l.
-func (v *Volumes) addToLaunch(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandboxID string, l *podspec.Launch) error {
+// addToLaunch adds the volumes of the container to launch, the parameters of its creation.
+func (v *Volumes) addToLaunch(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandboxID string, launch *podspec.Launch) error {
 	if v.node.Volumes != nil {
-		if err := v.node.Volumes.Container(ctx, pod, c, l); err != nil {
+		if err := v.node.Volumes.Container(ctx, pod, container, launch); err != nil {
 			return err
 		}
 	}
-	v.relabeled.skipRelabeled(sandboxID, pod, c, l)
+	v.relabeled.skipRelabeled(sandboxID, pod, container, launch)
 	return nil
 }
 

@@ -28,14 +28,14 @@ func (e *ExitError) Error() string {
 
 // runCommand runs command in the container, without expanding variables. On error it also returns the beginning of the output,
 // standard output first.
-func (r *Runner) runCommand(ctx context.Context, c Call, command []string) (output string, err error) {
+func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (output string, err error) {
 	if r.opts.Execer == nil {
 		return "", errors.New("commands cannot be run here")
 	}
 	if len(command) == 0 {
 		return "", errors.New("field command: is empty")
 	}
-	res, err := r.opts.Execer.ExecSync(ctx, c.ContainerID, slices.Clone(command), 0)
+	res, err := r.opts.Execer.ExecSync(ctx, call.ContainerID, slices.Clone(command), 0)
 	if err == nil && res.ExitCode == 0 {
 		return "", nil
 	}

@@ -46,8 +46,8 @@ func newClient(connCtx context.Context) *http.Client {
 
 // sendHTTPGet sends the request of a handler. If the server does not speak TLS, it repeats the request over HTTP, without
 // credentials in header and URL.
-func (r *Runner) sendHTTPGet(ctx context.Context, c Call, action *corev1.HTTPGetAction) error {
-	req, err := newRequest(ctx, c, action)
+func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTPGetAction) error {
+	req, err := newRequest(ctx, call, action)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *Runner) sendHTTPGet(ctx context.Context, c Call, action *corev1.HTTPGet
 		return err // the error of the HTTPS request
 	}
 	if r.opts.Hooks.HTTPFallback != nil {
-		r.opts.Hooks.HTTPFallback(c, fmt.Sprintf(
+		r.opts.Hooks.HTTPFallback(call, fmt.Sprintf(
 			"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host))
 	}
 	return nil

@@ -23,12 +23,12 @@ import (
 const UserAgent = "kube-lifecycle/1.37"
 
 // newRequest builds the HTTP request of a handler. Source: pkg/probe/http/request.go.
-func newRequest(ctx context.Context, c Call, action *corev1.HTTPGetAction) (*http.Request, error) {
-	host := cmp.Or(action.Host, c.PodIP)
+func newRequest(ctx context.Context, call Call, action *corev1.HTTPGetAction) (*http.Request, error) {
+	host := cmp.Or(action.Host, call.PodIP)
 	if host == "" {
 		return nil, errors.New("the pod has no IP address")
 	}
-	port, err := findPort(c.Container, action.Port)
+	port, err := findPort(call.Container, action.Port)
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +67,15 @@ func newHeader(list []corev1.HTTPHeader) http.Header {
 	return header
 }
 
-// findPort returns a port number, or that of the first port of c with the name in p. Source: pkg/probe/util.go.
-func findPort(c *corev1.Container, p intstr.IntOrString) (int, error) {
+// findPort returns the number in p, or that of the first container port with the name in p. Source: pkg/probe/util.go.
+func findPort(container *corev1.Container, p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {
-		i := slices.IndexFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })
+		i := slices.IndexFunc(container.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })
 		if i < 0 {
 			return 0, fmt.Errorf("field port: %q names no port of the container", p.StrVal)
 		}
-		port = int(c.Ports[i].ContainerPort)
+		port = int(container.Ports[i].ContainerPort)
 	}
 	if port < 1 || port > 65535 {
 		return 0, fmt.Errorf("field port: %d is not from 1 to 65535", port)

@@ -53,13 +53,13 @@ type Runner struct {
 }
 
 // New returns a Runner. It starts no goroutine.
-func New(o Options) *Runner {
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
-	return &Runner{opts: o}
+func New(opts Options) *Runner {
+	opts.Timeout = cmp.Or(opts.Timeout, defaultTimeout)
+	return &Runner{opts: opts}
 }
 
-// Run runs handler h until it returns or ctx ends. An error is an [*Error].
-func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) error {
+// Run runs handler until it returns or ctx ends. An error is an [*Error].
+func (r *Runner) Run(ctx context.Context, call Call, handler *corev1.LifecycleHandler) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.opts.Timeout)
@@ -68,31 +68,31 @@ func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) er
 	var output string
 	var err error
 	switch {
-	case h.Exec != nil:
-		output, err = r.runCommand(ctx, c, h.Exec.Command)
-	case h.HTTPGet != nil:
-		err = r.sendHTTPGet(ctx, c, h.HTTPGet)
-	case h.Sleep != nil:
-		err = r.runSleep(ctx, c, h.Sleep.Seconds)
-	case h.TCPSocket != nil:
+	case handler.Exec != nil:
+		output, err = r.runCommand(ctx, call, handler.Exec.Command)
+	case handler.HTTPGet != nil:
+		err = r.sendHTTPGet(ctx, call, handler.HTTPGet)
+	case handler.Sleep != nil:
+		err = r.runSleep(ctx, call, handler.Sleep.Seconds)
+	case handler.TCPSocket != nil:
 		err = errors.New("tcpSocket handlers are not run")
 	default:
 		err = errors.New("is none of exec, httpGet and sleep")
 	}
 	if err != nil {
-		return &Error{Call: c, Handler: h, Output: output, Err: err}
+		return &Error{Call: call, Handler: handler, Output: output, Err: err}
 	}
 	return nil
 }
 
 // runSleep waits for the given seconds or until ctx ends. A negative value returns at once.
-func (r *Runner) runSleep(ctx context.Context, c Call, seconds int64) error {
+func (r *Runner) runSleep(ctx context.Context, call Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
 	if sleep.For(ctx, time.Duration(min(max(seconds, 0), most))*time.Second) == nil {
 		return nil
 	}
 	if r.opts.Hooks.SleepTerminated != nil {
-		r.opts.Hooks.SleepTerminated(c)
+		r.opts.Hooks.SleepTerminated(call)
 	}
 	return errors.New("container terminated before sleep hook finished")
 }

@@ -54,8 +54,8 @@ func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 
 const noAdmission = "this agent admits no pods by the labels of its node"
 
-func requiresNode(a *corev1.Affinity) bool {
-	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+func requiresNode(affinity *corev1.Affinity) bool {
+	return affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
 // probed returns an error for each probe of the containers in list.

@@ -71,10 +71,10 @@ func (r *Resources) Update(pod *corev1.Pod) {
 	r.calls = append(r.calls, Call{Op: "Update", UID: string(pod.UID)})
 }
 
-// Container adds a host path to l for each volume of pod except image volumes. It fails if the pod is not prepared.
-func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
+// Container adds a host path to launch for each volume of pod except image volumes. It fails if the pod is not prepared.
+func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	uid := string(pod.UID)
-	if err := r.recordCall(ctx, Call{Op: "Container", UID: uid, Container: c.Name}); err != nil {
+	if err := r.recordCall(ctx, Call{Op: "Container", UID: uid, Container: container.Name}); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -82,12 +82,12 @@ func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Co
 	if !r.prepared[uid] {
 		return fmt.Errorf("pod %s/%s: its volumes are not prepared", pod.Namespace, pod.Name)
 	}
-	if l.Volumes == nil {
-		l.Volumes = map[string]podspec.Volume{}
+	if launch.Volumes == nil {
+		launch.Volumes = map[string]podspec.Volume{}
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image == nil {
-			l.Volumes[v.Name] = podspec.Volume{HostPath: "/volumes/" + uid + "/" + v.Name}
+			launch.Volumes[v.Name] = podspec.Volume{HostPath: "/volumes/" + uid + "/" + v.Name}
 		}
 	}
 	return nil
@@ -104,14 +104,14 @@ func (r *Resources) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-func (r *Resources) recordCall(ctx context.Context, c Call) error {
+func (r *Resources) recordCall(ctx context.Context, call Call) error {
 	r.mu.Lock()
-	r.calls = append(r.calls, c)
+	r.calls = append(r.calls, call)
 	r.mu.Unlock()
 	if r.Fault == nil {
 		return nil
 	}
-	return r.Fault(ctx, c)
+	return r.Fault(ctx, call)
 }
 
 // Calls returns all recorded calls in order; Check is not recorded.

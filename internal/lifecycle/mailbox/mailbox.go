@@ -147,16 +147,16 @@ func (m *Mailbox) Delete() {
 
 // Evict requests an eviction, and cancels the running sync if necessary. The returned channel is closed when no container of the
 // pod runs and its resources are released.
-func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
+func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	current := &m.eviction
-	shorter := e.Grace > 0 && (current.grace == 0 || e.Grace < current.grace)
+	shorter := eviction.Grace > 0 && (current.grace == 0 || eviction.Grace < current.grace)
 	if current.request == nil || shorter {
-		current.request = &e
+		current.request = &eviction
 	}
 	if shorter {
-		current.grace = e.Grace
+		current.grace = eviction.Grace
 	}
 	if m.cancelWork != nil && (!m.stopping || shorter) {
 		m.cancelWork()

@@ -27,9 +27,9 @@ func (m Mark) SetLabel(labels map[string]string) {
 	labels[Label] = string(m)
 }
 
-// Owns reports whether a sandbox or container of p has the mark m.
-func (m Mark) Owns(p *cri.Pod) bool {
-	for mark := range listMarks(p) {
+// Owns reports whether a sandbox or container of pod has the mark m.
+func (m Mark) Owns(pod *cri.Pod) bool {
+	for mark := range listMarks(pod) {
 		if m != "" && mark == m {
 			return true
 		}
@@ -37,9 +37,9 @@ func (m Mark) Owns(p *cri.Pod) bool {
 	return false
 }
 
-// ForeignMark returns a mark other than m of a sandbox or container of p. An object without the label has an empty mark.
-func (m Mark) ForeignMark(p *cri.Pod) (other Mark, found bool) {
-	for mark := range listMarks(p) {
+// ForeignMark returns a mark other than m of a sandbox or container of pod. An object without the label has an empty mark.
+func (m Mark) ForeignMark(pod *cri.Pod) (other Mark, found bool) {
+	for mark := range listMarks(pod) {
 		if mark != m {
 			return mark, true
 		}
@@ -47,23 +47,23 @@ func (m Mark) ForeignMark(p *cri.Pod) (other Mark, found bool) {
 	return "", false
 }
 
-// Filter returns a copy of p with only the sandboxes and containers that have the mark m.
-func (m Mark) Filter(p cri.Pod) cri.Pod {
-	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(s cri.Sandbox) bool { return s.Labels[Label] != string(m) })
-	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.Labels[Label] != string(m) })
-	return p
+// Filter returns a copy of pod with only the sandboxes and containers that have the mark m.
+func (m Mark) Filter(pod cri.Pod) cri.Pod {
+	pod.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), func(s cri.Sandbox) bool { return s.Labels[Label] != string(m) })
+	pod.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c cri.Container) bool { return c.Labels[Label] != string(m) })
+	return pod
 }
 
-// listMarks yields the mark of each sandbox and container of p.
-func listMarks(p *cri.Pod) iter.Seq[Mark] {
+// listMarks yields the mark of each sandbox and container of pod.
+func listMarks(pod *cri.Pod) iter.Seq[Mark] {
 	return func(yield func(Mark) bool) {
-		for i := range p.Sandboxes {
-			if !yield(Mark(p.Sandboxes[i].Labels[Label])) {
+		for i := range pod.Sandboxes {
+			if !yield(Mark(pod.Sandboxes[i].Labels[Label])) {
 				return
 			}
 		}
-		for i := range p.Containers {
-			if !yield(Mark(p.Containers[i].Labels[Label])) {
+		for i := range pod.Containers {
+			if !yield(Mark(pod.Containers[i].Labels[Label])) {
 				return
 			}
 		}

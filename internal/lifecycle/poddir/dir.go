@@ -43,7 +43,7 @@ func (d Dir) recordPath() string {
 }
 
 // WriteHostsFile writes the hosts file of a pod and returns its path. Like the kubelet, the agent rewrites it for each container.
-func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, o podspec.Options) (string, error) {
+func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options) (string, error) {
 	if d == "" {
 		return "", nil
 	}
@@ -54,7 +54,7 @@ func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, o podspec.Options) (s
 			return "", err
 		}
 	}
-	content, err := podspec.HostsFile(pod, ips, node, o)
+	content, err := podspec.HostsFile(pod, ips, node, opts)
 	if err != nil {
 		return "", err
 	}

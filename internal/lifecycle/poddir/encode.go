@@ -30,8 +30,8 @@ func (r *Record) encodeBounded() ([]byte, error) {
 }
 
 // trimMessages removes the messages and lists of a status that the agent does not need after a restart. Container states stay.
-func trimMessages(st *corev1.PodStatus) {
-	for _, all := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
+func trimMessages(status *corev1.PodStatus) {
+	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {
 			c := &all[i]
 			c.AllocatedResources, c.Resources, c.VolumeMounts, c.AllocatedResourcesStatus, c.User = nil, nil, nil, nil, nil
@@ -45,12 +45,12 @@ func trimMessages(st *corev1.PodStatus) {
 			}
 		}
 	}
-	for i := range st.Conditions {
-		st.Conditions[i].Message = ""
+	for i := range status.Conditions {
+		status.Conditions[i].Message = ""
 	}
 }
 
 // trimContainers removes everything from a status except phase, start time, QoS class and reason.
-func trimContainers(st *corev1.PodStatus) {
-	*st = corev1.PodStatus{Phase: st.Phase, StartTime: st.StartTime, QOSClass: st.QOSClass, Reason: st.Reason}
+func trimContainers(status *corev1.PodStatus) {
+	*status = corev1.PodStatus{Phase: status.Phase, StartTime: status.StartTime, QOSClass: status.QOSClass, Reason: status.Reason}
 }

@@ -81,11 +81,11 @@ func (l Logs) RemoveLinks(containers []cri.Container) error {
 
 // Remove removes the log files, also rotated ones, of a container that is not running. It keeps them if another container of
 // observed uses the same files. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (l Logs) Remove(observed cri.Pod, c *cri.Container) error {
+func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
-		return other.ID != c.ID && other.Name == c.Name && other.Attempt == c.Attempt
+		return other.ID != container.ID && other.Name == container.Name && other.Attempt == container.Attempt
 	})
-	if l.Directory() == "" || !IsFileName(c.Name) || c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown || shared {
+	if l.Directory() == "" || !IsFileName(container.Name) || container.State == cri.ContainerRunning || container.State == cri.ContainerUnknown || shared {
 		return nil
 	}
 	root, err := os.OpenRoot(l.Root)
@@ -93,7 +93,7 @@ func (l Logs) Remove(observed cri.Pod, c *cri.Container) error {
 		return ignoreNotExist(err)
 	}
 	defer root.Close()
-	path := filepath.Join(filepath.Base(l.Directory()), podspec.LogPath(c.Name, c.Attempt))
+	path := filepath.Join(filepath.Base(l.Directory()), podspec.LogPath(container.Name, container.Attempt))
 	names, err := listFiles(root, filepath.Dir(path))
 	for _, name := range names {
 		if log := filepath.Base(path); name == log || strings.HasPrefix(name, log+".") {

@@ -30,30 +30,30 @@ const (
 
 // ReadMessage returns the termination message of an exited container from its termination message file. With policy
 // FallbackToLogsOnError, a failed container without a message gets the end of its log.
-func (d Dir) ReadMessage(ctx context.Context, c *cri.Container) string {
+func (d Dir) ReadMessage(ctx context.Context, container *cri.Container) string {
 	message := tail{max: maxMessage}
-	d.readMessage(c, &message)
-	policy := c.Annotations[podspec.AnnotationTerminationMessagePolicy]
+	d.readMessage(container, &message)
+	policy := container.Annotations[podspec.AnnotationTerminationMessagePolicy]
 	if len(message.data) > 0 || policy != string(corev1.TerminationMessageFallbackToLogsOnError) ||
-		c.ExitCode == 0 || c.Reason == reasonCannotRun || c.LogPath == "" {
+		container.ExitCode == 0 || container.Reason == reasonCannotRun || container.LogPath == "" {
 		return string(message.data)
 	}
 	message.max = maxMessageLog
 	lines := int64(maxMessageLines)
 	ctx, cancel := context.WithTimeout(ctx, messageLogTimeout)
 	defer cancel()
-	if info, err := os.Lstat(c.LogPath); err != nil || !info.Mode().IsRegular() {
+	if info, err := os.Lstat(container.LogPath); err != nil || !info.Mode().IsRegular() {
 		return "" // a container with a mount of the logs can place a link to any file there
 	}
 	// Output read before an error is still useful.
-	_ = logs.Read(ctx, c.LogPath, &message, &message, logs.ReadOptions{TailLines: &lines})
+	_ = logs.Read(ctx, container.LogPath, &message, &message, logs.ReadOptions{TailLines: &lines})
 	return string(message.data)
 }
 
-// readMessage copies the end of the termination message file of c to message. It ignores a missing file and one that is not
-// regular.
-func (d Dir) readMessage(c *cri.Container, message *tail) {
-	name := d.messagePath(c.Name, c.Attempt)
+// readMessage copies the end of the termination message file of the container to message. It ignores a missing file and one that
+// is not regular.
+func (d Dir) readMessage(container *cri.Container, message *tail) {
+	name := d.messagePath(container.Name, container.Attempt)
 	if name == "" {
 		return
 	}

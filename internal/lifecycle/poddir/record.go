@@ -94,7 +94,7 @@ type Recorder struct {
 }
 
 // NewRecorder returns the recorder of the pod with this "namespace/name". It does not read the file; see [Recorder.Load].
-func NewRecorder(d Dir, pod string) *Recorder { return &Recorder{path: d.recordPath(), pod: pod} }
+func NewRecorder(dir Dir, pod string) *Recorder { return &Recorder{path: dir.recordPath(), pod: pod} }
 
 // SetSource sets the source name that the next Update stores.
 func (r *Recorder) SetSource(source string) {

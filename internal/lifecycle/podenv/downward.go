@@ -17,7 +17,7 @@ import (
 )
 
 // fieldValue returns the value of the pod field name, for an environment variable with a fieldRef.
-func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (string, error) {
+func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
 		case "metadata.labels":
@@ -38,12 +38,12 @@ func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (str
 	case "spec.serviceAccountName":
 		return pod.Spec.ServiceAccountName, nil
 	case "status.hostIP", "status.hostIPs":
-		if len(s.HostIPs) == 0 {
+		if len(sources.HostIPs) == 0 {
 			return "", field.Invalid(path, name, "the node address is unknown")
 		}
-		return joinAddresses(s.HostIPs, name == "status.hostIP"), nil
+		return joinAddresses(sources.HostIPs, name == "status.hostIP"), nil
 	case "status.podIP", "status.podIPs":
-		return joinAddresses(podip.Addresses(pod.Spec.HostNetwork, s.PodIPs, nil, s.HostIPs), name == "status.podIP"), nil
+		return joinAddresses(podip.Addresses(pod.Spec.HostNetwork, sources.PodIPs, nil, sources.HostIPs), name == "status.podIP"), nil
 	default:
 		return "", field.NotSupported(path, name, podfield.FieldPaths())
 	}
@@ -62,8 +62,8 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 }
 
 // resourceValue returns a request or limit of a container, divided by the divisor of ref and rounded up.
-func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
-	source, defaulted := c, true
+func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
+	source, defaulted := container, true
 	if ref.ContainerName != "" {
 		named := containers.Find(&pod.Spec, ref.ContainerName)
 		if named.Container == nil || named.Kind == containers.Ephemeral {
@@ -89,8 +89,8 @@ func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFie
 
 // limitOrAllocatable returns the limit of the container, else that of the pod, else the allocatable amount of the node
 // (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages cannot be overcommitted and have no default.
-func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
-	limit := c.Resources.Limits[name]
+func limitOrAllocatable(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
+	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {
 		return limit
 	}

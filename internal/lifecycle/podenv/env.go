@@ -44,11 +44,11 @@ type Environment struct {
 	room  expand.Room
 }
 
-// New computes the variables of container c. Each can refer to earlier ones: first those of envFrom, then those of env. Services
+// New computes the variables of a container. Each can refer to earlier ones: first those of envFrom, then those of env. Services
 // have the lowest precedence (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
-func New(pod *corev1.Pod, c *corev1.Container, s Sources) (*Environment, error) {
-	e := newEnvironment(append(slices.Clone(s.Node), serviceEnv(pod, s.References.Services)...))
-	if err := e.setVariables(pod, c, podfield.PathOf(&pod.Spec, c.Name), &s); err != nil {
+func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Environment, error) {
+	e := newEnvironment(append(slices.Clone(sources.Node), serviceEnv(pod, sources.References.Services)...))
+	if err := e.setVariables(pod, container, podfield.PathOf(&pod.Spec, container.Name), &sources); err != nil {
 		return nil, fielderr.ShortOne(err)
 	}
 	return e, nil
@@ -97,15 +97,15 @@ func (e *Environment) List() []cri.EnvVar {
 	return list
 }
 
-// setVariables sets the variables of container c at path.
-func (e *Environment) setVariables(pod *corev1.Pod, c *corev1.Container, path *field.Path, s *Sources) error {
-	for i := range c.EnvFrom {
-		if err := e.setFromObject(&c.EnvFrom[i], path.Child("envFrom").Index(i), &s.References); err != nil {
+// setVariables sets the variables of the container, whose field path is path.
+func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container, path *field.Path, sources *Sources) error {
+	for i := range container.EnvFrom {
+		if err := e.setFromObject(&container.EnvFrom[i], path.Child("envFrom").Index(i), &sources.References); err != nil {
 			return err
 		}
 	}
-	for i := range c.Env {
-		if err := e.setVariable(pod, c, i, path.Child("env").Index(i), s); err != nil {
+	for i := range container.Env {
+		if err := e.setVariable(pod, container, i, path.Child("env").Index(i), sources); err != nil {
 			return err
 		}
 	}
@@ -147,12 +147,12 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable c.Env[i].
-func (e *Environment) setVariable(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, s *Sources) error {
-	v := &c.Env[i]
+// setVariable sets the variable container.Env[i].
+func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
+	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
 		path = path.Child("valueFrom")
-		value, err := e.valueFrom(pod, c, v.ValueFrom, path, s)
+		value, err := e.valueFrom(pod, container, v.ValueFrom, path, sources)
 		if err != nil || value == nil {
 			return err
 		}
@@ -167,16 +167,16 @@ func (e *Environment) setVariable(pod *corev1.Pod, c *corev1.Container, i int, p
 }
 
 // setFromObject sets the variables of a config map or secret of envFrom, in the order of the keys.
-func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, r *References) error {
+func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
-		object, ok := r.ConfigMaps[from.ConfigMapRef.Name]
+		object, ok := refs.ConfigMaps[from.ConfigMapRef.Name]
 		if !ok {
 			return notFoundError(path.Child("configMapRef", "name"), from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		}
 		return addObjectData(e, path.Child("configMapRef"), from.Prefix, object.Data)
 	case from.SecretRef != nil:
-		object, ok := r.Secrets[from.SecretRef.Name]
+		object, ok := refs.Secrets[from.SecretRef.Name]
 		if !ok {
 			return notFoundError(path.Child("secretRef", "name"), from.SecretRef.Name, from.SecretRef.Optional)
 		}

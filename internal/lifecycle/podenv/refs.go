@@ -61,10 +61,10 @@ type EnvFile struct {
 	Volume, Path string
 }
 
-// Resolve reads the objects, services and environment files that container c refers to. volumes are the host paths of the pod
+// Resolve reads the objects, services and environment files that the container refers to. volumes are the host paths of the pod
 // volumes by name. Resolve takes at most [ResolveTimeout]. It leaves out missing objects, which [New] reports if they are
 // required. Other errors name the field. If from is nil, a required reference is an error.
-func Resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from Objects, volumes map[string]string) (References, error) {
+func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
 	r := resolver{
@@ -75,7 +75,7 @@ func Resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from Obj
 			EnvFiles:   make(map[EnvFile][]byte),
 		},
 	}
-	if err := r.resolveContainer(ctx, c, podfield.PathOf(&pod.Spec, c.Name)); err != nil {
+	if err := r.resolveContainer(ctx, container, podfield.PathOf(&pod.Spec, container.Name)); err != nil {
 		return References{}, err
 	}
 	if err := r.resolveServices(ctx); err != nil {
@@ -93,9 +93,9 @@ type resolver struct {
 	bytesRead int64 // size of the environment files read so far
 }
 
-// resolveContainer reads the config maps, secrets and environment files of c.
-func (r *resolver) resolveContainer(ctx context.Context, c *corev1.Container, path *field.Path) error {
-	for i, s := range c.EnvFrom {
+// resolveContainer reads the config maps, secrets and environment files that the container refers to.
+func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Container, path *field.Path) error {
+	for i, s := range container.EnvFrom {
 		path, err := path.Child("envFrom").Index(i), error(nil)
 		switch {
 		case s.ConfigMapRef != nil:
@@ -107,7 +107,7 @@ func (r *resolver) resolveContainer(ctx context.Context, c *corev1.Container, pa
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for i, e := range c.Env {
+	for i, e := range container.Env {
 		path, err := path.Child("env").Index(i).Child("valueFrom"), error(nil)
 		switch s := optional.OrZero(e.ValueFrom); {
 		case s.ConfigMapKeyRef != nil:

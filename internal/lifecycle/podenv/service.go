@@ -50,16 +50,16 @@ func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 
 // setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST and the like, then those of Docker links. If
 // two services or ports produce one variable, the last one wins.
-func (e *Environment) setService(s *corev1.Service) {
-	ip, prefix := s.Spec.ClusterIP, variableName(s.Name)
+func (e *Environment) setService(service *corev1.Service) {
+	ip, prefix := service.Spec.ClusterIP, variableName(service.Name)
 	e.setValue(prefix+"_SERVICE_HOST", ip)
-	e.setValue(prefix+"_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port)))
-	for _, p := range s.Spec.Ports {
+	e.setValue(prefix+"_SERVICE_PORT", strconv.Itoa(int(service.Spec.Ports[0].Port)))
+	for _, p := range service.Spec.Ports {
 		if p.Name != "" {
 			e.setValue(prefix+"_SERVICE_PORT_"+variableName(p.Name), strconv.Itoa(int(p.Port)))
 		}
 	}
-	for i, p := range s.Spec.Ports {
+	for i, p := range service.Spec.Ports {
 		port, proto := strconv.Itoa(int(p.Port)), strings.ToLower(string(cmp.Or(p.Protocol, corev1.ProtocolTCP)))
 		url := proto + "://" + net.JoinHostPort(ip, port)
 		if i == 0 {

@@ -11,18 +11,18 @@ import (
 // valueFrom returns the value of a variable with a valueFrom. Nil: an optional source does not exist, and the variable stays
 // unset.
 func (e *Environment) valueFrom(
-	pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, path *field.Path, s *Sources,
+	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {
 	switch {
 	case from.FieldRef != nil:
-		value, err := fieldValue(pod, from.FieldRef.FieldPath, path.Child("fieldRef", "fieldPath"), s)
+		value, err := fieldValue(pod, from.FieldRef.FieldPath, path.Child("fieldRef", "fieldPath"), sources)
 		return &value, err
 	case from.ResourceFieldRef != nil:
-		value, err := resourceValue(pod, c, from.ResourceFieldRef, path.Child("resourceFieldRef"), s.Allocatable)
+		value, err := resourceValue(pod, container, from.ResourceFieldRef, path.Child("resourceFieldRef"), sources.Allocatable)
 		return &value, err
 	case from.ConfigMapKeyRef != nil:
 		ref, path := from.ConfigMapKeyRef, path.Child("configMapKeyRef")
-		object, ok := s.References.ConfigMaps[ref.Name]
+		object, ok := sources.References.ConfigMaps[ref.Name]
 		if !ok {
 			return nil, notFoundError(path.Child("name"), ref.Name, ref.Optional)
 		}
@@ -33,7 +33,7 @@ func (e *Environment) valueFrom(
 		return &value, nil
 	case from.SecretKeyRef != nil:
 		ref, path := from.SecretKeyRef, path.Child("secretKeyRef")
-		object, ok := s.References.Secrets[ref.Name]
+		object, ok := sources.References.Secrets[ref.Name]
 		if !ok {
 			return nil, notFoundError(path.Child("name"), ref.Name, ref.Optional)
 		}
@@ -43,7 +43,7 @@ func (e *Environment) valueFrom(
 		}
 		return new(string(data)), nil
 	case from.FileKeyRef != nil:
-		return e.fileValue(c, from.FileKeyRef, path.Child("fileKeyRef"), s)
+		return e.fileValue(container, from.FileKeyRef, path.Child("fileKeyRef"), sources)
 	default:
 		return nil, field.Required(path, "must have a source")
 	}
@@ -51,17 +51,17 @@ func (e *Environment) valueFrom(
 
 // fileValue returns a variable from an environment file. An empty value counts as missing. The file must exist even if the
 // variable is optional.
-func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, s *Sources) (*string, error) {
-	if _, ok := s.Volumes[ref.VolumeName]; !ok {
+func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, sources *Sources) (*string, error) {
+	if _, ok := sources.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)
 	}
 	file := EnvFile{ref.VolumeName, ref.Path}
-	data, ok := s.References.EnvFiles[file]
+	data, ok := sources.References.EnvFiles[file]
 	if !ok {
 		return nil, field.NotFound(path.Child("path"), ref.Path)
 	}
 	if _, ok := e.files[file]; !ok {
-		e.files[file] = parseEnvFile(data, keysFromFile(c, file))
+		e.files[file] = parseEnvFile(data, keysFromFile(container, file))
 	}
 	value, err := e.files[file].lookupValue(ref.Key)
 	if err != nil {
@@ -73,10 +73,10 @@ func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector
 	return &value, nil
 }
 
-// keysFromFile returns the names of the variables that container c reads from file.
-func keysFromFile(c *corev1.Container, file EnvFile) map[string]bool {
+// keysFromFile returns the names of the variables that the container reads from file.
+func keysFromFile(container *corev1.Container, file EnvFile) map[string]bool {
 	keys := make(map[string]bool)
-	for _, e := range c.Env {
+	for _, e := range container.Env {
 		if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
 			continue
 		}

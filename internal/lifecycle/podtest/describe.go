@@ -50,7 +50,7 @@ func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 }
 
 // FormatRequirements formats requirements as ParseRequirements reads them; "nothing" if empty.
-func FormatRequirements(r *corev1.ResourceRequirements) string {
+func FormatRequirements(resources *corev1.ResourceRequirements) string {
 	side := func(list corev1.ResourceList, name corev1.ResourceName) string {
 		if q, ok := list[name]; ok {
 			return q.String()
@@ -59,7 +59,7 @@ func FormatRequirements(r *corev1.ResourceRequirements) string {
 	}
 	var words []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if both := side(r.Requests, name) + "/" + side(r.Limits, name); both != "/" {
+		if both := side(resources.Requests, name) + "/" + side(resources.Limits, name); both != "/" {
 			words = append(words, string(name)+"="+both)
 		}
 	}
@@ -69,16 +69,16 @@ func FormatRequirements(r *corev1.ResourceRequirements) string {
 	return strings.Join(words, " ")
 }
 
-// FormatSize formats the CPU and memory of s for a line of a test scenario.
-func FormatSize(s cgroups.ContainerSize) string {
+// FormatSize formats the CPU and memory of size for a line of a test scenario.
+func FormatSize(size cgroups.ContainerSize) string {
 	memory := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
-	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", s.CPURequest, s.CPULimit, memory(s.MemoryRequest), memory(s.MemoryLimit))
+	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", size.CPURequest, size.CPULimit, memory(size.MemoryRequest), memory(size.MemoryLimit))
 }
 
-// ConditionOf returns status and reason of condition t, or "absent".
-func ConditionOf(st corev1.PodStatus, t corev1.PodConditionType) string {
-	for _, c := range st.Conditions {
-		if c.Type == t {
+// ConditionOf returns status and reason of a pod condition, or "absent".
+func ConditionOf(status corev1.PodStatus, conditionType corev1.PodConditionType) string {
+	for _, c := range status.Conditions {
+		if c.Type == conditionType {
 			return string(c.Status) + " " + c.Reason
 		}
 	}
@@ -106,12 +106,12 @@ func JSON(v any) string {
 	return string(text)
 }
 
-// DescribeObserved describes the sandboxes and containers of p, one per line.
-func DescribeObserved(p cri.Pod) (s string) {
-	for _, sb := range p.Sandboxes {
+// DescribeObserved describes the sandboxes and containers of pod, one per line.
+func DescribeObserved(pod cri.Pod) (s string) {
+	for _, sb := range pod.Sandboxes {
 		s += fmt.Sprintf("\n  sandbox %s attempt=%d %s ips=%v %v", sb.ID, sb.Attempt, sb.State, sb.IPs, sb.Annotations)
 	}
-	for _, c := range p.Containers {
+	for _, c := range pod.Containers {
 		s += fmt.Sprintf("\n  %s attempt=%d sandbox=%s %s code=%d %s %v", c.ID, c.Attempt, c.SandboxID, c.State, c.ExitCode, c.Reason, c.Annotations)
 	}
 	return s
@@ -157,7 +157,7 @@ func ExamplePods() map[string]func(pod *corev1.Pod) {
 	}
 }
 
-// IsSidecar reports whether init container c is restartable. c may be nil.
-func IsSidecar(c *corev1.Container) bool {
-	return c != nil && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+// IsSidecar reports whether an init container is restartable. container may be nil.
+func IsSidecar(container *corev1.Container) bool {
+	return container != nil && container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -52,15 +52,15 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 }
 
 // generatePolicy gives some containers a restart policy with rules for exit codes 42 and 88.
-func generatePolicy(rnd *rand.Rand, c *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
+func generatePolicy(rnd *rand.Rand, container *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
 	if !Chance(rnd, 40) {
 		return
 	}
-	c.RestartPolicy = new(Pick(rnd, policies))
+	container.RestartPolicy = new(Pick(rnd, policies))
 	for code, action := range map[int32]corev1.ContainerRestartRuleAction{
 		42: corev1.ContainerRestartRuleActionRestart, 88: corev1.ContainerRestartRuleActionRestartAllContainers,
 	} {
-		c.RestartPolicyRules = append(c.RestartPolicyRules, corev1.ContainerRestartRule{
+		container.RestartPolicyRules = append(container.RestartPolicyRules, corev1.ContainerRestartRule{
 			Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
 				Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code},
 			},
@@ -68,20 +68,20 @@ func generatePolicy(rnd *rand.Rand, c *corev1.Container, policies ...corev1.Cont
 	}
 }
 
-func generateProbes(rnd *rand.Rand, c *corev1.Container) {
+func generateProbes(rnd *rand.Rand, container *corev1.Container) {
 	if Chance(rnd, 25) {
-		c.StartupProbe = Probe("started", 2)
-		c.StartupProbe.FailureThreshold = 5
+		container.StartupProbe = Probe("started", 2)
+		container.StartupProbe.FailureThreshold = 5
 	}
 	if Chance(rnd, 25) {
-		c.ReadinessProbe = Probe("ready", 5)
+		container.ReadinessProbe = Probe("ready", 5)
 	}
 	if Chance(rnd, 25) {
-		c.LivenessProbe = Probe("alive", 10)
+		container.LivenessProbe = Probe("alive", 10)
 	}
 }
 
-func generateHooks(rnd *rand.Rand, c *corev1.Container) {
+func generateHooks(rnd *rand.Rand, container *corev1.Container) {
 	var l corev1.Lifecycle
 	if Chance(rnd, 20) {
 		l.PostStart = Exec("hello")
@@ -90,7 +90,7 @@ func generateHooks(rnd *rand.Rand, c *corev1.Container) {
 		l.PreStop = Exec("bye")
 	}
 	if l != (corev1.Lifecycle{}) {
-		c.Lifecycle = &l
+		container.Lifecycle = &l
 	}
 }
 

@@ -61,12 +61,12 @@ func Probe(word string, period int32) *corev1.Probe {
 }
 
 // Describe summarizes a status: phase, and state and restart count of each container.
-func Describe(st corev1.PodStatus) string {
-	words := []string{string(st.Phase)}
-	if st.Reason != "" {
-		words = append(words, st.Reason)
+func Describe(status corev1.PodStatus) string {
+	words := []string{string(status.Phase)}
+	if status.Reason != "" {
+		words = append(words, status.Reason)
 	}
-	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses) {
 		state := ""
 		switch {
 		case c.State.Running != nil:

@@ -22,8 +22,8 @@ import (
 const AnnotationGeneration = "nodeagent/round"
 
 // GenerationOf returns the restart-all generation of a container instance.
-func GenerationOf(c *cri.Container) int {
-	text, ok := c.Annotations[AnnotationGeneration]
+func GenerationOf(container *cri.Container) int {
+	text, ok := container.Annotations[AnnotationGeneration]
 	if !ok {
 		return 0 // avoids allocating an error in Atoi
 	}
@@ -51,9 +51,9 @@ func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested boo
 	return n, false
 }
 
-// RequestsRestartAll reports whether c exited with a code for which its rules restart all containers of the pod. last is its
-// newest instance.
-func RequestsRestartAll(c *corev1.Container, last *cri.Container) bool {
-	return last.State == cri.ContainerExited && c.RestartPolicy != nil &&
-		matchRules(c.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
+// RequestsRestartAll reports whether the container exited with a code for which its rules restart all containers of the pod. last
+// is its newest instance.
+func RequestsRestartAll(container *corev1.Container, last *cri.Container) bool {
+	return last.State == cri.ContainerExited && container.RestartPolicy != nil &&
+		matchRules(container.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
 }

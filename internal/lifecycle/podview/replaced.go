@@ -52,14 +52,14 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 	return observed
 }
 
-// isTerminatedForGood reports whether c is an exited regular container that is published as terminated and will not be restarted.
-func isTerminatedForGood(pod *corev1.Pod, c *cri.Container, published *corev1.PodStatus) bool {
+// isTerminatedForGood reports whether an exited regular container is published as terminated and will not be restarted.
+func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
-		return st.Name == c.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, c.ID)
+		return st.Name == container.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, container.ID)
 	}
 	for i := range pod.Spec.Containers {
-		if spec := &pod.Spec.Containers[i]; spec.Name == c.Name {
-			return !ShouldRestart(&pod.Spec, spec, c.ExitCode) && slices.ContainsFunc(published.ContainerStatuses, isTerminated)
+		if spec := &pod.Spec.Containers[i]; spec.Name == container.Name {
+			return !ShouldRestart(&pod.Spec, spec, container.ExitCode) && slices.ContainsFunc(published.ContainerStatuses, isTerminated)
 		}
 	}
 	return false

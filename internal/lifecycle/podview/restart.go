@@ -12,12 +12,12 @@ import (
 // ShouldRestart reports whether a container that exited with exitCode is restarted. The first matching rule of the container
 // decides, else its restart policy, else that of the pod. Rules count only if the container has a policy; an unknown policy
 // counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
-func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
-	if c.RestartPolicy != nil {
-		if matchRules(c.RestartPolicyRules, exitCode) != "" {
+func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode int32) bool {
+	if container.RestartPolicy != nil {
+		if matchRules(container.RestartPolicyRules, exitCode) != "" {
 			return true
 		}
-		switch *c.RestartPolicy {
+		switch *container.RestartPolicy {
 		case corev1.ContainerRestartPolicyAlways:
 			return true
 		case corev1.ContainerRestartPolicyOnFailure:

@@ -67,9 +67,9 @@ func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 }
 
 // hasNetworkMode reports whether a sandbox was created with mode, or has it if the annotation is missing. It does not allocate.
-func hasNetworkMode(s *cri.Sandbox, mode cri.NamespaceMode) bool {
-	if asked, ok := s.Annotations[AnnotationNetwork]; ok {
+func hasNetworkMode(sandbox *cri.Sandbox, mode cri.NamespaceMode) bool {
+	if asked, ok := sandbox.Annotations[AnnotationNetwork]; ok {
 		return asked == mode.String()
 	}
-	return s.Namespaces.Network == mode
+	return sandbox.Namespaces.Network == mode
 }

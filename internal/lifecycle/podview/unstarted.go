@@ -14,12 +14,12 @@ import (
 // isAbandonedStart reports whether a container did not start because its client, such as an agent that was killed, disconnected
 // during the call. containerd 2.4 reports it as exited with code 128, as if its program did not exist. A pod that is not
 // restarted must not fail for that.
-func isAbandonedStart(c *cri.Container) bool {
-	if c.State != cri.ContainerExited || !c.StartedAt.IsZero() {
+func isAbandonedStart(container *cri.Container) bool {
+	if container.State != cri.ContainerExited || !container.StartedAt.IsZero() {
 		return false
 	}
 	for _, end := range abandonedSuffixes() {
-		if strings.HasSuffix(c.Message, end) {
+		if strings.HasSuffix(container.Message, end) {
 			return true
 		}
 	}
@@ -34,17 +34,17 @@ func abandonedSuffixes() []string {
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 
-// AsUnstarted returns p with each container whose start was abandoned in state created and without sandbox: it must be replaced,
-// not restarted.
-func AsUnstarted(p cri.Pod) cri.Pod {
-	if !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
-		return p
+// AsUnstarted returns a copy of pod in which each container whose start was abandoned is in state created and in no sandbox. Such
+// a container must be replaced: it cannot be started again.
+func AsUnstarted(pod cri.Pod) cri.Pod {
+	if !slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
+		return pod
 	}
-	p.Containers = slices.Clone(p.Containers)
-	for i := range p.Containers {
-		if c := &p.Containers[i]; isAbandonedStart(c) {
+	pod.Containers = slices.Clone(pod.Containers)
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; isAbandonedStart(c) {
 			c.State, c.SandboxID = cri.ContainerCreated, ""
 		}
 	}
-	return p
+	return pod
 }

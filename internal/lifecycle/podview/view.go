@@ -56,16 +56,16 @@ func (v *View) HasInitialized(sandboxID string) bool {
 	return false
 }
 
-// IsRunning reports whether a container of p is running.
-func IsRunning(p cri.Pod) bool {
-	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
+// IsRunning reports whether a container of pod is running.
+func IsRunning(pod cri.Pod) bool {
+	return slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
-// IsTerminated reports whether p has no ready sandbox and no container that runs or is in state unknown. Source: TerminatePod in
+// IsTerminated reports whether pod has no ready sandbox and no container that runs or is in state unknown. Source: TerminatePod in
 // pkg/kubelet/status/status_manager.go.
-func IsTerminated(p cri.Pod) bool {
-	return !slices.ContainsFunc(p.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
-		!slices.ContainsFunc(p.Containers, func(c cri.Container) bool {
+func IsTerminated(pod cri.Pod) bool {
+	return !slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
+		!slices.ContainsFunc(pod.Containers, func(c cri.Container) bool {
 			return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 		})
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has. The size last sent to the runtime counts first. Else the
-// reported resources decide between to and the size in the annotation of the container; if neither matches, the reported
-// resources count. An instance without the annotation was not created by an agent; its size is to.
-func (s *State) actualSize(c *corev1.Container, instance *cri.Container, to cgroups.ContainerSize) cgroups.ContainerSize {
+// actualSize returns the resources that a container instance has. The size last sent to the runtime counts first. Else it chooses
+// between size, the requested size, and the size in the annotation of the container by the resources that the runtime reports. An
+// instance without the annotation was not created by an agent; its size is size.
+func (s *State) actualSize(container *corev1.Container, instance *cri.Container, size cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
 	}
 	created, ok := ParseSize(instance.Annotations[AnnotationResources])
 	if !ok {
-		return to
+		return size
 	}
 	reported := instance.Resources
 	if reported == nil || reported.CPUShares == 0 {
 		return created // the runtime reports no resources
 	}
-	return s.actualSizeFromRuntime(c, reported, created, to)
+	return s.actualSizeFromRuntime(container, reported, created, size)
 }
 
-func (s *State) actualSizeFromRuntime(c *corev1.Container, reported *cri.Resources, created, to cgroups.ContainerSize) cgroups.ContainerSize {
+func (s *State) actualSizeFromRuntime(container *corev1.Container, reported *cri.Resources, created, to cgroups.ContainerSize) cgroups.ContainerSize {
 	size := cgroups.ContainerSize{
 		CPURequest:    cgroups.SharesToMilli(uint64(reported.CPUShares)),
 		CPULimit:      cgroups.QuotaToMilli(reported.CPUQuota, uint64(max(reported.CPUPeriod, 0))),
@@ -49,9 +49,9 @@ func (s *State) actualSizeFromRuntime(c *corev1.Container, reported *cri.Resourc
 		first, second = to, created // if both round to the same page count, the exact one wins
 	}
 	switch {
-	case s.matchesMemory(c, reported, first):
+	case s.matchesMemory(container, reported, first):
 		size.MemoryRequest, size.MemoryLimit = first.MemoryRequest, first.MemoryLimit
-	case s.matchesMemory(c, reported, second):
+	case s.matchesMemory(container, reported, second):
 		size.MemoryRequest, size.MemoryLimit = second.MemoryRequest, second.MemoryLimit
 	case created.MemoryRequest == created.MemoryLimit && size.MemoryLimit != created.MemoryLimit:
 		size.MemoryRequest = size.MemoryLimit
@@ -61,18 +61,18 @@ func (s *State) actualSizeFromRuntime(c *corev1.Container, reported *cri.Resourc
 	return size
 }
 
-// matchesCPU reports whether the runtime reports the CPU values of a container with size s.
-func matchesCPU(reported *cri.Resources, s cgroups.ContainerSize) bool {
-	return uint64(reported.CPUShares) == cgroups.CPUShares(s.CPURequest) &&
-		(reported.CPUPeriod <= 0 || max(reported.CPUQuota, 0) == cgroups.CPUQuota(s.CPULimit, uint64(reported.CPUPeriod)))
+// matchesCPU reports whether the CPU values that the runtime reports are those of a container with this size.
+func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
+	return uint64(reported.CPUShares) == cgroups.CPUShares(size.CPURequest) &&
+		(reported.CPUPeriod <= 0 || max(reported.CPUQuota, 0) == cgroups.CPUQuota(size.CPULimit, uint64(reported.CPUPeriod)))
 }
 
 // MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// matchesMemory reports whether the runtime reports the memory values of a container with this size. The memory request is
-// visible only through memory QoS.
-func (s *State) matchesMemory(c *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
+// matchesMemory reports whether the memory values that the runtime reports are those of a container with this size. The memory
+// request is visible only through memory QoS.
+func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
 	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {
 		return false
 	}
@@ -84,7 +84,7 @@ func (s *State) matchesMemory(c *corev1.Container, reported *cri.Resources, size
 	if !protected {
 		return true
 	}
-	sized := WithSize(c, size)
+	sized := WithSize(container, size)
 	want, err := podspec.Resources(s.Pod, &sized, s.Spec)
 	if err != nil {
 		return false

@@ -86,21 +86,21 @@ type Container struct {
 // Decide compares the spec of a pod with its allocated and actual resources. It returns the containers to resize, and whether the
 // resize is feasible regardless of the free resources of the node; see [Decision.IsResize]. It is deterministic. Source:
 // computePodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
-func Decide(s State) Decision {
-	if s.Allocated == nil || s.NoUpdates || s.NoCgroup {
-		s.CgroupSizes = s.CgroupSizes.podLevelOnly() // then the actual resources are allocated
+func Decide(state State) Decision {
+	if state.Allocated == nil || state.NoUpdates || state.NoCgroup {
+		state.CgroupSizes = state.CgroupSizes.podLevelOnly() // then the actual resources are allocated
 	}
-	z := s.decideActuation(s.Pod)
-	if s.Allocated == nil || s.NoUpdates { // the containers keep their resources
+	z := state.decideActuation(state.Pod)
+	if state.Allocated == nil || state.NoUpdates { // the containers keep their resources
 		z.Previous = z.Actual
-	} else if allocated := s.Allocated.Apply(s.Pod); allocated != s.Pod {
-		kept := s.decideActuation(allocated)
+	} else if allocated := state.Allocated.Apply(state.Pod); allocated != state.Pod {
+		kept := state.decideActuation(allocated)
 		z.Previous, z.previousDecision = allocated, &kept
 	}
 	if z.Previous == nil {
 		return z
 	}
-	if reason, message := s.findRefusal(&z); reason != "" {
+	if reason, message := state.findRefusal(&z); reason != "" {
 		return z.pendingDecision(reason, message)
 	}
 	return z
@@ -149,14 +149,14 @@ func (s State) decideActuation(pod *corev1.Pod) Decision {
 	return z
 }
 
-// SizeOf returns the resources that container c of pod must have. It uses the computed Sizes if pod is d.Pod.
-func (d *Decision) SizeOf(pod *corev1.Pod, c *corev1.Container) cgroups.ContainerSize {
+// SizeOf returns the resources that a container of pod must have. It uses the computed Sizes if pod is d.Pod.
+func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.ContainerSize {
 	if d.Pod == pod {
-		if size, ok := d.Sizes.SizeOf(c.Name); ok {
+		if size, ok := d.Sizes.SizeOf(container.Name); ok {
 			return size
 		}
 	}
-	return SizeOf(&pod.Spec, c)
+	return SizeOf(&pod.Spec, container)
 }
 
 // HasCompleted reports whether the container is an init container that has exited with code 0. As in the kubelet, a resize of it
@@ -206,10 +206,10 @@ func (d *Decision) pendingDecision(reason, message string) Decision {
 	return p
 }
 
-// findRefusal returns reason and message if the resize from z.Previous to z.Pod is infeasible on this node. An empty reason means
+// findRefusal returns reason and message if the resize from decision.Previous to decision.Pod is infeasible on this node. An empty reason means
 // that it is feasible.
-func (s *State) findRefusal(z *Decision) (reason, message string) {
-	before := z.Previous
+func (s *State) findRefusal(decision *Decision) (reason, message string) {
+	before := decision.Previous
 	if s.NoUpdates {
 		return corev1.PodReasonInfeasible, messageResizeUnsupported
 	}
@@ -219,7 +219,7 @@ func (s *State) findRefusal(z *Decision) (reason, message string) {
 	for c := range containers.NotEphemeral(&s.Pod.Spec) {
 		// The swap limit follows from the memory request and cannot change while the container runs.
 		previous := SizeOf(&before.Spec, containers.Named(&before.Spec, c.Name))
-		if to, _ := z.Sizes.SizeOf(c.Name); previous.MemoryRequest != to.MemoryRequest &&
+		if to, _ := decision.Sizes.SizeOf(c.Name); previous.MemoryRequest != to.MemoryRequest &&
 			!hasRestartPolicy(c, corev1.ResourceMemory) && (s.canSwap(s.Pod, c.Name) || s.canSwap(before, c.Name)) {
 			return corev1.PodReasonInfeasible, messageResizeSwap
 		}
@@ -235,14 +235,14 @@ func (s *State) canSwap(pod *corev1.Pod, name string) bool {
 	return limit > 0
 }
 
-// mustRestart reports whether the resizePolicy of c requires a restart for the change from from to to.
-func mustRestart(c *corev1.Container, from, to cgroups.ContainerSize) bool {
-	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && hasRestartPolicy(c, corev1.ResourceCPU) ||
-		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && hasRestartPolicy(c, corev1.ResourceMemory)
+// mustRestart reports whether the resizePolicy of the container requires a restart when its size changes.
+func mustRestart(container *corev1.Container, from, to cgroups.ContainerSize) bool {
+	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && hasRestartPolicy(container, corev1.ResourceCPU) ||
+		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && hasRestartPolicy(container, corev1.ResourceMemory)
 }
 
-func hasRestartPolicy(c *corev1.Container, name corev1.ResourceName) bool {
-	return slices.Contains(c.ResizePolicy, corev1.ContainerResizePolicy{
+func hasRestartPolicy(container *corev1.Container, name corev1.ResourceName) bool {
+	return slices.Contains(container.ResizePolicy, corev1.ContainerResizePolicy{
 		ResourceName: name, RestartPolicy: corev1.RestartContainer,
 	})
 }

@@ -20,9 +20,9 @@ import (
 // not report all of them. Example: "cpu=250/500 memory=33554432/67108864", in millicores and bytes.
 const AnnotationResources = "nodeagent/resources"
 
-// FormatSize returns s in the format of [AnnotationResources].
-func FormatSize(s cgroups.ContainerSize) string {
-	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", s.CPURequest, s.CPULimit, s.MemoryRequest, s.MemoryLimit)
+// FormatSize returns size in the format of [AnnotationResources].
+func FormatSize(size cgroups.ContainerSize) string {
+	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", size.CPURequest, size.CPULimit, size.MemoryRequest, size.MemoryLimit)
 }
 
 // ParseSize parses the format of [AnnotationResources]. ok is false for any other text.
@@ -47,22 +47,22 @@ func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	return s, true
 }
 
-// SizeOf returns the requests and limits of container c of pod. A missing limit is that of the pod, and a missing CPU request is
-// the CPU limit.
-func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.ContainerSize {
+// SizeOf returns the requests and limits of a container. A missing limit is that of the pod, and a missing CPU request is the CPU
+// limit.
+func SizeOf(pod *corev1.PodSpec, container *corev1.Container) cgroups.ContainerSize {
 	limit := func(name corev1.ResourceName) resource.Quantity {
-		q := c.Resources.Limits[name]
+		q := container.Resources.Limits[name]
 		if q.IsZero() && pod.Resources != nil {
 			q = pod.Resources.Limits[name]
 		}
 		return q
 	}
 	cpu, memory := limit(corev1.ResourceCPU), limit(corev1.ResourceMemory)
-	cpuRequest, ok := c.Resources.Requests[corev1.ResourceCPU]
+	cpuRequest, ok := container.Resources.Requests[corev1.ResourceCPU]
 	if !ok {
 		cpuRequest = cpu
 	}
-	memoryRequest := c.Resources.Requests[corev1.ResourceMemory]
+	memoryRequest := container.Resources.Requests[corev1.ResourceMemory]
 	return cgroups.ContainerSize{
 		CPURequest: qos.MilliValue(&cpuRequest), CPULimit: qos.MilliValue(&cpu),
 		MemoryRequest: qos.Value(&memoryRequest), MemoryLimit: qos.Value(&memory),
@@ -77,9 +77,9 @@ func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	return SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *pod.Spec.Resources})
 }
 
-// WithSize returns a copy of c with the requests and limits of s.
-func WithSize(c *corev1.Container, s cgroups.ContainerSize) corev1.Container {
-	sized := *c
+// WithSize returns a copy of the container with the requests and limits of size.
+func WithSize(container *corev1.Container, size cgroups.ContainerSize) corev1.Container {
+	sized := *container
 	r := &sized.Resources
 	r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits)
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, there bool, q *resource.Quantity) {
@@ -93,9 +93,9 @@ func WithSize(c *corev1.Container, s cgroups.ContainerSize) corev1.Container {
 		(*list)[name] = *q
 	}
 	// Keep a request of zero if there is a limit: without it the request would default to the limit.
-	set(&r.Requests, corev1.ResourceCPU, s.CPURequest != 0 || s.CPULimit != 0, resource.NewMilliQuantity(s.CPURequest, resource.DecimalSI))
-	set(&r.Limits, corev1.ResourceCPU, s.CPULimit != 0, resource.NewMilliQuantity(s.CPULimit, resource.DecimalSI))
-	set(&r.Requests, corev1.ResourceMemory, s.MemoryRequest > 0, resource.NewQuantity(s.MemoryRequest, resource.BinarySI))
-	set(&r.Limits, corev1.ResourceMemory, s.MemoryLimit != 0, resource.NewQuantity(s.MemoryLimit, resource.BinarySI))
+	set(&r.Requests, corev1.ResourceCPU, size.CPURequest != 0 || size.CPULimit != 0, resource.NewMilliQuantity(size.CPURequest, resource.DecimalSI))
+	set(&r.Limits, corev1.ResourceCPU, size.CPULimit != 0, resource.NewMilliQuantity(size.CPULimit, resource.DecimalSI))
+	set(&r.Requests, corev1.ResourceMemory, size.MemoryRequest > 0, resource.NewQuantity(size.MemoryRequest, resource.BinarySI))
+	set(&r.Limits, corev1.ResourceMemory, size.MemoryLimit != 0, resource.NewQuantity(size.MemoryLimit, resource.BinarySI))
 	return sized
 }

@@ -67,9 +67,9 @@ func (s *Sizes) podLevelOnly() *Sizes {
 	return &Sizes{Pod: s.Pod}
 }
 
-// Equal reports whether s and o have equal resources.
-func (s *Sizes) Equal(o *Sizes) bool {
-	return s.EqualExcept(o, func(string) bool { return false })
+// Equal reports whether s and other have equal resources.
+func (s *Sizes) Equal(other *Sizes) bool {
+	return s.EqualExcept(other, func(string) bool { return false })
 }
 
 // EqualExcept reports whether s and o have equal resources, ignoring the containers for which skip returns true.

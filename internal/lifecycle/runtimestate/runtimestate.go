@@ -184,8 +184,8 @@ func (r *Runtime) hasWaitingPods() bool {
 }
 
 // NetworkError returns why the pod network is not ready, or nil. The text is that of updateRuntimeUp in pkg/kubelet/kubelet.go.
-func NetworkError(s cri.Status) error {
-	c, ok := s.Condition(cri.ConditionNetworkReady)
+func NetworkError(status cri.Status) error {
+	c, ok := status.Condition(cri.ConditionNetworkReady)
 	switch {
 	case !ok:
 		return fmt.Errorf("container runtime network not ready: the runtime has no condition %s", cri.ConditionNetworkReady)

@@ -77,12 +77,12 @@ func timedConditions() [7]corev1.PodConditionType {
 }
 
 // keepTransitionTime copies the transition time from before if the status is equal, and sets it to now if it is unset.
-func keepTransitionTime(c *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
-	switch p := podstatus.FindCondition(before, c.Type); {
-	case p != nil && p.Status == c.Status:
-		c.LastTransitionTime = p.LastTransitionTime
-	case c.LastTransitionTime.IsZero():
-		c.LastTransitionTime = metav1.Time{Time: now}
+func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
+	switch p := podstatus.FindCondition(before, condition.Type); {
+	case p != nil && p.Status == condition.Status:
+		condition.LastTransitionTime = p.LastTransitionTime
+	case condition.LastTransitionTime.IsZero():
+		condition.LastTransitionTime = metav1.Time{Time: now}
 	}
 }
 

@@ -81,18 +81,18 @@ func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time
 	return out
 }
 
-func isConditionTrue(conditions []corev1.PodCondition, t corev1.PodConditionType) bool {
-	c := podstatus.FindCondition(conditions, t)
+func isConditionTrue(conditions []corev1.PodCondition, conditionType corev1.PodConditionType) bool {
+	c := podstatus.FindCondition(conditions, conditionType)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setNotReady sets condition t of a pod with a terminal phase to false.
-func setNotReady(conditions []corev1.PodCondition, t corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
+// setNotReady sets a condition of a pod with a terminal phase to false, with the reason of that phase.
+func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{
-		Type: t, Status: corev1.ConditionFalse, ObservedGeneration: generation,
+		Type: conditionType, Status: corev1.ConditionFalse, ObservedGeneration: generation,
 		Reason: podstatus.TerminalReason(phase), LastTransitionTime: metav1.Time{Time: now}.Rfc3339Copy(),
 	}
-	had := podstatus.FindCondition(conditions, t)
+	had := podstatus.FindCondition(conditions, conditionType)
 	if had == nil {
 		return append(conditions, c)
 	}

@@ -56,11 +56,11 @@ func isSpecOrder(list []corev1.Container, statuses []corev1.ContainerStatus) boo
 	return true
 }
 
-func normalizeState(s *corev1.ContainerState, limit int) {
-	if s.Running != nil {
-		truncateToSeconds(&s.Running.StartedAt)
+func normalizeState(state *corev1.ContainerState, limit int) {
+	if state.Running != nil {
+		truncateToSeconds(&state.Running.StartedAt)
 	}
-	if t := s.Terminated; t != nil {
+	if t := state.Terminated; t != nil {
 		truncateToSeconds(&t.StartedAt)
 		truncateToSeconds(&t.FinishedAt)
 		t.Message = cutMessage(t.Message, limit)
@@ -68,7 +68,7 @@ func normalizeState(s *corev1.ContainerState, limit int) {
 }
 
 // truncateToSeconds drops the fraction of a second, which JSON does not carry.
-func truncateToSeconds(t *metav1.Time) { *t = t.Rfc3339Copy() }
+func truncateToSeconds(time *metav1.Time) { *time = time.Rfc3339Copy() }
 
 // cutMessage cuts a message to limit bytes, at a character boundary, and replaces invalid UTF-8. An API server would replace it
 // as well, and the message would differ from the sent one.
