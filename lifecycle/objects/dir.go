@@ -129,27 +129,27 @@ func (m manifest) relativePath() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
 
-// readObject decodes the object of m into into, and validates it.
-func (d *Dir) readObject(ctx context.Context, m manifest, into metav1.Object, validate func() error) error {
+// readObject decodes the object of a manifest file into into, and validates it.
+func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
-		err = m.kind.validateNames(m.namespace, m.name)
+		err = file.kind.validateNames(file.namespace, file.name)
 	}
 	if err == nil {
-		err = d.decodeManifest(m, into)
+		err = d.decodeManifest(file, into)
 	}
 	if err == nil {
 		err = validate()
 	}
 	if err != nil {
-		file := filepath.Join(d.root, filepath.FromSlash(m.relativePath()))
-		return &Error{Kind: string(m.kind), Namespace: m.namespace, Name: m.name, File: file, Err: stripPath(err)}
+		file := filepath.Join(d.root, filepath.FromSlash(file.relativePath()))
+		return &Error{Kind: string(file.kind), Namespace: file.namespace, Name: file.name, File: file, Err: stripPath(err)}
 	}
 	return nil
 }
 
-func (d *Dir) decodeManifest(m manifest, into metav1.Object) error {
-	data, err := d.readContent(m.relativePath())
+func (d *Dir) decodeManifest(file manifest, into metav1.Object) error {
+	data, err := d.readContent(file.relativePath())
 	if err != nil {
 		return err
 	}
@@ -157,25 +157,25 @@ func (d *Dir) decodeManifest(m manifest, into metav1.Object) error {
 		return errors.New("more than one document")
 	}
 	if err := checkCost(data, reflect.TypeOf(into)); err != nil {
-		return m.redactError(err)
+		return file.redactError(err)
 	}
 	var typ metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &typ); err != nil {
-		return m.redactError(err)
+		return file.redactError(err)
 	}
-	if typ.APIVersion != m.apiVersion || typ.Kind != m.apiKind {
-		return fmt.Errorf("want a %s %s, got apiVersion %q and kind %q", m.apiVersion, m.apiKind, typ.APIVersion, typ.Kind)
+	if typ.APIVersion != file.apiVersion || typ.Kind != file.apiKind {
+		return fmt.Errorf("want a %s %s, got apiVersion %q and kind %q", file.apiVersion, file.apiKind, typ.APIVersion, typ.Kind)
 	}
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
-		return m.redactError(err)
+		return file.redactError(err)
 	}
-	if name := into.GetName(); name != m.name {
-		return fmt.Errorf("metadata.name is %q, the file says %q", name, m.name)
+	if name := into.GetName(); name != file.name {
+		return fmt.Errorf("metadata.name is %q, the file says %q", name, file.name)
 	}
-	if ns := into.GetNamespace(); ns != "" && ns != m.namespace {
-		return fmt.Errorf("metadata.namespace is %q, the directory says %q", ns, m.namespace)
+	if ns := into.GetNamespace(); ns != "" && ns != file.namespace {
+		return fmt.Errorf("metadata.namespace is %q, the directory says %q", ns, file.namespace)
 	}
-	into.SetNamespace(m.namespace)
+	into.SetNamespace(file.namespace)
 	return nil
 }
 

@@ -113,18 +113,18 @@ func (h *HTTP) requestBody(ctx context.Context) ([]byte, error) {
 	if h.opts.Header != nil {
 		req.Header = h.opts.Header.Clone()
 	}
-	resp, err := h.opts.Client.Do(req)
+	response, err := h.opts.Client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
 		}
 		return nil, fmt.Errorf("get manifest: %w", err)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("get manifest: server returned %s", resp.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get manifest: server returned %s", response.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxSize+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read manifest: %w", err)

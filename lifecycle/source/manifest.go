@@ -30,10 +30,10 @@ type manifest struct {
 // cost is the memory cost of a manifest: the number of values as counted by package safeyaml, and the size of the text.
 type cost struct{ values, bytes int }
 
-func (c cost) addCost(other cost) cost { return cost{c.values + other.values, c.bytes + other.bytes} }
+func (c cost) addCost(added cost) cost { return cost{c.values + added.values, c.bytes + added.bytes} }
 
-func (c cost) subtractCost(other cost) cost {
-	return cost{c.values - other.values, c.bytes - other.bytes}
+func (c cost) subtractCost(removed cost) cost {
+	return cost{c.values - removed.values, c.bytes - removed.bytes}
 }
 
 // maxCost returns the maximum cost of all manifests of a directory together. The kubelet has no limit.

@@ -102,13 +102,13 @@ func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	return resolveDuplicates(claims)[path]
 }
 
-// checkRoom returns an error if a manifest of cost c exceeds the limits of the directory.
-func (h *Handler) checkRoom(path string, c cost) error {
+// checkRoom returns an error if a manifest whose cost is added exceeds the limits of the directory.
+func (h *Handler) checkRoom(path string, added cost) error {
 	others, files := h.view.totalCost, len(h.view.files)
 	if m := h.view.files[path]; m != nil {
 		others, files = others.subtractCost(m.cost), files-1
 	}
-	limit, total := maxCost(), others.addCost(c)
+	limit, total := maxCost(), others.addCost(added)
 	switch {
 	case files >= maxFiles:
 		return newHTTPError(http.StatusInsufficientStorage, "manifest %s: the directory has %d files", filepath.Base(path), files)

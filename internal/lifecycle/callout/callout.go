@@ -12,25 +12,25 @@ import (
 // grace is how long a function may take to return after its context has ended.
 const grace = time.Second
 
-// Do calls f with a context that ends after timeout, and returns its error. If f does not return within a second after its
-// context has ended, Do returns the error of the context and leaves f running. late is then not nil and receives the error of f,
-// if f ever returns.
-func Do(ctx context.Context, timeout time.Duration, f func(context.Context) error) (late <-chan error, err error) {
+// Do runs call with a context that ends after timeout, and returns its error. If call does not return within a second after its
+// context has ended, Do returns the error of the context and leaves call running. late is then not nil and receives the error of
+// call, if it ever returns.
+func Do(ctx context.Context, timeout time.Duration, call func(context.Context) error) (late <-chan error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer := make(chan error, 1)
-	go func() { answer <- f(ctx) }()
+	result := make(chan error, 1)
+	go func() { result <- call(ctx) }()
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return nil, err
 	case <-ctx.Done():
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return nil, err
 	case <-timer.C:
-		return answer, ctx.Err()
+		return result, ctx.Err()
 	}
 }

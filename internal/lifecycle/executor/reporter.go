@@ -45,13 +45,13 @@ func (t *Reporter) withPodAttrs(args []any) []any {
 }
 
 // RecordEvent records an event of type Normal.
-func (t *Reporter) RecordEvent(reason string, about Subject, format string, args ...any) {
-	t.sendEvent(about.newEvent(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
+func (t *Reporter) RecordEvent(reason string, subject Subject, format string, args ...any) {
+	t.sendEvent(subject.newEvent(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
 }
 
 // RecordWarning records an event of type Warning.
-func (t *Reporter) RecordWarning(reason string, about Subject, format string, args ...any) {
-	t.sendEvent(about.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
+func (t *Reporter) RecordWarning(reason string, subject Subject, format string, args ...any) {
+	t.sendEvent(subject.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
 
 // sendEvent calls the Event hook, one call at a time.

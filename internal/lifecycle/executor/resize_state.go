@@ -26,12 +26,12 @@ type resizeState struct {
 	err        error                            // of the last attempt to resize
 }
 
-// restoreRecord restores the state that a previous agent has persisted.
-func (s *resizeState) restoreRecord(known poddir.Record) {
+// restoreRecord restores the state that a previous agent has persisted in record.
+func (s *resizeState) restoreRecord(record poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forCgroup, s.allocated = resize.ParseSizes(known.Sized), known.Allocated
-	for id, text := range known.Sizes {
+	s.forCgroup, s.allocated = resize.ParseSizes(record.Sized), record.Allocated
+	for id, text := range record.Sizes {
 		if size, ok := resize.ParseSize(text); ok {
 			s.storeSentSize(id, size)
 		}
@@ -45,14 +45,14 @@ func (s *resizeState) restoreGeneration(generation int64) {
 	s.generation = cmp.Or(generation, s.generation)
 }
 
-// writeRecord writes the state to the pod record now.
-func (s *resizeState) writeRecord(now *poddir.Record) {
+// writeRecord writes the state to record, the persistent record of the pod.
+func (s *resizeState) writeRecord(record *poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now.Allocated = s.allocated
-	now.Sized, now.Sizes = s.forCgroup.String(), make(map[string]string, len(s.sent))
+	record.Allocated = s.allocated
+	record.Sized, record.Sizes = s.forCgroup.String(), make(map[string]string, len(s.sent))
 	for id, size := range s.sent {
-		now.Sizes[id] = resize.FormatSize(size)
+		record.Sizes[id] = resize.FormatSize(size)
 	}
 }
 

@@ -45,16 +45,16 @@ func newResizer(reporter *Reporter, record *poddir.Recorder) *Resizer {
 	return &Resizer{node: reporter.node, reporter: reporter, record: record, events: resizeEvents{reporter: reporter}}
 }
 
-// Restore restores the state that a previous agent has persisted.
-func (z *Resizer) Restore(known poddir.Record) {
-	z.state.restoreRecord(known)
-	if known.Status != nil {
-		z.state.restoreGeneration(z.events.restoreConditions(known.Status.Conditions))
+// Restore restores the state that a previous agent has persisted in record.
+func (z *Resizer) Restore(record poddir.Record) {
+	z.state.restoreRecord(record)
+	if record.Status != nil {
+		z.state.restoreGeneration(z.events.restoreConditions(record.Status.Conditions))
 	}
 }
 
-// WriteRecord writes the allocation of the pod and the sizes sent to the runtime to the pod record now.
-func (z *Resizer) WriteRecord(now *poddir.Record) { z.state.writeRecord(now) }
+// WriteRecord writes the allocation of the pod and the sizes sent to the runtime to record, the persistent record of the pod.
+func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
 // Decide decides about the resources of an admitted pod, and stores the decision for the actions and the status. Accepted
 // resources are allocated to the pod from now on. For a deleted pod it only resets the conditions of a resize.

@@ -69,10 +69,10 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// killContainer stops one container. It first runs the preStop hook and waits for the channels in before, which close when the
-// containers that must terminate earlier have terminated. The grace period limits hook and wait. Source: killContainer in
+// killContainer stops one container. It first runs the preStop hook and waits until the channels in waitFor close: the containers
+// that must terminate earlier have terminated. The grace period limits hook and wait. Source: killContainer in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, before []chan struct{}) error {
+func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, waitFor []chan struct{}) error {
 	deadline := time.NewTimer(kill.Grace)
 	defer deadline.Stop()
 	var hookTook time.Duration
@@ -82,7 +82,7 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 		hookTook = preStop.awaitReturn(deadline)
 	}
 	waitBegan := time.Now()
-	for _, other := range before {
+	for _, other := range waitFor {
 		if !waitUntil(other, deadline) {
 			break
 		}

@@ -40,23 +40,23 @@ func subjectOfCall(call hook.Call) Subject {
 
 // subjectOf returns the event subject of the container with this name and ID, with its attempt in observed.
 func subjectOf(observed cri.Pod, name, id string) Subject {
-	about := Subject{name: name, id: id}
+	subject := Subject{name: name, id: id}
 	for i := range observed.Containers {
 		if c := &observed.Containers[i]; c.ID == id {
-			about.attempt = c.Attempt
+			subject.attempt = c.Attempt
 		}
 	}
-	return about
+	return subject
 }
 
 // lastExitOf returns the event subject of the container instance in status.LastTerminationState.
 func lastExitOf(status *corev1.ContainerStatus) Subject {
-	about := Subject{name: status.Name, attempt: uint32(max(status.RestartCount, 0))}
+	subject := Subject{name: status.Name, attempt: uint32(max(status.RestartCount, 0))}
 	if t := status.LastTerminationState.Terminated; t != nil {
-		about.id, about.exitCode = t.ContainerID, new(t.ExitCode)
+		subject.id, subject.exitCode = t.ContainerID, new(t.ExitCode)
 		if _, id, found := strings.Cut(t.ContainerID, "://"); found {
-			about.id = id
+			subject.id = id
 		}
 	}
-	return about
+	return subject
 }

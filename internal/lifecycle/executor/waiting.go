@@ -49,16 +49,16 @@ func (w *WaitingReasons) setError(name, reason string, err error) {
 }
 
 // SetReason sets the waiting reason of container name.
-func (w *WaitingReasons) SetReason(name string, why podstatus.Waiting) {
+func (w *WaitingReasons) SetReason(name string, reason podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.storeReason(name, why)
+	w.storeReason(name, reason)
 }
 
 // storeReason stores a reason. w.mu is held.
-func (w *WaitingReasons) storeReason(name string, why podstatus.Waiting) {
+func (w *WaitingReasons) storeReason(name string, reason podstatus.Waiting) {
 	if w.reasons == nil {
 		w.reasons = map[string]podstatus.Waiting{}
 	}
-	w.reasons[name] = why
+	w.reasons[name] = reason
 }

@@ -73,14 +73,14 @@ func (s *Sizes) Equal(other *Sizes) bool {
 }
 
 // EqualExcept reports whether s and o have equal resources, ignoring the containers for which skip returns true.
-func (s *Sizes) EqualExcept(o *Sizes, skip func(container string) bool) bool {
-	if s == nil || o == nil || s == o {
-		return s == o
+func (s *Sizes) EqualExcept(other *Sizes, skip func(container string) bool) bool {
+	if s == nil || other == nil || s == other {
+		return s == other
 	}
-	if (s.Pod == nil) != (o.Pod == nil) || s.PodLevel() != o.PodLevel() {
+	if (s.Pod == nil) != (other.Pod == nil) || s.PodLevel() != other.PodLevel() {
 		return false
 	}
-	rest := o.Containers
+	rest := other.Containers
 	next := func() (c ContainerSize, ok bool) {
 		for len(rest) > 0 && !ok {
 			c, rest = rest[0], rest[1:]

@@ -45,13 +45,13 @@ func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	return t
 }
 
-// insertTicket adds t behind the tickets of equal rank.
-func (q *Queue[T]) insertTicket(t *Ticket[T]) {
-	at := slices.IndexFunc(q.tickets, func(other *Ticket[T]) bool { return q.less(t.rank, other.rank) })
+// insertTicket adds ticket behind the tickets of equal rank.
+func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
+	at := slices.IndexFunc(q.tickets, func(other *Ticket[T]) bool { return q.less(ticket.rank, other.rank) })
 	if at < 0 {
 		at = len(q.tickets)
 	}
-	q.tickets = slices.Insert(q.tickets, at, t)
+	q.tickets = slices.Insert(q.tickets, at, ticket)
 }
 
 // Withdraw removes the ticket, so that it no longer delays other tickets. The owner may still call Wait later.
@@ -64,9 +64,9 @@ func (t *Ticket[T]) Withdraw() {
 	}
 }
 
-// removeTicket removes t from the queue, and reports whether it was there.
-func (q *Queue[T]) removeTicket(t *Ticket[T]) bool {
-	i := slices.Index(q.tickets, t)
+// removeTicket removes ticket from the queue, and reports whether it was there.
+func (q *Queue[T]) removeTicket(ticket *Ticket[T]) bool {
+	i := slices.Index(q.tickets, ticket)
 	if i >= 0 {
 		q.tickets = slices.Delete(q.tickets, i, i+1)
 	}
