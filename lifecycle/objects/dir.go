@@ -142,8 +142,8 @@ func (d *Dir) readObject(ctx context.Context, file manifest, into metav1.Object,
 		err = validate()
 	}
 	if err != nil {
-		file := filepath.Join(d.root, filepath.FromSlash(file.relativePath()))
-		return &Error{Kind: string(file.kind), Namespace: file.namespace, Name: file.name, File: file, Err: stripPath(err)}
+		manifestPath := filepath.Join(d.root, filepath.FromSlash(file.relativePath()))
+		return &Error{Kind: string(file.kind), Namespace: file.namespace, Name: file.name, File: manifestPath, Err: stripPath(err)}
 	}
 	return nil
 }
