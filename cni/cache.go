@@ -14,12 +14,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// maxCached is the most bytes of a cached attachment: a configuration in base64, and a result.
+// maxCached is the maximum size of a cache file of libcni: a configuration in base64 and a result.
 const maxCached = 4 << 20
 
-// checkCached removes the cached result of an attachment if libcni would not survive it: the file may have been damaged.
-func (p *Plugins) checkCached(n *Network, a Attachment) error {
-	file, err := p.cacheFile(n, a)
+// removeDamagedCache removes the cached result of an attachment if the file is damaged so that libcni could panic on it.
+func (p *Plugins) removeDamagedCache(network *Network, attachment Attachment) error {
+	file, err := p.cachePath(network, attachment)
 	if err != nil {
 		return err
 	}
@@ -44,9 +44,9 @@ func (p *Plugins) checkCached(n *Network, a Attachment) error {
 	return nil
 }
 
-// forget removes the cached result of an attachment that is gone.
-func (p *Plugins) forget(n *Network, a Attachment) error {
-	file, err := p.cacheFile(n, a)
+// removeCachedResult removes the cached result of a deleted attachment from libcni's cache.
+func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) error {
+	file, err := p.cachePath(network, attachment)
 	if err == nil {
 		err = os.Remove(file)
 	}
@@ -56,10 +56,9 @@ func (p *Plugins) forget(n *Network, a Attachment) error {
 	return err
 }
 
-// detached reports whether an attachment is gone after a DEL with this error. Not all plugins take a namespace or an
-// object that is gone for success, as they should. What counts is what a plugin reports, not what it prints when it fails
-// in another way.
-func detached(err error, netns string) bool {
+// isDetached reports whether an attachment no longer exists after DEL returned err. Some plugins fail for a missing namespace or
+// object, although the CNI specification expects success. It examines CNI error objects only, not the standard error.
+func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true
 	}
@@ -72,9 +71,9 @@ func detached(err error, netns string) bool {
 		netns == "" && strings.Contains(text, "no such file or directory")
 }
 
-// cached returns the attachments in libcni's cache of a container, or of all if it is empty, that have the configuration
-// they were made with. Others say nothing that a DEL could use.
-func (p *Plugins) cached(container string) ([]networkAttachment, error) {
+// cachedAttachments returns the attachments of a container in libcni's cache, or of all containers if container is empty. Entries
+// without a usable configuration are skipped, because DEL could not use them.
+func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, error) {
 	all, err := p.lib.GetCachedAttachments(container)
 	if err != nil {
 		return nil, err

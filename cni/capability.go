@@ -10,7 +10,7 @@ import (
 	"net"
 )
 
-// Names of capabilities, by which a plugin says what it wants to be told. libcni tells each plugin those alone.
+// Names of capabilities (runtime configuration) that a plugin can request. libcni passes only the requested ones to each plugin.
 const (
 	CapPortMappings   = "portMappings"
 	CapBandwidth      = "bandwidth"
@@ -23,13 +23,13 @@ const (
 	CapPodAnnotations = "io.kubernetes.cri.pod-annotations"
 )
 
-// Annotations of a pod that limit what it receives and sends, in bits per second. They are quantities from 1k to 1P.
+// Pod annotations that limit the received and sent bits per second. Values are Kubernetes quantities from 1k to 1P.
 const (
 	AnnotationIngressBandwidth = "kubernetes.io/ingress-bandwidth"
 	AnnotationEgressBandwidth  = "kubernetes.io/egress-bandwidth"
 )
 
-// bandwidth is a limit as plugins know it: bits per second, and bits.
+// bandwidth is the JSON of the bandwidth capability: rates in bits per second, bursts in bits.
 type bandwidth struct {
 	IngressRate  int64  `json:"ingressRate,omitempty"`
 	IngressBurst uint32 `json:"ingressBurst,omitempty"`
@@ -37,28 +37,27 @@ type bandwidth struct {
 	EgressBurst  uint32 `json:"egressBurst,omitempty"`
 }
 
-// dnsConfig is a resolver's configuration as plugins know it.
+// dnsConfig is the JSON of the dns capability.
 type dnsConfig struct {
 	Servers  []string `json:"servers,omitempty"`
 	Searches []string `json:"searches,omitempty"`
 	Options  []string `json:"options,omitempty"`
 }
 
-// Capabilities are what plugins are told, as JSON by the name of the capability.
+// Capabilities are the capability values for plugins: JSON by the name of the capability, such as [CapPortMappings].
 type Capabilities map[string]json.RawMessage
 
-// Capabilities returns what the plugins of a network are told about a pod, for those that want it. An error names the
-// field.
+// Capabilities returns the capability values of a pod for plugins. An error names the invalid field.
 func (p Pod) Capabilities() (Capabilities, error) {
-	ports, err := portMappings(p.Ports)
+	ports, err := newPortMappings(p.Ports)
 	if err != nil {
 		return nil, err
 	}
-	ranges, err := ipRanges(p.IPRanges)
+	ranges, err := newIPRanges(p.IPRanges)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := podBandwidth(p.Annotations)
+	limit, err := parseBandwidth(p.Annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +96,13 @@ func (p Pod) Capabilities() (Capabilities, error) {
 	return caps, nil
 }
 
-// podBandwidth reads the annotations. The plugin wants a burst with each rate; it is the largest one, as containerd has it.
-func podBandwidth(annotations map[string]string) (b bandwidth, err error) {
-	if b.IngressRate, err = rate(annotations, AnnotationIngressBandwidth); err != nil {
+// parseBandwidth parses the bandwidth annotations of a pod. The bandwidth plugin requires a burst with each rate; it is the
+// largest possible value, as in containerd.
+func parseBandwidth(annotations map[string]string) (b bandwidth, err error) {
+	if b.IngressRate, err = parseRate(annotations, AnnotationIngressBandwidth); err != nil {
 		return bandwidth{}, err
 	}
-	if b.EgressRate, err = rate(annotations, AnnotationEgressBandwidth); err != nil {
+	if b.EgressRate, err = parseRate(annotations, AnnotationEgressBandwidth); err != nil {
 		return bandwidth{}, err
 	}
 	if b.IngressRate > 0 {
@@ -114,20 +114,20 @@ func podBandwidth(annotations map[string]string) (b bandwidth, err error) {
 	return b, nil
 }
 
-// The least and the most bandwidth that a pod may ask for.
+// Limits for the bandwidth of a pod in bits per second.
 const (
 	minRate = 1_000
 	maxRate = 1_000_000_000_000_000
 )
 
-func rate(annotations map[string]string, key string) (int64, error) {
+func parseRate(annotations map[string]string, key string) (int64, error) {
 	value, ok := annotations[key]
 	if !ok {
 		return 0, nil
 	}
 	bits, err := parseQuantity(value)
 	if err == nil && (bits < minRate || bits > maxRate) {
-		err = fmt.Errorf("it is not between 1k and 1P")
+		err = fmt.Errorf("must be between 1k and 1P")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("annotations[%s]: %.50q: %w", key, value, err)

@@ -56,17 +56,17 @@ func TestCapabilities(t *testing.T) {
 func TestBadPods(t *testing.T) {
 	port := func(p cni.PortMapping) cni.Pod { return cni.Pod{Ports: []cni.PortMapping{{ContainerPort: 1}, p}} }
 	for want, pod := range map[string]cni.Pod{
-		`ports[1].hostPort: 65536 must be 0 to 65535`:                                      port(cni.PortMapping{HostPort: 65536, ContainerPort: 1}),
-		`ports[1].hostPort: -1 must be 0 to 65535`:                                         port(cni.PortMapping{HostPort: -1, ContainerPort: 1}),
-		`ports[1].containerPort: 0 must be 1 to 65535`:                                     port(cni.PortMapping{HostPort: 1}),
-		`ports[1].protocol: "icmp" must be tcp, udp or sctp`:                               port(cni.PortMapping{HostPort: 1, ContainerPort: 1, Protocol: "icmp"}),
-		`ports[1].hostIP: ParseAddr("x"): unable to parse IP`:                              port(cni.PortMapping{HostPort: 1, ContainerPort: 1, HostIP: "x"}),
-		`ipRanges[0][0].subnet: it is required`:                                            {IPRanges: [][]cni.IPRange{{{}}}},
-		`mac: address x: invalid MAC address`:                                              {MAC: "x"},
-		`annotations[kubernetes.io/ingress-bandwidth]: "500": it is not between 1k and 1P`: {Annotations: map[string]string{cni.AnnotationIngressBandwidth: "500"}},
-		`annotations[kubernetes.io/egress-bandwidth]: "2P": it is not between 1k and 1P`:   {Annotations: map[string]string{cni.AnnotationEgressBandwidth: "2P"}},
-		`annotations[kubernetes.io/egress-bandwidth]: "fast": it is no quantity`:           {Annotations: map[string]string{cni.AnnotationEgressBandwidth: "fast"}},
-		`annotations[kubernetes.io/ingress-bandwidth]: "": it is no quantity`:              {Annotations: map[string]string{cni.AnnotationIngressBandwidth: ""}},
+		`ports[1].hostPort: 65536 must be 0 to 65535`:                                    port(cni.PortMapping{HostPort: 65536, ContainerPort: 1}),
+		`ports[1].hostPort: -1 must be 0 to 65535`:                                       port(cni.PortMapping{HostPort: -1, ContainerPort: 1}),
+		`ports[1].containerPort: 0 must be 1 to 65535`:                                   port(cni.PortMapping{HostPort: 1}),
+		`ports[1].protocol: "icmp" must be tcp, udp or sctp`:                             port(cni.PortMapping{HostPort: 1, ContainerPort: 1, Protocol: "icmp"}),
+		`ports[1].hostIP: ParseAddr("x"): unable to parse IP`:                            port(cni.PortMapping{HostPort: 1, ContainerPort: 1, HostIP: "x"}),
+		`ipRanges[0][0].subnet: required`:                                                {IPRanges: [][]cni.IPRange{{{}}}},
+		`mac: address x: invalid MAC address`:                                            {MAC: "x"},
+		`annotations[kubernetes.io/ingress-bandwidth]: "500": must be between 1k and 1P`: {Annotations: map[string]string{cni.AnnotationIngressBandwidth: "500"}},
+		`annotations[kubernetes.io/egress-bandwidth]: "2P": must be between 1k and 1P`:   {Annotations: map[string]string{cni.AnnotationEgressBandwidth: "2P"}},
+		`annotations[kubernetes.io/egress-bandwidth]: "fast": not a quantity`:            {Annotations: map[string]string{cni.AnnotationEgressBandwidth: "fast"}},
+		`annotations[kubernetes.io/ingress-bandwidth]: "": not a quantity`:               {Annotations: map[string]string{cni.AnnotationIngressBandwidth: ""}},
 	} {
 		_, err := pod.Capabilities()
 		assert.EqualError(t, err, want)

@@ -52,7 +52,7 @@ func TestIntegrationKilledAgent(t *testing.T) {
 	for step, call := range [][2]string{{"a", "ADD"}, {"b", "ADD"}, {"c", "ADD"}, {"c", "DEL"}, {"b", "DEL"}, {"a", "DEL"}} {
 		t.Run(call[1]+" of "+call[0], func(t *testing.T) {
 			n := newNode(t)
-			n.plugins.Script(call[0], call[1], cnitest.Hangs(cnitest.NoChild), cnitest.Passes())
+			n.plugins.Script(call[0], call[1], cnitest.Hang(cnitest.NoChild), cnitest.Succeed())
 			text, err := json.Marshal(agent{Dir: n.dir, Conf: n.opts.ConfDir, Netns: n.opts.NetnsDir, Plugins: n.plugins.Dir})
 			require.NoError(t, err)
 			cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -22,47 +22,46 @@ import (
 )
 
 const (
-	maxFiles = 1000 // names in a directory of configuration files
+	maxFiles = 1000 // maximum number of names in a directory of configuration files
 
-	// settle is how old a bad file has to be to count where there was a good one: it may be half written.
-	settle = time.Second
-	// DefaultPeriod is how often [Dir.Run] looks. A look costs about as much as a file has to be read.
+	// partialWriteAge is the age below which a bad file does not replace its last good version, because it may be incomplete.
+	partialWriteAge = time.Second
+	// DefaultPeriod is the period at which [Dir.Run] reads the directory.
 	DefaultPeriod = time.Second
 )
 
-// Config is what a directory of configuration files holds.
+// Config is the content of a directory of configuration files.
 type Config struct {
-	Networks []*Network   // in the order of the names of their files; the first of a name counts
-	Problems []*FileError // files that were left out, each with the reason
+	Networks []*Network   // sorted by file name; for a duplicate name, the first file counts
+	Problems []*FileError // skipped files, each with the reason
 }
 
-// Dir reads networks from the files of a directory: .conflist files, and .conf and .json files of one plugin, in lexical
-// order. A bad file is a problem and hides no other one. Links are followed.
+// Dir reads networks from configuration files in a directory: .conflist files, and .conf and .json files with a single plugin, in
+// lexical order. A bad file is skipped and reported. Symbolic links are followed.
 //
-// It is read anew at each use, and not watched: nothing is out of date, and a directory that is removed and made again is
-// like any other change.
+// The directory is read at each use and not watched, so that a removed and recreated directory needs no special handling.
 type Dir struct {
 	path string
 
-	mu   sync.Mutex          // guards good
-	good map[string]*Network // by file, as read last
+	mu       sync.Mutex          // guards good
+	lastGood map[string]*Network // last good version of each file
 }
 
-// NewDir returns a Dir for a path, which need not exist.
-func NewDir(path string) *Dir { return &Dir{path: path, good: map[string]*Network{}} }
+// NewDir returns a Dir for a path. The directory need not exist.
+func NewDir(path string) *Dir { return &Dir{path: path, lastGood: map[string]*Network{}} }
 
-// Load reads the directory. A directory that does not exist has no networks and no problems.
+// Load reads the directory. A missing directory has no networks and no problems.
 func (d *Dir) Load() Config {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	files, err := confFiles(d.path, ".conf", ".conflist", ".json")
+	files, err := listConfFiles(d.path, ".conf", ".conflist", ".json")
 	if err != nil {
 		return Config{Problems: []*FileError{{File: d.path, Err: err}}}
 	}
 	var c Config
 	good := map[string]*Network{}
 	for _, file := range files {
-		n, err := d.load(file, time.Now())
+		n, err := d.loadFile(file, time.Now())
 		if err == nil {
 			good[file] = n
 			if at := slices.IndexFunc(c.Networks, func(o *Network) bool { return o.Name == n.Name }); at >= 0 {
@@ -77,25 +76,26 @@ func (d *Dir) Load() Config {
 			c.Networks = append(c.Networks, n)
 		}
 	}
-	d.good = good
+	d.lastGood = good
 	return c
 }
 
-// load reads one file. One that was good is taken as it was while it is being written.
-func (d *Dir) load(file string, now time.Time) (*Network, error) {
-	n, err := readNetwork(file)
+// loadFile reads one file. While a file is being written, it returns its last good version.
+func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
+	n, err := readNetworkFile(file)
 	if err == nil {
 		return n, nil
 	}
-	before := d.good[file]
-	if info, statErr := os.Stat(file); statErr == nil && before != nil && now.Sub(info.ModTime()).Abs() < settle {
+	before := d.lastGood[file]
+	if info, statErr := os.Stat(file); statErr == nil && before != nil && now.Sub(info.ModTime()).Abs() < partialWriteAge {
 		return before, nil
 	}
 	return nil, err
 }
 
-// readNetwork reads a file and, for a list, the files of single plugins in the directory that is named after the network.
-func readNetwork(file string) (*Network, error) {
+// readNetworkFile reads a configuration file. For a list it also reads the files of single plugins in the directory named after
+// the network.
+func readNetworkFile(file string) (*Network, error) {
 	data, err := readFile(file)
 	if err != nil {
 		return nil, err
@@ -112,11 +112,11 @@ func readNetwork(file string) (*Network, error) {
 		return nil, err
 	}
 	if !list.LoadOnlyInlinedPlugins && validName.MatchString(list.Name) {
-		more, err := readPlugins(filepath.Join(filepath.Dir(file), list.Name))
+		more, err := readPluginFiles(filepath.Join(filepath.Dir(file), list.Name))
 		if err != nil {
 			return nil, err
 		}
-		if list, err = withPlugins(list, more); err != nil {
+		if list, err = appendPlugins(list, more); err != nil {
 			return nil, err
 		}
 	}
@@ -127,8 +127,8 @@ func readNetwork(file string) (*Network, error) {
 	return n, err
 }
 
-func readPlugins(dir string) ([][]byte, error) {
-	files, err := confFiles(dir, ".conf")
+func readPluginFiles(dir string) ([][]byte, error) {
+	files, err := listConfFiles(dir, ".conf")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -146,20 +146,19 @@ func readPlugins(dir string) ([][]byte, error) {
 	return found, nil
 }
 
-// confFiles returns the paths in a directory that have one of the extensions and are no directories, sorted. There are
-// none in what is no directory, or does not exist.
-func confFiles(dir string, extensions ...string) ([]string, error) {
+// listConfFiles returns the sorted paths of the files in dir with one of the extensions. A missing directory has none.
+func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, cause(err)
+		return nil, stripPath(err)
 	}
 	defer f.Close()
 	entries, err := f.ReadDir(maxFiles + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, cause(err)
+		return nil, stripPath(err)
 	}
 	if len(entries) > maxFiles {
 		return nil, fmt.Errorf("more than %d files", maxFiles)
@@ -174,31 +173,30 @@ func confFiles(dir string, extensions ...string) ([]string, error) {
 	return files, nil
 }
 
-// readFile returns the content of a regular file.
+// readFile returns the content of a regular file of at most maxConfig bytes.
 func readFile(file string) ([]byte, error) {
-	// Not to block, should it be a named pipe.
+	// O_NONBLOCK: opening a named pipe must not block.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, cause(err)
+		return nil, stripPath(err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(cause(err), errors.New("it is no regular file"))
+		return nil, errors.Join(stripPath(err), errors.New("not a regular file"))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
-		return nil, cause(err)
+		return nil, stripPath(err)
 	}
 	return data, checkSize(data)
 }
 
-// Run calls sink with the content of the directory, first at once and then after each change, until ctx ends. It returns
-// nil.
+// Run calls sink with the content of the directory, at first at once and then after each change, until ctx ends. It returns nil.
 func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	last := d.Load()
 	sink(last)
 	for sleep.For(ctx, DefaultPeriod) == nil {
-		if now := d.Load(); !now.equal(last) {
+		if now := d.Load(); !now.isEqual(last) {
 			last = now
 			sink(now)
 		}
@@ -206,11 +204,11 @@ func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	return nil
 }
 
-// equal reports whether two looks came to the same.
-func (c Config) equal(o Config) bool {
-	return slices.EqualFunc(c.Networks, o.Networks, func(a, b *Network) bool {
+// isEqual reports whether both configurations have equal networks and problems.
+func (c Config) isEqual(config Config) bool {
+	return slices.EqualFunc(c.Networks, config.Networks, func(a, b *Network) bool {
 		return a.File == b.File && bytes.Equal(a.configJSON(), b.configJSON())
-	}) && slices.EqualFunc(c.Problems, o.Problems, func(a, b *FileError) bool {
+	}) && slices.EqualFunc(c.Problems, config.Problems, func(a, b *FileError) bool {
 		return strings.Compare(a.Error(), b.Error()) == 0
 	})
 }

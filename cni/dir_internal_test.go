@@ -22,14 +22,14 @@ func TestHalfAFile(t *testing.T) {
 	}
 	d := NewDir(dir)
 	write(`{"name":`, 0)
-	_, err := d.load(path, now)
+	_, err := d.loadFile(path, now)
 	require.Error(t, err, "there was no good one")
 
 	write(`{"name":"n","plugins":[{"type":"a"}]}`, 0)
 	require.Len(t, d.Load().Networks, 1)
-	for age, bad := range map[time.Duration]bool{0: false, settle / 2: false, settle: true, time.Hour: true, -time.Hour: true} {
+	for age, bad := range map[time.Duration]bool{0: false, partialWriteAge / 2: false, partialWriteAge: true, time.Hour: true, -time.Hour: true} {
 		write(`{"name":`, age)
-		n, err := d.load(path, now)
+		n, err := d.loadFile(path, now)
 		require.Equal(t, bad, err != nil, "age %v", age)
 		if !bad {
 			require.Equal(t, "n", n.Name)

@@ -90,7 +90,7 @@ func TestSpecialFiles(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "1.conflist")))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "2.conflist")))
 	require.NoError(t, os.Symlink("/dev/zero", filepath.Join(dir, "3.conflist")))
-	require.Equal(t, "n from 1.conflist\n3.conflist: it is no regular file", loaded(dir, cni.NewDir(dir).Load()))
+	require.Equal(t, "n from 1.conflist\n3.conflist: not a regular file", loaded(dir, cni.NewDir(dir).Load()))
 
 	file := filepath.Join(dir, "real")
 	require.Equal(t, file+": readdirent: not a directory", loaded(dir+"-", cni.NewDir(file).Load()))

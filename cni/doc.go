@@ -1,77 +1,66 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cni sets up and tears down the network of pod sandboxes with CNI plugins, as container runtimes do. It runs the
-// plugins that are there; it moves no packet itself, and brings no plugin.
-//
-// # Model
-//
-// [Pods] is for whoever runs sandboxes. A sandbox gets a network namespace, which is pinned in a directory ([package netns]),
-// and in it an interface of each network:
+// Package cni sets up and tears down the network of pod sandboxes with CNI plugins, as container runtimes do. It runs installed
+// plugins; it configures no network itself except for the loopback interface, and contains no plugin.
 //
 //	pods, err := cni.Open("/var/lib/agent/cni", cni.Options{NetnsDir: "/run/agent/netns"})
-//	err = pods.Retain(ctx, sandboxes)                                      // at the start: what the runtime has
+//	err = pods.Retain(ctx, sandboxes)                                      // at the start: the sandboxes of the runtime
 //	status, err := pods.Setup(ctx, cni.Pod{SandboxID: id, Namespace: "default", Name: "web"})
 //	start(status.Netns, status.IPs)
 //	err = pods.Teardown(ctx, id)
 //
-// [Plugins] is the layer below: a method for each command of the CNI, for one container and one [Network]. [Dir] reads the
-// networks of a node from its configuration files.
+// # Model
+//
+// [Pods] manages sandboxes: each has a network namespace, which is pinned by a mount in a directory ([package netns]), and an
+// interface for each network. [Plugins] is the layer below, with a method for each CNI command on one container and one
+// [Network]. [Dir] reads the networks of a node from configuration files.
 //
 // # Configuration
 //
-// Files are found as containerd and CRI-O find them: .conflist, .conf and .json in lexical order, and the first is the
-// network of pods unless [Options] names another one. A bad file is a problem that [Pods.Config] returns, with its name and
-// the field, and hides no good one. The directory is read anew at each use, which costs less than a hundredth of an ADD.
-// So a directory that is removed and comes back is followed, and nothing has to be watched. A configuration goes to its
-// plugins whole, with keys that nobody here knows.
+// Configuration files are found as in containerd and CRI-O: .conflist, .conf and .json files in lexical order. The first one is
+// the network of pods, unless [Options] names another. A bad file is skipped and reported by [Pods.Config] with its name and
+// field. The directory is read at each use, which costs less than a hundredth of an ADD, so no watch is needed. Plugins get the
+// whole configuration, including unknown keys.
 //
-// # What is on disk
+// # State on disk
 //
-// A record for each sandbox is written before its first plugin runs, with the configuration, the arguments and what the
-// plugins were told. DEL and CHECK use the record, whatever the files say by then. Results are in libcni's own cache beside
-// it. The records hold configurations, which may hold secrets: the directory is readable by its user alone.
+// Before the first plugin of a sandbox runs, a record is written with the configuration, the arguments and the capabilities that
+// the plugins get. DEL and CHECK use the record, even if the files have changed. Results are in libcni's own cache beside it.
+// Records may contain secrets of configurations, so only the user of the agent can read the directory.
 //
-// A set-up that fails is undone. An agent that is killed in the middle of one leaves a record, a namespace or both, and
-// [Pods.Retain] tears them down. The plugins of today implement no garbage collection, so that this is the only way; where
-// plugins can collect garbage (version 1.1.0), Retain has them do it as well.
+// A failed set-up is undone. If the agent is killed during a set-up, [Pods.Retain] tears down the remaining record and namespace.
+// For plugins that support garbage collection (CNI 1.1.0), Retain calls GC.
 //
-// # Plugins that misbehave
+// # Misbehaving plugins
 //
-// Each command has a deadline ([Timeouts]). At its end the plugin is killed with its process group. A child that leaves the
-// group and has the output open is waited for a second, and no longer. An output of more than 1 MiB ends the plugin. A
-// result is checked before it is used: for the number of its entries, and for each address.
+// Each command has a deadline ([Timeouts]), at which the plugin is killed with its process group. A child process outside of the
+// group that keeps the output open delays the call by a second at most. More than 1 MiB of output kills the plugin. Results are
+// checked: the number of entries and each address.
 //
 // # Concurrency
 //
-// All methods may be called from anywhere. Calls for one sandbox wait for each other, calls for different ones do not, and
-// [Pods.Ready] waits for no other call: a plugin that hangs delays its pod. While the plugins of a network collect garbage,
-// set-ups that need the network wait, at most for the deadline. No goroutine stays when a call returns.
+// All methods may be called from any goroutine. Calls for one sandbox are serialized, calls for different sandboxes are not.
+// [Pods.Ready] waits for no other call. During the garbage collection of a network, set-ups in that network wait. No goroutine
+// remains when a call returns.
 //
 // # Errors
 //
-// An [*Error] names command, network, interface and sandbox, and has the code of the plugin's error. A [*FileError] names
-// a configuration file. [ErrNoNetwork] is a network that is not configured yet. No error repeats a configuration or what
-// a plugin prints to its standard output; a plugin's error message and the end of its standard error are its own affair.
-//
-// # What belongs in it
-//
-// What happens between a runtime and its plugins. Network policies, services and addresses are for plugins; which pods are
-// on the host's network is for the runtime, which does not call this package for them.
+// An [*Error] has the command, network, interface, sandbox and the code of the plugin's error. A [*FileError] names a
+// configuration file. [ErrNoNetwork] means that the network of pods is not configured yet. Errors contain neither configurations
+// nor the standard output of plugins, except for the message of a CNI error.
 //
 // # Differs from the kubelet
 //
-// The kubelet runs no plugins since 1.24: the model are containerd 2.4 (go-cni) and CRI-O (ocicni). DIFFERENCES.md has the
-// whole list. What a user has to know:
+// The kubelet runs no plugins since 1.24: the models are containerd 2.4 (go-cni) and CRI-O (ocicni). DIFFERENCES.md has all
+// differences. The most important ones:
 //
-//   - The loopback interface is brought up before the first plugin, without the loopback plugin.
-//   - A pod is attached to several networks one after the other, and a failure detaches it from all.
-//   - A bad file is left out, and a network with a name, a version or a plugin type that no ADD could use is bad.
-//   - Records and results are in a directory of their own, not below /var/lib/cni.
+// - The loopback interface is brought up before the first plugin, without the loopback plugin.
+// - A pod is attached to several networks in sequence, and a failure detaches it from all.
+// - A bad configuration file is skipped, including names, versions and plugin types that every ADD would reject.
+// - Records and results are in a directory of their own, not below /var/lib/cni.
 //
-// # Test kit
-//
-// Test kit: none. An interface of one method at the caller, or a runtime in memory (package critest), keeps tests away from plugins.
+// Test kit: none. Callers test with an interface of their own, or with the runtime of package critest.
 //
 // [package netns]: https://pkg.go.dev/github.com/seed81659283/nodeagent/cni/netns
 package cni

@@ -12,21 +12,20 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// ErrNoNetwork says that no configuration file has the network that pods are to be attached to. It may come later: the
-// agent of the network writes it.
+// ErrNoNetwork means that no configuration file has the network of pods. A network agent may write the file later.
 var ErrNoNetwork = errors.New("no CNI network is configured")
 
-// Error is the error of one call of a network's plugins.
+// Error is the error of one CNI command on a network.
 type Error struct {
 	Op        string // the CNI command, such as "ADD"
 	Network   string
 	Interface string // empty for GC and STATUS
 	Sandbox   string // empty for GC and STATUS
-	Code      uint   // of the plugin's own error, such as 11 for "try again later"; zero where there is none
+	Code      uint   // code of the plugin's CNI error, such as 11 for "try again later"; zero: none
 	Err       error
 }
 
-// Error returns what was done, to what, and the cause.
+// Error returns the command, the network, the interface, the sandbox and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CNI %s of network %q", e.Op, e.Network)
@@ -40,21 +39,21 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// newError names a call that went wrong; nil is nil.
-func newError(op string, n *Network, a Attachment, err error) error {
+// newError adds command, network and attachment to err. It returns nil for nil.
+func newError(op string, network *Network, attachment Attachment, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Op: op, Network: n.Name, Interface: a.Interface, Sandbox: a.ContainerID, Err: err}
+	e := &Error{Op: op, Network: network.Name, Interface: attachment.Interface, Sandbox: attachment.ContainerID, Err: err}
 	if said, ok := errors.AsType[*types.Error](err); ok {
 		e.Code = said.Code
 	}
 	return e
 }
 
-// FileError says what is wrong with a configuration file.
+// FileError is the reason why a configuration file is skipped.
 type FileError struct {
-	File string // its path, or that of the directory
+	File string // path of the file or the directory
 	Err  error
 }
 
@@ -64,8 +63,8 @@ func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// cause strips the path from an error of package os, as it stands before it anyway.
-func cause(err error) error {
+// stripPath removes the path from an error of package os, because the caller adds the path itself.
+func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)
 	}

@@ -19,8 +19,8 @@ func ExampleDir() {
 	for _, n := range config.Networks {
 		fmt.Println(filepath.Base(n.File), n.Name, n.Version, len(n.Plugins), "plugins")
 	}
-	chosen, err := cni.Choose(config.Networks, "weave", 1)
-	fmt.Println(chosen[0].Name, chosen[0].Capability(cni.CapPortMappings), err)
+	chosen, err := cni.ChooseNetworks(config.Networks, "weave", 1)
+	fmt.Println(chosen[0].Name, chosen[0].HasCapability(cni.CapPortMappings), err)
 	// Output:
 	// 10-calico.conflist k8s-pod-network 0.3.1 3 plugins
 	// 10-flannel.conflist cbr0 0.3.1 2 plugins
@@ -61,7 +61,7 @@ func ExampleOpen() {
 }
 
 // The details that the plugins of a network accept for each pod.
-func ExampleNetwork_Capability() {
+func ExampleNetwork_HasCapability() {
 	network, err := cni.ParseNetwork([]byte(`{"name": "pods", "cniVersion": "1.0.0", "plugins": [
 		{"type": "bridge", "capabilities": {"ips": true, "mac": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`))
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleNetwork_Capability() {
 		cni.CapPortMappings, cni.CapBandwidth, cni.CapDNS, cni.CapIPs, cni.CapIPRanges, cni.CapMAC, cni.CapAliases, cni.CapCgroupPath,
 		cni.CapPodAnnotations,
 	} {
-		if network.Capability(c) {
+		if network.HasCapability(c) {
 			fmt.Println(c)
 		}
 	}

@@ -25,17 +25,17 @@ import (
 
 const (
 	maxOutput = 1 << 20 // bytes of a plugin's standard output
-	maxStderr = 1 << 10 // bytes of its standard error that become part of an error
-	maxText   = 1 << 10 // bytes of each text of an error that it reports
+	maxStderr = 1 << 10 // bytes of its standard error that are put into an error
+	maxText   = 1 << 10 // bytes of each text of a CNI error
 
-	// holdDelay is how long a process that has its output open is waited for once the plugin has ended.
-	holdDelay = time.Second
-	// A plugin that is just being written, which cannot be executed, is tried again.
+	// outputWait is how long a run waits, after the plugin has exited, for a child process that keeps the output open.
+	outputWait = time.Second
+	// Retries of a plugin file that is being written (ETXTBSY).
 	busyTries = 6
 	busyDelay = time.Second
 )
 
-// Call is one run of a plugin.
+// Call describes one run of a plugin.
 type Call struct {
 	Command string // such as "ADD"
 	Plugin  string // the file name
@@ -43,26 +43,26 @@ type Call struct {
 	Err     error // nil: it succeeded
 }
 
-// runner runs plugins for libcni: each in a process group of its own, which is killed when the context ends, and with a
-// limit on what it may print.
-type runner struct {
+// pluginRunner runs plugins for libcni. Each runs in a process group of its own, which is killed when the context ends. Its
+// output is limited.
+type pluginRunner struct {
 	version.PluginDecoder
 
-	called func(Call) // nil: nobody is told
+	called func(Call) // nil: not called
 }
 
-var _ invoke.Exec = (*runner)(nil)
+var _ invoke.Exec = (*pluginRunner)(nil)
 
-// FindInPath returns the path of a plugin.
-func (r *runner) FindInPath(plugin string, dirs []string) (string, error) {
+// FindInPath returns the path of a plugin in dirs.
+func (r *pluginRunner) FindInPath(plugin string, dirs []string) (string, error) {
 	return invoke.FindInPath(plugin, dirs)
 }
 
-// ExecPlugin runs a plugin and returns its standard output.
-func (r *runner) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	command := commandOf(environ)
+// ExecPlugin runs a plugin and returns its standard output. The result of an ADD is checked before libcni parses it.
+func (r *pluginRunner) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	command := getCommand(environ)
 	began := time.Now()
-	out, err := runRetrying(ctx, path, stdin, environ)
+	out, err := runWithRetry(ctx, path, stdin, environ)
 	if err == nil && command == "ADD" {
 		if err = checkResult(out); err != nil {
 			err = fmt.Errorf("result of plugin %s: %w", filepath.Base(path), err)
@@ -77,7 +77,7 @@ func (r *runner) ExecPlugin(ctx context.Context, path string, stdin []byte, envi
 	return out, nil
 }
 
-func commandOf(environ []string) string {
+func getCommand(environ []string) string {
 	for _, e := range environ {
 		if command, ok := strings.CutPrefix(e, "CNI_COMMAND="); ok {
 			return command
@@ -86,9 +86,9 @@ func commandOf(environ []string) string {
 	return ""
 }
 
-func runRetrying(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+func runWithRetry(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	for try := 1; ; try++ {
-		out, err := run(ctx, path, stdin, environ)
+		out, err := runPlugin(ctx, path, stdin, environ)
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			return out, err
 		}
@@ -98,57 +98,57 @@ func runRetrying(ctx context.Context, path string, stdin []byte, environ []strin
 	}
 }
 
-// run runs a plugin once. What the plugin says about its failure is a [types.Error].
-func run(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+// runPlugin runs a plugin once. A failure that the plugin reports is a [types.Error].
+func runPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	stdout, stderr := plugincmd.Output{Max: maxOutput}, plugincmd.Output{Max: maxStderr, Drop: true}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, bytes.NewReader(stdin), &stdout, &stderr
-	cmd.WaitDelay = holdDelay
+	cmd.WaitDelay = outputWait
 	err := plugincmd.Run(cmd, true)
 	switch {
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil:
-		// Who stays behind with the output open does not spoil a complete answer.
-		return stdout.Held, nil
+		// A child process that keeps the output open does not invalidate a complete result.
+		return stdout.Text, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("plugin %s was killed: %w%s", filepath.Base(path), context.Cause(ctx), quoted(stderr.Held))
-	case stdout.Over:
+		return nil, fmt.Errorf("plugin %s was killed: %w%s", filepath.Base(path), context.Cause(ctx), quoteStderr(stderr.Text))
+	case stdout.Exceeded:
 		return nil, fmt.Errorf("plugin %s: %w", filepath.Base(path), errTooLong)
 	}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, pluginError(ended, stdout.Held, stderr.Held)
+		return nil, parsePluginError(ended, stdout.Text, stderr.Text)
 	}
-	return nil, err // it was not started
+	return nil, err // the plugin was not started
 }
 
-// pluginError reads the error that a plugin prints. What is no error is not repeated: plugins may print their
-// configuration, which may hold secrets.
-func pluginError(ended error, stdout, stderr []byte) error {
+// parsePluginError parses the CNI error that a plugin prints. Other output is not part of the error, because it may be a
+// configuration with secrets.
+func parsePluginError(ended error, stdout, stderr []byte) error {
 	if len(stdout) == 0 {
-		return fmt.Errorf("it ended with %w and no error message%s", ended, quoted(stderr))
+		return fmt.Errorf("exited with %w and no error message%s", ended, quoteStderr(stderr))
 	}
 	e := &types.Error{}
 	if json.Unmarshal(stdout, e) != nil {
-		return fmt.Errorf("it ended with %w, and what it printed is no CNI error%s", ended, quoted(stderr))
+		return fmt.Errorf("exited with %w, and its output is not a CNI error%s", ended, quoteStderr(stderr))
 	}
-	e.Msg, e.Details = shortened(e.Msg), shortened(e.Details)
+	e.Msg, e.Details = truncateText(e.Msg), truncateText(e.Details)
 	return e
 }
 
-// shortened returns a text of bounded length.
-func shortened(s string) string {
+// truncateText returns at most maxText bytes of s, as valid UTF-8.
+func truncateText(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
 }
 
-// quoted returns the standard error of a plugin as the end of a sentence.
-func quoted(stderr []byte) string {
+// quoteStderr returns ": " and the quoted standard error of a plugin, or "" if it is empty.
+func quoteStderr(stderr []byte) string {
 	if said := strings.TrimSpace(string(stderr)); said != "" {
 		return fmt.Sprintf(": %q", said)
 	}
 	return ""
 }
 
-// errTooLong is why a plugin was ended.
-var errTooLong = fmt.Errorf("it prints more than %d bytes", maxOutput)
+// errTooLong is the reason why a plugin with too much output is killed.
+var errTooLong = fmt.Errorf("output exceeds %d bytes", maxOutput)

@@ -18,40 +18,39 @@ import (
 
 const (
 	maxConfig  = 1 << 20 // bytes of a configuration file
-	maxPlugins = 64      // of a network
-	maxName    = 100     // bytes of a network's name, which is part of a file name
+	maxPlugins = 64      // plugins of a network
+	maxName    = 100     // bytes of a network name, which is part of file names
 )
 
 // validName matches the names of networks and the IDs of containers.
 var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 
-// Network is a list of plugins that attach a container to a network. It is not changed once it is made.
+// Network is a CNI configuration list: the plugins that attach a container to a network. It is immutable.
 type Network struct {
 	Name    string
-	Version string   // of the CNI specification; empty means 0.1.0
-	File    string   // where it was read; empty: it was not read from a file
+	Version string   // CNI version; empty means 0.1.0
+	File    string   // path of the configuration file; empty: none
 	Plugins []Plugin // in the order of ADD
 
 	list *libcni.NetworkConfigList
 }
 
-// Plugin is one of the plugins of a network.
+// Plugin is a plugin of a network.
 type Plugin struct {
 	Type         string
-	Capabilities []string // what it wants to be told, sorted
+	Capabilities []string // requested capabilities, sorted
 }
 
-// configJSON returns the configuration of the network with all of its plugins, as JSON. It may hold secrets. The caller
-// must not change it.
+// configJSON returns the configuration of the network with all plugins, as JSON. It may contain secrets. The caller must not
+// modify it.
 func (n *Network) configJSON() []byte { return n.list.Bytes }
 
-// Capability reports whether a plugin of the network wants to be told about a capability.
-func (n *Network) Capability(capability string) bool {
+// HasCapability reports whether a plugin of the network requests a capability.
+func (n *Network) HasCapability(capability string) bool {
 	return slices.ContainsFunc(n.Plugins, func(p Plugin) bool { return slices.Contains(p.Capabilities, capability) })
 }
 
-// ParseNetwork reads a configuration list: the content of a .conflist file. Plugins that are in files of their own are
-// not in it; see [Dir].
+// ParseNetwork parses a configuration list, the content of a .conflist file, without plugins in files of their own: see [Dir].
 func ParseNetwork(data []byte) (*Network, error) {
 	list, err := parseList(data)
 	if err != nil {
@@ -60,7 +59,7 @@ func ParseNetwork(data []byte) (*Network, error) {
 	return newNetwork(list)
 }
 
-// parsePlugin reads the configuration of a single plugin, the content of a .conf file, as a network of that plugin alone.
+// parsePlugin parses the configuration of a single plugin, the content of a .conf file, as a network with that plugin.
 func parsePlugin(data []byte) (*Network, error) {
 	if err := checkSize(data); err != nil {
 		return nil, err
@@ -96,7 +95,7 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// newNetwork checks what libcni leaves to the first ADD.
+// newNetwork checks a parsed list more strictly than libcni, which reports some errors only at the first ADD.
 func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	switch known := version.All.SupportedVersions(); {
 	case !validName.MatchString(list.Name) || len(list.Name) > maxName:
@@ -104,14 +103,14 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	case list.CNIVersion != "" && !slices.Contains(known, list.CNIVersion):
 		return nil, fmt.Errorf("cniVersion: %.20q is none of %s", list.CNIVersion, strings.Join(known, ", "))
 	case len(list.Plugins) == 0:
-		return nil, errors.New("plugins: there is none")
+		return nil, errors.New("plugins: must not be empty")
 	case len(list.Plugins) > maxPlugins:
 		return nil, fmt.Errorf("plugins: %d of them exceed the limit of %d", len(list.Plugins), maxPlugins)
 	}
 	n := &Network{Name: list.Name, Version: list.CNIVersion, list: list}
 	for i, p := range list.Plugins {
 		if !validName.MatchString(p.Network.Type) || len(p.Network.Type) > maxName {
-			return nil, fmt.Errorf("plugins[%d].type: %.*q is no file name", i, maxName, p.Network.Type)
+			return nil, fmt.Errorf("plugins[%d].type: %.*q is not a file name", i, maxName, p.Network.Type)
 		}
 		caps := maps.Clone(p.Network.Capabilities)
 		maps.DeleteFunc(caps, func(_ string, wanted bool) bool { return !wanted })
@@ -120,9 +119,9 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	return n, nil
 }
 
-// withPlugins adds plugins that are in files of their own to a list, so that it is whole and needs no file any more: what
-// attaches a container is what detaches it.
-func withPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
+// appendPlugins adds the plugins of separate files to a list. The result is complete, so that DEL uses the configuration of ADD
+// without reading files.
+func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
 	if len(more) == 0 {
 		return list, nil
 	}
@@ -148,9 +147,9 @@ func withPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Network
 	return parseList(data)
 }
 
-// Choose returns the networks that pods are attached to, out of those of a node in their order: the one of that name, or
-// the first where the name is empty, and those that follow it, up to count in all.
-func Choose(networks []*Network, name string, count int) ([]*Network, error) {
+// ChooseNetworks returns the networks of pods out of networks, in their order: the one with this name, or the first one if name
+// is empty, and the following ones up to count.
+func ChooseNetworks(networks []*Network, name string, count int) ([]*Network, error) {
 	first := 0
 	if name != "" {
 		first = slices.IndexFunc(networks, func(n *Network) bool { return n.Name == name })

@@ -26,15 +26,15 @@ func TestParseNetwork(t *testing.T) {
 		"empty name":            {data: `{"name":"","plugins":[{"type":"a"}]}`, err: `name: "" must have`},
 		"name that is a path":   {data: `{"name":"../n","plugins":[{"type":"a"}]}`, err: `name: "../n" must have`},
 		"long name":             {data: `{"name":"` + strings.Repeat("n", 101) + `","plugins":[{"type":"a"}]}`, err: "name: "},
-		"no plugins":            {data: `{"name":"n"}`, err: "plugins: there is none"},
+		"no plugins":            {data: `{"name":"n"}`, err: "plugins: must not be empty"},
 		"empty plugins":         {data: `{"name":"n","plugins":[]}`, err: "no plugins in list"},
 		"null for a plugin":     {data: `{"name":"n","plugins":[null]}`, err: "missing 'type'"},
 		"no type":               {data: `{"name":"n","plugins":[{}]}`, err: "missing 'type'"},
-		"type that is a path":   {data: `{"name":"n","plugins":[{"type":"a"},{"type":"../b"}]}`, err: `plugins[1].type: "../b" is no file name`},
+		"type that is a path":   {data: `{"name":"n","plugins":[{"type":"a"},{"type":"../b"}]}`, err: `plugins[1].type: "../b" is not a file name`},
 		"too many plugins":      {data: `{"name":"n","plugins":[` + strings.Repeat(`{"type":"a"},`, 64) + `{"type":"a"}]}`, err: "plugins: 65 of them"},
 		"text for a boolean":    {data: `{"name":"n","disableCheck":"TRUE","plugins":[{"type":"a"}]}`},
 		"other text":            {data: `{"name":"n","disableGC":"yes","plugins":[{"type":"a"}]}`, err: "disableGC"},
-		"a single plugin":       {data: `{"name":"n","type":"a"}`, err: "plugins: there is none"},
+		"a single plugin":       {data: `{"name":"n","type":"a"}`, err: "plugins: must not be empty"},
 		"no JSON":               {data: `{"name":`, err: "unexpected end"},
 		"too long":              {data: strings.Repeat(" ", 1<<20+1), err: "1048577 bytes exceed the limit"},
 		"a nest without an end": {data: strings.Repeat("[", 1<<20), err: "exceeded max depth"},
@@ -56,8 +56,8 @@ func TestParseNetwork(t *testing.T) {
 func TestCapabilitiesOfAPlugin(t *testing.T) {
 	n := network(t, "n", "1.0.0", `{"type":"a"}`, `{"type":"b","capabilities":{"portMappings":true,"dns":false,"bandwidth":true}}`)
 	assert.Equal(t, []string{"bandwidth", "portMappings"}, n.Plugins[1].Capabilities)
-	assert.True(t, n.Capability(cni.CapBandwidth))
-	assert.False(t, n.Capability(cni.CapDNS))
+	assert.True(t, n.HasCapability(cni.CapBandwidth))
+	assert.False(t, n.HasCapability(cni.CapDNS))
 }
 
 func TestParsePlugin(t *testing.T) {
@@ -82,7 +82,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{"", 0, "x"}, {"", 1, "x"}, {"", 2, "xy"}, {"", 9, "xyz"}, {"y", 0, "y"}, {"y", 2, "yz"}, {"z", 5, "z"},
 	} {
-		chosen, err := cni.Choose(all, test.name, test.count)
+		chosen, err := cni.ChooseNetworks(all, test.name, test.count)
 		require.NoError(t, err)
 		var names string
 		for _, n := range chosen {
@@ -90,10 +90,10 @@ func TestChoose(t *testing.T) {
 		}
 		assert.Equal(t, test.want, names, "%+v", test)
 	}
-	_, err := cni.Choose(all, "w", 1)
+	_, err := cni.ChooseNetworks(all, "w", 1)
 	require.ErrorIs(t, err, cni.ErrNoNetwork)
 	require.ErrorContains(t, err, `none is called "w"`)
-	_, err = cni.Choose(nil, "", 1)
+	_, err = cni.ChooseNetworks(nil, "", 1)
 	require.ErrorIs(t, err, cni.ErrNoNetwork)
 }
 

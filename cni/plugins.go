@@ -18,15 +18,15 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// DefaultPluginDir is where plugins are by convention.
+// DefaultPluginDir is the conventional directory of plugins.
 const DefaultPluginDir = "/opt/cni/bin"
 
-// Timeouts are how long the plugins of a network may take for one command, all together. Zero means the default.
+// Timeouts limit how long all plugins of a network may take for one command. Zero means the default.
 type Timeouts struct {
-	Add     time.Duration // zero: 2 minutes, which a pod's sandbox may take in the kubelet
+	Add     time.Duration // zero: 2 min, the kubelet's limit for a sandbox
 	Del     time.Duration // zero: 1 minute
 	Check   time.Duration // zero: 30 s
-	GC      time.Duration // zero: 30 s; attachments to the network wait for it
+	GC      time.Duration // zero: 30 s; set-ups in the network wait meanwhile
 	Status  time.Duration // zero: 10 s
 	Version time.Duration // zero: 10 s
 }
@@ -38,16 +38,16 @@ func (t Timeouts) withDefaults() Timeouts {
 	}
 }
 
-// PluginOptions tunes [Plugins]. The zero value is for production, but for CacheDir.
+// PluginOptions configure [Plugins]. Only CacheDir is required.
 type PluginOptions struct {
-	Dirs     []string   // where plugins are, the first wins; nil means DefaultPluginDir
-	CacheDir string     // where the results of attachments are kept; required, and nobody else's
-	Timeouts Timeouts   // a zero one has its default
-	Called   func(Call) // called after each run of a plugin, from the goroutine that wanted it; nil: it is not
+	Dirs         []string   // plugin directories, the first match counts; nil means DefaultPluginDir
+	CacheDir     string     // directory for results of ADD; must not be shared
+	Timeouts     Timeouts   // zero fields have defaults
+	PluginCalled func(Call) // called after each run of a plugin, from the goroutine of the caller; nil: not called
 }
 
-// Plugins runs the plugins of networks: a method for each command of the CNI. Each call ends at its timeout, with all
-// processes of the plugin.
+// Plugins runs the plugins of networks, with a method for each CNI command. At the timeout of a call, all processes of the plugin
+// are killed.
 type Plugins struct {
 	dirs     []string
 	cacheDir string
@@ -55,31 +55,31 @@ type Plugins struct {
 	lib      *libcni.CNIConfig
 }
 
-// NewPlugins returns Plugins. It panics without a CacheDir.
-func NewPlugins(o PluginOptions) *Plugins {
-	if o.CacheDir == "" {
+// NewPlugins returns a Plugins. It panics if CacheDir is empty.
+func NewPlugins(opts PluginOptions) *Plugins {
+	if opts.CacheDir == "" {
 		panic("cni.NewPlugins: PluginOptions.CacheDir is empty: required, such as /var/lib/cni/cache")
 	}
-	dirs := o.Dirs
+	dirs := opts.Dirs
 	if len(dirs) == 0 {
 		dirs = []string{DefaultPluginDir}
 	}
 	return &Plugins{
-		dirs: slices.Clone(dirs), cacheDir: o.CacheDir, timeouts: o.Timeouts.withDefaults(),
-		lib: libcni.NewCNIConfigWithCacheDir(dirs, o.CacheDir, &runner{called: o.Called}),
+		dirs: slices.Clone(dirs), cacheDir: opts.CacheDir, timeouts: opts.Timeouts.withDefaults(),
+		lib: libcni.NewCNIConfigWithCacheDir(dirs, opts.CacheDir, &pluginRunner{called: opts.PluginCalled}),
 	}
 }
 
 // Attachment is an interface of a container in a network.
 type Attachment struct {
 	ContainerID  string
-	Netns        string // path of the network namespace; empty: it is gone, which only DEL accepts
+	Netns        string // path of the network namespace; empty: removed, which only DEL accepts
 	Interface    string // such as "eth0"
 	Args         [][2]string
 	Capabilities Capabilities
 }
 
-// runtimeConf is what libcni calls an attachment.
+// runtimeConf returns the attachment as a libcni.RuntimeConf.
 func (a Attachment) runtimeConf() *libcni.RuntimeConf {
 	rt := &libcni.RuntimeConf{ContainerID: a.ContainerID, NetNS: a.Netns, IfName: a.Interface, Args: a.Args}
 	if len(a.Capabilities) > 0 {
@@ -91,88 +91,87 @@ func (a Attachment) runtimeConf() *libcni.RuntimeConf {
 	return rt
 }
 
-// Add attaches a container to a network. After an error the container may be half attached, and is to be detached with
-// Del.
-func (p *Plugins) Add(ctx context.Context, n *Network, a Attachment) (*Result, error) {
+// Add attaches a container to a network. After an error the container may be partly attached: call Del.
+func (p *Plugins) Add(ctx context.Context, network *Network, attachment Attachment) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Add)
 	defer cancel()
-	r, err := p.add(ctx, n, a)
+	r, err := p.addAttachment(ctx, network, attachment)
 	if err != nil {
-		return nil, newError("ADD", n, a, err)
+		return nil, newError("ADD", network, attachment, err)
 	}
 	return r, nil
 }
 
-func (p *Plugins) add(ctx context.Context, n *Network, a Attachment) (*Result, error) {
-	if err := checkID(a.ContainerID); err != nil {
+func (p *Plugins) addAttachment(ctx context.Context, network *Network, attachment Attachment) (*Result, error) {
+	if err := checkID(attachment.ContainerID); err != nil {
 		return nil, err
 	}
-	r, err := p.lib.AddNetworkList(ctx, n.list, a.runtimeConf())
+	r, err := p.lib.AddNetworkList(ctx, network.list, attachment.runtimeConf())
 	if err != nil {
 		return nil, err
 	}
-	converted, err := convert(r)
+	converted, err := convertResult(r)
 	if err != nil {
 		return nil, fmt.Errorf("result: %w", err)
 	}
 	return converted, nil
 }
 
-// Del detaches a container from a network. It succeeds where nothing is attached, and again after it has succeeded.
-func (p *Plugins) Del(ctx context.Context, n *Network, a Attachment) error {
+// Del detaches a container from a network. It succeeds if nothing is attached, and may be repeated.
+func (p *Plugins) Del(ctx context.Context, network *Network, attachment Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Del)
 	defer cancel()
-	err := p.checkCached(n, a)
+	err := p.removeDamagedCache(network, attachment)
 	if err == nil {
-		err = p.lib.DelNetworkList(ctx, n.list, a.runtimeConf())
+		err = p.lib.DelNetworkList(ctx, network.list, attachment.runtimeConf())
 	}
-	if detached(err, a.Netns) {
-		return p.forget(n, a)
+	if isDetached(err, attachment.Netns) {
+		return p.removeCachedResult(network, attachment)
 	}
-	return newError("DEL", n, a, err)
+	return newError("DEL", network, attachment, err)
 }
 
-// Check reports an error if an attachment is not as its ADD has left it. Networks before version 0.4.0 cannot tell.
-func (p *Plugins) Check(ctx context.Context, n *Network, a Attachment) error {
+// Check returns an error if an attachment is not in the state that ADD left. Networks before version 0.4.0 always pass.
+func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Check)
 	defer cancel()
-	if able, err := version.GreaterThanOrEqualTo(cmp.Or(n.Version, "0.1.0"), "0.4.0"); err != nil || !able {
-		return newError("CHECK", n, a, err)
+	if able, err := version.GreaterThanOrEqualTo(cmp.Or(network.Version, "0.1.0"), "0.4.0"); err != nil || !able {
+		return newError("CHECK", network, attachment, err)
 	}
-	err := p.checkCached(n, a)
+	err := p.removeDamagedCache(network, attachment)
 	if err == nil {
-		err = p.lib.CheckNetworkList(ctx, n.list, a.runtimeConf())
+		err = p.lib.CheckNetworkList(ctx, network.list, attachment.runtimeConf())
 	}
-	return newError("CHECK", n, a, err)
+	return newError("CHECK", network, attachment, err)
 }
 
-// GC lets the plugins of a network remove what belongs to no attachment in the list: valid is all there is of the network.
-// It needs version 1.1.0 of the network. Attachments that are cached but not valid are deleted first.
-func (p *Plugins) GC(ctx context.Context, n *Network, valid []Attachment) error {
+// GC makes the plugins of a network remove resources of all attachments that are not in valid, the complete list of attachments
+// to the network. It requires version 1.1.0. libcni deletes cached attachments that are not valid first.
+func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.GC)
 	defer cancel()
 	args := &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}}
 	for _, a := range valid {
 		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: a.ContainerID, IfName: a.Interface})
 	}
-	return newError("GC", n, Attachment{}, p.lib.GCNetworkList(ctx, n.list, args))
+	return newError("GC", network, Attachment{}, p.lib.GCNetworkList(ctx, network.list, args))
 }
 
-// Status reports an error if the plugins of a network cannot attach a container now: one is missing, or says so. The
-// latter needs version 1.1.0 of the network.
-func (p *Plugins) Status(ctx context.Context, n *Network) error {
+// Status returns an error if the plugins of a network cannot attach a container now: a plugin is missing or reports an error. The
+// latter requires version 1.1.0.
+func (p *Plugins) Status(ctx context.Context, network *Network) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Status)
 	defer cancel()
-	err := p.find(n)
+	err := p.findPlugins(network)
 	if err == nil {
-		err = p.lib.GetStatusNetworkList(ctx, n.list)
+		err = p.lib.GetStatusNetworkList(ctx, network.list)
 	}
-	return newError("STATUS", n, Attachment{}, err)
+	return newError("STATUS", network, Attachment{}, err)
 }
 
-// find reports an error if a plugin of a network is missing.
-func (p *Plugins) find(n *Network) error {
-	for _, plugin := range n.Plugins {
+// findPlugins returns an error if a plugin of the network is missing.
+func (p *Plugins) findPlugins(network *Network) error {
+	for _, plugin := range network.Plugins {
 		if _, err := invoke.FindInPath(plugin.Type, p.dirs); err != nil {
 			return err
 		}
@@ -180,7 +179,7 @@ func (p *Plugins) find(n *Network) error {
 	return nil
 }
 
-// Versions returns the versions of the specification that a plugin supports.
+// Versions returns the CNI versions that a plugin supports.
 func (p *Plugins) Versions(ctx context.Context, plugin string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Version)
 	defer cancel()
@@ -191,13 +190,14 @@ func (p *Plugins) Versions(ctx context.Context, plugin string) ([]string, error)
 	return info.SupportedVersions(), nil
 }
 
-// errUncacheable says that libcni would find the result of another attachment, or none.
-var errUncacheable = errors.New("it has no network, container ID or interface name that a file can be named after")
+// errInvalidCacheName is the error for a network, container ID or interface name that libcni could not use in a file name, so
+// that it would find a wrong result.
+var errInvalidCacheName = errors.New("the network, container ID or interface name is not valid in a file name")
 
-// cacheFile is where libcni keeps the result of an attachment.
-func (p *Plugins) cacheFile(n *Network, a Attachment) (string, error) {
-	if checkID(a.ContainerID) != nil || !validName.MatchString(n.Name) || !validName.MatchString(a.Interface) {
-		return "", errUncacheable
+// cachePath returns the path at which libcni keeps the result of an attachment.
+func (p *Plugins) cachePath(network *Network, attachment Attachment) (string, error) {
+	if checkID(attachment.ContainerID) != nil || !validName.MatchString(network.Name) || !validName.MatchString(attachment.Interface) {
+		return "", errInvalidCacheName
 	}
-	return filepath.Join(p.cacheDir, "results", n.Name+"-"+a.ContainerID+"-"+a.Interface), nil
+	return filepath.Join(p.cacheDir, "results", network.Name+"-"+attachment.ContainerID+"-"+attachment.Interface), nil
 }

@@ -40,7 +40,7 @@ func TestAddAndDel(t *testing.T) {
 	require.Equal(t, []cni.Interface{{Name: "eth0", Sandbox: "/run/netns/id"}}, r.Interfaces)
 	require.NoError(t, run.Check(t.Context(), n, attachment))
 	require.NoError(t, run.Del(t.Context(), n, attachment))
-	require.Equal(t, "a ADD, b ADD, c ADD, a CHECK, b CHECK, c CHECK, c DEL, b DEL, a DEL", plugins.Said())
+	require.Equal(t, "a ADD, b ADD, c ADD, a CHECK, b CHECK, c CHECK, c DEL, b DEL, a DEL", plugins.CallNames())
 	for i, c := range plugins.Calls() {
 		assert.Equal(t, "id", c.ContainerID)
 		assert.Equal(t, "/run/netns/id", c.Netns)
@@ -51,9 +51,9 @@ func TestAddAndDel(t *testing.T) {
 		assert.Equal(t, `"1.0.0"`, c.Field("cniVersion"))
 		assert.Equal(t, i == 0, c.Field("prevResult") == "", c.String())
 	}
-	plugins.Forget()
+	plugins.ClearCalls()
 	require.NoError(t, run.Del(t.Context(), n, attachment), "again")
-	require.Equal(t, "c DEL, b DEL, a DEL", plugins.Said())
+	require.Equal(t, "c DEL, b DEL, a DEL", plugins.CallNames())
 	require.Empty(t, plugins.Calls()[0].Field("prevResult"))
 }
 
@@ -65,11 +65,11 @@ func TestOldVersions(t *testing.T) {
 	require.NoError(t, run.Check(t.Context(), n, attachment), "it cannot tell")
 	require.NoError(t, run.Del(t.Context(), n, attachment))
 	require.NoError(t, run.Status(t.Context(), n))
-	require.Equal(t, "a ADD, a DEL", plugins.Said())
+	require.Equal(t, "a ADD, a DEL", plugins.CallNames())
 	require.Empty(t, plugins.Calls("DEL")[0].Field("prevResult"))
 
 	n = network(t, "net", "", plugin("a"))
-	plugins.Script("a", "ADD", cnitest.Returns(`{"ip4":{"ip":"10.1.2.3/24","gateway":"10.1.2.1","routes":[{"dst":"0.0.0.0/0"}]}}`))
+	plugins.Script("a", "ADD", cnitest.Return(`{"ip4":{"ip":"10.1.2.3/24","gateway":"10.1.2.1","routes":[{"dst":"0.0.0.0/0"}]}}`))
 	r, err := run.Add(t.Context(), n, attachment)
 	require.NoError(t, err)
 	require.Equal(t, []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24"), Gateway: netip.MustParseAddr("10.1.2.1")}}, r.IPs)
@@ -84,16 +84,16 @@ func TestPluginErrors(t *testing.T) {
 		err    string
 		code   uint
 	}{
-		"an error":          {cnitest.Fails(11, "later", "x"), `plugin type="b" failed (add): later; x`, 11},
-		"nothing":           {cnitest.Answer{Exit: 1}, `plugin type="b" failed (add): it ended with exit status 1 and no error message`, 0},
+		"an error":          {cnitest.Fail(11, "later", "x"), `plugin type="b" failed (add): later; x`, 11},
+		"nothing":           {cnitest.Answer{Exit: 1}, `plugin type="b" failed (add): exited with exit status 1 and no error message`, 0},
 		"standard error":    {cnitest.Answer{Exit: 1, Stderr: "no disk"}, `exit status 1 and no error message: "no disk"`, 0},
-		"garbage":           {cnitest.Answer{Stdout: "password=x", Exit: 1}, "exit status 1, and what it printed is no CNI error", 0},
-		"a crash":           {cnitest.Crashes(), "signal: killed and no error message", 0},
-		"garbage, success":  {cnitest.Returns("ok"), "result of plugin b: it is no JSON object of a result", 0},
-		"an endless output": {cnitest.Answer{Stdout: strings.Repeat("x", 1<<16), Repeat: 1 << 10}, "plugin b: it prints more than 1048576 bytes", 0},
-		"a long error":      {cnitest.Fails(100, strings.Repeat("x", 5000)), strings.Repeat("x", 1024) + "...", 100},
-		"null":              {cnitest.Returns(`{"cniVersion":"1.0.0","ips":[null]}`), "ips[0] is null", 0},
-		"no such interface": {cnitest.Returns(`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1/8","interface":1}]}`), "", 0},
+		"garbage":           {cnitest.Answer{Stdout: "password=x", Exit: 1}, "exit status 1, and its output is not a CNI error", 0},
+		"a crash":           {cnitest.Crash(), "signal: killed and no error message", 0},
+		"garbage, success":  {cnitest.Return("ok"), "result of plugin b: not a JSON object of a result", 0},
+		"an endless output": {cnitest.Answer{Stdout: strings.Repeat("x", 1<<16), Repeat: 1 << 10}, "plugin b: output exceeds 1048576 bytes", 0},
+		"a long error":      {cnitest.Fail(100, strings.Repeat("x", 5000)), strings.Repeat("x", 1024) + "...", 100},
+		"null":              {cnitest.Return(`{"cniVersion":"1.0.0","ips":[null]}`), "ips[0] is null", 0},
+		"no such interface": {cnitest.Return(`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.1/8","interface":1}]}`), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +102,7 @@ func TestPluginErrors(t *testing.T) {
 			plugins.Script("b", "ADD", test.answer)
 			_, err := run.Add(t.Context(), n, attachment)
 			if test.err == "" {
-				require.ErrorContains(t, err, "ips[0]: interface: there is no number 1, of 0")
+				require.ErrorContains(t, err, "ips[0]: interface: number 1 does not exist, there are 0")
 				return
 			}
 			require.ErrorContains(t, err, test.err)
@@ -111,7 +111,7 @@ func TestPluginErrors(t *testing.T) {
 			e, ok := errors.AsType[*cni.Error](err)
 			require.True(t, ok)
 			require.Equal(t, test.code, e.Code)
-			require.Equal(t, "a ADD, b ADD", plugins.Said(), "the third is not run")
+			require.Equal(t, "a ADD, b ADD", plugins.CallNames(), "the third is not run")
 		})
 	}
 }
@@ -122,7 +122,7 @@ func TestHangs(t *testing.T) {
 		t.Run(string(child), func(t *testing.T) {
 			t.Parallel()
 			run, plugins := scripted(t, cni.Timeouts{})
-			plugins.Script("a", "ADD", cnitest.Hangs(child))
+			plugins.Script("a", "ADD", cnitest.Hang(child))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			go func() { // once it runs
@@ -153,9 +153,9 @@ func gone(t *testing.T, pid int) {
 
 func TestTimeout(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{Add: time.Millisecond, Status: time.Millisecond, Version: time.Millisecond})
-	plugins.Script("a", "ADD", cnitest.Hangs(cnitest.GroupChild))
-	plugins.Script("a", "STATUS", cnitest.Hangs(cnitest.GroupChild))
-	plugins.Script("a", "VERSION", cnitest.Hangs(cnitest.GroupChild))
+	plugins.Script("a", "ADD", cnitest.Hang(cnitest.GroupChild))
+	plugins.Script("a", "STATUS", cnitest.Hang(cnitest.GroupChild))
+	plugins.Script("a", "VERSION", cnitest.Hang(cnitest.GroupChild))
 	n := network(t, "net", "1.1.0", plugin("a"))
 	_, err := run.Add(t.Context(), n, attachment)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -178,7 +178,7 @@ func TestStatusAndVersions(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.1.0", plugin("a"), plugin("b"))
 	require.NoError(t, run.Status(t.Context(), n))
-	plugins.Script("b", "STATUS", cnitest.Fails(50, "not yet"))
+	plugins.Script("b", "STATUS", cnitest.Fail(50, "not yet"))
 	err := run.Status(t.Context(), n)
 	require.EqualError(t, err, `CNI STATUS of network "net": not yet`)
 	e, ok := errors.AsType[*cni.Error](err)
@@ -190,7 +190,7 @@ func TestStatusAndVersions(t *testing.T) {
 	versions, err := run.Versions(t.Context(), "a")
 	require.NoError(t, err)
 	require.Contains(t, versions, "1.1.0")
-	plugins.Script("a", "VERSION", cnitest.Fails(4, "unknown CNI_COMMAND: VERSION"))
+	plugins.Script("a", "VERSION", cnitest.Fail(4, "unknown CNI_COMMAND: VERSION"))
 	versions, err = run.Versions(t.Context(), "a")
 	require.NoError(t, err, "a plugin before version 0.2.0")
 	require.Equal(t, []string{"0.1.0"}, versions)
@@ -200,11 +200,11 @@ func TestGC(t *testing.T) {
 	run, plugins := scripted(t, cni.Timeouts{})
 	n := network(t, "net", "1.1.0", plugin("a"), plugin("b"))
 	require.NoError(t, run.GC(t.Context(), n, []cni.Attachment{attachment}))
-	require.Equal(t, "a GC, b GC", plugins.Said())
+	require.Equal(t, "a GC, b GC", plugins.CallNames())
 	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
 		require.JSONEq(t, `[{"containerID":"id","ifname":"eth0"}]`, plugins.Calls()[0].Field(key))
 	}
-	plugins.Script("a", "GC", cnitest.Fails(999, "no"))
+	plugins.Script("a", "GC", cnitest.Fail(999, "no"))
 	require.ErrorContains(t, run.GC(t.Context(), n, nil), `CNI GC of network "net": failed to GC plugin a: no`)
 }
 
@@ -216,14 +216,14 @@ func TestDelOfWhatIsGone(t *testing.T) {
 		answer cnitest.Answer
 		gone   bool
 	}{
-		"unknown container":            {"/run/netns/id", cnitest.Fails(3, "never heard of it"), true},
-		"not found":                    {"/run/netns/id", cnitest.Fails(999, "link eth0 not found"), true},
-		"no file, no netns":            {"", cnitest.Fails(999, file), true},
-		"no file":                      {"/run/netns/id", cnitest.Fails(999, file), false},
-		"another error":                {"", cnitest.Fails(11, "later"), false},
+		"unknown container":            {"/run/netns/id", cnitest.Fail(3, "never heard of it"), true},
+		"not found":                    {"/run/netns/id", cnitest.Fail(999, "link eth0 not found"), true},
+		"no file, no netns":            {"", cnitest.Fail(999, file), true},
+		"no file":                      {"/run/netns/id", cnitest.Fail(999, file), false},
+		"another error":                {"", cnitest.Fail(11, "later"), false},
 		"not found by the plugin":      {"", cnitest.Answer{Exit: 127, Stderr: "jq: not found"}, false},
-		"a crash":                      {"", cnitest.Crashes(), false},
-		"success, whatever is printed": {"", cnitest.Returns("ok"), true},
+		"a crash":                      {"", cnitest.Crash(), false},
+		"success, whatever is printed": {"", cnitest.Return("ok"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,7 +270,7 @@ func TestAPluginThatIsBeingWritten(t *testing.T) {
 	defer f.Close()
 	synctest.Test(t, func(t *testing.T) {
 		began, runs := time.Now(), 0
-		run := cni.NewPlugins(cni.PluginOptions{Dirs: []string{dir}, CacheDir: cache, Called: func(cni.Call) { runs++ }})
+		run := cni.NewPlugins(cni.PluginOptions{Dirs: []string{dir}, CacheDir: cache, PluginCalled: func(cni.Call) { runs++ }})
 		_, err = run.Add(t.Context(), network(t, "net", "1.0.0", plugin("a")), attachment)
 		require.ErrorIs(t, err, syscall.ETXTBSY)
 		require.Equal(t, 5*time.Second, time.Since(began))
@@ -292,5 +292,5 @@ func TestBadAttachments(t *testing.T) {
 		require.Error(t, err, "%+v", a)
 	}
 	require.Error(t, run.Del(t.Context(), n, cni.Attachment{ContainerID: "../x", Interface: "eth0"}))
-	require.Empty(t, plugins.Said())
+	require.Empty(t, plugins.CallNames())
 }

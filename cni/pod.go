@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Pod is what plugins may want to know of a pod sandbox. Only SandboxID is required.
+// Pod is the information about a pod sandbox for plugins. Only SandboxID is required.
 type Pod struct {
 	SandboxID string // letters, digits, dots, dashes and underscores
 	UID       string
 	Namespace string
 	Name      string
 
-	Annotations map[string]string // those for bandwidth count; all are passed to plugins that want them
-	Ports       []PortMapping     // those without a host port are left out
-	DNS         *DNS              // nil: plugins are not told
-	CgroupPath  string            // empty: plugins are not told
+	Annotations map[string]string // the bandwidth annotations are parsed; plugins that request annotations get all
+	Ports       []PortMapping     // mappings without a host port are ignored
+	DNS         *DNS              // nil: not passed to plugins
+	CgroupPath  string            // empty: not passed to plugins
 
-	// What is asked for instead of what the network would choose. It needs a plugin with the capability; others ignore it.
+	// Requests that override the choice of the network. They require a plugin with the capability; other plugins ignore them.
 	IPs      []netip.Prefix
 	IPRanges [][]IPRange
 	MAC      string
@@ -31,21 +31,21 @@ type Pod struct {
 
 // PortMapping publishes a port of a pod on the host.
 type PortMapping struct {
-	Protocol      string // "tcp", "udp" or "sctp", in any case; empty means "tcp"
-	HostPort      int32  // zero publishes nothing
+	Protocol      string // "tcp", "udp" or "sctp" in any case; empty means "tcp"
+	HostPort      int32  // zero: not published
 	ContainerPort int32
-	HostIP        string // empty: every address
+	HostIP        string // empty: all addresses
 }
 
-// IPRange is a range of addresses that a pod's is taken from.
+// IPRange is a range from which the address of a pod is chosen.
 type IPRange struct {
 	Subnet     netip.Prefix
-	RangeStart netip.Addr // the zero Addr: the first of the subnet
-	RangeEnd   netip.Addr // the zero Addr: the last one
-	Gateway    netip.Addr // the zero Addr: the plugin's choice
+	RangeStart netip.Addr // zero Addr: the first address of the subnet
+	RangeEnd   netip.Addr // zero Addr: the last address
+	Gateway    netip.Addr // zero Addr: chosen by the plugin
 }
 
-// maxID is the most bytes that the ID of a container may have: it is part of file names.
+// maxID is the maximum length of a container ID in bytes, because it is part of file names.
 const maxID = 128
 
 func checkID(id string) error {
@@ -55,18 +55,17 @@ func checkID(id string) error {
 	return nil
 }
 
-// podArgs returns the CNI_ARGS of a pod, in the order of containerd's list, which is the only one that does not depend on
-// a map.
-func podArgs(p Pod) ([][2]string, error) {
+// podArgs returns the CNI_ARGS of a pod, in the order of containerd's list.
+func podArgs(pod Pod) ([][2]string, error) {
 	args := [][2]string{
 		{"IgnoreUnknown", "1"},
-		{"K8S_POD_NAMESPACE", p.Namespace},
-		{"K8S_POD_NAME", p.Name},
-		{"K8S_POD_INFRA_CONTAINER_ID", p.SandboxID},
-		{"K8S_POD_UID", p.UID},
+		{"K8S_POD_NAMESPACE", pod.Namespace},
+		{"K8S_POD_NAME", pod.Name},
+		{"K8S_POD_INFRA_CONTAINER_ID", pod.SandboxID},
+		{"K8S_POD_UID", pod.UID},
 	}
 	for _, arg := range args {
-		// A plugin splits at these, and would take a part of a name for another argument.
+		// Plugins split CNI_ARGS at these characters.
 		if strings.ContainsAny(arg[1], ";=\x00") {
 			return nil, fmt.Errorf("CNI_ARGS: %s: %.100q has a separator in it", arg[0], arg[1])
 		}
@@ -74,14 +73,14 @@ func podArgs(p Pod) ([][2]string, error) {
 	return args, nil
 }
 
-// The protocols of a port mapping, as plugins know them.
+// Protocols of a port mapping in the JSON for plugins.
 const (
 	tcp  = "tcp"
 	udp  = "udp"
 	sctp = "sctp"
 )
 
-// portMapping is a port mapping as plugins know it.
+// portMapping is the JSON of the portMappings capability.
 type portMapping struct {
 	HostPort      int32  `json:"hostPort"`
 	ContainerPort int32  `json:"containerPort"`
@@ -89,14 +88,14 @@ type portMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// portMappings returns those that publish a port.
-func portMappings(ports []PortMapping) ([]portMapping, error) {
+// newPortMappings returns the JSON of the port mappings that have a host port.
+func newPortMappings(ports []PortMapping) ([]portMapping, error) {
 	var mapped []portMapping
 	for i, p := range ports {
 		if p.HostPort == 0 {
 			continue
 		}
-		m, err := mapPort(p)
+		m, err := newPortMapping(p)
 		if err != nil {
 			return nil, fmt.Errorf("ports[%d].%w", i, err)
 		}
@@ -105,27 +104,27 @@ func portMappings(ports []PortMapping) ([]portMapping, error) {
 	return mapped, nil
 }
 
-func mapPort(p PortMapping) (portMapping, error) {
-	m := portMapping{HostPort: p.HostPort, ContainerPort: p.ContainerPort, Protocol: strings.ToLower(p.Protocol), HostIP: p.HostIP}
+func newPortMapping(mapping PortMapping) (portMapping, error) {
+	m := portMapping{HostPort: mapping.HostPort, ContainerPort: mapping.ContainerPort, Protocol: strings.ToLower(mapping.Protocol), HostIP: mapping.HostIP}
 	if m.Protocol == "" {
 		m.Protocol = tcp
 	}
-	_, hostErr := netip.ParseAddr(p.HostIP)
+	_, hostErr := netip.ParseAddr(mapping.HostIP)
 	const last = 1<<16 - 1
 	switch {
-	case p.HostPort < 0 || p.HostPort > last:
-		return m, fmt.Errorf("hostPort: %d must be 0 to %d", p.HostPort, last)
-	case p.ContainerPort < 1 || p.ContainerPort > last:
-		return m, fmt.Errorf("containerPort: %d must be 1 to %d", p.ContainerPort, last)
+	case mapping.HostPort < 0 || mapping.HostPort > last:
+		return m, fmt.Errorf("hostPort: %d must be 0 to %d", mapping.HostPort, last)
+	case mapping.ContainerPort < 1 || mapping.ContainerPort > last:
+		return m, fmt.Errorf("containerPort: %d must be 1 to %d", mapping.ContainerPort, last)
 	case m.Protocol != tcp && m.Protocol != udp && m.Protocol != sctp:
-		return m, fmt.Errorf("protocol: %.20q must be tcp, udp or sctp", p.Protocol)
-	case p.HostIP != "" && hostErr != nil:
+		return m, fmt.Errorf("protocol: %.20q must be tcp, udp or sctp", mapping.Protocol)
+	case mapping.HostIP != "" && hostErr != nil:
 		return m, fmt.Errorf("hostIP: %w", hostErr)
 	}
 	return m, nil
 }
 
-// ipRange is a range of addresses as plugins know it.
+// ipRange is the JSON of the ipRanges capability.
 type ipRange struct {
 	Subnet     string `json:"subnet"`
 	RangeStart string `json:"rangeStart,omitempty"`
@@ -133,16 +132,16 @@ type ipRange struct {
 	Gateway    string `json:"gateway,omitempty"`
 }
 
-func ipRanges(sets [][]IPRange) ([][]ipRange, error) {
+func newIPRanges(sets [][]IPRange) ([][]ipRange, error) {
 	var all [][]ipRange
 	for i, set := range sets {
 		var ranges []ipRange
 		for j, r := range set {
 			if !r.Subnet.IsValid() {
-				return nil, fmt.Errorf("ipRanges[%d][%d].subnet: %w", i, j, errors.New("it is required"))
+				return nil, fmt.Errorf("ipRanges[%d][%d].subnet: %w", i, j, errors.New("required"))
 			}
 			ranges = append(ranges, ipRange{
-				Subnet: r.Subnet.String(), RangeStart: text(r.RangeStart), RangeEnd: text(r.RangeEnd), Gateway: text(r.Gateway),
+				Subnet: r.Subnet.String(), RangeStart: addrText(r.RangeStart), RangeEnd: addrText(r.RangeEnd), Gateway: addrText(r.Gateway),
 			})
 		}
 		all = append(all, ranges)
@@ -150,10 +149,10 @@ func ipRanges(sets [][]IPRange) ([][]ipRange, error) {
 	return all, nil
 }
 
-// text returns an address, or nothing.
-func text(a netip.Addr) string {
-	if !a.IsValid() {
+// addrText returns an address as text, or "" for the zero Addr.
+func addrText(addr netip.Addr) string {
+	if !addr.IsValid() {
 		return ""
 	}
-	return a.String()
+	return addr.String()
 }

@@ -21,75 +21,75 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// The defaults of [Options]. That of files is the convention of container runtimes.
+// Defaults of [Options]. DefaultConfDir is the convention of container runtimes.
 const (
 	DefaultConfDir  = "/etc/cni/net.d"
 	DefaultNetnsDir = "/run/nodeagent/netns"
 )
 
-// Options tunes [Pods]. The zero value is for production.
+// Options configure [Pods]. The zero value is right for production.
 type Options struct {
-	ConfDir    string     // configuration files; empty: DefaultConfDir
-	PluginDirs []string   // where plugins are, the first wins; nil: DefaultPluginDir
-	NetnsDir   string     // network namespaces, of this Pods alone; empty: DefaultNetnsDir
-	Network    string     // the network of pods; empty: that of the first file
-	Networks   int        // how many a pod is attached to, as eth0 and so on, in the order of the files; zero: 1
-	Prefer     Family     // of the primary address of a pod of several; zero: IPv4
-	Timeouts   Timeouts   // a zero one has its default
-	Parallel   int        // sandboxes that Retain tears down at a time; zero: 8
-	Called     func(Call) // called after each run of a plugin, from the goroutine that wanted it; nil: it is not
+	ConfDir      string     // directory of configuration files; empty: DefaultConfDir
+	PluginDirs   []string   // plugin directories, the first match counts; nil: DefaultPluginDir
+	NetnsDir     string     // directory of network namespaces, for this Pods only; empty: DefaultNetnsDir
+	Network      string     // name of the network of pods; empty: the network of the first file
+	NetworkCount int        // number of networks of a pod, as eth0, eth1 and so on, in the order of the files; zero: 1
+	PreferFamily Family     // address family of the primary address of a dual-stack pod; zero: IPv4
+	Timeouts     Timeouts   // zero fields have defaults
+	Parallel     int        // sandboxes that Retain tears down concurrently; zero: 8
+	PluginCalled func(Call) // called after each run of a plugin, from the goroutine of the caller; nil: not called
 }
 
-// Pods sets up and tears down the network of pod sandboxes: a network namespace for each, and the networks in it.
+// Pods sets up and tears down the network of pod sandboxes: a network namespace for each sandbox and its attachments to networks.
 type Pods struct {
-	opts    Options
-	conf    *Dir
-	plugins *Plugins
-	records records
-	spaces  *netns.Dir
-	locks   []*dirlock.Lock
+	opts       Options
+	confDir    *Dir
+	plugins    *Plugins
+	records    recordDir
+	namespaces *netns.Dir
+	locks      []*dirlock.Lock
 
-	mu    sync.Mutex               // guards what follows
-	busy  map[string]chan struct{} // sandboxes that a call works on; closed at its end
-	mine  map[string]*record       // sandboxes that this Pods has set up, or is setting up
-	gates map[string]chan struct{} // networks whose plugins collect garbage; closed at its end
+	mu         sync.Mutex               // guards what follows
+	busy       map[string]chan struct{} // sandboxes with a running call; the channel is closed at its end
+	own        map[string]*record       // records of the sandboxes that this Pods has set up or is setting up
+	collecting map[string]chan struct{} // networks with a running garbage collection; the channel is closed at its end
 }
 
-// Open returns the Pods that keeps its records in a directory, which it makes when needed. Directory and Options.NetnsDir
-// are of one Pods at a time, which locks them; [Pods.Close] releases them.
-func Open(dir string, o Options) (*Pods, error) {
-	o.ConfDir = cmp.Or(o.ConfDir, DefaultConfDir)
-	o.NetnsDir = cmp.Or(o.NetnsDir, DefaultNetnsDir)
-	o.Parallel = max(1, cmp.Or(o.Parallel, 8))
+// Open returns a Pods that keeps its records in dir, which it creates if needed. Only one Pods at a time may use dir and
+// Options.NetnsDir, which it locks; [Pods.Close] releases the locks.
+func Open(dir string, opts Options) (*Pods, error) {
+	opts.ConfDir = cmp.Or(opts.ConfDir, DefaultConfDir)
+	opts.NetnsDir = cmp.Or(opts.NetnsDir, DefaultNetnsDir)
+	opts.Parallel = max(1, cmp.Or(opts.Parallel, 8))
 	p := &Pods{
-		opts: o, conf: NewDir(o.ConfDir), records: records{filepath.Join(dir, "sandboxes")}, spaces: netns.New(o.NetnsDir),
+		opts: opts, confDir: NewDir(opts.ConfDir), records: recordDir{filepath.Join(dir, "sandboxes")}, namespaces: netns.New(opts.NetnsDir),
 		plugins: NewPlugins(PluginOptions{
-			Dirs: o.PluginDirs, CacheDir: filepath.Join(dir, "cache"), Timeouts: o.Timeouts, Called: o.Called,
+			Dirs: opts.PluginDirs, CacheDir: filepath.Join(dir, "cache"), Timeouts: opts.Timeouts, PluginCalled: opts.PluginCalled,
 		}),
-		busy: map[string]chan struct{}{}, mine: map[string]*record{}, gates: map[string]chan struct{}{},
+		busy: map[string]chan struct{}{}, own: map[string]*record{}, collecting: map[string]chan struct{}{},
 	}
-	for _, d := range []struct { // in this order, as one may be in the other
+	for _, d := range []struct { // in this order, because a directory may contain another
 		path string
 		mode fs.FileMode
-	}{{dir, 0o700}, {p.records.dir, 0o700}, {o.NetnsDir, 0o755}} {
+	}{{dir, 0o700}, {p.records.dir, 0o700}, {opts.NetnsDir, 0o755}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, fmt.Errorf("open CNI records: %w", err)
 		}
 	}
-	for _, path := range []string{dir, o.NetnsDir} {
+	for _, path := range []string{dir, opts.NetnsDir} {
 		lock, err := dirlock.Take(path, ".lock")
 		if err != nil {
 			return nil, fmt.Errorf("open CNI records: lock %s: %w", path, errors.Join(err, p.Close()))
 		}
 		p.locks = append(p.locks, lock)
 	}
-	if err := p.records.clean(); err != nil {
+	if err := p.records.removeTemporary(); err != nil {
 		return nil, fmt.Errorf("open CNI records: %w", errors.Join(err, p.Close()))
 	}
 	return p, nil
 }
 
-// Close releases the directories. No method may be called at the same time or after it. Networks stay as they are.
+// Close releases the locks of the directories. No other method may be called meanwhile or later. Networks stay set up.
 func (p *Pods) Close() error {
 	var errs []error
 	for _, lock := range p.locks {
@@ -99,13 +99,13 @@ func (p *Pods) Close() error {
 	return errors.Join(errs...)
 }
 
-// Config returns the networks that the configuration files have now, and the files that are bad.
-func (p *Pods) Config() Config { return p.conf.Load() }
+// Config returns the networks and the bad files in the configuration directory now.
+func (p *Pods) Config() Config { return p.confDir.Load() }
 
-// networks returns those that a pod is attached to now.
-func (p *Pods) networks() ([]*Network, error) {
-	c := p.conf.Load()
-	chosen, err := Choose(c.Networks, p.opts.Network, p.opts.Networks)
+// podNetworks returns the networks to which a pod is attached now.
+func (p *Pods) podNetworks() ([]*Network, error) {
+	c := p.confDir.Load()
+	chosen, err := ChooseNetworks(c.Networks, p.opts.Network, p.opts.NetworkCount)
 	if err != nil {
 		err = fmt.Errorf("%w in %s", err, p.opts.ConfDir)
 		for _, problem := range c.Problems {
@@ -115,10 +115,10 @@ func (p *Pods) networks() ([]*Network, error) {
 	return chosen, err
 }
 
-// Ready reports an error if a pod cannot be set up now: no file has its network, a plugin is missing, or one says that it
-// is not ready. It waits for no other call.
+// Ready returns an error if no pod can be set up now: the network is not configured, a plugin is missing, or a plugin reports
+// that it is not ready. It waits for no other call.
 func (p *Pods) Ready(ctx context.Context) error {
-	networks, err := p.networks()
+	networks, err := p.podNetworks()
 	if err != nil {
 		return err
 	}
@@ -130,35 +130,35 @@ func (p *Pods) Ready(ctx context.Context) error {
 	return nil
 }
 
-// PodStatus is the network of a pod sandbox.
+// PodStatus is the network status of a pod sandbox.
 type PodStatus struct {
-	Netns    string       // path of the network namespace; empty: it is gone
-	IPs      []netip.Addr // of the pod, the primary one first
+	Netns    string       // path of the network namespace; empty: removed
+	IPs      []netip.Addr // addresses of the pod, the primary one first
 	Networks []PodNetwork
 }
 
-// PodNetwork is an interface of a pod.
+// PodNetwork is an interface of a pod in a network.
 type PodNetwork struct {
 	Network   string
 	Interface string
 	Result    Result
 }
 
-// Inspect returns the network of a sandbox as its set-up has left it. Its error is [fs.ErrNotExist] where there is none.
+// Inspect returns the network status of a sandbox as recorded by its set-up. The error is [fs.ErrNotExist] if there is none.
 func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
-	r, err := p.records.read(sandboxID)
+	r, err := p.records.readRecord(sandboxID)
 	if err != nil {
-		return nil, fmt.Errorf("inspect network of sandbox %s: %w", sandboxID, cause(err))
+		return nil, fmt.Errorf("inspect network of sandbox %s: %w", sandboxID, stripPath(err))
 	}
 	status := &PodStatus{}
-	if p.spaces.Pinned(sandboxID) {
-		status.Netns = p.spaces.Path(sandboxID)
+	if p.namespaces.Pinned(sandboxID) {
+		status.Netns = p.namespaces.Path(sandboxID)
 	}
-	all, err := r.attachments(status.Netns)
+	all, err := r.parseAttachments(status.Netns)
 	for i := 0; i < len(all) && err == nil; i++ {
 		var result *Result
-		if result, err = p.plugins.cachedResult(all[i].network, all[i].attachment); err == nil {
-			status.add(all[i], result, p.opts.Prefer)
+		if result, err = p.plugins.readCachedResult(all[i].network, all[i].attachment); err == nil {
+			status.addNetwork(all[i], result, p.opts.PreferFamily)
 		}
 	}
 	if err != nil {
@@ -167,31 +167,31 @@ func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	return status, nil
 }
 
-// add adds an interface; the first one has the addresses of the pod.
-func (s *PodStatus) add(a networkAttachment, r *Result, prefer Family) {
+// addNetwork adds an interface to the status. The first one provides the addresses of the pod.
+func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefer Family) {
 	if len(s.Networks) == 0 {
-		s.IPs = podIPs(r, a.attachment.Interface, prefer)
+		s.IPs = podIPs(result, attached.attachment.Interface, prefer)
 	}
-	s.Networks = append(s.Networks, PodNetwork{Network: a.network.Name, Interface: a.attachment.Interface, Result: *r})
+	s.Networks = append(s.Networks, PodNetwork{Network: attached.network.Name, Interface: attached.attachment.Interface, Result: *result})
 }
 
-// cachedResult returns what the ADD of an attachment came to.
-func (p *Plugins) cachedResult(n *Network, a Attachment) (*Result, error) {
-	if err := p.checkCached(n, a); err != nil {
+// readCachedResult returns the result of the ADD of an attachment from libcni's cache.
+func (p *Plugins) readCachedResult(network *Network, attachment Attachment) (*Result, error) {
+	if err := p.removeDamagedCache(network, attachment); err != nil {
 		return nil, err
 	}
-	r, err := p.lib.GetNetworkListCachedResult(n.list, &libcni.RuntimeConf{ContainerID: a.ContainerID, IfName: a.Interface})
+	r, err := p.lib.GetNetworkListCachedResult(network.list, &libcni.RuntimeConf{ContainerID: attachment.ContainerID, IfName: attachment.Interface})
 	if err != nil {
 		return nil, err
 	}
 	if r == nil {
-		return nil, fmt.Errorf("network %q, interface %s: its result is not there: %w", n.Name, a.Interface, fs.ErrNotExist)
+		return nil, fmt.Errorf("network %q, interface %s: no cached result: %w", network.Name, attachment.Interface, fs.ErrNotExist)
 	}
-	return convert(r)
+	return convertResult(r)
 }
 
-// enter waits until no other call works on a sandbox, and keeps others out until leave is called.
-func (p *Pods) enter(ctx context.Context, sandbox string) (leave func(), err error) {
+// lockSandbox waits until no other call works on a sandbox, and locks it until unlock is called.
+func (p *Pods) lockSandbox(ctx context.Context, sandbox string) (unlock func(), err error) {
 	for {
 		p.mu.Lock()
 		other, ok := p.busy[sandbox]
@@ -207,14 +207,14 @@ func (p *Pods) enter(ctx context.Context, sandbox string) (leave func(), err err
 			}, nil
 		}
 		p.mu.Unlock()
-		if err := await(ctx, other); err != nil {
+		if err := awaitClosed(ctx, other); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// await waits until a channel is closed.
-func await(ctx context.Context, done <-chan struct{}) error {
+// awaitClosed waits until done is closed or ctx ends.
+func awaitClosed(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
@@ -223,35 +223,35 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// isMine reports whether this Pods has set up a sandbox.
-func (p *Pods) isMine(sandbox string) bool {
+// isOwn reports whether this Pods has set up a sandbox.
+func (p *Pods) isOwn(sandbox string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mine[sandbox] != nil
+	return p.own[sandbox] != nil
 }
 
-// claim makes a sandbox one of this Pods, once nobody collects the garbage of its networks: its attachments would be taken
-// for garbage.
-func (p *Pods) claim(ctx context.Context, r *record) error {
+// addOwn records that this Pods sets up a sandbox. It first waits for garbage collections of its networks, which would remove the
+// new attachments.
+func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 	for {
 		p.mu.Lock()
-		at := slices.IndexFunc(r.Attachments, func(a recordAttachment) bool { return p.gates[a.Network] != nil })
+		at := slices.IndexFunc(rec.Attachments, func(a recordAttachment) bool { return p.collecting[a.Network] != nil })
 		if at < 0 {
-			p.mine[r.Sandbox] = r
+			p.own[rec.Sandbox] = rec
 			p.mu.Unlock()
 			return nil
 		}
-		gate := p.gates[r.Attachments[at].Network]
+		gate := p.collecting[rec.Attachments[at].Network]
 		p.mu.Unlock()
-		if err := await(ctx, gate); err != nil {
+		if err := awaitClosed(ctx, gate); err != nil {
 			return err
 		}
 	}
 }
 
-// disclaim ends a claim.
-func (p *Pods) disclaim(sandbox string) {
+// removeOwn removes the entry of addOwn.
+func (p *Pods) removeOwn(sandbox string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.mine, sandbox)
+	delete(p.own, sandbox)
 }

@@ -23,7 +23,7 @@ func TestIntegrationSetupAndTeardown(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
 	require.NoError(t, p.Ready(t.Context()))
-	n.plugins.Forget()
+	n.plugins.ClearCalls()
 	s, err := p.Setup(t.Context(), pod("1"))
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(n.opts.NetnsDir, "1"), s.Netns)
@@ -46,14 +46,14 @@ func TestIntegrationSetupAndTeardown(t *testing.T) {
 	_, err = p.Inspect("1")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorIs(t, p.Check(t.Context(), "1"), fs.ErrNotExist)
-	require.Equal(t, "a ADD, b ADD, c ADD, a CHECK, b CHECK, c CHECK, c DEL, b DEL, a DEL", n.plugins.Said())
+	require.Equal(t, "a ADD, b ADD, c ADD, a CHECK, b CHECK, c CHECK, c DEL, b DEL, a DEL", n.plugins.CallNames())
 }
 
 func TestIntegrationSeveralNetworks(t *testing.T) {
 	n := newNode(t)
 	n.write("20-two.conflist", list("two", "0.4.0", plugin("b")))
-	n.opts.Networks, n.opts.Prefer = 5, cni.IPv6
-	n.plugins.Script("a", "ADD", cnitest.Returns(`{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/8"},{"address":"fd00::2/64"}]}`))
+	n.opts.NetworkCount, n.opts.PreferFamily = 5, cni.IPv6
+	n.plugins.Script("a", "ADD", cnitest.Return(`{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/8"},{"address":"fd00::2/64"}]}`))
 	p := n.open()
 	s, err := p.Setup(t.Context(), pod("1"))
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestIntegrationSeveralNetworks(t *testing.T) {
 	require.Equal(t, "fd00::2", s.IPs[0].String(), "the first network has the addresses of the pod")
 	require.Len(t, s.IPs, 2)
 	require.NoError(t, p.Teardown(t.Context(), "1"))
-	require.Equal(t, "a ADD, b ADD, c ADD, b ADD, b DEL, c DEL, b DEL, a DEL", n.plugins.Said())
+	require.Equal(t, "a ADD, b ADD, c ADD, b ADD, b DEL, c DEL, b DEL, a DEL", n.plugins.CallNames())
 	n.empty()
 }
 
@@ -70,7 +70,7 @@ func TestIntegrationSeveralNetworks(t *testing.T) {
 // say by then.
 func TestIntegrationFailedSetup(t *testing.T) {
 	for name, answer := range map[string]cnitest.Answer{
-		"error": cnitest.Fails(11, "later"), "crash": cnitest.Crashes(), "garbage": cnitest.Returns("[]"), "hang": cnitest.Hangs(cnitest.GroupChild),
+		"error": cnitest.Fail(11, "later"), "crash": cnitest.Crash(), "garbage": cnitest.Return("[]"), "hang": cnitest.Hang(cnitest.GroupChild),
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -92,7 +92,7 @@ func TestIntegrationFailedSetup(t *testing.T) {
 			_, err := p.Setup(ctx, pod("1"))
 			<-changed
 			require.ErrorContains(t, err, `set up network of pod default/pod-1: CNI ADD of network "net", interface eth0 of sandbox 1: `)
-			require.Equal(t, "a ADD, b ADD, c DEL, b DEL, a DEL", n.plugins.Said())
+			require.Equal(t, "a ADD, b ADD, c DEL, b DEL, a DEL", n.plugins.CallNames())
 			for _, c := range n.plugins.Calls("DEL") {
 				require.Equal(t, `"net"`, c.Field("name"))
 				require.NotEmpty(t, c.Netns)
@@ -124,11 +124,11 @@ func TestIntegrationSetupThatCannotBegin(t *testing.T) {
 	n.write("10-net.conflist", list("net", "1.1.0", plugin("a"), plugin("b")))
 	require.NoError(t, p.Ready(t.Context()), "the directory is back")
 	n.empty()
-	require.Empty(t, n.plugins.Said("ADD", "DEL"))
+	require.Empty(t, n.plugins.CallNames("ADD", "DEL"))
 
-	n.plugins.Script("b", "ADD", cnitest.Returns(`{"cniVersion":"1.1.0"}`))
+	n.plugins.Script("b", "ADD", cnitest.Return(`{"cniVersion":"1.1.0"}`))
 	_, err = p.Setup(t.Context(), pod("1"))
-	require.ErrorContains(t, err, `network "net" has given interface eth0 no address`)
+	require.ErrorContains(t, err, `network "net" assigned no address to interface eth0`)
 	n.empty()
 }
 
@@ -138,15 +138,15 @@ func TestIntegrationTeardownThatFails(t *testing.T) {
 	p := n.open()
 	_, err := p.Setup(t.Context(), pod("1"))
 	require.NoError(t, err)
-	n.plugins.Script("b", "DEL", cnitest.Fails(11, "later"), cnitest.Passes())
+	n.plugins.Script("b", "DEL", cnitest.Fail(11, "later"), cnitest.Succeed())
 	require.ErrorContains(t, p.Teardown(t.Context(), "1"), `tear down network of sandbox 1: CNI DEL of network "net"`)
 	require.NotEmpty(t, n.files()["netns"])
 	require.NoError(t, p.Teardown(t.Context(), "1"))
 	n.empty()
-	require.Equal(t, "c DEL, b DEL, c DEL, b DEL, a DEL", n.plugins.Said("DEL"))
+	require.Equal(t, "c DEL, b DEL, c DEL, b DEL, a DEL", n.plugins.CallNames("DEL"))
 
-	n.plugins.Script("a", "ADD", cnitest.Fails(11, "later"))
-	n.plugins.Script("b", "DEL", cnitest.Fails(11, "later"))
+	n.plugins.Script("a", "ADD", cnitest.Fail(11, "later"))
+	n.plugins.Script("b", "DEL", cnitest.Fail(11, "later"))
 	_, err = p.Setup(t.Context(), pod("2"))
 	require.ErrorContains(t, err, "CNI DEL", "the undoing failed as well")
 	n.plugins.Script("b", "DEL")
@@ -157,7 +157,7 @@ func TestIntegrationTeardownThatFails(t *testing.T) {
 // A plugin that hangs delays its pod, and no other, and not Ready.
 func TestIntegrationHang(t *testing.T) {
 	n := newNode(t)
-	n.plugins.Script("b", "ADD", cnitest.Hangs(cnitest.GroupChild), cnitest.Passes())
+	n.plugins.Script("b", "ADD", cnitest.Hang(cnitest.GroupChild), cnitest.Succeed())
 	p := n.open()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -185,7 +185,7 @@ func TestIntegrationHang(t *testing.T) {
 func TestIntegrationReady(t *testing.T) {
 	n := newNode(t)
 	p := n.open()
-	n.plugins.Script("b", "STATUS", cnitest.Fails(50, "no route"))
+	n.plugins.Script("b", "STATUS", cnitest.Fail(50, "no route"))
 	err := p.Ready(t.Context())
 	e, ok := errors.AsType[*cni.Error](err)
 	require.True(t, ok)

@@ -14,16 +14,16 @@ import (
 var quantity = regexp.MustCompile(`^([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?$`)
 
 const (
-	// maxQuantity is the most bytes of a quantity that are looked at.
+	// maxQuantity is the maximum length of a parsed quantity in bytes.
 	maxQuantity = 64
-	// maxPower is the largest exponent that makes a difference: no number of so many digits is within 64 bits then.
+	// maxPower is the exponent beyond which every number of maxQuantity digits exceeds 64 bits or rounds to one.
 	maxPower = 100
 )
 
-var errQuantity = errors.New("it is no quantity")
+var errQuantity = errors.New("not a quantity")
 
-// parseQuantity returns the value of a quantity as the whole number above it. What needs more than 63 bits is the largest
-// number. It does what resource.Quantity does, which brings more packages than this package may have.
+// parseQuantity parses a Kubernetes quantity and rounds it up to a whole number. Values beyond 63 bits become the largest number.
+// It replaces resource.Quantity, which would add dependencies.
 func parseQuantity(s string) (int64, error) {
 	if len(s) > maxQuantity {
 		return 0, errQuantity
@@ -36,11 +36,11 @@ func parseQuantity(s string) (int64, error) {
 	if !ok {
 		return 0, errQuantity
 	}
-	return ceiling(value.Mul(value, factor(m[3], m[4]))), nil
+	return roundUp(value.Mul(value, parseFactor(m[3], m[4]))), nil
 }
 
-// factor is what a suffix or an exponent stands for.
-func factor(suffix, exponent string) *big.Rat {
+// parseFactor returns the factor of a suffix or an exponent.
+func parseFactor(suffix, exponent string) *big.Rat {
 	const decimal, binary = "kMGTPE", "KMGTPE"
 	power := 0
 	switch {
@@ -48,7 +48,7 @@ func factor(suffix, exponent string) *big.Rat {
 		power, _ = strconv.Atoi(exponent) // the largest number where it is larger
 		power = max(-maxPower, min(maxPower, power))
 	case len(suffix) == 2:
-		shift := 10 * uint(1+indexOf(binary, suffix[0]))
+		shift := 10 * uint(1+indexOfByte(binary, suffix[0]))
 		return new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), shift))
 	case suffix == "n":
 		power = -9
@@ -57,7 +57,7 @@ func factor(suffix, exponent string) *big.Rat {
 	case suffix == "m":
 		power = -3
 	case suffix != "":
-		power = 3 * (1 + indexOf(decimal, suffix[0]))
+		power = 3 * (1 + indexOfByte(decimal, suffix[0]))
 	}
 	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(power, -power))), nil)
 	if power < 0 {
@@ -66,7 +66,7 @@ func factor(suffix, exponent string) *big.Rat {
 	return new(big.Rat).SetInt(ten)
 }
 
-func indexOf(s string, c byte) int {
+func indexOfByte(s string, c byte) int {
 	for i := range len(s) {
 		if s[i] == c {
 			return i
@@ -75,9 +75,9 @@ func indexOf(s string, c byte) int {
 	return 0
 }
 
-// ceiling returns the whole number at or above a number, away from zero, within 64 bits.
-func ceiling(r *big.Rat) int64 {
-	whole, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
+// roundUp rounds a number away from zero to a whole number within 64 bits.
+func roundUp(number *big.Rat) int64 {
+	whole, rest := new(big.Int).QuoRem(number.Num(), number.Denom(), new(big.Int))
 	if sign := rest.Sign(); sign != 0 {
 		whole.Add(whole, big.NewInt(int64(sign)))
 	}

@@ -39,7 +39,7 @@ func FuzzBandwidth(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := rate(map[string]string{"key": s}, "key")
+		got, err := parseRate(map[string]string{"key": s}, "key")
 		if len(s) > maxQuantity || largeExponent.MatchString(s) {
 			return
 		}

@@ -19,18 +19,17 @@ import (
 const (
 	// recordKind is the format of a record.
 	recordKind = "nodeagent.cni/v1"
-	// recordSuffix ends the names of records.
+	// recordSuffix is the file extension of records.
 	recordSuffix = ".json"
-	// maxRecord is the most bytes of a record: configurations, and what plugins are told.
+	// maxRecord is the maximum size of a record with its configurations and capability values.
 	maxRecord = 8 << 20
 )
 
-// record is what is on disk of the network of a sandbox. It is written before the first plugin runs, and has all that it
-// takes to undo what they do.
+// record is the state on disk of a sandbox's network. It is written before the first plugin runs and has all data for DEL.
 type record struct {
 	Kind        string             `json:"kind"`
 	Sandbox     string             `json:"sandbox"`
-	Namespace   string             `json:"namespace,omitempty"` // of the pod; it and the name are for people
+	Namespace   string             `json:"namespace,omitempty"` // of the pod, like the name for humans only
 	Name        string             `json:"name,omitempty"`
 	Attachments []recordAttachment `json:"attachments"` // in the order of ADD
 }
@@ -38,25 +37,25 @@ type record struct {
 type recordAttachment struct {
 	Network      string          `json:"network"`
 	Interface    string          `json:"interface"`
-	Config       json.RawMessage `json:"config"` // may hold secrets
+	Config       json.RawMessage `json:"config"` // may contain secrets
 	Args         [][2]string     `json:"args,omitempty"`
 	Capabilities Capabilities    `json:"capabilities,omitempty"`
 }
 
-// newRecord returns the record of a pod that is attached to networks, as eth0 and so on.
-func newRecord(p Pod, networks []*Network) (*record, error) {
-	if err := checkID(p.SandboxID); err != nil {
+// newRecord returns the record of a pod that is attached to networks as eth0, eth1 and so on.
+func newRecord(pod Pod, networks []*Network) (*record, error) {
+	if err := checkID(pod.SandboxID); err != nil {
 		return nil, err
 	}
-	args, err := podArgs(p)
+	args, err := podArgs(pod)
 	if err != nil {
 		return nil, err
 	}
-	caps, err := p.Capabilities()
+	caps, err := pod.Capabilities()
 	if err != nil {
 		return nil, err
 	}
-	r := &record{Kind: recordKind, Sandbox: p.SandboxID, Namespace: p.Namespace, Name: p.Name}
+	r := &record{Kind: recordKind, Sandbox: pod.SandboxID, Namespace: pod.Namespace, Name: pod.Name}
 	for i, n := range networks {
 		r.Attachments = append(r.Attachments, recordAttachment{
 			Network: n.Name, Interface: interfaceName(i), Config: n.configJSON(), Args: args, Capabilities: caps,
@@ -65,10 +64,10 @@ func newRecord(p Pod, networks []*Network) (*record, error) {
 	return r, nil
 }
 
-// interfaceName returns the name of the interface in network number i of a pod.
+// interfaceName returns the name of the pod's interface in network number i.
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
-// parseRecord reads the record of a sandbox.
+// parseRecord parses and checks the record of a sandbox.
 func parseRecord(data []byte, sandbox string) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal(data, r); err != nil {
@@ -78,14 +77,14 @@ func parseRecord(data []byte, sandbox string) (*record, error) {
 	case r.Kind != recordKind:
 		return nil, fmt.Errorf("kind: %.50q is not %q", r.Kind, recordKind)
 	case r.Sandbox != sandbox:
-		return nil, fmt.Errorf("sandbox: it is that of %.100q", r.Sandbox)
+		return nil, fmt.Errorf("sandbox: record is of %.100q", r.Sandbox)
 	}
-	_, err := r.attachments("")
+	_, err := r.parseAttachments("")
 	return r, err
 }
 
-// attachments returns the networks of a sandbox with its attachments, in the order of ADD.
-func (r *record) attachments(netns string) ([]networkAttachment, error) {
+// parseAttachments returns the attachments of a sandbox with their networks, in the order of ADD.
+func (r *record) parseAttachments(netns string) ([]networkAttachment, error) {
 	var all []networkAttachment
 	for i, a := range r.Attachments {
 		n, err := ParseNetwork(a.Config)
@@ -110,52 +109,54 @@ type networkAttachment struct {
 	attachment Attachment
 }
 
-// records are the records of sandboxes: a file each in a directory.
-type records struct{ dir string }
+// recordDir is a directory with a record file for each sandbox.
+type recordDir struct{ dir string }
 
-func (s records) path(sandbox string) string { return filepath.Join(s.dir, sandbox+recordSuffix) }
+func (s recordDir) recordPath(sandbox string) string {
+	return filepath.Join(s.dir, sandbox+recordSuffix)
+}
 
-// read returns the record of a sandbox. Its error is fs.ErrNotExist where there is none.
-func (s records) read(sandbox string) (*record, error) {
+// readRecord returns the record of a sandbox. The error is fs.ErrNotExist if there is none.
+func (s recordDir) readRecord(sandbox string) (*record, error) {
 	if err := checkID(sandbox); err != nil {
 		return nil, err
 	}
-	data, err := plainfile.Read(s.path(sandbox), maxRecord)
+	data, err := plainfile.Read(s.recordPath(sandbox), maxRecord)
 	switch {
 	case errors.Is(err, plainfile.ErrIrregular), errors.Is(err, plainfile.ErrTooLarge):
-		return nil, &damagedError{s.path(sandbox), errors.Unwrap(err)}
+		return nil, &damagedError{s.recordPath(sandbox), errors.Unwrap(err)}
 	case err != nil:
 		return nil, err
 	}
 	r, err := parseRecord(data, sandbox)
 	if err != nil {
-		return nil, &damagedError{s.path(sandbox), err}
+		return nil, &damagedError{s.recordPath(sandbox), err}
 	}
 	return r, nil
 }
 
-// write keeps a record. It does not wait for the disk: leases of addresses are files that nobody waits for either.
-func (s records) write(r *record) error {
-	data, err := json.Marshal(r)
+// writeRecord writes a record. It does not sync it to the disk: IPAM plugins do not sync their leases either.
+func (s recordDir) writeRecord(rec *record) error {
+	data, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
 	if len(data) > maxRecord {
-		return fmt.Errorf("record of sandbox %s: %d bytes exceed the limit of %d", r.Sandbox, len(data), maxRecord)
+		return fmt.Errorf("record of sandbox %s: %d bytes exceed the limit of %d", rec.Sandbox, len(data), maxRecord)
 	}
-	return atomicfile.Replace(s.path(r.Sandbox), data, 0o600)
+	return atomicfile.Replace(s.recordPath(rec.Sandbox), data, 0o600)
 }
 
-// remove removes a record; an absent one is success.
-func (s records) remove(sandbox string) error {
-	if err := os.Remove(s.path(sandbox)); !errors.Is(err, fs.ErrNotExist) {
+// removeRecord removes a record. A missing record is no error.
+func (s recordDir) removeRecord(sandbox string) error {
+	if err := os.Remove(s.recordPath(sandbox)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// list returns the sandboxes that have a record, sorted.
-func (s records) list() ([]string, error) {
+// listSandboxes returns the sorted IDs of the sandboxes with a record.
+func (s recordDir) listSandboxes() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
@@ -169,8 +170,8 @@ func (s records) list() ([]string, error) {
 	return sandboxes, nil
 }
 
-// clean removes the temporary files of an agent that was killed while it wrote a record.
-func (s records) clean() error {
+// removeTemporary removes the temporary files of an agent that was killed while it wrote a record.
+func (s recordDir) removeTemporary() error {
 	entries, err := os.ReadDir(s.dir)
 	errs := []error{err}
 	for _, e := range entries {
@@ -181,13 +182,13 @@ func (s records) clean() error {
 	return errors.Join(errs...)
 }
 
-// damagedError says that a record cannot be read, and never will be.
+// damagedError means that a record is damaged and can never be read.
 type damagedError struct {
 	file string
 	err  error
 }
 
-// Error names the file.
+// Error returns the file and the cause.
 func (e *damagedError) Error() string { return fmt.Sprintf("damaged record %s: %v", e.file, e.err) }
 
 // Unwrap returns the cause.

@@ -19,20 +19,20 @@ import (
 )
 
 func TestRecords(t *testing.T) {
-	s := records{t.TempDir()}
+	s := recordDir{t.TempDir()}
 	n, err := ParseNetwork([]byte(`{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"a","token":"<secret>"}]}`))
 	require.NoError(t, err)
 	pod := Pod{SandboxID: "id", Namespace: "default", Name: "web", UID: "u", Annotations: map[string]string{AnnotationIngressBandwidth: "1P"}}
 	r, err := newRecord(pod, []*Network{n, n})
 	require.NoError(t, err)
-	require.NoError(t, s.write(r))
-	info, err := os.Stat(s.path("id"))
+	require.NoError(t, s.writeRecord(r))
+	info, err := os.Stat(s.recordPath("id"))
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm(), "configurations have secrets")
 
-	got, err := s.read("id")
+	got, err := s.readRecord("id")
 	require.NoError(t, err)
-	all, err := got.attachments("/netns")
+	all, err := got.parseAttachments("/netns")
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "eth1", all[1].attachment.Interface)
@@ -44,14 +44,14 @@ func TestRecords(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, ".id.json.123.tmp"), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "other"), nil, 0o600))
-	require.NoError(t, s.clean())
+	require.NoError(t, s.removeTemporary())
 	require.NoFileExists(t, filepath.Join(s.dir, ".id.json.123.tmp"))
-	ids, err := s.list()
+	ids, err := s.listSandboxes()
 	require.NoError(t, err)
 	require.Equal(t, []string{"id"}, ids)
-	require.NoError(t, s.remove("id"))
-	require.NoError(t, s.remove("id"), "again")
-	_, err = s.read("id")
+	require.NoError(t, s.removeRecord("id"))
+	require.NoError(t, s.removeRecord("id"), "again")
+	_, err = s.readRecord("id")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
@@ -68,7 +68,7 @@ func TestBadPodsHaveNoRecord(t *testing.T) {
 }
 
 func TestDamagedRecords(t *testing.T) {
-	s := records{t.TempDir()}
+	s := recordDir{t.TempDir()}
 	for name, content := range map[string]string{
 		"empty": "", "half": `{"kind":"nodeagent.cni/v1","sandb`, "another kind": `{"kind":"x","sandbox":"id"}`,
 		"of another":      `{"kind":"nodeagent.cni/v1","sandbox":"other"}`,
@@ -77,13 +77,13 @@ func TestDamagedRecords(t *testing.T) {
 		"a path":          `{"kind":"nodeagent.cni/v1","sandbox":"id","attachments":[{"network":"n","interface":"../x","config":{"name":"n","plugins":[{"type":"a"}]}}]}`,
 		"too large":       strings.Repeat(" ", maxRecord+1),
 	} {
-		require.NoError(t, os.WriteFile(s.path("id"), []byte(content), 0o600))
-		_, err := s.read("id")
+		require.NoError(t, os.WriteFile(s.recordPath("id"), []byte(content), 0o600))
+		_, err := s.readRecord("id")
 		_, damaged := errors.AsType[*damagedError](err)
 		require.True(t, damaged, "%s: %v", name, err)
-		require.ErrorContains(t, err, s.path("id"))
+		require.ErrorContains(t, err, s.recordPath("id"))
 	}
-	_, err := s.read("../id")
+	_, err := s.readRecord("../id")
 	require.ErrorContains(t, err, "sandbox ID")
 }
 
@@ -112,7 +112,7 @@ func FuzzRecord(f *testing.F) {
 //	mine ID...       were set up by this agent, or are being set up
 func TestRetainScripts(t *testing.T) {
 	script.Run(t, "testdata/retain/*.txt", func(t *testing.T, text string) string {
-		var h held
+		var h sandboxSets
 		return script.Lines(text, "  ", func(out *strings.Builder, words []string) {
 			switch words[0] {
 			case "recorded":
@@ -122,9 +122,9 @@ func TestRetainScripts(t *testing.T) {
 			case "pinned":
 				h.pinned = words[1:]
 			case "mine":
-				h.mine = words[1:]
+				h.own = words[1:]
 			case "retain":
-				left := h.leftovers(words[1:])
+				left := h.orphans(words[1:])
 				if len(left) == 0 {
 					left = []string{"nothing"}
 				}

@@ -15,7 +15,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// What a result may have of each kind. Real ones have a handful.
+// Limits for the entries of a result. Real results have a few.
 const (
 	maxInterfaces = 256
 	maxIPs        = 256
@@ -23,7 +23,7 @@ const (
 	maxDNS        = 64
 )
 
-// Result is what an ADD came to.
+// Result is the result of an ADD.
 type Result struct {
 	Interfaces []Interface
 	IPs        []IP
@@ -31,28 +31,28 @@ type Result struct {
 	DNS        DNS
 }
 
-// Interface is a network interface that a plugin has made or used.
+// Interface is a network interface that a plugin created or used.
 type Interface struct {
 	Name    string
 	MAC     string
-	MTU     int    // zero: it was not told
-	Sandbox string // the network namespace; empty: that of the host
+	MTU     int    // zero: not reported
+	Sandbox string // path of the network namespace; empty: the host
 }
 
 // IP is an address of a container.
 type IP struct {
-	Interface string       // its name; empty: it was not told
-	Address   netip.Prefix // with the length of the subnet's prefix
-	Gateway   netip.Addr   // the zero Addr: none
+	Interface string       // name of the interface; empty: not reported
+	Address   netip.Prefix // with the prefix length of the subnet
+	Gateway   netip.Addr   // zero Addr: none
 }
 
 // Route is a route of a container.
 type Route struct {
 	Destination netip.Prefix
-	Gateway     netip.Addr // the zero Addr: the default one
+	Gateway     netip.Addr // zero Addr: the default gateway
 }
 
-// DNS is the configuration of a resolver.
+// DNS is a resolver configuration.
 type DNS struct {
 	Servers  []string
 	Domain   string
@@ -60,18 +60,17 @@ type DNS struct {
 	Options  []string
 }
 
-// checkResult refuses the output of an ADD that is not to be believed, before libcni sees it: entries that are null make
-// it crash.
+// checkResult rejects invalid output of an ADD before libcni parses it, because null entries make libcni panic.
 func checkResult(data []byte) error {
 	var r struct {
 		Interfaces []json.RawMessage `json:"interfaces"`
 		IPs        []json.RawMessage `json:"ips"`
 		Routes     []json.RawMessage `json:"routes"`
-		IP4        *oldIP            `json:"ip4"` // before version 0.3.0
-		IP6        *oldIP            `json:"ip6"`
+		IP4        *resultIP02       `json:"ip4"` // before version 0.3.0
+		IP6        *resultIP02       `json:"ip6"`
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("it is no JSON object of a result: %w", err)
+		return fmt.Errorf("not a JSON object of a result: %w", err)
 	}
 	if err := checkList("interfaces", r.Interfaces, maxInterfaces); err != nil {
 		return err
@@ -82,7 +81,7 @@ func checkResult(data []byte) error {
 	if err := checkList("routes", r.Routes, maxRoutes); err != nil {
 		return err
 	}
-	for _, old := range []*oldIP{r.IP4, r.IP6} {
+	for _, old := range []*resultIP02{r.IP4, r.IP6} {
 		if old == nil {
 			continue
 		}
@@ -93,8 +92,8 @@ func checkResult(data []byte) error {
 	return nil
 }
 
-// oldIP is an address with its routes, as results had it before version 0.3.0.
-type oldIP struct {
+// resultIP02 is an address with its routes in a result before version 0.3.0.
+type resultIP02 struct {
 	Routes []json.RawMessage `json:"routes"`
 }
 
@@ -108,8 +107,8 @@ func checkList(field string, list []json.RawMessage, limit int) error {
 	return nil
 }
 
-// convert translates a result of libcni that has passed checkResult.
-func convert(from types.Result) (*Result, error) {
+// convertResult converts a libcni result that passed checkResult.
+func convertResult(from types.Result) (*Result, error) {
 	r, err := types100.GetResult(from)
 	if err != nil {
 		return nil, err
@@ -129,62 +128,62 @@ func convert(from types.Result) (*Result, error) {
 		to.IPs = append(to.IPs, converted)
 	}
 	for i, route := range r.Routes {
-		destination, err := prefixOf(route.Dst)
+		destination, err := toPrefix(route.Dst)
 		if err != nil {
 			return nil, fmt.Errorf("routes[%d].dst: %w", i, err)
 		}
-		to.Routes = append(to.Routes, Route{Destination: destination, Gateway: addrOf(route.GW)})
+		to.Routes = append(to.Routes, Route{Destination: destination, Gateway: toAddr(route.GW)})
 	}
 	return to, nil
 }
 
 func convertIP(from *types100.IPConfig, interfaces []Interface) (IP, error) {
-	address, err := prefixOf(from.Address)
+	address, err := toPrefix(from.Address)
 	if err != nil {
 		return IP{}, fmt.Errorf("address: %w", err)
 	}
 	if a := address.Addr(); a.IsUnspecified() || a.IsMulticast() {
 		return IP{}, fmt.Errorf("address: %s cannot be that of an interface", a)
 	}
-	ip := IP{Address: address, Gateway: addrOf(from.Gateway)}
+	ip := IP{Address: address, Gateway: toAddr(from.Gateway)}
 	if at := from.Interface; at != nil {
 		if *at < 0 || *at >= len(interfaces) {
-			return IP{}, fmt.Errorf("interface: there is no number %d, of %d", *at, len(interfaces))
+			return IP{}, fmt.Errorf("interface: number %d does not exist, there are %d", *at, len(interfaces))
 		}
 		ip.Interface = interfaces[*at].Name
 	}
 	return ip, nil
 }
 
-func prefixOf(n net.IPNet) (netip.Prefix, error) {
-	ones, bits := n.Mask.Size()
-	addr := addrOf(n.IP)
+func toPrefix(subnet net.IPNet) (netip.Prefix, error) {
+	ones, bits := subnet.Mask.Size()
+	addr := toAddr(subnet.IP)
 	if !addr.IsValid() || bits != addr.BitLen() {
-		return netip.Prefix{}, errors.New("it is no address with the length of a prefix")
+		return netip.Prefix{}, errors.New("not an address with a prefix length")
 	}
 	return netip.PrefixFrom(addr, ones), nil
 }
 
-func addrOf(ip net.IP) netip.Addr {
+func toAddr(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }
 
-// Family is a version of the internet protocol.
+// Family is an IP address family.
 type Family uint8
 
-// The families of addresses.
+// The address families.
 const (
 	IPv4 Family = iota
 	IPv6
-	AnyFamily // the order of the plugin counts
+	AnyFamily // the order of the plugin
 )
 
-// podIPs returns the addresses of a pod at its interface: first the first one of the family, then all others in their
-// order. An address that is of no interface is taken for one of this interface.
-func podIPs(r *Result, iface string, first Family) []netip.Addr {
+// podIPs returns the addresses of a pod at interface iface: the first one of the family first, then the remaining ones in order.
+// An address without an interface counts for iface.
+func podIPs(result *Result, iface string, first Family) []netip.Addr {
 	var ips []netip.Addr
-	for _, ip := range r.IPs {
+	for _, ip := range result.IPs {
 		if a := ip.Address.Addr(); (ip.Interface == "" || ip.Interface == iface) && !a.IsLoopback() {
 			ips = append(ips, a)
 		}

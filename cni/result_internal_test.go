@@ -23,7 +23,7 @@ func decode(data []byte) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(r)
+	return convertResult(r)
 }
 
 func TestResults(t *testing.T) {
@@ -33,17 +33,17 @@ func TestResults(t *testing.T) {
 		"both families":    {`{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"address":"fd00::2/64"}]}`, ""},
 		"before 0.3.0":     {`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":{"ip":"fd00::2/64"}}`, ""},
 		"0.4.0":            {`{"cniVersion":"0.4.0","interfaces":[{"name":"eth0"}],"ips":[{"version":"4","interface":0,"address":"10.0.0.2/24"}]}`, ""},
-		"no object":        {`[]`, "it is no JSON object"},
+		"no object":        {`[]`, "not a JSON object"},
 		"unknown version":  {`{"cniVersion":"9.0.0"}`, "unsupported CNI result version"},
-		"no address":       {`{"cniVersion":"1.0.0","ips":[{}]}`, "ips[0]: address: it is no address"},
+		"no address":       {`{"cniVersion":"1.0.0","ips":[{}]}`, "ips[0]: address: not an address"},
 		"no prefix":        {`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2"}]}`, "invalid CIDR address"},
 		"any address":      {`{"cniVersion":"1.0.0","ips":[{"address":"0.0.0.0/0"}]}`, "ips[0]: address: 0.0.0.0 cannot be that of an interface"},
 		"multicast":        {`{"cniVersion":"1.0.0","ips":[{"address":"ff02::1/128"}]}`, "ff02::1 cannot be"},
 		"null address":     {`{"cniVersion":"0.4.0","ips":[null]}`, "ips[0] is null"},
 		"null interface":   {`{"cniVersion":"0.4.0","interfaces":[{"name":"a"},null]}`, "interfaces[1] is null"},
 		"null route":       {`{"cniVersion":"1.0.0","routes":[null]}`, "routes[0] is null"},
-		"no interface":     {`{"cniVersion":"1.0.0","interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.2/24","interface":1}]}`, "there is no number 1, of 1"},
-		"a number below 0": {`{"cniVersion":"1.0.0","interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "there is no number -1, of 1"},
+		"no interface":     {`{"cniVersion":"1.0.0","interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.2/24","interface":1}]}`, "number 1 does not exist, there are 1"},
+		"a number below 0": {`{"cniVersion":"1.0.0","interfaces":[{"name":"a"}],"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "number -1 does not exist, there are 1"},
 		"many addresses":   {`{"cniVersion":"1.0.0","ips":[` + many(257, `{"address":"10.0.0.2/24"}`) + `]}`, "ips: 257 entries exceed the limit of 256"},
 		"many routes":      {`{"cniVersion":"1.0.0","routes":[` + many(1025, `{"dst":"10.0.0.0/24"}`) + `]}`, "routes: 1025 entries exceed"},
 		"many interfaces":  {`{"cniVersion":"1.0.0","interfaces":[` + many(257, `{"name":"a"}`) + `]}`, "interfaces: 257 entries exceed"},

@@ -15,22 +15,21 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of every sandbox that is neither in the list nor set up by this Pods: of agents that were
-// killed, also where the configuration file of a network is gone. Then the plugins that can collect garbage do so. It is
-// called at the start with the sandboxes that the runtime has, and may be called at any time later. It goes on after an
-// error; a sandbox that could not be torn down is tried again by the next call.
+// Retain tears down the network of every sandbox that is neither in sandboxIDs nor set up by this Pods, even if its configuration
+// file was removed. Then it calls GC for the networks of pods that support it. The agent calls it at its start with the sandboxes
+// of the runtime, and may call it later. It continues after an error; the next call retries failed sandboxes.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
-	h, err := p.held()
+	h, err := p.collectSandboxIDs()
 	if err != nil {
 		return fmt.Errorf("retain networks of sandboxes: %w", err)
 	}
-	errs := p.teardownAll(ctx, h.leftovers(sandboxIDs))
-	networks, err := p.networks()
+	errs := p.tearDownAll(ctx, h.orphans(sandboxIDs))
+	networks, err := p.podNetworks()
 	if err != nil && !errors.Is(err, ErrNoNetwork) {
 		errs = append(errs, err)
 	}
 	for _, n := range networks {
-		errs = append(errs, p.collect(ctx, n))
+		errs = append(errs, p.collectGarbage(ctx, n))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("retain networks of sandboxes: %w", err)
@@ -38,51 +37,51 @@ func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	return nil
 }
 
-// held is what is there of sandboxes, by ID.
-type held struct {
-	recorded []string // have a record
-	cached   []string // are in libcni's cache
-	pinned   []string // have a name in the directory of network namespaces
-	mine     []string // set up, or being set up, by this Pods
+// sandboxSets are the IDs of sandboxes in each place that may have remains of a sandbox.
+type sandboxSets struct {
+	recorded []string // with a record
+	cached   []string // in libcni's cache
+	pinned   []string // with an entry in the directory of network namespaces
+	own      []string // set up or being set up by this Pods
 }
 
-// leftovers returns the sandboxes that nobody has any more, sorted.
-func (h held) leftovers(valid []string) []string {
+// orphans returns the sorted IDs of sandboxes that are neither valid nor set up by this Pods.
+func (h sandboxSets) orphans(valid []string) []string {
 	all := slices.Concat(h.recorded, h.cached, h.pinned)
 	slices.Sort(all)
 	all = slices.Compact(all)
-	kept := make(map[string]bool, len(valid)+len(h.mine))
-	for _, id := range slices.Concat(valid, h.mine) {
+	kept := make(map[string]bool, len(valid)+len(h.own))
+	for _, id := range slices.Concat(valid, h.own) {
 		kept[id] = true
 	}
 	return slices.DeleteFunc(all, func(id string) bool { return kept[id] })
 }
 
-// held looks. What is set up meanwhile is among mine when it is found elsewhere, as that is asked last.
-func (p *Pods) held() (h held, err error) {
-	if h.recorded, err = p.records.list(); err != nil {
+// collectSandboxIDs reads own last: a sandbox that is set up during the listing is then in own and not taken for an orphan.
+func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
+	if h.recorded, err = p.records.listSandboxes(); err != nil {
 		return h, err
 	}
-	cached, err := p.plugins.cached("")
+	cached, err := p.plugins.cachedAttachments("")
 	if err != nil {
 		return h, err
 	}
 	for _, a := range cached {
 		h.cached = append(h.cached, a.attachment.ContainerID)
 	}
-	if h.pinned, err = p.spaces.Names(); err != nil {
+	if h.pinned, err = p.namespaces.Names(); err != nil {
 		return h, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id := range p.mine {
-		h.mine = append(h.mine, id)
+	for id := range p.own {
+		h.own = append(h.own, id)
 	}
 	return h, nil
 }
 
-// teardownAll tears down sandboxes, so many at a time, and returns what went wrong.
-func (p *Pods) teardownAll(ctx context.Context, sandboxes []string) []error {
+// tearDownAll tears down sandboxes, Options.Parallel at a time, and returns the errors.
+func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	errs := make([]error, len(sandboxes))
 	slots := make(chan struct{}, p.opts.Parallel)
 	var workers sync.WaitGroup
@@ -90,7 +89,7 @@ func (p *Pods) teardownAll(ctx context.Context, sandboxes []string) []error {
 		slots <- struct{}{}
 		workers.Go(func() {
 			defer func() { <-slots }()
-			if err := p.teardownLeftover(ctx, id); err != nil {
+			if err := p.tearDownOrphan(ctx, id); err != nil {
 				errs[i] = fmt.Errorf("sandbox %s: %w", id, err)
 			}
 		})
@@ -99,77 +98,77 @@ func (p *Pods) teardownAll(ctx context.Context, sandboxes []string) []error {
 	return errs
 }
 
-// teardownLeftover tears down a sandbox, unless it has been set up since it was looked for.
-func (p *Pods) teardownLeftover(ctx context.Context, sandbox string) error {
+// tearDownOrphan tears down a sandbox unless it has been set up since the listing.
+func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	leave, err := p.enter(ctx, sandbox)
+	unlock, err := p.lockSandbox(ctx, sandbox)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	if p.isMine(sandbox) {
+	defer unlock()
+	if p.isOwn(sandbox) {
 		return nil
 	}
-	return p.teardown(ctx, sandbox)
+	return p.tearDownPod(ctx, sandbox)
 }
 
-// collect has the plugins of a network collect garbage, if they can. Attachments to the network wait for that.
-func (p *Pods) collect(ctx context.Context, n *Network) error {
-	if able, err := version.GreaterThanOrEqualTo(n.Version, "1.1.0"); err != nil || !able || n.list.DisableGC {
+// collectGarbage calls GC for a network if its version supports it. Set-ups in the network wait meanwhile.
+func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
+	if able, err := version.GreaterThanOrEqualTo(network.Version, "1.1.0"); err != nil || !able || network.list.DisableGC {
 		return err
 	}
 	gate := make(chan struct{})
 	p.mu.Lock()
-	if p.gates[n.Name] != nil { // another Retain does it
+	if p.collecting[network.Name] != nil { // another Retain is collecting
 		p.mu.Unlock()
 		return nil
 	}
-	p.gates[n.Name] = gate
-	valid := p.minesOf(n.Name)
+	p.collecting[network.Name] = gate
+	valid := p.ownAttachments(network.Name)
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		delete(p.gates, n.Name)
+		delete(p.collecting, network.Name)
 		p.mu.Unlock()
 		close(gate)
 	}()
-	others, err := p.heldOf(n.Name)
+	others, err := p.recordedAttachments(network.Name)
 	if err != nil {
-		return newError("GC", n, Attachment{}, fmt.Errorf("attachments that are valid: %w", err))
+		return newError("GC", network, Attachment{}, fmt.Errorf("attachments that are valid: %w", err))
 	}
-	return p.plugins.GC(ctx, n, unique(append(valid, others...)))
+	return p.plugins.GC(ctx, network, dedupAttachments(append(valid, others...)))
 }
 
-// minesOf returns the attachments to a network that this Pods makes. p.mu is held.
-func (p *Pods) minesOf(network string) []Attachment {
+// ownAttachments returns the attachments to a network that this Pods has made or is making. p.mu is held.
+func (p *Pods) ownAttachments(network string) []Attachment {
 	var found []Attachment
-	for _, r := range p.mine {
-		found = append(found, r.of(network)...)
+	for _, r := range p.own {
+		found = append(found, r.attachmentsTo(network)...)
 	}
 	return found
 }
 
-// heldOf returns the attachments to a network that are on record, and those that only libcni knows. Without all of them
-// there is no telling what is garbage.
-func (p *Pods) heldOf(network string) ([]Attachment, error) {
-	sandboxes, err := p.records.list()
+// recordedAttachments returns the attachments to a network in records and in libcni's cache. GC needs all of them, because it
+// removes attachments that it does not list.
+func (p *Pods) recordedAttachments(network string) ([]Attachment, error) {
+	sandboxes, err := p.records.listSandboxes()
 	if err != nil {
 		return nil, err
 	}
 	var found []Attachment
 	for _, id := range sandboxes {
-		r, err := p.records.read(id)
-		if errors.Is(err, fs.ErrNotExist) { // torn down since it was listed
+		r, err := p.records.readRecord(id)
+		if errors.Is(err, fs.ErrNotExist) { // torn down since the listing
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, r.of(network)...)
+		found = append(found, r.attachmentsTo(network)...)
 	}
-	cached, err := p.plugins.cached("")
+	cached, err := p.plugins.cachedAttachments("")
 	for _, a := range cached {
 		if a.network.Name == network {
 			found = append(found, a.attachment)
@@ -178,8 +177,8 @@ func (p *Pods) heldOf(network string) ([]Attachment, error) {
 	return found, err
 }
 
-// of returns the attachments of a sandbox to a network.
-func (r *record) of(network string) []Attachment {
+// attachmentsTo returns the attachments of a sandbox to a network.
+func (r *record) attachmentsTo(network string) []Attachment {
 	var found []Attachment
 	for _, a := range r.Attachments {
 		if a.Network == network {
@@ -189,8 +188,8 @@ func (r *record) of(network string) []Attachment {
 	return found
 }
 
-// unique returns attachments in order, each once.
-func unique(all []Attachment) []Attachment {
+// dedupAttachments sorts attachments and removes duplicates.
+func dedupAttachments(all []Attachment) []Attachment {
 	compare := func(a, b Attachment) int {
 		if c := strings.Compare(a.ContainerID, b.ContainerID); c != 0 {
 			return c

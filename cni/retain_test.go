@@ -34,7 +34,7 @@ func TestIntegrationRetain(t *testing.T) {
 	unmountAll(t, n.opts.NetnsDir)
 	require.NoError(t, os.RemoveAll(n.opts.NetnsDir))
 	p = n.open()
-	n.plugins.Forget()
+	n.plugins.ClearCalls()
 	require.NoError(t, p.Retain(t.Context(), []string{"2", "none"}))
 	require.Equal(t, map[string][]string{"record": {"2.json"}, "result": {"net-2-eth0"}}, n.files())
 	for _, c := range n.plugins.Calls() {
@@ -67,7 +67,7 @@ func TestIntegrationLostRecords(t *testing.T) {
 	require.NoError(t, os.WriteFile(record("2"), []byte("{"), 0o600))
 	require.NoError(t, os.WriteFile(record("3"), nil, 0o600))
 	require.NoError(t, os.Remove(filepath.Join(n.dir, "cache", "results", "net-3-eth0")))
-	n.plugins.Forget()
+	n.plugins.ClearCalls()
 	err := p.Retain(t.Context(), nil)
 	require.ErrorContains(t, err, "sandbox 2: damaged record "+record("2"))
 	require.ErrorContains(t, err, "sandbox 3: damaged record "+record("3"))
@@ -89,8 +89,8 @@ func TestIntegrationGarbage(t *testing.T) {
 	p = n.open()
 	_, err := p.Setup(t.Context(), pod("4"))
 	require.NoError(t, err)
-	n.plugins.Script("c", "DEL", cnitest.Fails(11, "later"), cnitest.Passes())
-	n.plugins.Forget()
+	n.plugins.Script("c", "DEL", cnitest.Fail(11, "later"), cnitest.Succeed())
+	n.plugins.ClearCalls()
 	require.ErrorContains(t, p.Retain(t.Context(), []string{"3"}), "later")
 	calls := n.plugins.Calls("GC")
 	require.Len(t, calls, 3)
@@ -105,7 +105,7 @@ func TestIntegrationGarbage(t *testing.T) {
 func TestIntegrationSetupDuringGC(t *testing.T) {
 	n := newNode(t)
 	n.opts.Timeouts.GC = time.Minute
-	n.plugins.Script("a", "GC", cnitest.Hangs(cnitest.NoChild))
+	n.plugins.Script("a", "GC", cnitest.Hang(cnitest.NoChild))
 	p := n.open()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -12,18 +12,18 @@ import (
 	"slices"
 )
 
-// Setup makes the network namespace of a sandbox and attaches it to the networks of pods. If that fails it is undone, also
-// when ctx has ended; what cannot be undone now is torn down by the next Retain, or by a Teardown of the same sandbox.
+// Setup creates the network namespace of a sandbox and attaches it to the networks of pods. It undoes a failed set-up, even after
+// ctx has ended. If the undo fails, the next Retain, or a Teardown of the sandbox, repeats it.
 func (p *Pods) Setup(ctx context.Context, pod Pod) (*PodStatus, error) {
-	status, err := p.setup(ctx, pod)
+	status, err := p.setUpPod(ctx, pod)
 	if err != nil {
 		return nil, fmt.Errorf("set up network of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return status, nil
 }
 
-func (p *Pods) setup(ctx context.Context, pod Pod) (*PodStatus, error) {
-	networks, err := p.networks()
+func (p *Pods) setUpPod(ctx context.Context, pod Pod) (*PodStatus, error) {
+	networks, err := p.podNetworks()
 	if err != nil {
 		return nil, err
 	}
@@ -31,38 +31,38 @@ func (p *Pods) setup(ctx context.Context, pod Pod) (*PodStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range networks { // before anything would have to be undone by a plugin that is missing
-		if err := p.plugins.find(n); err != nil {
+	for _, n := range networks { // before a missing plugin would require an undo
+		if err := p.plugins.findPlugins(n); err != nil {
 			return nil, newError("ADD", n, Attachment{}, err)
 		}
 	}
-	leave, err := p.enter(ctx, pod.SandboxID)
+	unlock, err := p.lockSandbox(ctx, pod.SandboxID)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	if p.isMine(pod.SandboxID) {
+	defer unlock()
+	if p.isOwn(pod.SandboxID) {
 		return nil, fmt.Errorf("sandbox %s: %w", pod.SandboxID, fs.ErrExist)
 	}
-	if p.known(pod.SandboxID) { // set up by an agent that was killed
-		if err := p.teardown(ctx, pod.SandboxID); err != nil {
+	if p.hasRemains(pod.SandboxID) { // set up by an agent that was killed
+		if err := p.tearDownPod(ctx, pod.SandboxID); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.claim(ctx, r); err != nil {
+	if err := p.addOwn(ctx, r); err != nil {
 		return nil, err
 	}
-	status, err := p.attach(ctx, r)
+	status, err := p.attachPod(ctx, r)
 	if err != nil {
-		err = errors.Join(err, p.teardown(context.WithoutCancel(ctx), pod.SandboxID))
-		p.disclaim(pod.SandboxID)
+		err = errors.Join(err, p.tearDownPod(context.WithoutCancel(ctx), pod.SandboxID))
+		p.removeOwn(pod.SandboxID)
 	}
 	return status, err
 }
 
-// known reports whether something is there of a sandbox.
-func (p *Pods) known(sandbox string) bool {
-	for _, path := range []string{p.records.path(sandbox), p.spaces.Path(sandbox)} {
+// hasRemains reports whether a record or a namespace of a sandbox exists.
+func (p *Pods) hasRemains(sandbox string) bool {
+	for _, path := range []string{p.records.recordPath(sandbox), p.namespaces.Path(sandbox)} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
@@ -70,16 +70,17 @@ func (p *Pods) known(sandbox string) bool {
 	return false
 }
 
-// attach does what a record says. The record comes first, so that whatever happens is known.
-func (p *Pods) attach(ctx context.Context, r *record) (*PodStatus, error) {
-	if err := p.records.write(r); err != nil {
+// attachPod writes the record, creates the namespace and runs the ADDs of the record. The record comes first, so that a killed
+// agent can undo the rest.
+func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
+	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err
 	}
-	path, err := p.spaces.Create(r.Sandbox)
+	path, err := p.namespaces.Create(rec.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.attachments(path)
+	all, err := rec.parseAttachments(path)
 	if err != nil {
 		return nil, err
 	}
@@ -89,33 +90,33 @@ func (p *Pods) attach(ctx context.Context, r *record) (*PodStatus, error) {
 		if err != nil {
 			return nil, err
 		}
-		status.add(a, result, p.opts.Prefer)
+		status.addNetwork(a, result, p.opts.PreferFamily)
 	}
 	if len(status.IPs) == 0 {
-		return nil, fmt.Errorf("network %q has given interface %s no address", all[0].network.Name, all[0].attachment.Interface)
+		return nil, fmt.Errorf("network %q assigned no address to interface %s", all[0].network.Name, all[0].attachment.Interface)
 	}
 	return status, nil
 }
 
-// Teardown detaches a sandbox from its networks, with the configuration that it was attached with, and removes its network
-// namespace. It succeeds where there is nothing to tear down. After an error it is to be called again: what could not be
-// detached, and the namespace, stay until then.
+// Teardown detaches a sandbox from its networks, with the configuration of its set-up, and removes its network namespace. It
+// succeeds if there is nothing to tear down. After an error, remaining attachments and the namespace are kept until it is called
+// again.
 func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
-	leave, err := p.enter(ctx, sandboxID)
+	unlock, err := p.lockSandbox(ctx, sandboxID)
 	if err != nil {
 		return fmt.Errorf("tear down network of sandbox %s: %w", sandboxID, err)
 	}
-	defer leave()
-	if err := p.teardown(ctx, sandboxID); err != nil {
+	defer unlock()
+	if err := p.tearDownPod(ctx, sandboxID); err != nil {
 		return fmt.Errorf("tear down network of sandbox %s: %w", sandboxID, err)
 	}
-	p.disclaim(sandboxID)
+	p.removeOwn(sandboxID)
 	return nil
 }
 
-// teardown is Teardown of a sandbox that no other call works on.
-func (p *Pods) teardown(ctx context.Context, sandbox string) error {
-	all, damaged, err := p.attachments(sandbox)
+// tearDownPod implements Teardown for a locked sandbox.
+func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
+	all, damaged, err := p.findAttachments(sandbox)
 	if err != nil {
 		return err
 	}
@@ -126,22 +127,22 @@ func (p *Pods) teardown(ctx context.Context, sandbox string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := p.spaces.Remove(sandbox); err != nil {
+	if err := p.namespaces.Remove(sandbox); err != nil {
 		return err
 	}
-	return errors.Join(damaged, p.records.remove(sandbox))
+	return errors.Join(damaged, p.records.removeRecord(sandbox))
 }
 
-// attachments returns what is known of the attachments of a sandbox: from its record or, without a record that can be read,
-// from libcni's cache, which has those whose ADD has succeeded.
-func (p *Pods) attachments(sandbox string) (all []networkAttachment, damaged, err error) {
+// findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns those in
+// libcni's cache, which has the attachments whose ADD succeeded.
+func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged, err error) {
 	path := ""
-	if p.spaces.Pinned(sandbox) {
-		path = p.spaces.Path(sandbox)
+	if p.namespaces.Pinned(sandbox) {
+		path = p.namespaces.Path(sandbox)
 	}
-	r, err := p.records.read(sandbox)
+	r, err := p.records.readRecord(sandbox)
 	if err == nil {
-		all, err = r.attachments(path)
+		all, err = r.parseAttachments(path)
 		return all, nil, err
 	}
 	if _, ok := errors.AsType[*damagedError](err); ok {
@@ -149,7 +150,7 @@ func (p *Pods) attachments(sandbox string) (all []networkAttachment, damaged, er
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	cached, err := p.plugins.cached(sandbox)
+	cached, err := p.plugins.cachedAttachments(sandbox)
 	for _, a := range cached {
 		a.attachment.Netns = path
 		all = append(all, a)
@@ -157,28 +158,28 @@ func (p *Pods) attachments(sandbox string) (all []networkAttachment, damaged, er
 	return all, damaged, err
 }
 
-// Check reports an error if the network of a sandbox is not as its set-up has left it.
+// Check returns an error if the network of a sandbox is not in the state that its set-up left.
 func (p *Pods) Check(ctx context.Context, sandboxID string) error {
-	if err := p.check(ctx, sandboxID); err != nil {
+	if err := p.checkPod(ctx, sandboxID); err != nil {
 		return fmt.Errorf("check network of sandbox %s: %w", sandboxID, err)
 	}
 	return nil
 }
 
-func (p *Pods) check(ctx context.Context, sandbox string) error {
-	leave, err := p.enter(ctx, sandbox)
+func (p *Pods) checkPod(ctx context.Context, sandbox string) error {
+	unlock, err := p.lockSandbox(ctx, sandbox)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	r, err := p.records.read(sandbox)
+	defer unlock()
+	r, err := p.records.readRecord(sandbox)
 	if err != nil {
-		return cause(err)
+		return stripPath(err)
 	}
-	if !p.spaces.Pinned(sandbox) {
-		return fmt.Errorf("network namespace %s: %w", p.spaces.Path(sandbox), fs.ErrNotExist)
+	if !p.namespaces.Pinned(sandbox) {
+		return fmt.Errorf("network namespace %s: %w", p.namespaces.Path(sandbox), fs.ErrNotExist)
 	}
-	all, err := r.attachments(p.spaces.Path(sandbox))
+	all, err := r.parseAttachments(p.namespaces.Path(sandbox))
 	errs := []error{err}
 	for _, a := range all {
 		errs = append(errs, p.plugins.Check(ctx, a.network, a.attachment))

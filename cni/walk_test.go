@@ -100,9 +100,9 @@ func (w *walk) step() {
 func (w *walk) fault() {
 	plugin := []string{"a", "b", "c"}[w.rng.IntN(3)]
 	command := []string{"ADD", "ADD", "DEL", "GC"}[w.rng.IntN(4)]
-	answer := []cnitest.Answer{cnitest.Fails(11, "later"), cnitest.Crashes(), cnitest.Returns("[]"), {Exit: 1}}[w.rng.IntN(4)]
-	answers := slices.Repeat([]cnitest.Answer{cnitest.Passes()}, len(w.callsOf(plugin, command)))
-	w.plugins.Script(plugin, command, append(answers, answer, cnitest.Passes())...)
+	answer := []cnitest.Answer{cnitest.Fail(11, "later"), cnitest.Crash(), cnitest.Return("[]"), {Exit: 1}}[w.rng.IntN(4)]
+	answers := slices.Repeat([]cnitest.Answer{cnitest.Succeed()}, len(w.callsOf(plugin, command)))
+	w.plugins.Script(plugin, command, append(answers, answer, cnitest.Succeed())...)
 }
 
 func (w *walk) callsOf(plugin, command string) []cnitest.Call {

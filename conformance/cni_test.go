@@ -79,7 +79,7 @@ func cniOurs(dir string, all, strict bool) cniLoaded {
 	if all {
 		count = len(c.Networks)
 	}
-	chosen, err := cni.Choose(c.Networks, "", count)
+	chosen, err := cni.ChooseNetworks(c.Networks, "", count)
 	if err != nil || strict && len(c.Problems) > 0 {
 		return cniLoaded{failed: true}
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Error is the error of one operation.
+// Error is the error of one operation on a network namespace.
 type Error struct {
 	Op   string // "create", "remove", "list" or "enter"
 	Path string
@@ -28,48 +28,48 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Dir is a directory of network namespaces.
+// Dir is a directory of pinned network namespaces.
 type Dir struct {
 	path string
 
 	mu    sync.Mutex // guards ready
-	ready bool       // the directory is bound over itself
+	ready bool       // the directory is bind-mounted onto itself
 }
 
-// New returns a Dir for an absolute path. The directory is made when it is needed.
+// New returns a Dir for an absolute path. The directory is created when it is needed.
 func New(path string) *Dir { return &Dir{path: filepath.Clean(path)} }
 
-// Path returns where a namespace of this name is or would be.
+// Path returns the path of the namespace with this name, existing or not.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Create makes a network namespace, pins it and returns its path. It fails with [fs.ErrExist] where the name is taken.
+// Create creates a network namespace, pins it and returns its path. It fails with [fs.ErrExist] if the name exists.
 func (d *Dir) Create(name string) (path string, err error) {
 	path = d.Path(name)
-	if err := d.create(name, path); err != nil {
+	if err := d.createPinned(name, path); err != nil {
 		return "", &Error{Op: "create", Path: path, Err: err}
 	}
 	return path, nil
 }
 
-func (d *Dir) create(name, path string) error {
+func (d *Dir) createPinned(name, path string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepareDir(); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {
-		return cause(err)
+		return stripPath(err)
 	}
-	if err := errors.Join(f.Close(), pin(path)); err != nil {
-		return errors.Join(err, cause(os.Remove(path)))
+	if err := errors.Join(f.Close(), createAndMount(path)); err != nil {
+		return errors.Join(err, stripPath(os.Remove(path)))
 	}
 	return nil
 }
 
-// prepare makes the directory and binds it over itself, unless that is done.
-func (d *Dir) prepare() error {
+// prepareDir creates the directory and bind-mounts it onto itself, once.
+func (d *Dir) prepareDir() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ready {
@@ -85,16 +85,16 @@ func (d *Dir) prepare() error {
 	return nil
 }
 
-// Remove removes a namespace, or what a program that was killed has left of it. The namespace goes once no process is in
-// it. An absent name is success.
+// Remove unmounts and removes a namespace, or the file that a killed program left. The kernel frees the namespace when no process
+// is in it. A missing name is no error.
 func (d *Dir) Remove(name string) error {
 	path := d.Path(name)
 	err := checkName(name)
 	if err == nil {
-		err = unpin(path)
+		err = unmount(path)
 	}
 	if err == nil {
-		err = cause(os.Remove(path))
+		err = stripPath(os.Remove(path))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &Error{Op: "remove", Path: path, Err: err}
@@ -102,11 +102,11 @@ func (d *Dir) Remove(name string) error {
 	return nil
 }
 
-// Names returns the names of what is in the directory, sorted. A directory that does not exist has none.
+// Names returns the sorted names of all files in the directory. A missing directory has none.
 func (d *Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{Op: "list", Path: d.path, Err: cause(err)}
+		return nil, &Error{Op: "list", Path: d.path, Err: stripPath(err)}
 	}
 	var names []string
 	for _, e := range entries {
@@ -117,13 +117,13 @@ func (d *Dir) Names() ([]string, error) {
 	return names, nil
 }
 
-// Pinned reports whether there is a namespace of this name. After the machine has been started anew there is none.
-func (d *Dir) Pinned(name string) bool { return checkName(name) == nil && pinned(d.Path(name)) }
+// Pinned reports whether a namespace with this name exists. After a reboot none exists.
+func (d *Dir) Pinned(name string) bool { return checkName(name) == nil && isMounted(d.Path(name)) }
 
-// maxName is the most bytes that a name may have.
+// maxName is the maximum length of a name in bytes.
 const maxName = 200
 
-// checkName wants a name that stays in the directory and is not hidden.
+// checkName returns an error unless name is a visible file name without a separator.
 func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -134,8 +134,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// cause strips the path from an error of package os, as it stands before it anyway.
-func cause(err error) error {
+// stripPath removes the path from an error of package os, because Error has the path itself.
+func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)
 	}

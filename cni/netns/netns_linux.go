@@ -12,34 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own is the network namespace of the calling thread.
-const own = "/proc/thread-self/ns/net"
+// currentNetns is the network namespace of the calling thread.
+const currentNetns = "/proc/thread-self/ns/net"
 
-// Do calls f in the network namespace at a path and returns its error. Sockets that f opens are of that namespace, and
-// stay so; goroutines that it starts are not in it. f runs on a goroutine of its own.
-func Do(path string, f func() error) error {
+// Do calls fn in the network namespace at path and returns its error. fn runs on a goroutine of its own. Sockets that fn opens stay
+// in that namespace; goroutines that fn starts are not in it.
+func Do(path string, fn func() error) error {
 	target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return &Error{Op: "enter", Path: path, Err: err}
 	}
 	defer unix.Close(target)
-	return onThread(func() error {
+	return runOnThread(func() error {
 		if err := unix.Setns(target, unix.CLONE_NEWNET); err != nil {
 			return &Error{Op: "enter", Path: path, Err: err}
 		}
-		return f()
+		return fn()
 	})
 }
 
-// onThread calls f on a thread that may change its network namespace, and waits for it. The thread goes back to where it
-// came from, or ends if it cannot.
-func onThread(f func() error) error {
+// runOnThread calls fn on a thread of its own, which may change its network namespace, and waits for it. The thread then returns
+// to its previous namespace, or ends if it cannot.
+func runOnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err := errors.New("the function ended its goroutine")
 		defer func() { result <- err }()
 		runtime.LockOSThread()
-		home, openErr := unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		home, openErr := unix.Open(currentNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if openErr != nil {
 			err = openErr
 			return
@@ -50,28 +50,28 @@ func onThread(f func() error) error {
 				runtime.UnlockOSThread()
 			}
 		}()
-		err = f()
+		err = fn()
 	}()
 	return <-result
 }
 
-// pin makes a namespace and mounts it on a file.
-func pin(path string) error {
-	return onThread(func() error {
+// createAndMount creates a network namespace and mounts it on the file at path.
+func createAndMount(path string) error {
+	return runOnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		if err := raiseLoopback(); err != nil {
 			return fmt.Errorf("raise loopback: %w", err)
 		}
-		if err := unix.Mount(own, path, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(currentNetns, path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount: %w", err)
 		}
 		return nil
 	})
 }
 
-// raiseLoopback brings the interface lo of the thread's namespace up; the kernel gives it its addresses.
+// raiseLoopback sets the interface lo of the thread's namespace up. The kernel then adds its addresses.
 func raiseLoopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -89,12 +89,12 @@ func raiseLoopback() error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
 }
 
-// maxStacked is how many mounts on one file are removed. There is one.
-const maxStacked = 8
+// maxUnmounts is how many mounts on one file are removed. Normally there is one.
+const maxUnmounts = 8
 
-// unpin removes the mount from a file. What is not mounted is success.
-func unpin(path string) error {
-	for range maxStacked {
+// unmount removes the mount from a file. A file without a mount is no error.
+func unmount(path string) error {
+	for range maxUnmounts {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -104,18 +104,18 @@ func unpin(path string) error {
 			return &os.PathError{Op: "unmount", Path: path, Err: err}
 		}
 	}
-	return errors.New("something keeps being mounted there")
+	return errors.New("still mounted after several unmounts")
 }
 
-// pinned reports whether a namespace is mounted on a file.
-func pinned(path string) bool {
+// isMounted reports whether a namespace is mounted on a file.
+func isMounted(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// bindOverItself makes a directory a shared mount of its own.
+// bindOverItself bind-mounts a directory onto itself and makes the mount shared.
 func bindOverItself(path string) error {
-	mounted, err := mountPoint(path)
+	mounted, err := isMountPoint(path)
 	if err != nil {
 		return err
 	}
@@ -130,17 +130,17 @@ func bindOverItself(path string) error {
 	return nil
 }
 
-// mountPoint reports whether a directory is a mount. A link is refused.
-func mountPoint(path string) (bool, error) {
-	inner, err := mountOf(path)
+// isMountPoint reports whether a directory is a mount point. A symbolic link is an error.
+func isMountPoint(path string) (bool, error) {
+	inner, err := mountID(path)
 	if err != nil {
 		return false, err
 	}
-	outer, err := mountOf(path + "/..")
+	outer, err := mountID(path + "/..")
 	return inner != outer, err
 }
 
-func mountOf(path string) (uint64, error) {
+func mountID(path string) (uint64, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID|unix.STATX_TYPE, &st); err != nil {
 		return 0, &os.PathError{Op: "statx", Path: path, Err: err}
@@ -149,7 +149,7 @@ func mountOf(path string) (uint64, error) {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return 0, fmt.Errorf("%s is a link", path)
 	case st.Mask&unix.STATX_MNT_ID == 0:
-		return 0, errors.New("the kernel does not tell mounts apart: Linux 5.8 or later is needed")
+		return 0, errors.New("the kernel reports no mount IDs: requires Linux 5.8")
 	}
 	return st.Mnt_id, nil
 }

@@ -12,12 +12,12 @@ import (
 
 var errUnsupported = fmt.Errorf("network namespaces are a feature of Linux: %w", errors.ErrUnsupported)
 
-// Do calls f in the network namespace at a path. On this system it fails.
+// Do is not supported on this system and returns an error.
 func Do(path string, _ func() error) error {
 	return &Error{Op: "enter", Path: path, Err: errUnsupported}
 }
 
-func pin(string) error            { return errUnsupported }
-func unpin(string) error          { return errUnsupported }
-func pinned(string) bool          { return false }
+func createAndMount(string) error { return errUnsupported }
+func unmount(string) error        { return errUnsupported }
+func isMounted(string) bool       { return false }
 func bindOverItself(string) error { return errUnsupported }

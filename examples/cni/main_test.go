@@ -39,12 +39,12 @@ func TestIntegrationAttach(t *testing.T) {
 	d.Write("conf/10-example.conflist", fmt.Sprintf(config, filepath.Join(d.Path, "leases")))
 	p := program.Start(t, "-conf", filepath.Join(d.Path, "conf"), "-plugins", plugins, "-state", state, "ip", "-brief", "address")
 	require.Zero(t, p.Wait(30*time.Second), p.Output())
-	p.Says(time.Second, "network namespace "+state+"/netns/example")
-	p.Says(time.Second, "addresses [10.214.0.2]")
-	p.Says(time.Second, "  address 10.214.0.2/24 gateway 10.214.0.1")
-	p.Says(time.Second, "eth0@", "10.214.0.2/24")
+	p.AwaitLine(time.Second, "network namespace "+state+"/netns/example")
+	p.AwaitLine(time.Second, "addresses [10.214.0.2]")
+	p.AwaitLine(time.Second, "  address 10.214.0.2/24 gateway 10.214.0.1")
+	p.AwaitLine(time.Second, "eth0@", "10.214.0.2/24")
 
 	p = program.Start(t, "-conf", d.Path, "-plugins", plugins, "-state", state)
 	require.Equal(t, 1, p.Wait(30*time.Second))
-	p.Says(time.Second, "cni: set up network of pod default/example: no CNI network is configured in "+d.Path)
+	p.AwaitLine(time.Second, "cni: set up network of pod default/example: no CNI network is configured in "+d.Path)
 }
