@@ -29,8 +29,8 @@ func TestOpenFailsWithoutMain(t *testing.T) {
 		t.Run(test.mode, func(t *testing.T) {
 			p := programWithoutMain.Start(t, test.mode)
 			p.Wait(time.Minute)
-			p.Says(time.Second, append([]string{"error:"}, test.words...)...)
-			p.Says(time.Second, "starts: "+test.starts+"\n")
+			p.AwaitLine(time.Second, append([]string{"error:"}, test.words...)...)
+			p.AwaitLine(time.Second, "starts: "+test.starts+"\n")
 		})
 	}
 }

@@ -124,7 +124,7 @@ const sleeper = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 // within returns a context for one call, which may take longer on a busy machine. It outlives the test for what is done when that has
 // ended.
 func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), exetest.Busy*d)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), exetest.TimeoutFactor*d)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -62,7 +62,7 @@ func (m *member) boot(away func(bool)) {
 	m.agent.Kill()
 	away(true)
 	m.agent = m.start(m.config)
-	m.agent.Says(timeout, "pods loaded")
+	m.agent.AwaitLine(timeout, "pods loaded")
 }
 
 // stored waits until pods are on disk, which they are a moment after the agent was told of them.

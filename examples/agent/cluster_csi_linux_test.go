@@ -189,7 +189,7 @@ func (m *csiMember) attach() {
 func TestClusterCSI(t *testing.T) {
 	m := newCSIMember(t, map[string]any{})
 	m.apply(database)
-	m.agent.Says(clusterTimeout, "FailedMount", "CSI driver", "not found")
+	m.agent.AwaitLine(clusterTimeout, "FailedMount", "CSI driver", "not found")
 	drivers := m.driveAll()
 	const attached = "kubernetes.io/csi/disk.csi.example^fixed"
 	m.inUse(attached) // which it is before anything is mounted
@@ -258,7 +258,7 @@ func TestClusterCSIAway(t *testing.T) {
 	m.dies("db-0")
 	drivers = m.driveAll()
 	for _, name := range []string{loopName, diskName} {
-		m.agent.Says(timeout, "the cluster is told of it later", "driver="+name)
+		m.agent.AwaitLine(timeout, "the cluster is told of it later", "driver="+name)
 	}
 	m.dies("db-0")
 	m.proxy.SetUnavailable(false)

@@ -91,7 +91,7 @@ func (m *member) boundInSpiteOf() {
 		require.Contains(m.t, m.do("get", "pod", name, "-o", "jsonpath={.status.message}"), "Pod was rejected: "+message)
 		require.Contains(m.t, m.do("get", "pod", name), " "+reason+" ", "what kubectl shows")
 		exetest.Eventually(m.t, timeout, func() error { return m.tells(name, []string{"Warning " + reason + " " + message}) })
-		m.agent.Says(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
+		m.agent.AwaitLine(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
 	}
 	m.eventually(timeout, "get", "pod", "unscheduled", "-o", "jsonpath={.status.phase}")("Running") // as in the kubelet: the scheduler is who asks
 	m.eventually(timeout, "get", "pod", "first", "-o", "jsonpath={.status.phase}")("Running")
@@ -122,7 +122,7 @@ func (m *member) restrictedLabels() {
 		}
 		agent := newProcesses(m.t).start(map[string]any{"nodeName": "labeled", "objectsDir": "", "kubeconfig": kubeconfig, "nodeLabels": node.Labels})
 		if err == nil {
-			agent.Says(timeout, `msg="register node"`, "node=labeled", "connection refused")
+			agent.AwaitLine(timeout, `msg="register node"`, "node=labeled", "connection refused")
 			agent.Kill()
 			continue
 		}
@@ -183,9 +183,9 @@ func (m *member) badCredentials() {
 			f.manifests.Write("still.yaml", podYAML("still", sleeper))
 			agent := f.start(map[string]any{"nodeName": "bad", "objectsDir": "", "kubeconfig": test.kubeconfig})
 			for _, words := range test.says {
-				agent.Says(timeout, words...)
+				agent.AwaitLine(timeout, words...)
 			}
-			agent.Says(timeout, "msg=status", "pod=still-bad ", "phase=Running")
+			agent.AwaitLine(timeout, "msg=status", "pod=still-bad ", "phase=Running")
 			agent.Kill()
 		})
 	}
@@ -268,7 +268,7 @@ func (m *member) nodeDeleted() {
 	m.eventually(timeout, "get", "pod", "web", "-o", "jsonpath={.status.phase}")("Running")
 	before, _ := m.containers("web")
 	m.do("delete", "node", "n1")
-	line := m.agent.Says(timeout, "node=n1", "deleted")
+	line := m.agent.AwaitLine(timeout, "node=n1", "deleted")
 	time.Sleep(3 * time.Second) // in which it looks at the node three times
 	require.Equal(m.t, 1, strings.Count(m.agent.Output(), line[strings.Index(line, "msg="):]))
 	require.Empty(m.t, m.do("get", "nodes", "-o", "name"))

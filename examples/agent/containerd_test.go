@@ -73,8 +73,8 @@ func TestIntegrationWholePod(t *testing.T) {
 		a.Kill()
 	}
 	a := n.start(fields)
-	a.Says(2*timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(timeout, "pod=job-n1 phase=Succeeded", "Completed all done")
+	a.AwaitLine(2*timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=job-n1 phase=Succeeded", "Completed all done")
 	n.awaitLog("whole-n1", "prepare", "prepared")
 	n.awaitLog("whole-n1", "sidecar", "beside")
 	n.awaitLog("whole-n1", "main", "192.0.2.9 db.example", "of shop at 192.0.2.7 with hunter2", "nameserver 192.0.2.10")
@@ -107,8 +107,8 @@ func TestIntegrationWholePod(t *testing.T) {
 		a.Kill()
 	}
 	a = n.start(fields)
-	a.Says(timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(timeout, "pod=job-n1 phase=Succeeded")
+	a.AwaitLine(timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=job-n1 phase=Succeeded")
 	after, _ := n.containers("whole-n1")
 	require.Equal(t, before, after)
 	// containerd 2.4 can lose a sandbox when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
@@ -141,7 +141,7 @@ func TestIntegrationUserNamespace(t *testing.T) {
 	n.manifests.Write("users.yaml", strings.Replace(podYAML("users", "cat /proc/self/uid_map | tr -s ' '; "+sleeper), "spec:", "spec:\n  hostUsers: false", 1))
 	a := n.start(nil)
 	if !n.hasUserNamespaces() {
-		a.Says(timeout, "spec.hostUsers", "the runtime has no user namespaces with handler")
+		a.AwaitLine(timeout, "spec.hostUsers", "the runtime has no user namespaces with handler")
 		a.Terminate(timeout)
 		t.Skip("this kernel or runtime has no user namespaces for pods; the agent says so and names the field")
 	}

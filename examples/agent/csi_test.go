@@ -124,7 +124,7 @@ func TestIntegrationCSIInline(t *testing.T) {
 			"trap 'exit 0' TERM; while :; do echo again $(cat /data/file) >> /data/log; sleep 0.1; done", "      volumeMounts: [{name: data, mountPath: /data}]\n"),
 		"spec:", "spec:\n  securityContext: {fsGroup: 4321}\n  volumes: [{name: data, csi: {driver: loop.csi.example, fsType: ext4, volumeAttributes: {size: \"16777216\"}}}]", 1))
 	a := n.start(nil)
-	a.Says(timeout, "FailedMount", "driver name loop.csi.example not found in the list of registered CSI drivers")
+	a.AwaitLine(timeout, "FailedMount", "driver name loop.csi.example not found in the list of registered CSI drivers")
 	d := n.drive()
 	n.awaitLog("inline-n1", "main", "size 1 group 4321", "written")
 	before, _ := n.containers("inline-n1")
@@ -132,12 +132,12 @@ func TestIntegrationCSIInline(t *testing.T) {
 	d.Kill()
 	a.Kill()
 	a = n.start(nil)
-	a.Says(timeout, "pod=inline-n1 phase=Running")
+	a.AwaitLine(timeout, "pod=inline-n1 phase=Running")
 	after, _ := n.containers("inline-n1")
 	require.Equal(t, before, after)
 
 	n.manifests.Remove("inline.yaml")
-	a.Says(timeout, "tear down", "driver name loop.csi.example not found") // until then nothing of the pod is forgotten
+	a.AwaitLine(timeout, "tear down", "driver name loop.csi.example not found") // until then nothing of the pod is forgotten
 	n.drive()
 	n.awaitNothing(timeout)
 	n.leftNothing()
@@ -224,7 +224,7 @@ func TestIntegrationCSIPersistent(t *testing.T) {
 	d.Kill()
 	n.drive()
 	a = n.start(nil)
-	a.Says(timeout, "pod=first-n1 phase=Running")
+	a.AwaitLine(timeout, "pod=first-n1 phase=Running")
 	after, _ := n.containers("first-n1")
 	require.Equal(t, before, after)
 
@@ -260,7 +260,7 @@ func TestIntegrationCSIBlock(t *testing.T) {
 	d.Kill()
 	n.drive()
 	a = n.start(nil)
-	a.Says(timeout, "pod=first-n1 phase=Running")
+	a.AwaitLine(timeout, "pod=first-n1 phase=Running")
 	n.manifests.Remove("first.yaml")
 	n.awaitNothing(timeout)
 	n.leftNothing()

@@ -88,7 +88,7 @@ func TestIntegrationDisks(t *testing.T) {
 	before, _ := n.containers(pod)
 	a.Kill()
 	a = n.start(nil)
-	a.Says(timeout, "pod="+pod+" phase=Running")
+	a.AwaitLine(timeout, "pod="+pod+" phase=Running")
 	after, _ := n.containers(pod)
 	require.Equal(t, before, after)
 	n.manifests.Remove("disks.yaml")

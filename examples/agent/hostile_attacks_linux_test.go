@@ -309,7 +309,7 @@ func largeRecord(b *besieged) {
 	b.manifests.Write("record.yaml", podYAML("record", "sleep 1000")+"\n  volumes:"+volumes.String()+"\n")
 	pause(b, 5*time.Second)
 	b.manifests.Remove("record.yaml")
-	exetest.Eventually(b.t, timeout/exetest.Busy, func() error {
+	exetest.Eventually(b.t, timeout/exetest.TimeoutFactor, func() error {
 		if _, found := apiservertest.Get[*corev1.Pod](b.Server, "default", "record-n1"); found {
 			return errors.New("the pod of the large record is still there")
 		}

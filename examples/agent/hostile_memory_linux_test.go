@@ -213,7 +213,7 @@ func (b *besieged) attacker(name string, edit func(*corev1.Pod)) *corev1.Pod {
 // awaitReady waits until a pod is ready.
 func (b *besieged) awaitReady(name string, limit time.Duration) {
 	b.t.Helper()
-	exetest.Eventually(b.t, limit/exetest.Busy, func() error {
+	exetest.Eventually(b.t, limit/exetest.TimeoutFactor, func() error {
 		pod, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", name)
 		if pod == nil || len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready {
 			return fmt.Errorf("pod %s is not ready", name)

@@ -77,9 +77,9 @@ func (f files) beside(a *exetest.Process, bad []hostile.Manifest) {
 		f.manifests.Write(good+".yaml", podYAML(good, sleeper))
 	}
 	for i, m := range bad {
-		a.Says(timeout, "pod=good-"+strings.TrimSuffix(m.Name, ".yaml")+"-n1 phase=Running", "1/1 restarts=0")
+		a.AwaitLine(timeout, "pod=good-"+strings.TrimSuffix(m.Name, ".yaml")+"-n1 phase=Running", "1/1 restarts=0")
 		if !m.Fine {
-			a.Says(timeout, "level=ERROR", names[2*i])
+			a.AwaitLine(timeout, "level=ERROR", names[2*i])
 		}
 	}
 	if took := time.Since(begun); took > 3*time.Second {
@@ -121,7 +121,7 @@ func (f files) besideFiles(a *exetest.Process) {
 	}()
 	f.beside(a, []hostile.Manifest{{Name: "last.yaml", Text: []byte("spec: [")}})
 	for _, name := range []string{"loop.yaml", "nowhere.yaml", "sparse.yaml", "secret.yaml", "blocks.yaml"} {
-		a.Says(timeout, "level=ERROR", name)
+		a.AwaitLine(timeout, "level=ERROR", name)
 	}
 	close(done)
 	<-stopped

@@ -64,7 +64,7 @@ func TestBoundInSpiteOf(t *testing.T) {
 	} {
 		why := strings.TrimPrefix(m.awaitPhase(name, corev1.PodFailed, reason).Status.Message, "Pod was rejected: ")
 		require.NotContains(t, why, "\n")
-		m.agent.Says(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
+		m.agent.AwaitLine(timeout, `msg="pod is rejected"`, "pod="+name+" ", "reason="+reason)
 		exetest.Eventually(t, timeout, func() error {
 			if !slices.Contains(m.events(name), reason+": "+why) {
 				return fmt.Errorf("events: %q", m.events(name))
@@ -92,7 +92,7 @@ func TestNodeDeleted(t *testing.T) {
 	node, ok := apiservertest.Get[*corev1.Node](m.Server, "", "n1")
 	require.True(t, ok)
 	require.NoError(t, m.Remove(node))
-	line := m.agent.Says(timeout, "node=n1", "deleted")
+	line := m.agent.AwaitLine(timeout, "node=n1", "deleted")
 	m.ForgetRequests()
 	time.Sleep(4 * time.Second)
 	require.Equal(t, 1, strings.Count(m.agent.Output(), line[strings.Index(line, "msg="):]))
@@ -203,8 +203,8 @@ func TestBadCredentials(t *testing.T) {
 			f := newProcesses(t)
 			f.manifests.Write("still.yaml", podYAML("still", sleeper))
 			agent := f.start(map[string]any{"objectsDir": "", "kubeconfig": path})
-			agent.Says(timeout, test.wants...)
-			agent.Says(timeout, "msg=status", "pod=still-n1 ", "phase=Running")
+			agent.AwaitLine(timeout, test.wants...)
+			agent.AwaitLine(timeout, "msg=status", "pod=still-n1 ", "phase=Running")
 		})
 	}
 }

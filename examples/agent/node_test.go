@@ -202,7 +202,7 @@ func (n *node) end(a *exetest.Process, except ...string) {
 	n.t.Helper()
 	a.Kill()
 	a = n.start(map[string]any{"drainOnExit": true})
-	a.Says(timeout, "msg=status")
+	a.AwaitLine(timeout, "msg=status")
 	require.Zero(n.t, a.Terminate(2*timeout))
 	n.awaitNothing(timeout, except...)
 }

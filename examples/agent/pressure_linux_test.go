@@ -78,8 +78,8 @@ func (s *starved) start(hard map[string]string, more map[string]any) *exetest.Pr
 // evicted waits until a pod was evicted and nothing of it runs.
 func (s *starved) evicted(a *exetest.Process, pod string, limit time.Duration) {
 	s.t.Helper()
-	a.Says(limit, `msg="evict pod"`, "pod="+pod, "message=")
-	a.Says(limit, "pod="+pod, "phase=Pending", "0/1", "Error")
+	a.AwaitLine(limit, `msg="evict pod"`, "pod="+pod, "message=")
+	a.AwaitLine(limit, "pod="+pod, "phase=Pending", "0/1", "Error")
 	exetest.Eventually(s.t, limit, func() error {
 		c, err := s.running(pod)
 		if err == nil {

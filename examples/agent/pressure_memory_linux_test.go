@@ -52,19 +52,19 @@ func TestIntegrationMemoryPressure(t *testing.T) {
 		if killed == 0 {
 			inTime++
 		}
-		a.Says(vmTimeout, "reason=Evicted", "pod="+pod, "The node was low on resource: memory. Threshold quantity: 100Mi, available: ",
+		a.AwaitLine(vmTimeout, "reason=Evicted", "pod="+pod, "The node was low on resource: memory. Threshold quantity: 100Mi, available: ",
 			"Container main was using ", "request is 16Mi", "starved_resource:memory")
 		s.manifests.Remove(name + ".yaml")
-		a.Says(vmTimeout, "pod is removed", pod)
+		a.AwaitLine(vmTimeout, "pod is removed", pod)
 		s.untouched(calm)
 	}
 	if _, err := os.Stat("/proc/pressure/memory"); err == nil {
-		a.Says(vmTimeout, "something waits for memory")
+		a.AwaitLine(vmTimeout, "something waits for memory")
 	} else {
-		a.Says(vmTimeout, "pressure of memory is not watched")
+		a.AwaitLine(vmTimeout, "pressure of memory is not watched")
 	}
 	require.GreaterOrEqual(t, inTime*10, rounds*9, "of %d rounds", rounds)
-	a.Says(vmTimeout, `msg="node conditions"`, "conditions=[MemoryPressure]")
-	a.Says(vmTimeout, `msg="node conditions"`, "conditions=[]")
+	a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[MemoryPressure]")
+	a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[]")
 	s.end(a)
 }

@@ -32,11 +32,11 @@ func TestIntegrationPIDPressure(t *testing.T) {
 	before := s.awaitRunning(vmTimeout, "calm-n1", "forks-n1")
 	s.begin("forks")
 	s.evicted(a, "forks-n1", vmTimeout)
-	a.Says(vmTimeout, "reason=Evicted", "pod=forks-n1", "The node was low on resource: pids. Threshold quantity: 600, available: ", "starved_resource:pids")
-	a.Says(vmTimeout, `msg="node conditions"`, "conditions=[PIDPressure]")
-	a.Says(vmTimeout, `msg="node conditions"`, "conditions=[]")
+	a.AwaitLine(vmTimeout, "reason=Evicted", "pod=forks-n1", "The node was low on resource: pids. Threshold quantity: 600, available: ", "starved_resource:pids")
+	a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[PIDPressure]")
+	a.AwaitLine(vmTimeout, `msg="node conditions"`, "conditions=[]")
 	s.manifests.Remove("forks.yaml")
-	a.Says(vmTimeout, "pod is removed", "forks-n1")
+	a.AwaitLine(vmTimeout, "pod is removed", "forks-n1")
 	delete(before, "forks-n1")
 	s.untouched(before)
 	s.end(a)
@@ -73,7 +73,7 @@ func TestIntegrationMemoryPressureWithoutARuntime(t *testing.T) {
 	resume := func() { _ = unix.Kill(runtime, unix.SIGCONT) }
 	t.Cleanup(resume)
 	s.begin("eater")
-	a.Says(vmTimeout, `msg="evict pod"`, "pod=default/eater-n1")
+	a.AwaitLine(vmTimeout, `msg="evict pod"`, "pod=default/eater-n1")
 	exetest.Eventually(t, vmTimeout, func() error {
 		stats, err := s.cgroups.Stats(within(t, 10*time.Second), pod)
 		if err == nil && stats.Pids.Current > 0 {
@@ -85,7 +85,7 @@ func TestIntegrationMemoryPressureWithoutARuntime(t *testing.T) {
 	resume()
 	s.evicted(a, "eater-n1", vmTimeout)
 	s.manifests.Remove("eater.yaml")
-	a.Says(vmTimeout, "pod is removed", "eater-n1")
+	a.AwaitLine(vmTimeout, "pod is removed", "eater-n1")
 	delete(before, "eater-n1")
 	s.untouched(before)
 	require.Equal(t, 1, strings.Count(a.Output(), `msg="evict pod" pod=default/`), "one pod was evicted")
@@ -105,9 +105,9 @@ func TestIntegrationMemoryPressureBesideADeadDisk(t *testing.T) {
 	require.NoError(t, os.Mkdir(below, 0o755))
 	killed := oomKills(t)
 	revive := []func(){deadMount(t, below), deadMount(t, filepath.Join(s.lab.Dir(), "root", "io.containerd.snapshotter.v1.overlayfs"))}
-	a.Says(vmTimeout, `msg="observe node"`, "imagefs", "no answer")
+	a.AwaitLine(vmTimeout, `msg="observe node"`, "imagefs", "no answer")
 	s.begin("eater")
-	a.Says(vmTimeout, `msg="evict pod"`, "pod=default/eater-n1")
+	a.AwaitLine(vmTimeout, `msg="evict pod"`, "pod=default/eater-n1")
 	pod := cgroups.PodPath("", cgroups.Burstable, uid)
 	exetest.Eventually(t, vmTimeout, func() error {
 		stats, err := s.cgroups.Stats(within(t, 10*time.Second), pod)
@@ -122,7 +122,7 @@ func TestIntegrationMemoryPressureBesideADeadDisk(t *testing.T) {
 	}
 	s.evicted(a, "eater-n1", vmTimeout)
 	s.manifests.Remove("eater.yaml")
-	a.Says(vmTimeout, "pod is removed", "eater-n1")
+	a.AwaitLine(vmTimeout, "pod is removed", "eater-n1")
 	delete(before, "eater-n1")
 	s.untouched(before)
 	require.Equal(t, 1, strings.Count(a.Output(), `msg="evict pod" pod=default/`), "one pod was evicted")

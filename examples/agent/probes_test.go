@@ -26,14 +26,14 @@ func TestIntegrationProbes(t *testing.T) {
 `
 	n.manifests.Write("web.yaml", pod)
 	a := n.start(nil)
-	a.Says(60*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(60*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	c := n.awaitRunning(time.Second, "web-n1")["web-n1"]
 	run := func(command string) {
 		_, err := n.client.ExecSync(within(t, 30*time.Second), c.ID, []string{"/bin/sh", "-c", command}, 10*time.Second)
 		require.NoError(t, err)
 	}
 	run("rm /www/ready")
-	a.Says(20*time.Second, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
+	a.AwaitLine(20*time.Second, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
 	run("echo fine > /www/ready")
 	exetest.Eventually(t, 20*time.Second, func() error {
 		lines := strings.Split(strings.TrimSpace(a.Output()), "\n")
@@ -50,10 +50,10 @@ func TestIntegrationProbes(t *testing.T) {
 	a.Kill()
 
 	a = n.start(nil)
-	a.Says(20*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(20*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	require.NotContains(t, a.Output(), `summary="0/1`)
 	run("touch /sick")
-	a.Says(60*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.AwaitLine(60*time.Second, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	n.manifests.Remove("web.yaml")
 	n.awaitNothing(60 * time.Second)
 	a.Terminate(10 * time.Second)

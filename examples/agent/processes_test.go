@@ -121,8 +121,8 @@ func TestSourcesAway(t *testing.T) {
 	exetest.Eventually(t, timeout, func() error { return gone(db) })
 	a = f.start(fields)
 	db, keeper = f.last("db-n1", 2)
-	a.Says(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=1`)
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	require.NotContains(t, a.Output(), server.URL, "nobody waits for the server to fail")
 	a.Kill()
 
@@ -137,9 +137,9 @@ func TestSourcesAway(t *testing.T) {
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(f.state, "processes")))
 	a = f.start(fields)
-	a.Says(timeout, "level=ERROR", "web.yaml:1")
-	a.Says(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=2`)
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.AwaitLine(timeout, "level=ERROR", "web.yaml:1")
+	a.AwaitLine(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=2`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	a.Kill()
 
 	// When a source is the only one and is back, it decides.
@@ -147,7 +147,7 @@ func TestSourcesAway(t *testing.T) {
 	require.NoError(t, os.Rename(away, f.manifests.Path))
 	f.manifests.Write("web.yaml", podYAML("other", announced))
 	a = f.start(map[string]any{"drainOnExit": true})
-	a.Says(timeout, "pod=other-n1 phase=Running")
+	a.AwaitLine(timeout, "pod=other-n1 phase=Running")
 	other, _ := f.last("other-n1", 1)
 	exetest.Eventually(t, timeout, func() error { return f.onlyPod("other-n1") })
 
@@ -201,8 +201,8 @@ func TestDamagedStore(t *testing.T) {
 	f.manifests.Write("more.yaml", podYAML("more", announced))
 
 	a = f.start(nil)
-	a.Says(timeout, "level=ERROR", "the pods of the store are lost; running pods are left running", store)
-	a.Says(timeout, "level=ERROR", "web.yaml:1")
+	a.AwaitLine(timeout, "level=ERROR", "the pods of the store are lost; running pods are left running", store)
+	a.AwaitLine(timeout, "level=ERROR", "web.yaml:1")
 	f.last("more-n1", 1) // so the rest of the directory is followed
 	aside, err := filepath.Glob(store + ".corrupt-*")
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestDamagedStore(t *testing.T) {
 	require.NoError(t, syscall.Kill(web, 0), "it runs")
 
 	f.manifests.Write("web.yaml", podYAML("web", announced))
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	f.last("web-n1", 1)
 	require.Equal(t, 1, strings.Count(a.Output(), "are lost"))
 	a.Kill()
@@ -235,17 +235,17 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 `, marks)))
 	fields := map[string]any{"drainOnExit": true}
 	a := f.start(fields)
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
 	f.awaitLog("web-n1", "main", "db is at 192.0.2.7:5432")
 	mark := func(name string) { require.NoError(t, os.WriteFile(filepath.Join(marks, name), nil, 0o600)) }
 	mark("ready")
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	a.Kill()
 	a = f.start(fields)
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	require.NotContains(t, a.Output(), `summary="0/1`, "what was ready did not stop being so")
 	mark("sick")
-	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.AwaitLine(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 
 	f.objects.Write("default/configmaps/words.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words, namespace: default}\ndata: {GREETING: hello}\n")
 	f.manifests.Write("env.yaml", podYAML("env", "echo $GREETING; "+sleeper, "      envFrom: [{configMapRef: {name: words}}]\n"))
@@ -253,7 +253,7 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 
 	// Manifests have no API server behind them, so they may not ask for what only that has.
 	f.manifests.Write("account.yaml", strings.Replace(podYAML("account", sleeper), "spec:", "spec:\n  serviceAccountName: shop", 1))
-	a.Says(timeout, "level=ERROR", "account.yaml", "spec.serviceAccountName", "static pods may not reference service accounts")
+	a.AwaitLine(timeout, "level=ERROR", "account.yaml", "spec.serviceAccountName", "static pods may not reference service accounts")
 	require.Zero(t, a.Terminate(timeout))
 }
 

@@ -80,23 +80,23 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	n.manifests.Write("never.yaml", strings.Replace(imagePod("never", never+"/busybox:1"), "  containers:\n", beside, 1))
 	a := n.start(fields)
 	for _, pod := range []string{"file-n1", "never-n1"} {
-		a.Says(timeout, "pod="+pod+" phase=Pending", "ErrImagePull")
-		a.Says(timeout, "level=WARN", "pod="+pod, "ErrImagePull", "authorization failed")
+		a.AwaitLine(timeout, "pod="+pod+" phase=Pending", "ErrImagePull")
+		a.AwaitLine(timeout, "level=WARN", "pod="+pod, "ErrImagePull", "authorization failed")
 	}
-	a.Says(timeout, "pod=never-n1 phase=Pending", "ImagePullBackOff")
+	a.AwaitLine(timeout, "pod=never-n1 phase=Pending", "ImagePullBackOff")
 
 	// From here on the image is one that was pulled with a password, by whatever name.
 	n.manifests.Write("secret.yaml", strings.Replace(imagePod("secret", bySecret+"/busybox:1"), "spec:", "spec:\n  imagePullSecrets: [{name: pull}]", 1))
 	n.manifests.Write("plugin.yaml", imagePod("plugin", byPlugin+"/busybox:1"))
-	a.Says(timeout, "pod=plugin-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(timeout, "pod=secret-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=plugin-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=secret-n1 phase=Running", `summary="1/1 restarts=0`)
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 	require.NoError(t, err)
 	require.Contains(t, string(asked), byPlugin+`/busybox"`)
 	require.NotContains(t, a.Output(), "pod=file-n1 phase=Running")
 
 	require.NoError(t, os.WriteFile(file, []byte(dockerConfig(byFile)), 0o600))
-	a.Says(2*timeout, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`) // after the back-off
+	a.AwaitLine(2*timeout, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`) // after the back-off
 	require.NotContains(t, a.Output(), "pod=never-n1 phase=Running")
 	require.NotContains(t, a.Output(), password)
 
@@ -105,8 +105,8 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	a.Kill()
 	require.NoError(t, os.Remove(file))
 	a = n.start(fields)
-	a.Says(timeout, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(timeout, "pod=never-n1 phase=Pending", "ErrImagePull")
+	a.AwaitLine(timeout, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.AwaitLine(timeout, "pod=never-n1 phase=Pending", "ErrImagePull")
 	after, _ := n.containers("file-n1")
 	require.Equal(t, before, after)
 	n.end(a)

@@ -44,7 +44,7 @@ func TestIntegrationResize(t *testing.T) {
 
 	// Too little, and then more of one thing and less of the other.
 	n.manifests.Write("resized.yaml", resizable("{requests: {cpu: 100m, memory: 1Mi}, limits: {cpu: 200m, memory: 4Mi}}", ""))
-	a.Says(vmTimeout, "cannot decrease memory limits", "container", "memory limit (4194304) below current usage")
+	a.AwaitLine(vmTimeout, "cannot decrease memory limits", "container", "memory limit (4194304) below current usage")
 	n.awaitLimits(pod, first, 102, 20000, 128<<20)
 	n.manifests.Write("resized.yaml", resizable("{requests: {cpu: 500m, memory: 32Mi}, limits: {cpu: 1, memory: 96Mi}}", ""))
 	n.awaitLimits(pod, first, 512, 100000, 96<<20)

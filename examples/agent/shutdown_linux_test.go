@@ -61,7 +61,7 @@ func (m *machine) releases() time.Duration {
 	m.t.Helper()
 	began := time.Now()
 	for m.holds(0) != nil {
-		require.Less(m.t, time.Since(began), exetest.Busy*timeout)
+		require.Less(m.t, time.Since(began), exetest.TimeoutFactor*timeout)
 		time.Sleep(time.Millisecond)
 	}
 	return time.Since(began)

@@ -87,7 +87,7 @@ func TestIntegrationVolumes(t *testing.T) {
 
 	a.Kill()
 	a = n.start(nil)
-	a.Says(timeout, "pod=volumes-n1 phase=Running")
+	a.AwaitLine(timeout, "pod=volumes-n1 phase=Running")
 	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "blue"))
 	n.awaitLog("volumes-n1", "main", "color blue")
 	after, _ := n.containers("volumes-n1")
@@ -115,8 +115,8 @@ func TestIntegrationMissingConfigMap(t *testing.T) {
 	n.manifests.Write("late.yaml", strings.Replace(podYAML("late", "cat /config/color; "+sleeper, "      volumeMounts: [{name: config, mountPath: /config}]\n"),
 		"spec:", "spec:\n  volumes: [{name: config, configMap: {name: app}}]", 1))
 	a := n.start(nil)
-	a.Says(timeout, "FailedMount", `configmap \"app\" not found`)
-	a.Says(timeout, "Unable to attach or mount volumes")
+	a.AwaitLine(timeout, "FailedMount", `configmap \"app\" not found`)
+	a.AwaitLine(timeout, "Unable to attach or mount volumes")
 	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "red"))
 	n.awaitRunning(timeout, "late-n1")
 	n.end(a)

@@ -54,7 +54,7 @@ func TestLogOfAContainer(t *testing.T) {
 	require.NoError(t, rt.StartContainer(ctx, id))
 
 	p := program.Start(t, "-cri", "unix://"+socket, "default/web", "server")
-	p.Says(10*time.Second, "two")
+	p.AwaitLine(10*time.Second, "two")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	require.Zero(t, p.Wait(10*time.Second), "it ends with the container")
 	require.Equal(t, "one\ntwo\nthree\n", p.Output())
@@ -63,6 +63,6 @@ func TestLogOfAContainer(t *testing.T) {
 	require.Zero(t, p.Wait(10*time.Second))
 	require.Equal(t, "three\n", p.Output())
 	p = program.Start(t, "-cri", "unix://"+socket, "default/web", "logger")
-	p.Says(10*time.Second, `logs: no container "logger" in pod "default/web"`)
+	p.AwaitLine(10*time.Second, `logs: no container "logger" in pod "default/web"`)
 	require.Equal(t, 1, p.Wait(10*time.Second))
 }

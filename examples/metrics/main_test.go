@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(manifest), 0o600))
 	address := fmt.Sprint("127.0.0.1:", exetest.FreePort(t))
 	p := program.Start(t, "-listen", address, "-manifests", dir)
-	p.Says(10*time.Second, "serving http://"+address)
+	p.AwaitLine(10*time.Second, "serving http://"+address)
 
 	for path, lines := range map[string][]string{
 		"/metrics": {
@@ -73,6 +73,6 @@ func has(url string, lines []string) error {
 
 func TestNoManifests(t *testing.T) {
 	p := program.Start(t)
-	p.Says(10*time.Second, "-manifests is required")
+	p.AwaitLine(10*time.Second, "-manifests is required")
 	require.Equal(t, 2, p.Wait(10*time.Second))
 }

@@ -37,7 +37,7 @@ spec:
 const sleeper = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
 func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), exetest.Busy*d)
+	ctx, cancel := context.WithTimeout(t.Context(), exetest.TimeoutFactor*d)
 	t.Cleanup(cancel)
 	return ctx
 }

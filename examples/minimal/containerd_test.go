@@ -20,10 +20,10 @@ func TestIntegrationContainers(t *testing.T) {
 	args := []string{"-cri", l.Endpoint(), "-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1"}
 	m.Write("web.yaml", podYAML("web", sleeper))
 	a := program.Start(t, args...)
-	a.Says(60*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.AwaitLine(60*time.Second, "default/web-n1", "Running", "restarts=0")
 	a.Kill()
 	a = program.Start(t, append(args, "-stop-on-exit")...)
-	a.Says(10*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.AwaitLine(10*time.Second, "default/web-n1", "Running", "restarts=0")
 	require.Zero(t, a.Terminate(30*time.Second))
 	require.Contains(t, a.Output(), "default/web-n1 Gone")
 	exetest.Eventually(t, 30*time.Second, func() error {

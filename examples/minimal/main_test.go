@@ -24,8 +24,8 @@ func TestPodsAsProcesses(t *testing.T) {
 	m.Write("web.yaml", podYAML("web", sleeper))
 	m.Write("job.yaml", podYAML("job", "echo hello; exit 0", "  restartPolicy: Never\n"))
 	a := program.Start(t, args...)
-	a.Says(10*time.Second, "default/web-n1", "Running", "restarts=0")
-	a.Says(10*time.Second, "default/job-n1", "Succeeded", "Completed exit=0")
+	a.AwaitLine(10*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.AwaitLine(10*time.Second, "default/job-n1", "Succeeded", "Completed exit=0")
 	files, err := filepath.Glob(filepath.Join(logs, "default_job-n1_*", "main", "0.log"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -36,10 +36,10 @@ func TestPodsAsProcesses(t *testing.T) {
 	// SIGTERM leaves the pods running; the next agent finds them as they are.
 	a.Terminate(5 * time.Second)
 	a = program.Start(t, append(args, "-stop-on-exit")...)
-	a.Says(10*time.Second, "default/web-n1", "Running", "restarts=0")
-	a.Says(10*time.Second, "default/job-n1", "Succeeded")
+	a.AwaitLine(10*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.AwaitLine(10*time.Second, "default/job-n1", "Succeeded")
 	m.Remove("job.yaml")
-	a.Says(10*time.Second, "default/job-n1", "Gone")
+	a.AwaitLine(10*time.Second, "default/job-n1", "Gone")
 	a.Terminate(20 * time.Second)
 	require.Contains(t, a.Output(), "default/web-n1 Gone")
 }
@@ -49,7 +49,7 @@ func TestBadManifests(t *testing.T) {
 	m := exetest.NewDir(t)
 	m.Write("good.yaml", podYAML("good", sleeper))
 	a := program.Start(t, "-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1", "-stop-on-exit")
-	a.Says(10*time.Second, "default/good-n1", "Running")
+	a.AwaitLine(10*time.Second, "default/good-n1", "Running")
 	good := podYAML("bad", sleeper)
 	for _, tt := range []struct {
 		file, content string
@@ -63,21 +63,21 @@ func TestBadManifests(t *testing.T) {
 		{"later.yaml", strings.Replace(good, "spec:", "spec:\n  volumes: [{name: data, emptyDir: {}}]", 1), []string{"default/bad-n1", "spec.volumes"}},
 	} {
 		m.Write(tt.file, tt.content)
-		a.Says(10*time.Second, tt.says...)
+		a.AwaitLine(10*time.Second, tt.says...)
 	}
 	big := filepath.Join(m.Path, "big.yaml")
 	require.NoError(t, os.WriteFile(big, nil, 0o600))
 	require.NoError(t, os.Truncate(big, 10<<20+1))
-	a.Says(30*time.Second, "big.yaml")
+	a.AwaitLine(30*time.Second, "big.yaml")
 
 	// A manifest that turns bad keeps its pod as it was.
 	m.Write("good.yaml", "spec: [")
-	a.Says(10*time.Second, "good.yaml:1")
+	a.AwaitLine(10*time.Second, "good.yaml:1")
 	require.NotContains(t, a.Output(), "default/good-n1 Gone")
 	require.NotContains(t, a.Output(), "restarts=1")
 	m.Write("good.yaml", podYAML("good", sleeper))
 	m.Write("more.yaml", podYAML("more", sleeper))
-	a.Says(10*time.Second, "default/more-n1", "Running")
+	a.AwaitLine(10*time.Second, "default/more-n1", "Running")
 	a.Terminate(20 * time.Second)
 }
 
@@ -85,7 +85,7 @@ func TestWrongSocketIsSaidInSeconds(t *testing.T) {
 	m := exetest.NewDir(t)
 	a := program.Start(t, "-cri", "unix:///nonexistent/containerd.sock", "-manifests", m.Path)
 	require.Equal(t, 1, a.Wait(10*time.Second))
-	require.Contains(t, a.Says(time.Second, "minimal:"), "/nonexistent/containerd.sock")
+	require.Contains(t, a.AwaitLine(time.Second, "minimal:"), "/nonexistent/containerd.sock")
 }
 
 // It keeps two agents that were given one directory from starting: the second says which process has it.
@@ -96,6 +96,6 @@ func TestSecondAgentOfADirectory(t *testing.T) {
 	lock, err := dirlock.Take(pods, ".lock") // as an agent of another runtime does, whose processes are not here
 	require.NoError(t, err)
 	a := program.Start(t, "-manifests", m.Path, "-state", state, "-logs", t.TempDir(), "-node", "n1")
-	a.Says(10*time.Second, "minimal:", pods, fmt.Sprintf("process %d", os.Getpid()))
+	a.AwaitLine(10*time.Second, "minimal:", pods, fmt.Sprintf("process %d", os.Getpid()))
 	require.NoError(t, lock.Release())
 }

@@ -29,16 +29,16 @@ func TestProbes(t *testing.T) {
 	args := []string{"-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1"}
 	m.Write("web.yaml", probedPod("test -e "+marks+"/ready", "test ! -e "+marks+"/sick"))
 	a := program.Start(t, args...)
-	a.Says(20*time.Second, "default/web-n1 Running", "ready=false restarts=0")
+	a.AwaitLine(20*time.Second, "default/web-n1 Running", "ready=false restarts=0")
 	mark := func(name string) { require.NoError(t, os.WriteFile(filepath.Join(marks, name), nil, 0o600)) }
 	mark("ready")
-	a.Says(10*time.Second, "default/web-n1 Running", "ready=true restarts=0")
+	a.AwaitLine(10*time.Second, "default/web-n1 Running", "ready=true restarts=0")
 	a.Kill()
 
 	a = program.Start(t, append(args, "-stop-on-exit")...)
-	a.Says(10*time.Second, "default/web-n1 Running", "ready=true restarts=0")
+	a.AwaitLine(10*time.Second, "default/web-n1 Running", "ready=true restarts=0")
 	require.NotContains(t, a.Output(), "ready=false", "what was ready did not stop being so")
 	mark("sick")
-	a.Says(20*time.Second, "default/web-n1", "restarts=1")
+	a.AwaitLine(20*time.Second, "default/web-n1", "restarts=1")
 	a.Terminate(20 * time.Second)
 }

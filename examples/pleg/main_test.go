@@ -37,26 +37,26 @@ func TestEventsOfAPod(t *testing.T) {
 	sandbox, err := rt.RunSandbox(ctx, pod)
 	require.NoError(t, err)
 	p := program.Start(t, "-cri", "unix://"+socket)
-	p.Says(10*time.Second, "ContainerStarted default/web sandbox ready")
+	p.AwaitLine(10*time.Second, "ContainerStarted default/web sandbox ready")
 
 	id, err := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{
 		Name: "server", Image: cri.ImageSpec{Image: "nginx"}, Labels: map[string]string{cri.LabelPodUID: "u1"},
 	}, pod)
 	require.NoError(t, err)
 	require.NoError(t, rt.StartContainer(ctx, id))
-	p.Says(10*time.Second, "ContainerStarted default/web server running")
+	p.AwaitLine(10*time.Second, "ContainerStarted default/web server running")
 	require.NoError(t, rt.Kill("web/server", 137))
-	p.Says(10*time.Second, "ContainerDied default/web server exited 137")
+	p.AwaitLine(10*time.Second, "ContainerDied default/web server exited 137")
 	require.NoError(t, rt.RemoveContainer(ctx, id))
-	p.Says(10*time.Second, "ContainerRemoved default/web "+id)
+	p.AwaitLine(10*time.Second, "ContainerRemoved default/web "+id)
 	require.NoError(t, rt.StopSandbox(ctx, sandbox))
 	require.NoError(t, rt.RemoveSandbox(ctx, sandbox))
-	p.Says(10*time.Second, "ContainerRemoved default/web "+sandbox)
+	p.AwaitLine(10*time.Second, "ContainerRemoved default/web "+sandbox)
 	require.Zero(t, p.Terminate(10*time.Second))
 }
 
 func TestNoRuntime(t *testing.T) {
 	p := program.Start(t, "-cri", "unix:///nonexistent/cri.sock")
-	p.Says(10*time.Second, "pleg:", "/nonexistent/cri.sock")
+	p.AwaitLine(10*time.Second, "pleg:", "/nonexistent/cri.sock")
 	require.Equal(t, 1, p.Wait(10*time.Second))
 }

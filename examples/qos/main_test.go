@@ -64,5 +64,5 @@ func TestBadManifest(t *testing.T) {
 	m.Write("bad.yaml", "kind: Pod")
 	p := program.Start(t, filepath.Join(m.Path, "bad.yaml"))
 	require.Equal(t, 1, p.Wait(20*time.Second))
-	p.Says(time.Second, "qos:", "bad.yaml:1")
+	p.AwaitLine(time.Second, "qos:", "bad.yaml:1")
 }

@@ -86,16 +86,16 @@ func (p *plugin) run(ctx context.Context, repository string, who identity) (resp
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()
-		case stdout.Over:
+		case stdout.Exceeded:
 			err = errTooLong
 		}
-		said := strings.TrimSpace(string(stderr.Held))
+		said := strings.TrimSpace(string(stderr.Text))
 		if who.token != "" {
 			said = strings.ReplaceAll(said, who.token, "[token]")
 		}
 		return response{}, fmt.Errorf("run: %w: %q", err, said)
 	}
-	return p.decode(stdout.Held)
+	return p.decode(stdout.Text)
 }
 
 // decode reads an answer. The text of a JSON error would be a piece of it.

@@ -70,7 +70,7 @@ func run(ctx context.Context, name string, args ...string) (output string, code 
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err = plugincmd.Run(cmd, false)
-	output = strings.TrimSpace(string(out.Held))
+	output = strings.TrimSpace(string(out.Text))
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil && exit.Exited() {
 		return output, exit.ExitCode(), nil
 	}

@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// Answer is what a plugin does when it is called. The zero value is what it does without a script.
+// Answer is the behaviour of a scripted plugin in one call. The zero value is the default behaviour.
 type Answer struct {
 	Stdout string // printed as it is, instead of a result
 	Repeat int    // how often Stdout is printed; zero: once
 	Stderr string
 	Exit   int  // exit code
-	Crash  bool // it kills itself, after what it prints
-	Hang   bool // it does not end, after what it prints
+	Crash  bool // it kills itself after its output
+	Hang   bool // it does not exit after its output
 	Child  Child
 }
 
-// Child is a process that a plugin starts and that has its standard output open.
+// Child is the kind of a child process that a plugin starts, with its standard output open.
 type Child string
 
-// The kinds of children.
+// The kinds of child processes.
 const (
 	NoChild      Child = ""
 	GroupChild   Child = "group"   // in the process group of the plugin
-	SessionChild Child = "session" // in a session of its own, out of the reach of a signal to the group
+	SessionChild Child = "session" // in a session of its own, which a signal to the group does not reach
 )
 
-// Passes is the answer without a script.
-func Passes() Answer { return Answer{} }
+// Succeed returns the default behaviour.
+func Succeed() Answer { return Answer{} }
 
-// Returns is a result, or any other JSON.
-func Returns(result string) Answer { return Answer{Stdout: result} }
+// Return returns an answer with a result, or any other JSON, as output.
+func Return(result string) Answer { return Answer{Stdout: result} }
 
-// Fails is a CNI error with its code. Details are optional.
-func Fails(code uint, message string, details ...string) Answer {
+// Fail returns an answer with a CNI error and its code. Details are optional.
+func Fail(code uint, message string, details ...string) Answer {
 	data, _ := json.Marshal(struct {
 		Code    uint   `json:"code"`
 		Msg     string `json:"msg"`
@@ -45,8 +45,8 @@ func Fails(code uint, message string, details ...string) Answer {
 	return Answer{Stdout: string(data), Exit: 1}
 }
 
-// Hangs is no answer: the plugin does not end, and neither does its child.
-func Hangs(c Child) Answer { return Answer{Hang: true, Child: c} }
+// Hang returns an answer without output: the plugin and its child process do not exit.
+func Hang(child Child) Answer { return Answer{Hang: true, Child: child} }
 
-// Crashes is a plugin that is killed by a signal.
-func Crashes() Answer { return Answer{Crash: true} }
+// Crash returns an answer in which a signal kills the plugin.
+func Crash() Answer { return Answer{Crash: true} }

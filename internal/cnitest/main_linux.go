@@ -15,23 +15,23 @@ import (
 	"time"
 )
 
-// childArg is the argument that a plugin starts its child with.
+// childArg is the argument with which a plugin starts its child process.
 const childArg = "cnitest-child"
 
-// Main plays the plugin, and does not return, if this process was started as one. TestMain calls it first.
+// Main runs the scripted plugin and exits if this process was started as one. TestMain calls it first.
 func Main() {
 	dir, plugin := filepath.Split(os.Args[0])
 	if len(os.Args) == 2 && os.Args[1] == childArg {
-		outlive(dir)
+		waitForTestEnd(dir)
 	}
 	if _, ok := os.LookupEnv("CNI_COMMAND"); !ok {
-		// With the race detector a program waits for a second when it ends. The plugins need not.
+		// With the race detector, a process takes a second to exit, which plugins need not.
 		if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
 			panic(err)
 		}
 		return
 	}
-	code, err := play(dir, plugin)
+	code, err := runScript(dir, plugin)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cnitest:", err)
 		code = 3
@@ -39,8 +39,8 @@ func Main() {
 	os.Exit(code)
 }
 
-// outlive waits for the end of the test, which removes the directory.
-func outlive(dir string) {
+// waitForTestEnd exits when the test ends, which removes the directory.
+func waitForTestEnd(dir string) {
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, scriptFile)); err != nil {
 			os.Exit(0)
@@ -49,8 +49,8 @@ func outlive(dir string) {
 	}
 }
 
-// play does what the script has for this call.
-func play(dir, plugin string) (exit int, err error) {
+// runScript behaves as scripted for this call and returns the exit code.
+func runScript(dir, plugin string) (exit int, err error) {
 	call := Call{
 		Plugin: plugin, Command: os.Getenv("CNI_COMMAND"), ContainerID: os.Getenv("CNI_CONTAINERID"), Netns: os.Getenv("CNI_NETNS"),
 		Interface: os.Getenv("CNI_IFNAME"), Args: os.Getenv("CNI_ARGS"), Path: os.Getenv("CNI_PATH"), PID: os.Getpid(),
@@ -61,13 +61,13 @@ func play(dir, plugin string) (exit int, err error) {
 	if !json.Valid(call.Config) {
 		return 0, fmt.Errorf("the configuration is no JSON: %q", call.Config)
 	}
-	answer, err := record(dir, &call)
+	answer, err := recordCall(dir, &call)
 	if err != nil {
 		return 0, err
 	}
 	out := []byte(answer.Stdout)
 	if answer.Stdout == "" && !answer.Hang && !answer.Crash && answer.Exit == 0 {
-		out = plain(call)
+		out = defaultOutput(call)
 	}
 	for range max(1, answer.Repeat) {
 		if _, err := os.Stdout.Write(out); err != nil {
@@ -79,19 +79,19 @@ func play(dir, plugin string) (exit int, err error) {
 		return 0, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	if answer.Hang {
-		outlive(dir)
+		waitForTestEnd(dir)
 	}
 	return answer.Exit, nil
 }
 
-// record writes down a call and returns what it is answered with: the number of calls before it decides. Its child is
-// started here, so that the call has its number.
-func record(dir string, call *Call) (answer Answer, err error) {
+// recordCall appends the call to the file of calls and returns its answer, which depends on the number of equal calls before. It
+// starts the child process of the answer, so that the record has its PID.
+func recordCall(dir string, call *Call) (answer Answer, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, callsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return answer, err
 	}
-	defer f.Close() // which releases the lock
+	defer f.Close() // this releases the lock
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return answer, err
 	}
@@ -140,8 +140,8 @@ func startChild(kind Child) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// plain returns what a plugin prints without a script.
-func plain(call Call) []byte {
+// defaultOutput returns the output of a plugin without a script.
+func defaultOutput(call Call) []byte {
 	switch call.Command {
 	case "VERSION":
 		return []byte(`{"cniVersion":"1.1.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`)
@@ -157,11 +157,11 @@ func plain(call Call) []byte {
 	sum := hash.Sum(nil)
 	version := call.Field("cniVersion")
 	return fmt.Appendf(nil, `{"cniVersion":%s,"interfaces":[{"name":%q,"sandbox":%q}],"ips":[{%s"address":"10.%d.%d.%d/8","interface":0}]}`,
-		version, call.Interface, call.Netns, ipVersion(version), sum[0], sum[1], sum[2])
+		version, call.Interface, call.Netns, versionField(version), sum[0], sum[1], sum[2])
 }
 
-// ipVersion is a field of addresses that versions before 1.0.0 have.
-func ipVersion(version string) string {
+// versionField returns the field "version" of addresses, which CNI versions before 1.0.0 have.
+func versionField(version string) string {
 	if version < `"1` {
 		return `"version":"4",`
 	}

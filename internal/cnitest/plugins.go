@@ -15,7 +15,7 @@ import (
 
 // Plugins is a directory of scripted plugins.
 type Plugins struct {
-	Dir string // for the options of whoever runs plugins
+	Dir string // plugin directory for the code under test
 
 	t testing.TB
 }
@@ -26,10 +26,10 @@ const (
 	callsFile  = ".calls.jsonl"
 )
 
-// script is the answers by plugin and command, such as "bridge ADD".
+// script has the answers by plugin and command, such as "bridge ADD".
 type script map[string][]Answer
 
-// Call is one call of a plugin.
+// Call is one recorded call of a plugin.
 type Call struct {
 	Plugin      string
 	Command     string // such as "ADD"
@@ -38,30 +38,30 @@ type Call struct {
 	Interface   string
 	Args        string          // CNI_ARGS
 	Path        string          // CNI_PATH
-	Config      json.RawMessage // what it was given on its standard input
+	Config      json.RawMessage // configuration from standard input
 	PID         int
-	Child       int // PID of the child that it has started; zero: none
+	Child       int // PID of its child process; zero: none
 }
 
-// String returns the plugin and the command.
+// String returns the plugin and the command, such as "bridge ADD".
 func (c Call) String() string { return c.Plugin + " " + c.Command }
 
-// Field returns a field of the configuration, such as "prevResult" or "runtimeConfig", as JSON; empty: it is not there.
+// Field returns a field of the configuration, such as "prevResult" or "runtimeConfig", as JSON, or "" if it is missing.
 func (c Call) Field(name string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(c.Config, &fields)
 	return string(fields[name])
 }
 
-// New makes a directory with plugins of these names. It is removed when the test ends. On systems other than Linux the test
-// is skipped.
+// New creates a directory with plugins of these names, which is removed when the test ends. On systems other than Linux it skips
+// the test.
 func New(t testing.TB, names ...string) *Plugins {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("scripted plugins are processes of Linux")
 	}
 	p := &Plugins{Dir: t.TempDir(), t: t}
-	p.write(script{})
+	p.writeScript(script{})
 	for _, name := range names {
 		p.Install(name)
 	}
@@ -88,7 +88,7 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets what a plugin answers to a command from now on. Without answers it is what it does without a script.
+// Script sets the answers of a plugin to a command from now on. Without answers, the plugin behaves by default.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)
@@ -96,13 +96,13 @@ func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 		p.t.Fatal(err)
 	}
 	s[plugin+" "+command] = answers
-	p.write(s)
+	p.writeScript(s)
 }
 
-// write replaces the script as a whole, as plugins may be reading it.
-func (p *Plugins) write(s script) {
+// writeScript replaces the script file atomically, because plugins may be reading it.
+func (p *Plugins) writeScript(answers script) {
 	p.t.Helper()
-	data, err := json.Marshal(s)
+	data, err := json.Marshal(answers)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func readScript(dir string) (script, error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// Calls returns the calls so far of these commands, or of all.
+// Calls returns the recorded calls of these commands, or all calls.
 func (p *Plugins) Calls(commands ...string) []Call {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.Dir, callsFile))
@@ -140,8 +140,8 @@ func (p *Plugins) Calls(commands ...string) []Call {
 	})
 }
 
-// Said returns the calls so far as text, such as "bridge ADD, portmap ADD".
-func (p *Plugins) Said(commands ...string) string {
+// CallNames returns the recorded calls as text, such as "bridge ADD, portmap ADD".
+func (p *Plugins) CallNames(commands ...string) string {
 	p.t.Helper()
 	var words []string
 	for _, c := range p.Calls(commands...) {
@@ -150,8 +150,8 @@ func (p *Plugins) Said(commands ...string) string {
 	return strings.Join(words, ", ")
 }
 
-// Forget forgets the calls so far.
-func (p *Plugins) Forget() {
+// ClearCalls removes the recorded calls.
+func (p *Plugins) ClearCalls() {
 	p.t.Helper()
 	if err := os.Remove(filepath.Join(p.Dir, callsFile)); err != nil && !os.IsNotExist(err) {
 		p.t.Fatal(err)
@@ -161,7 +161,7 @@ func (p *Plugins) Forget() {
 func parseCalls(data []byte) ([]Call, error) {
 	var calls []Call
 	for line := range strings.Lines(string(data)) {
-		if !strings.HasSuffix(line, "\n") { // it is being written
+		if !strings.HasSuffix(line, "\n") { // a plugin is writing it
 			break
 		}
 		var c Call

@@ -56,20 +56,20 @@ func TestWithoutAScript(t *testing.T) {
 	out, _, err = call(p, "a", "VERSION", `{}`)
 	require.NoError(t, err)
 	require.Contains(t, out, `"1.1.0"`)
-	require.Equal(t, "a ADD, a ADD, a ADD, a DEL, a CHECK, a GC, a STATUS, a VERSION", p.Said())
-	require.Equal(t, "a DEL, a GC", p.Said("DEL", "GC"))
+	require.Equal(t, "a ADD, a ADD, a ADD, a DEL, a CHECK, a GC, a STATUS, a VERSION", p.CallNames())
+	require.Equal(t, "a DEL, a GC", p.CallNames("DEL", "GC"))
 	got := p.Calls()[0]
 	require.Equal(t, cnitest.Call{
 		Plugin: "a", Command: "ADD", ContainerID: "id", Netns: "/netns", Interface: "eth0", Args: "A=b", Path: p.Dir, Config: got.Config, PID: got.PID,
 	}, got)
 	require.Equal(t, `"a"`, got.Field("type"))
-	p.Forget()
+	p.ClearCalls()
 	require.Empty(t, p.Calls())
 }
 
 func TestScripts(t *testing.T) {
 	p := cnitest.New(t, "a")
-	p.Script("a", "ADD", cnitest.Fails(11, "later", "x"), cnitest.Returns("ok"), cnitest.Crashes(), cnitest.Answer{Stdout: "ab", Repeat: 3, Stderr: "e"})
+	p.Script("a", "ADD", cnitest.Fail(11, "later", "x"), cnitest.Return("ok"), cnitest.Crash(), cnitest.Answer{Stdout: "ab", Repeat: 3, Stderr: "e"})
 	out, _, err := call(p, "a", "ADD", "{}")
 	require.EqualError(t, err, "exit status 1")
 	require.JSONEq(t, `{"code":11,"msg":"later","details":"x"}`, out)
@@ -100,7 +100,7 @@ func TestHang(t *testing.T) {
 			var c cnitest.Call
 			t.Run("in a test of its own", func(t *testing.T) {
 				p := cnitest.New(t, "a")
-				p.Script("a", "ADD", cnitest.Hangs(child))
+				p.Script("a", "ADD", cnitest.Hang(child))
 				cmd = exec.Command(filepath.Join(p.Dir, "a"))
 				cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD")
 				cmd.Stdin = strings.NewReader("{}")
@@ -128,7 +128,7 @@ func TestHang(t *testing.T) {
 
 func TestManyAtATime(t *testing.T) {
 	p := cnitest.New(t, "a")
-	p.Script("a", "DEL", cnitest.Returns("first"), cnitest.Returns("other"))
+	p.Script("a", "DEL", cnitest.Return("first"), cnitest.Return("other"))
 	var workers sync.WaitGroup
 	outs := make([]string, 20)
 	for i := range outs {

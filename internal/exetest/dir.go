@@ -16,13 +16,13 @@ type Dir struct {
 	t testing.TB
 }
 
-// NewDir makes a directory, which is removed when the test ends.
+// NewDir creates a directory, which is removed when the test ends.
 func NewDir(t testing.TB) Dir {
 	t.Helper()
 	return Dir{Path: t.TempDir(), t: t}
 }
 
-// Write puts a file in place at once, as a careful deployment would. The name may have directories in it.
+// Write creates or replaces a file atomically. The name may contain directories, which are created.
 func (d Dir) Write(name, content string) {
 	d.t.Helper()
 	path := filepath.Join(d.Path, name)

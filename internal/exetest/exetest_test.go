@@ -29,19 +29,19 @@ func TestMain(m *testing.M) {
 
 func TestProcess(t *testing.T) {
 	p := program.Start(t, "print", "one two", "three four")
-	require.Equal(t, "three four\n", p.Says(10*time.Second, "four", "three"))
+	require.Equal(t, "three four\n", p.AwaitLine(10*time.Second, "four", "three"))
 	require.Equal(t, 3, p.Wait(10*time.Second))
 	require.Equal(t, "one two\nthree four\n", p.Output(), "all of it, once the process has ended")
 }
 
 func TestEnds(t *testing.T) {
 	p := program.Start(t, "wait")
-	p.Says(10*time.Second, "waiting")
+	p.AwaitLine(10*time.Second, "waiting")
 	require.Equal(t, 4, p.Terminate(10*time.Second))
 	p.Kill() // it has ended; that is no matter
 
 	p = program.Start(t, "wait")
-	p.Says(10*time.Second, "waiting")
+	p.AwaitLine(10*time.Second, "waiting")
 	p.Kill()
 	require.Equal(t, -1, p.Wait(10*time.Second))
 }
@@ -84,9 +84,9 @@ func fails(t *testing.T, run func(t testing.TB)) string {
 func TestFailures(t *testing.T) {
 	for want, run := range map[string]func(t testing.TB){
 		`after 250ms: no line with ["coming"]`: func(t testing.TB) {
-			program.Start(t, "wait").Says(50*time.Millisecond, "coming")
+			program.Start(t, "wait").AwaitLine(50*time.Millisecond, "coming")
 		},
-		"the program does not end within 250ms": func(t testing.TB) {
+		"the program does not exit within 250ms": func(t testing.TB) {
 			program.Start(t, "wait").Wait(50 * time.Millisecond)
 		},
 		"the program has a data race:\nWARNING: DATA RACE\n": func(t testing.TB) {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// Ports that [FreePort] chooses from. The kernel gives none of them to whoever listens on port 0 or connects, so that one is still free
-// when a program has started, and when it is started again.
+// Range of ports for [FreePort]. It is below the kernel's ephemeral ports, so that no other socket takes the port before the
+// program starts or restarts.
 const (
 	firstPort = 20_000
 	lastPort  = 32_000
 )
 
-// FreePort returns a TCP port of the loopback address that nobody listens on, for the config of a program.
+// FreePort returns a TCP port of the loopback address on which no process listens, for the configuration of a program.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {

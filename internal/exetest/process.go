@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Process is a run of a [Program].
+// Process is a running [Program].
 type Process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended and its output has been read
+	done chan struct{} // closed when the process has exited and its output is read
 	out  output
 }
 
-// output is what a process has printed so far.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text []byte
@@ -35,32 +35,32 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// StartCommand starts a command that runs the program in a way of its own, such as in a cgroup. It ends with the test.
+// StartCommand starts a command that itself runs the program, for example in a cgroup. It is killed when the test ends.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	return start(t, cmd)
+	return startProcess(t, cmd)
 }
 
-// PID returns the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-func start(t testing.TB, cmd *exec.Cmd) *Process {
+func startProcess(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.out, &p.out
-	// A process that this one has left behind may hold the pipe open, and must not hold the test up.
+	// A child process may keep the pipe open, and must not block the test.
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // what it says is in cmd.ProcessState
+		_ = cmd.Wait() // its result is in cmd.ProcessState
 	}()
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("the program said:\n%s", p.Output())
+			t.Logf("output of the program:\n%s", p.Output())
 		}
 		if strings.Contains(p.Output(), "DATA RACE") {
 			t.Errorf("the program has a data race:\n%s", p.Output())
@@ -69,16 +69,16 @@ func start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Output returns what the process has printed so far, on standard output and standard error.
+// Output returns the standard output and standard error of the process so far.
 func (p *Process) Output() string {
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()
 	return string(p.out.text)
 }
 
-// Says waits until the process has printed a line with all of the words, at any time since its start, and returns the
-// first one.
-func (p *Process) Says(within time.Duration, words ...string) string {
+// AwaitLine waits until the process has printed a line with all words, and returns the first such line. The test fails if none is
+// printed within TimeoutFactor times within.
+func (p *Process) AwaitLine(within time.Duration, words ...string) string {
 	p.t.Helper()
 	var found string
 	Eventually(p.t, within, func() error {
@@ -102,13 +102,13 @@ func containsAll(line string, words []string) bool {
 	return true
 }
 
-// Kill ends the process as a crash would, and waits until it has ended. It may have ended before.
+// Kill kills the process with SIGKILL and waits until it has exited. It may have exited before.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Terminate asks the process to end, with SIGTERM, and returns its exit code.
+// Terminate sends SIGTERM to the process, waits until it exits, and returns its exit code.
 func (p *Process) Terminate(within time.Duration) int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -117,31 +117,30 @@ func (p *Process) Terminate(within time.Duration) int {
 	return p.Wait(within)
 }
 
-// Wait waits until the process ends by itself, and returns its exit code: -1 if a signal ended it.
+// Wait waits until the process exits and returns its exit code, or -1 after a signal.
 func (p *Process) Wait(within time.Duration) int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(Busy * within):
-		p.t.Fatalf("the program does not end within %s", Busy*within)
+	case <-time.After(TimeoutFactor * within):
+		p.t.Fatalf("the program does not exit within %s", TimeoutFactor*within)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Busy is how many times as long as a test says is waited: what takes so long on a machine with nothing else to do takes longer on one
-// that runs other tests, with the race detector.
-const Busy = 5
+// TimeoutFactor multiplies all timeouts of tests, because other tests and the race detector slow the machine down.
+const TimeoutFactor = 5
 
-// Eventually asks until there is no error, and fails the test with the last one when [Busy] times the time is up.
+// Eventually calls check until it returns nil, and fails the test with the last error after TimeoutFactor times within.
 func Eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(Busy * within); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(TimeoutFactor * within); ; time.Sleep(20 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", Busy*within, err)
+			t.Fatalf("after %s: %v", TimeoutFactor*within, err)
 		}
 	}
 }

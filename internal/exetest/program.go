@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// BuiltEnv is the environment variable that names a build of the program to use instead of a new one, for kernels in which the go
-// command takes minutes.
+// BuiltEnv is the environment variable with the path of a built program to use, for kernels in which the go command takes
+// minutes.
 const BuiltEnv = "NODEAGENT_PROGRAM"
 
 // Program is the main package of the working directory. The zero value is ready for use.
 type Program struct {
 	once sync.Once
-	dir  string // holds what was built
+	dir  string // directory of the built program
 	path string
 	err  error
 }
 
-// Main runs the tests and removes what was built for them. It returns the exit code, for TestMain.
+// Main runs the tests, removes the built program, and returns the exit code for TestMain.
 func (p *Program) Main(m *testing.M) int {
 	code := m.Run()
 	if p.dir != "" {
@@ -35,18 +35,18 @@ func (p *Program) Main(m *testing.M) int {
 	return code
 }
 
-// Start runs the program with arguments. It is killed when the test ends, if it still runs, and the test fails if the
-// race detector found anything in it.
+// Start runs the program with arguments, and builds it on first use. When the test ends, the program is killed, and the test
+// fails if the race detector reported a race in it.
 func (p *Program) Start(t testing.TB, args ...string) *Process {
 	t.Helper()
-	p.once.Do(p.build)
+	p.once.Do(p.buildProgram)
 	if p.err != nil {
 		t.Fatal(p.err)
 	}
-	return start(t, exec.Command(p.path, args...))
+	return startProcess(t, exec.Command(p.path, args...))
 }
 
-func (p *Program) build() {
+func (p *Program) buildProgram() {
 	if p.path = os.Getenv(BuiltEnv); p.path != "" {
 		return
 	}
@@ -55,7 +55,7 @@ func (p *Program) build() {
 	}
 	p.path = filepath.Join(p.dir, "program")
 	args := []string{"build", "-buildvcs=false", "-o", p.path}
-	if watched() {
+	if isRaceEnabled() {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
@@ -63,8 +63,8 @@ func (p *Program) build() {
 	}
 }
 
-// watched reports whether the test was built with the race detector.
-func watched() bool {
+// isRaceEnabled reports whether the test was built with the race detector.
+func isRaceEnabled() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a command in a process group of its own, and kills the group when the context of the command ends before it. What
-// a command that has ended leaves running in its group is killed, too, unless it may stay, as the server of a plugin.
+// Run runs a command in a process group of its own, and kills the group if the context of the command ends first. After the
+// command has exited, it also kills the remaining processes of the group, unless stay is set, for plugins that leave a server
+// running.
 func Run(cmd *exec.Cmd, stay bool) error {
 	var mu sync.Mutex // guards ended
-	ended := false    // the number of the group may belong to another
+	ended := false    // the process group ID may be reused
 	kill := func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -41,8 +42,7 @@ func Run(cmd *exec.Cmd, stay bool) error {
 	return cmd.Wait()
 }
 
-// awaitExit waits for the end of a child and leaves it a zombie: for so long its number is that of its group, and of
-// nothing else.
+// awaitExit waits until a child exits and leaves it a zombie. Until it is reaped, the kernel does not reuse its process group ID.
 func awaitExit(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

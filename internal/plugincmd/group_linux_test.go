@@ -28,7 +28,7 @@ func shell(ctx context.Context, t *testing.T, script string, stay bool) (child i
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "sleep 600 >/dev/null & echo $!; "+script)
 	cmd.Stdout, cmd.WaitDelay = &out, 10*time.Second
 	err = plugincmd.Run(cmd, stay)
-	child, parseErr := strconv.Atoi(strings.TrimSpace(string(out.Held)))
+	child, parseErr := strconv.Atoi(strings.TrimSpace(string(out.Text)))
 	require.NoError(t, parseErr)
 	t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL) })
 	return child, err
@@ -70,10 +70,10 @@ func TestOutput(t *testing.T) {
 	}
 	_, err := keep.Write([]byte("56"))
 	require.EqualError(t, err, "more than 5 bytes")
-	assert.True(t, keep.Over)
-	assert.Equal(t, "1234", string(keep.Held))
+	assert.True(t, keep.Exceeded)
+	assert.Equal(t, "1234", string(keep.Text))
 	n, err := drop.Write([]byte("56"))
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, "12345", string(drop.Held))
+	assert.Equal(t, "12345", string(drop.Text))
 }

@@ -7,5 +7,5 @@ package plugincmd
 
 import "os/exec"
 
-// Run runs a command and kills it when its context ends. Children of the command are on their own.
+// Run runs a command and kills it when its context ends. It does not kill children of the command.
 func Run(cmd *exec.Cmd, _ bool) error { return cmd.Run() }

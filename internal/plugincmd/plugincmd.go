@@ -1,27 +1,27 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugincmd runs the executables of others that answer on their standard output, such as plugins: in a process group
-// that ends with them, and with an output that is bounded.
+// Package plugincmd runs plugin executables that return their result on standard output: in a process group that is killed with
+// them, and with limited output.
 package plugincmd
 
 import "fmt"
 
-// Output holds so much of what is written to it and no more.
+// Output is an io.Writer that keeps at most Max bytes.
 type Output struct {
-	Held []byte
-	Max  int
-	Drop bool // what is too much is dropped; else it is an error, which closes the output and so ends the plugin
-	Over bool // there was too much, and that was an error
+	Text     []byte
+	Max      int
+	Drop     bool // further bytes are dropped; otherwise they are an error, which closes the output and so ends the plugin
+	Exceeded bool // more than Max bytes were written, and Drop is not set
 }
 
-// Write keeps what there is room for.
+// Write appends p up to Max bytes.
 func (o *Output) Write(p []byte) (int, error) {
-	room := o.Max - len(o.Held)
+	room := o.Max - len(o.Text)
 	if len(p) > room && !o.Drop {
-		o.Over = true
+		o.Exceeded = true
 		return 0, fmt.Errorf("more than %d bytes", o.Max)
 	}
-	o.Held = append(o.Held, p[:min(len(p), room)]...)
+	o.Text = append(o.Text, p[:min(len(p), room)]...)
 	return len(p), nil
 }

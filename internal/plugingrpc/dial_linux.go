@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket connects to the socket that is at a path, and not to what a link there leads to. The name that it uses is as short as
-// any, so that the path may be longer than the address of a socket.
+// dialSocket connects to the unix socket at path. It does not follow a symbolic link there. It connects through /proc/self/fd, so
+// that path may be longer than a socket address.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,12 +33,12 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, fmt.Errorf("it is no socket: %w", fs.ErrInvalid)
+		return nil, fmt.Errorf("not a socket: %w", fs.ErrInvalid)
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // without the name of the descriptor
+		err = op.Err // removes the name of the descriptor
 	}
 	return c, err
 }

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugingrpc connects to the gRPC server of a plugin, behind a unix socket in a directory that the plugin can write to.
-// It follows no link at the end of the path, bounds what the server may send, and never connects a second time: a plugin that
-// was started again is somebody else. It knows no service.
+// Package plugingrpc connects to the gRPC server of a plugin at a unix socket in a directory that the plugin can write to. It
+// follows no symbolic link at the end of the path, limits the received data, and never reconnects, because a restarted plugin may
+// be another one. It knows no gRPC service.
 //
 //	conn, err := plugingrpc.Connect(ctx, "/var/lib/kubelet/plugins/csi.example/csi.sock")
 //	defer conn.Close()
 //
-// A connection may be used from several goroutines.
+// A connection may be used concurrently.
 package plugingrpc
 
 import (
@@ -26,23 +26,23 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// The bounds of what a server may send.
+// Limits for data from a server.
 const (
-	MaxMessage = 1 << 20 // bytes of an answer
+	MaxMessage = 1 << 20 // bytes of a message
 	maxHeaders = 64 << 10
 	bufferSize = 16 << 10 // for reading and for writing
 )
 
-// Timeout is how long [Connect] waits at most, as long as the kubelet does.
+// Timeout is the maximum time that [Connect] waits, as in the kubelet.
 const Timeout = 10 * time.Second
 
-// maxPath is how long a path may be that a plugin names.
+// maxPath is the maximum length of a socket path that a plugin names.
 const maxPath = 4096
 
-// errSecond is why a connection that was lost is not made anew.
-var errSecond = errors.New("the connection was lost")
+// errConnLost is the error of calls after the connection was lost.
+var errConnLost = errors.New("the connection was lost")
 
-// CheckPath returns an error for what cannot be the path of a socket: it is absolute, and has no link and no ".." to resolve.
+// CheckPath returns an error unless path is a clean absolute path: without "..", duplicate slashes and zero bytes.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > maxPath:
@@ -53,8 +53,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Connect returns a connection to the server that listens at a path. It fails at once where nobody does, and after [Timeout] where
-// nobody answers.
+// Connect returns a connection to the server at the socket path. It fails at once if no process listens, and after [Timeout] if
+// the server does not respond.
 func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(d.dial),
+		grpc.WithContextDialer(d.dialOnce),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
@@ -77,23 +77,23 @@ func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	if err := d.await(ctx, conn); err != nil {
+	if err := d.awaitReady(ctx, conn); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket %s: %w", path, err), conn.Close())
 	}
 	return conn, nil
 }
 
-// dialer connects once.
+// dialer connects at most once.
 type dialer struct {
 	path string
 	used atomic.Bool
-	err  atomic.Pointer[error] // of the only attempt
+	err  atomic.Pointer[error] // error of the only attempt
 }
 
-// dial connects to the socket, the first time that it is called.
-func (d *dialer) dial(ctx context.Context, _ string) (net.Conn, error) {
+// dialOnce connects to the socket at its first call, and later returns errConnLost.
+func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	if d.used.Swap(true) {
-		return nil, errSecond
+		return nil, errConnLost
 	}
 	c, err := dialSocket(ctx, d.path)
 	if err != nil {
@@ -103,8 +103,8 @@ func (d *dialer) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// await returns when the server has answered.
-func (d *dialer) await(ctx context.Context, conn *grpc.ClientConn) error {
+// awaitReady waits until the connection is established, or returns the reason why it cannot be.
+func (d *dialer) awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	connecting := false
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
@@ -113,11 +113,11 @@ func (d *dialer) await(ctx context.Context, conn *grpc.ClientConn) error {
 			if err := d.err.Load(); err != nil {
 				return *err
 			}
-			return errors.New("it is no gRPC server")
+			return errors.New("not a gRPC server")
 		case state == connectivity.Connecting:
 			connecting = true
-		case connecting: // it was ready, and is idle again
-			return errSecond
+		case connecting: // it was ready before
+			return errConnLost
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("no answer: %w", ctx.Err())

@@ -106,9 +106,9 @@ func TestNoServer(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	require.NoError(t, l.Close())
 	for path, want := range map[string]string{
-		at("none"): fs.ErrNotExist.Error(), at("link"): "no socket", at("file"): "no socket", at("dead"): "connection refused",
+		at("none"): fs.ErrNotExist.Error(), at("link"): "not a socket", at("file"): "not a socket", at("dead"): "connection refused",
 		"relative": "absolute path", at("../x") + "/../y": "absolute path", at("x\x00"): "absolute path", "/" + strings.Repeat("x", 5000): "more than",
-		dir: "no socket",
+		dir: "not a socket",
 	} {
 		_, err := plugingrpc.Connect(t.Context(), path)
 		want = strings.Replace(want, "file does not exist", "no such file or directory", 1)
@@ -138,6 +138,6 @@ func TestMuteServer(t *testing.T) {
 		}
 	})
 	_, err = plugingrpc.Connect(t.Context(), path)
-	require.ErrorContains(t, err, "it is no gRPC server")
+	require.ErrorContains(t, err, "not a gRPC server")
 	require.NoError(t, l.Close())
 }

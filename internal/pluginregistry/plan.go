@@ -12,78 +12,79 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// identity tells a socket from the one that is made in its place. The zero value is that of none.
-type identity struct {
+// socketID identifies a socket, so that a new socket at its path is recognized. The zero value means no socket.
+type socketID struct {
 	dev, ino uint64
-	made     int64 // nanoseconds; neither a change of mode nor a connection touches it
+	modTime  int64 // nanoseconds; chmod and connections do not change it
 }
 
-// step is something that is done about a socket.
+// step is an action on a socket.
 type step int
 
 const (
 	none step = iota
 	register
 	deregister
-	cancel // the step under way has become pointless
+	cancel // the running step is no longer needed
 )
 
-// socket is what is known about a socket.
+// socket is the state of one socket path.
 type socket struct {
-	there identity // the one in the directory
-	of    identity // the one that the rest is about
+	current socketID // socket in the directory now
+	target  socketID // socket that the remaining fields are about
 
-	doing      step // under way
+	running    step // step that is running
 	canceled   bool
 	registered bool
-	ignored    bool // it is a plugin of somebody else
+	ignored    bool // its plugin type has no handler
 	plugin     Plugin
 
 	failures  int
-	notBefore time.Time // when registration is tried again
+	notBefore time.Time // when registration is retried
 }
 
-// action is a step to begin, or to end.
+// action is a step to start for a socket path.
 type action struct {
 	path string
 	step step
 }
 
-// policy is how long a socket is left alone after a failure (pkg/util/goroutinemap/exponentialbackoff).
-func policy() backoff.Policy {
+// retryPolicy is the back-off after a failed registration (pkg/util/goroutinemap/exponentialbackoff).
+func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// state is all sockets by their paths.
-type state map[string]*socket
+// sockets has the state of all sockets by path.
+type sockets map[string]*socket
 
-// found notes which sockets there are.
-func (s state) found(there map[string]identity, now time.Time) {
+// setFound records the sockets in the directory. A replaced socket resets the back-off.
+func (s sockets) setFound(there map[string]socketID, now time.Time) {
 	for path, id := range there {
 		k := s[path]
 		if k == nil {
 			k = &socket{}
 			s[path] = k
 		}
-		if k.there != id && k.failures > 0 { // somebody else may do better
+		if k.current != id && k.failures > 0 { // the new plugin may succeed
 			k.failures = 1
-			k.notBefore = sleep.Earlier(k.notBefore, now.Add(policy().First))
+			k.notBefore = sleep.Earlier(k.notBefore, now.Add(retryPolicy().First))
 		}
-		k.there = id
+		k.current = id
 	}
 	for path, k := range s {
 		if _, ok := there[path]; !ok {
-			k.there = identity{}
+			k.current = socketID{}
 		}
 	}
 }
 
-// plan returns what is to be done now, and when something is that is not yet. It forgets sockets of which nothing is left.
-func (s state) plan(now time.Time) (actions []action, wake time.Time) {
+// planSteps returns the steps to start now, and the time of the next step. It removes sockets that no longer exist and need no
+// step.
+func (s sockets) planSteps(now time.Time) (actions []action, wake time.Time) {
 	for _, path := range slices.Sorted(maps.Keys(s)) {
 		k := s[path]
-		switch step, at := k.next(); {
-		case step == none && k.doing == none && k.there == identity{}:
+		switch step, at := k.nextStep(); {
+		case step == none && k.running == none && k.current == socketID{}:
 			delete(s, path)
 		case step == none:
 		case at.After(now):
@@ -95,47 +96,47 @@ func (s state) plan(now time.Time) (actions []action, wake time.Time) {
 	return actions, wake
 }
 
-func (k *socket) next() (step, time.Time) {
+func (k *socket) nextStep() (step, time.Time) {
 	switch {
-	case k.doing == register && k.of != k.there && !k.canceled:
+	case k.running == register && k.target != k.current && !k.canceled:
 		return cancel, time.Time{}
-	case k.doing != none:
+	case k.running != none:
 		return none, time.Time{}
-	case k.registered && k.of != k.there:
+	case k.registered && k.target != k.current:
 		return deregister, time.Time{}
-	case k.registered || k.there == identity{} || k.ignored && k.of == k.there:
+	case k.registered || k.current == socketID{} || k.ignored && k.target == k.current:
 		return none, time.Time{}
 	}
 	return register, k.notBefore
 }
 
-// begin notes that a step has begun.
-func (k *socket) begin(s step) {
-	if s == cancel {
+// startStep records that a step has started.
+func (k *socket) startStep(next step) {
+	if next == cancel {
 		k.canceled = true
 		return
 	}
-	k.doing, k.canceled = s, false
-	if s == register {
-		k.of, k.ignored = k.there, false
+	k.running, k.canceled = next, false
+	if next == register {
+		k.target, k.ignored = k.current, false
 	}
 }
 
-// end notes what has come of the step under way. A plugin of a type that nobody handles is ignored.
-func (k *socket) end(p Plugin, ignored bool, err error, now time.Time) {
-	s, canceled := k.doing, k.canceled
-	k.doing, k.canceled, k.registered = none, false, false
+// finishStep records the result of the running step. ignored is set for a plugin whose type has no handler.
+func (k *socket) finishStep(plugin Plugin, ignored bool, err error, now time.Time) {
+	s, canceled := k.running, k.canceled
+	k.running, k.canceled, k.registered = none, false, false
 	switch {
 	case s == deregister:
 		k.plugin = Plugin{}
-	case err != nil && canceled: // the next one is somebody else
+	case err != nil && canceled: // a replacement starts without back-off
 		return
 	case err != nil:
 		k.failures++
-		k.notBefore = now.Add(policy().After(k.failures))
+		k.notBefore = now.Add(retryPolicy().After(k.failures))
 		return
 	default:
-		k.ignored, k.registered, k.plugin = ignored, !ignored, p
+		k.ignored, k.registered, k.plugin = ignored, !ignored, plugin
 	}
 	k.failures, k.notBefore = 0, time.Time{}
 }

@@ -17,35 +17,35 @@ import (
 // scene is a state at a time.
 type scene struct {
 	t   *testing.T
-	s   state
+	s   sockets
 	now time.Time
 }
 
 func newScene(t *testing.T) *scene {
-	return &scene{t, state{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &scene{t, sockets{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 // sees has sockets found: their inodes by their names.
 func (s *scene) sees(there map[string]uint64) {
-	ids := map[string]identity{}
+	ids := map[string]socketID{}
 	for path, ino := range there {
-		ids[path] = identity{ino: ino}
+		ids[path] = socketID{ino: ino}
 	}
-	s.s.found(ids, s.now)
+	s.s.setFound(ids, s.now)
 }
 
 // does begins what is due and returns it.
 func (s *scene) does() (begun []string) {
-	actions, _ := s.s.plan(s.now)
+	actions, _ := s.s.planSteps(s.now)
 	for _, a := range actions {
-		s.s[a.path].begin(a.step)
+		s.s[a.path].startStep(a.step)
 		begun = append(begun, a.path+" "+[]string{"none", "register", "deregister", "cancel"}[a.step])
 	}
 	return begun
 }
 
 func (s *scene) ends(path string, err error) {
-	s.s[path].end(Plugin{Name: path}, errors.Is(err, errIgnored), ignoredIsNil(err), s.now)
+	s.s[path].finishStep(Plugin{Name: path}, errors.Is(err, errIgnored), ignoredIsNil(err), s.now)
 }
 
 func ignoredIsNil(err error) error {
@@ -57,7 +57,7 @@ func ignoredIsNil(err error) error {
 
 func (s *scene) waits(want time.Duration) {
 	s.t.Helper()
-	actions, wake := s.s.plan(s.now)
+	actions, wake := s.s.planSteps(s.now)
 	assert.Empty(s.t, actions)
 	if want == 0 {
 		assert.True(s.t, wake.IsZero(), "%v", wake)

@@ -16,56 +16,56 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// How long a plugin may take to answer. They are the kubelet's.
+// Timeouts of calls to a plugin, as in the kubelet.
 const (
 	InfoTimeout   = time.Second
 	NotifyTimeout = 5 * time.Second
 )
 
-// The bounds of what a plugin says about itself.
+// Limits for the information of a plugin.
 const (
-	maxText     = 256 // bytes of a name, a type or a version
+	maxText     = 256 // bytes of a name, type or version
 	maxVersions = 64
-	maxError    = 1 << 10 // bytes that a plugin is told
+	maxError    = 1 << 10 // bytes of an error that is sent to a plugin
 )
 
-// errIgnored is that of a plugin of somebody else.
-var errIgnored = errors.New("nobody handles plugins of this type")
+// errIgnored is the error for a plugin whose type has no handler.
+var errIgnored = errors.New("no handler for plugins of this type")
 
-// register asks who is behind a socket, has it registered and tells it what came of that.
-func (w *Watcher) register(ctx context.Context, path string) (Plugin, error) {
+// registerPlugin calls GetInfo of the plugin at a socket, registers it with the handler of its type, and sends it the result.
+func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, error) {
 	conn, err := plugingrpc.Connect(ctx, path)
 	if err != nil {
 		return Plugin{}, err
 	}
 	defer conn.Close()
 	client := registration.NewRegistrationClient(conn)
-	p, err := info(ctx, client, path)
+	p, err := getInfo(ctx, client, path)
 	if err != nil {
 		return p, fmt.Errorf("socket %s: %w", path, err)
 	}
 	h, ok := w.opts.Handlers[p.Type]
 	if !ok {
 		if w.opts.RefuseOthers {
-			return p, errors.Join(errIgnored, notify(ctx, client, fmt.Errorf("no handler registered for plugin type: %s", p.Type)))
+			return p, errors.Join(errIgnored, notifyPlugin(ctx, client, fmt.Errorf("no handler registered for plugin type: %s", p.Type)))
 		}
 		return p, errIgnored
 	}
 	if err := h.Validate(p); err != nil {
-		return p, refuse(ctx, client, fmt.Errorf("plugin %s at socket %s is invalid: %w", p.Name, path, err))
+		return p, refusePlugin(ctx, client, fmt.Errorf("plugin %s at socket %s is invalid: %w", p.Name, path, err))
 	}
 	if err := h.Register(ctx, p); err != nil {
-		return p, refuse(ctx, client, fmt.Errorf("register plugin %s at socket %s: %w", p.Name, path, err))
+		return p, refusePlugin(ctx, client, fmt.Errorf("register plugin %s at socket %s: %w", p.Name, path, err))
 	}
-	if err := notify(ctx, client, nil); err != nil {
+	if err := notifyPlugin(ctx, client, nil); err != nil {
 		h.Deregister(context.WithoutCancel(ctx), p)
 		return p, fmt.Errorf("tell plugin %s at socket %s that it is registered: %w", p.Name, path, err)
 	}
 	return p, nil
 }
 
-// info asks a plugin who it is.
-func info(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
+// getInfo calls GetInfo of a plugin and checks the result.
+func getInfo(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, InfoTimeout)
 	defer cancel()
 	answer, err := client.GetInfo(ctx, &registration.InfoRequest{})
@@ -76,11 +76,11 @@ func info(ctx context.Context, client registration.RegistrationClient, path stri
 	if p.Endpoint == "" {
 		p.Endpoint = path
 	}
-	return p, p.check()
+	return p, p.checkLimits()
 }
 
-// check returns an error for a plugin that says too much about itself, or what cannot be.
-func (p *Plugin) check() error {
+// checkLimits returns an error if the information of a plugin exceeds the limits or its endpoint is no valid path.
+func (p *Plugin) checkLimits() error {
 	if len(p.Versions) > maxVersions {
 		return fmt.Errorf("%d versions, more than %d", len(p.Versions), maxVersions)
 	}
@@ -95,22 +95,22 @@ func (p *Plugin) check() error {
 	return nil
 }
 
-// refuse tells a plugin why it is not registered, and returns that.
-func refuse(ctx context.Context, client registration.RegistrationClient, why error) error {
-	if err := notify(ctx, client, why); err != nil {
-		return fmt.Errorf("%w; the plugin was not told: %w", why, err)
+// refusePlugin sends a plugin the reason why it is not registered, and returns the reason.
+func refusePlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
+	if err := notifyPlugin(ctx, client, why); err != nil {
+		return fmt.Errorf("%w; notify plugin: %w", why, err)
 	}
 	return why
 }
 
-// notify tells a plugin that it is registered, or why it is not.
-func notify(ctx context.Context, client registration.RegistrationClient, why error) error {
+// notifyPlugin sends a plugin that it is registered, or the reason why it is not.
+func notifyPlugin(ctx context.Context, client registration.RegistrationClient, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()
 	status := &registration.RegistrationStatus{PluginRegistered: why == nil}
 	if why != nil {
 		text := why.Error()
-		status.Error = strings.ToValidUTF8(text[:min(len(text), maxError)], "") // which no message can be without
+		status.Error = strings.ToValidUTF8(text[:min(len(text), maxError)], "") // protobuf requires valid UTF-8
 	}
 	_, err := client.NotifyRegistrationStatus(ctx, status)
 	return err

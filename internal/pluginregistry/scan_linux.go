@@ -14,28 +14,28 @@ import (
 	"syscall"
 )
 
-// The bounds of what is looked at.
+// Limits of a scan.
 const (
 	maxSockets = 256
 	maxDirs    = 64
-	maxEntries = 4096 // of all directories
+	maxEntries = 4096 // in all directories
 )
 
-// scan returns the sockets in a directory and below it, and the directories. What is over the bounds is left out, with an error.
-// Links, and names that begin with a dot, are not looked at.
-func scan(dir string) (sockets map[string]identity, dirs []string, err error) {
+// scanDir returns the sockets in a directory and below it, and all directories. Beyond the limits they are omitted and the result
+// has an error. Symbolic links and names with a leading dot are ignored.
+func scanDir(dir string) (sockets map[string]socketID, dirs []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer root.Close()
-	s := scanner{root: root, dir: dir, sockets: map[string]identity{}}
+	s := scanner{root: root, dir: dir, sockets: map[string]socketID{}}
 	s.todo = []string{"."}
 	for len(s.todo) > 0 && s.entries <= maxEntries {
 		next := s.todo[0]
 		s.todo = s.todo[1:]
 		s.dirs = append(s.dirs, filepath.Join(dir, next))
-		err := s.read(next)
+		err := s.readDir(next)
 		if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); err != nil && (next == "." || !gone) {
 			s.err = err
 		}
@@ -43,19 +43,19 @@ func scan(dir string) (sockets map[string]identity, dirs []string, err error) {
 	return s.sockets, s.dirs, s.err
 }
 
-// scanner is one look at a directory.
+// scanner is the state of one scan.
 type scanner struct {
 	root    *os.Root
 	dir     string
-	todo    []string // directories below the root
+	todo    []string // directories to read, relative to the root
 	dirs    []string
-	sockets map[string]identity
+	sockets map[string]socketID
 	entries int
-	err     error // the last one: what follows is looked at all the same
+	err     error // the last error; the scan continues after it
 }
 
-// read looks at the entries of one directory.
-func (s *scanner) read(dir string) error {
+// readDir reads the entries of one directory.
+func (s *scanner) readDir(dir string) error {
 	f, err := s.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -72,16 +72,16 @@ func (s *scanner) read(dir string) error {
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
-		s.entry(filepath.Join(dir, name))
+		s.addEntry(filepath.Join(dir, name))
 	}
 	return nil
 }
 
-// entry looks at one entry.
-func (s *scanner) entry(name string) {
+// addEntry adds a socket, or queues a directory.
+func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {
-		return // it is gone
+		return // removed since the listing
 	}
 	switch st, _ := info.Sys().(*syscall.Stat_t); {
 	case info.IsDir():
@@ -95,6 +95,6 @@ func (s *scanner) entry(name string) {
 			s.err = fmt.Errorf("more than %d sockets", maxSockets)
 			return
 		}
-		s.sockets[filepath.Join(s.dir, name)] = identity{st.Dev, st.Ino, info.ModTime().UnixNano()}
+		s.sockets[filepath.Join(s.dir, name)] = socketID{st.Dev, st.Ino, info.ModTime().UnixNano()}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// scan returns that this system has no plugins.
-func scan(string) (sockets map[string]identity, dirs []string, err error) {
+// scanDir returns an error: this system has no plugins.
+func scanDir(string) (sockets map[string]socketID, dirs []string, err error) {
 	return nil, nil, fmt.Errorf("plugins: %w", errors.ErrUnsupported)
 }

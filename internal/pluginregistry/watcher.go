@@ -21,84 +21,84 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Plugin is what a plugin says about itself.
+// Plugin is the information that a plugin returns from GetInfo.
 type Plugin struct {
 	Type     string // such as "CSIPlugin"
 	Name     string // such as "csi.example"
-	Endpoint string // the socket of the plugin itself, an absolute path
-	Socket   string // the one that it was registered by
+	Endpoint string // absolute path of the socket with the plugin's own service
+	Socket   string // path of the registration socket
 	Versions []string
 }
 
 // Handler registers plugins of one type.
 type Handler interface {
-	// Validate returns why a plugin cannot be registered. It is quick.
+	// Validate returns the reason why a plugin cannot be registered, or nil. It must return quickly.
 	Validate(p Plugin) error
-	// Register registers a plugin. After an error it is as if it had not been called.
+	// Register registers a plugin. After an error the plugin must not be registered.
 	Register(ctx context.Context, p Plugin) error
-	// Deregister forgets a plugin that was registered.
+	// Deregister removes a registered plugin.
 	Deregister(ctx context.Context, p Plugin)
 }
 
 // Options configure a [Watcher].
 type Options struct {
-	Dir      string             // such as /var/lib/kubelet/plugins_registry; it is made if it is missing
-	Handlers map[string]Handler // by the type of plugins
-	// RefuseOthers tells plugins of types without a handler that they are not registered. Otherwise they are left alone.
+	Dir      string             // such as /var/lib/kubelet/plugins_registry; created if missing
+	Handlers map[string]Handler // by plugin type
+	// RefuseOthers sends an error to plugins whose type has no handler. Otherwise they are ignored.
 	RefuseOthers bool
-	Component    string       // of which Run is that of the watcher, such as "csi.Plugin"; empty: the watcher itself
+	Component    string       // component that owns Run in logs, such as "csi.Plugin"; empty: the watcher itself
 	Logger       *slog.Logger // nil discards
 }
 
-// How often the directory is read.
+// Periods of reading the directory.
 const (
-	settle   = 100 * time.Millisecond // after a change
-	safety   = 10 * time.Second       // though nothing seems to have changed
-	unwarned = time.Second            // where the kernel says nothing of changes
+	settleDelay  = 100 * time.Millisecond // after a change
+	resyncPeriod = 10 * time.Second       // without a reported change
+	pollPeriod   = time.Second            // if the kernel does not report changes
 )
 
-// Watcher registers the plugins of a node. Make one with [New].
+// Watcher registers the plugins of a node. Use [New].
 type Watcher struct {
 	opts  Options
 	guard runonce.Guard
 
-	// What follows belongs to Run.
-	state   state
-	cancels map[string]context.CancelFunc // of the registrations under way
-	ended   chan ended
-	said    string // the error of the directory that was logged last
+	// The fields below are used by Run only.
+	state     sockets
+	cancels   map[string]context.CancelFunc // cancels running registrations, by path
+	ended     chan stepResult
+	lastError string // last logged error of the directory
 }
 
-// ended is what came of a step.
-type ended struct {
+// stepResult is the result of a step.
+type stepResult struct {
 	path   string
 	plugin Plugin
 	err    error
 }
 
-// New returns a watcher. It starts nothing. An error says which option is invalid.
-func New(o Options) (*Watcher, error) {
-	if !filepath.IsAbs(o.Dir) {
-		return nil, fmt.Errorf("pluginregistry: field Dir: %q is no absolute path", o.Dir)
+// New returns a watcher and starts nothing. An error names the invalid option.
+func New(opts Options) (*Watcher, error) {
+	if !filepath.IsAbs(opts.Dir) {
+		return nil, fmt.Errorf("pluginregistry: field Dir: %q is no absolute path", opts.Dir)
 	}
-	if len(o.Handlers) == 0 {
+	if len(opts.Handlers) == 0 {
 		return nil, errors.New("pluginregistry: field Handlers is empty")
 	}
-	for kind, h := range o.Handlers {
+	for kind, h := range opts.Handlers {
 		if h == nil {
 			return nil, fmt.Errorf("pluginregistry: field Handlers: %s is nil", kind)
 		}
 	}
-	o.Dir = filepath.Clean(o.Dir)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	opts.Dir = filepath.Clean(opts.Dir)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Watcher{opts: o, state: state{}, cancels: map[string]context.CancelFunc{}, ended: make(chan ended)}
-	w.guard.Require(cmp.Or(o.Component, "pluginregistry.Watcher"), o.Logger, nil)
+	w := &Watcher{opts: opts, state: sockets{}, cancels: map[string]context.CancelFunc{}, ended: make(chan stepResult)}
+	w.guard.Require(cmp.Or(opts.Component, "pluginregistry.Watcher"), opts.Logger, nil)
 	return w, nil
 }
 
-// Run registers plugins until ctx ends. It is called once.
+// Run registers plugins until ctx ends. It must be called only once.
 func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.guard.Begin(); err != nil {
 		return fmt.Errorf("pluginregistry: %w", err)
@@ -122,19 +122,19 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop reads the directory when it has changed and does what follows from that.
+// loop reads the directory after changes and periodically, and starts the steps that follow.
 func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotify.Watcher) {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
-	period := unwarned
+	period := pollPeriod
 	if changes != nil {
-		events, failures, period = changes.Events, changes.Errors, safety
+		events, failures, period = changes.Events, changes.Errors, resyncPeriod
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var look time.Time // when the directory is read; it is in the past at first
+	var look time.Time // next read of the directory; in the past at first
 	soon := func() {
-		if at := time.Now().Add(settle); at.Before(look) {
+		if at := time.Now().Add(settleDelay); at.Before(look) {
 			look = at
 		}
 	}
@@ -144,117 +144,117 @@ func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotif
 			return
 		case <-events:
 			soon()
-		case <-failures: // the kernel had too much to say
+		case <-failures: // events were lost
 			soon()
 		case e := <-w.ended:
-			w.end(e)
+			w.finishStep(e)
 		case <-timer.C:
 		}
 		if now := time.Now(); !now.Before(look) {
-			w.look(changes, now)
+			w.readDir(changes, now)
 			look = now.Add(period)
 		}
-		wake := sleep.Earlier(look, w.begin(ctx, wg))
+		wake := sleep.Earlier(look, w.startSteps(ctx, wg))
 		timer.Reset(max(time.Until(wake), 0))
 	}
 }
 
-// look reads the directory, and has changes of all directories in it told.
-func (w *Watcher) look(changes *fsnotify.Watcher, now time.Time) {
-	there, dirs, err := scan(w.opts.Dir)
+// readDir reads the directory, watches all its directories, and records the sockets.
+func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
+	there, dirs, err := scanDir(w.opts.Dir)
 	switch {
-	case errors.Is(err, os.ErrNotExist): // somebody has removed it
+	case errors.Is(err, os.ErrNotExist): // the directory was removed
 		err = os.MkdirAll(w.opts.Dir, 0o750)
 		dirs = []string{w.opts.Dir}
 	case err != nil:
-		there = w.keep(there) // what was left out is not gone
+		there = w.keepExisting(there) // omitted sockets may still exist
 	}
 	for _, dir := range dirs {
 		if changes != nil {
-			_ = changes.Add(dir) // it may be gone by now; then the one above has changed
+			_ = changes.Add(dir) // if it was removed, its parent has changed
 		}
 	}
 	said := ""
 	if err != nil {
 		said = err.Error()
 	}
-	if said != w.said && said != "" {
+	if said != w.lastError && said != "" {
 		w.opts.Logger.Warn("plugin directory", "dir", w.opts.Dir, "error", said)
 	}
-	w.said = said
-	w.state.found(there, now)
+	w.lastError = said
+	w.state.setFound(there, now)
 }
 
-// keep adds the sockets that were known and still exist.
-func (w *Watcher) keep(there map[string]identity) map[string]identity {
-	all := map[string]identity{}
+// keepExisting adds the known sockets that still exist to there.
+func (w *Watcher) keepExisting(there map[string]socketID) map[string]socketID {
+	all := map[string]socketID{}
 	for path, k := range w.state {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			all[path] = k.there
+			all[path] = k.current
 		}
 	}
 	maps.Copy(all, there)
 	return all
 }
 
-// begin begins the steps that are due, and returns when the next one is.
-func (w *Watcher) begin(ctx context.Context, wg *sync.WaitGroup) time.Time {
-	actions, wake := w.state.plan(time.Now())
+// startSteps starts the steps that are due, and returns the time of the next one.
+func (w *Watcher) startSteps(ctx context.Context, wg *sync.WaitGroup) time.Time {
+	actions, wake := w.state.planSteps(time.Now())
 	for _, a := range actions {
 		k := w.state[a.path]
-		k.begin(a.step)
+		k.startStep(a.step)
 		switch a.step {
 		case cancel:
 			w.cancels[a.path]()
 		case register:
 			opCtx, cancel := context.WithCancel(ctx)
 			w.cancels[a.path] = cancel
-			wg.Go(func() { w.tell(ctx, w.registration(opCtx, a.path)) })
+			wg.Go(func() { w.sendResult(ctx, w.runRegistration(opCtx, a.path)) })
 		case deregister:
 			p := k.plugin
-			w.opts.Logger.Info("plugin is gone", "type", p.Type, "name", p.Name, "socket", p.Socket)
+			w.opts.Logger.Info("plugin was removed", "type", p.Type, "name", p.Name, "socket", p.Socket)
 			wg.Go(func() {
 				w.opts.Handlers[p.Type].Deregister(ctx, p)
-				w.tell(ctx, ended{path: a.path})
+				w.sendResult(ctx, stepResult{path: a.path})
 			})
 		}
 	}
 	return wake
 }
 
-func (w *Watcher) registration(ctx context.Context, path string) ended {
-	p, err := w.register(ctx, path)
-	return ended{path, p, err}
+func (w *Watcher) runRegistration(ctx context.Context, path string) stepResult {
+	p, err := w.registerPlugin(ctx, path)
+	return stepResult{path, p, err}
 }
 
-// tell hands on what came of a step, unless Run has ended.
-func (w *Watcher) tell(ctx context.Context, e ended) {
+// sendResult sends the result of a step to the loop, unless Run has ended.
+func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	select {
-	case w.ended <- e:
+	case w.ended <- res:
 	case <-ctx.Done():
 	}
 }
 
-// end notes what came of a step.
-func (w *Watcher) end(e ended) {
-	k := w.state[e.path]
-	if stop := w.cancels[e.path]; stop != nil {
+// finishStep records the result of a step and logs it.
+func (w *Watcher) finishStep(res stepResult) {
+	k := w.state[res.path]
+	if stop := w.cancels[res.path]; stop != nil {
 		stop()
-		delete(w.cancels, e.path)
+		delete(w.cancels, res.path)
 	}
-	registering, ignored := k.doing == register, errors.Is(e.err, errIgnored)
+	registering, ignored := k.running == register, errors.Is(res.err, errIgnored)
 	if ignored {
-		e.err = nil
+		res.err = nil
 	}
 	canceled := k.canceled
-	k.end(e.plugin, ignored, e.err, time.Now())
+	k.finishStep(res.plugin, ignored, res.err, time.Now())
 	switch {
 	case canceled || !registering:
-	case e.err != nil:
-		w.opts.Logger.Warn("plugin is not registered", "socket", e.path, "failures", k.failures, "error", e.err)
+	case res.err != nil:
+		w.opts.Logger.Warn("plugin is not registered", "socket", res.path, "failures", k.failures, "error", res.err)
 	case ignored:
-		w.opts.Logger.Debug("plugin of a type that nobody handles", "type", e.plugin.Type, "socket", e.path)
+		w.opts.Logger.Debug("plugin type has no handler", "type", res.plugin.Type, "socket", res.path)
 	default:
-		w.opts.Logger.Info("plugin is registered", "type", e.plugin.Type, "name", e.plugin.Name, "endpoint", e.plugin.Endpoint)
+		w.opts.Logger.Info("plugin is registered", "type", res.plugin.Type, "name", res.plugin.Name, "endpoint", res.plugin.Endpoint)
 	}
 }

@@ -105,7 +105,7 @@ func runMount(ctx context.Context, args []string) error {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return fmt.Errorf("mount %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out.Held)))
+		return fmt.Errorf("mount %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out.Text)))
 	}
 	return nil
 }
