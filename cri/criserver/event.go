@@ -39,7 +39,7 @@ func (r *runtimeService) GetContainerEvents(
 				return nil
 			default:
 				return status.Errorf(codes.ResourceExhausted,
-					"stream events: client is more than %d events behind: list anew", r.server.eventBuffer)
+					"stream events: client is more than %d events behind: list again", r.server.eventBuffer)
 			}
 		})
 	})

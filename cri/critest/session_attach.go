@@ -59,7 +59,7 @@ func attachEnd(t *sessionTestCase) {
 	// containerd may close the second stream when the first has ended.
 	wholeOut, wholeErr := strings.HasSuffix(out.String(), "out two\nbye\n"), strings.HasSuffix(errs.String(), "err two\n")
 	t.Hold(wholeOut && wholeErr || t.f.ServedByURL && (wholeOut || wholeErr), ruleAttach, "the output is %s and %s", quoteTruncated(out.String()), quoteTruncated(errs.String()))
-	t.Hold(!strings.Contains(out.String(), "err"), ruleAttach, "stdout has what is of stderr: %s", quoteTruncated(out.String()))
+	t.Hold(!strings.Contains(out.String(), "err"), ruleAttach, "stdout contains output of stderr: %s", quoteTruncated(out.String()))
 }
 
 // attachSeveral attaches two clients to a container and disconnects the first.
@@ -69,7 +69,7 @@ func attachSeveral(t *sessionTestCase) {
 	defer keyboard.Close()
 	var a, b outputBuffer
 	ctx, leave := context.WithCancelCause(t.ctx)
-	cause := errors.New("the client has gone")
+	cause := errors.New("the client has disconnected")
 	first := t.startAttach(ctx, id, cri.Session{Stdin: stdin, Stdout: &a})
 	second := t.startAttach(t.ctx, id, cri.Session{Stdout: &b})
 	t.writeUntilAnswered(keyboard, "one\n", func() bool {
@@ -135,7 +135,7 @@ func (b blockingWriter) Write(data []byte) (int, error) {
 
 func attachSlow(t *sessionTestCase) {
 	if t.f.ServedByURL {
-		t.Skip("who serves the sessions may have its own way")
+		t.Skip("the server of the URL may treat slow clients differently")
 	}
 	id := t.startContainer(printsFloods(), withStdin)
 	began, until := make(chan struct{}), make(chan struct{})

@@ -108,7 +108,7 @@ func execMany(t *sessionTestCase) {
 func execLeaves(t *sessionTestCase) {
 	id := t.startContainer(sleepsUntilTERM(), nil)
 	ctx, cancel := context.WithCancelCause(t.ctx)
-	cause := errors.New("the client has gone")
+	cause := errors.New("the client has disconnected")
 	var out outputBuffer
 	done := make(chan error, 1)
 	mark := rand.Text()

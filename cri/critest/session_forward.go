@@ -58,13 +58,13 @@ func forwardData(t *sessionTestCase) {
 	go func() { _, _ = client.Write(data) }()
 	back := make([]byte, len(data))
 	_, err := io.ReadFull(client, back)
-	t.Succeed(err, ruleForward, "read what is echoed")
-	t.Hold(bytes.Equal(data, back), ruleForward, "what comes back differs")
+	t.Succeed(err, ruleForward, "read the echoed data")
+	t.Hold(bytes.Equal(data, back), ruleForward, "the echoed data differs")
 	client.Close()
 	select {
 	case <-done:
 	case <-time.After(waitTimeout):
-		t.Hold(false, ruleForward, "RunPortForward does not return when its client has gone")
+		t.Hold(false, ruleForward, "RunPortForward does not return after its client has disconnected")
 	}
 }
 
@@ -96,8 +96,8 @@ func forwardRefused(t *sessionTestCase) {
 	const port = 1 // reserved port that no program listens on
 	client, done := t.startForward(port)
 	_, err := client.Read(make([]byte, 1))
-	t.Hold(err != nil, ruleForwardEnd, "there is something to read of a port that nobody listens on")
-	t.Hold(<-done != nil, ruleForward, "a port that nobody listens on is no error")
+	t.Hold(err != nil, ruleForwardEnd, "a connection to a port without a listener yields data")
+	t.Hold(<-done != nil, ruleForward, "RunPortForward to a port without a listener succeeds")
 	client, conn := net.Pipe()
 	err = t.run.RunPortForward(t.ctx, unknownID, port, conn)
 	t.Hold(errors.Is(err, cri.ErrNotFound), ruleNotFound, "RunPortForward to an unknown sandbox: %v", err)

@@ -221,7 +221,7 @@ func (t *testCase) startContainer(sandbox string, sandboxConfig *cri.SandboxConf
 	path := filepath.Join(sandboxConfig.LogDirectory, config.LogPath)
 	t.Until(ruleLogPath, func() (bool, string) {
 		log, err := os.ReadFile(path)
-		return strings.Contains(string(log), "ready"), path + " shows nothing of what the container printed: " + errorText(err)
+		return strings.Contains(string(log), "ready"), path + " does not contain the output of the container: " + errorText(err)
 	})
 	return id
 }

@@ -28,7 +28,7 @@ func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.San
 		return fmt.Errorf("set up network: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		r.log.Warn("cannot tear down networks of sandboxes that are gone", "error", err)
+		r.log.Warn("cannot tear down networks of removed sandboxes", "error", err)
 	}
 	n, err := r.options.Network.Setup(ctx, sb.ID, config)
 	if err == nil && (!filepath.IsAbs(n.Netns) || len(n.IPs) == 0) {

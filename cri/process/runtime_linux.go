@@ -82,7 +82,7 @@ func Main() {
 		os.Exit(shim.Main(os.Args[1]))
 	}
 	if shim.IsShimProcess() {
-		fmt.Fprintf(os.Stderr, "started as a shim, but os.Args is %.128q: call process.Main before what changes it\n", os.Args)
+		fmt.Fprintf(os.Stderr, "started as a shim, but os.Args is %.128q: call process.Main before the program modifies os.Args\n", os.Args)
 		os.Exit(1)
 	}
 	mainCalled.Store(true)
@@ -170,7 +170,7 @@ func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	for _, entry := range entries {
 		dir := filepath.Join(r.root, kind, entry.Name())
 		if !isID(strings.TrimPrefix(entry.Name(), unfinishedPrefix)) {
-			r.log.Warn("leaving alone what is not of this runtime", "path", dir)
+			r.log.Warn("ignoring path that is not of this runtime", "path", dir)
 			continue
 		}
 		err := errors.New("made or removed only in part")

@@ -124,9 +124,9 @@ func explainDialError(path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		advice = "check that this process may use the socket; those of runtimes belong to root"
 	case statErr == nil && info.Mode()&fs.ModeSocket == 0:
-		advice = "this is no socket: check the path"
+		advice = "not a socket: check the path"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		advice = "nobody listens there: check that the runtime runs"
+		advice = "no program listens there: check that the runtime runs"
 	}
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
@@ -137,11 +137,11 @@ func (c *conn) explainCallError(err error) error {
 	case c.dialErr.Load() != nil:
 		return err // err contains the advice of explainDialError
 	case errors.Is(err, errors.ErrUnsupported):
-		return fmt.Errorf("socket %s: %w (somebody listens there, but without the CRI v1 services: "+
+		return fmt.Errorf("socket %s: %w (a program listens there, but does not serve the CRI v1 services: "+
 			"check the path, and that the runtime's CRI plugin is enabled)", c.path, err)
 	case errors.Is(err, cri.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("socket %s: %w (somebody listens there, but no CRI v1 runtime answers: "+
-			"check the path, and that the runtime is well)", c.path, err)
+		return fmt.Errorf("socket %s: %w (a program listens there, but does not respond as a CRI v1 runtime: "+
+			"check the path, and the state of the runtime)", c.path, err)
 	default:
 		return err
 	}

@@ -71,11 +71,11 @@ func TestCheckErrorNamesAdvice(t *testing.T) {
 		text string
 	}{
 		{"missing", fs.ErrNotExist, "no such file or directory (check the path, and that the runtime runs)"},
-		{"left", cri.ErrUnavailable, "connection refused (nobody listens there: check that the runtime runs)"},
-		{"file", cri.ErrUnavailable, "(this is no socket: check the path)"},
+		{"left", cri.ErrUnavailable, "connection refused (no program listens there: check that the runtime runs)"},
+		{"file", cri.ErrUnavailable, "(not a socket: check the path)"},
 		{"file/below", cri.ErrUnavailable, "not a directory (check the path, and that the runtime runs)"},
-		{"greeter", cri.ErrUnavailable, "somebody listens there, but no CRI v1 runtime answers"},
-		{"grpc", errors.ErrUnsupported, "somebody listens there, but without the CRI v1 services"},
+		{"greeter", cri.ErrUnavailable, "a program listens there, but does not respond as a CRI v1 runtime"},
+		{"grpc", errors.ErrUnsupported, "a program listens there, but does not serve the CRI v1 services"},
 		{"old", nil, `kubelet runtime API "0.0.9" of old 1: want "0.1.0"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

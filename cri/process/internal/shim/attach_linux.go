@@ -31,7 +31,7 @@ const (
 	resultTaken = 't'
 )
 
-var errBehind = errors.New("the client does not read what the container writes, and has been left behind")
+var errBehind = errors.New("the client does not read the output of the container and was disconnected")
 
 // outputHub copies the output of the process to the attached clients. It never waits for a client.
 type outputHub struct {

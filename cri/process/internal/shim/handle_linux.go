@@ -181,7 +181,7 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 			_ = killAndRemoveCgroups(spec.Cgroups, outcomeTimeout) // removal of the container reports remaining cgroups
 		}
 	} else {
-		exit.Message = "the machine was started anew"
+		exit.Message = "the machine was rebooted"
 	}
 	return exit, writeExit(dir, exit)
 }
