@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Agent runs the pods of a node, as a kubelet does: package agent with flags. When it is stopped the pods go on.
+// Agent runs the pods of a node, as a kubelet does: it is package agent with flags. When it stops, the pods continue.
 //
 // Build it with -tags=grpcnotrace: the traces of gRPC, which the agent does not serve, use text/template, for which the linker keeps all
 // methods of all types. That is 4.9 MB of a program of 36 MB.
@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	process.Main() // returns at once unless this program was started as the keeper of a process
+	process.Main() // returns at once unless this program was started as a shim
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -31,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	config, err := parse(args)
+	config, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func run(ctx context.Context, args []string) error {
 	return a.Run(ctx)
 }
 
-// parse reads the flags and the file that they name. Flags take precedence over the file.
-func parse(args []string) (config agent.Config, err error) {
+// parseFlags parses the flags and the configuration file that they name. Flags take precedence over the file.
+func parseFlags(args []string) (config agent.Config, err error) {
 	var file, node, endpoint, manifests, kubeconfig, bootstrap, root string
 	f := flag.NewFlagSet("agent", flag.ExitOnError)
 	f.StringVar(&file, "config", "", "YAML `file` of a KubeletConfiguration and a NodeConfiguration, see agent.yaml")
@@ -67,8 +67,12 @@ func parse(args []string) (config agent.Config, err error) {
 		field *string
 		value string
 	}{
-		{&n.NodeName, node}, {&n.RootDir, root}, {&n.Kubeconfig, kubeconfig}, {&n.BootstrapKubeconfig, bootstrap},
-		{&k.ContainerRuntimeEndpoint, endpoint}, {&k.StaticPodPath, manifests},
+		{&n.NodeName, node},
+		{&n.RootDir, root},
+		{&n.Kubeconfig, kubeconfig},
+		{&n.BootstrapKubeconfig, bootstrap},
+		{&k.ContainerRuntimeEndpoint, endpoint},
+		{&k.StaticPodPath, manifests},
 	} {
 		*flag.field = cmp.Or(flag.value, *flag.field)
 	}

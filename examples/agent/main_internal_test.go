@@ -13,7 +13,7 @@ import (
 
 // The file that users begin with is read without an error, and its fields arrive.
 func TestParseReadsTheFileOfTheExample(t *testing.T) {
-	c, err := parse([]string{"-config", "agent.yaml"})
+	c, err := parseFlags([]string{"-config", "agent.yaml"})
 	require.NoError(t, err)
 	require.Equal(t, "unix:///run/containerd/containerd.sock", c.Kubelet.ContainerRuntimeEndpoint)
 	require.Equal(t, "/etc/nodeagent/manifests", c.Kubelet.StaticPodPath)
@@ -27,15 +27,15 @@ func TestFlagsTakePrecedenceOverTheFile(t *testing.T) {
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: /file\ncontainerRuntimeEndpoint: /file.sock\n" +
 		"---\napiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\nnodeName: file\nrootDir: /file/root\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	c, err := parse([]string{"-hostname-override", "flag", "-config", file, "-pod-manifest-path", "/flag"})
+	c, err := parseFlags([]string{"-hostname-override", "flag", "-config", file, "-pod-manifest-path", "/flag"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"flag", "/file.sock", "/flag", "/file/root"},
 		[]string{c.Node.NodeName, c.Kubelet.ContainerRuntimeEndpoint, c.Kubelet.StaticPodPath, c.Node.RootDir})
 }
 
 func TestParseRefusesArgumentsAndMissingFiles(t *testing.T) {
-	_, err := parse([]string{"manifests"})
+	_, err := parseFlags([]string{"manifests"})
 	require.EqualError(t, err, `unexpected argument "manifests"`)
-	_, err = parse([]string{"-config", "missing.yaml"})
+	_, err = parseFlags([]string{"-config", "missing.yaml"})
 	require.EqualError(t, err, "open missing.yaml: no such file or directory")
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Cni attaches a network namespace to the network of pods, prints what came of it, runs a command in it, and detaches it.
-// It runs as root, with the CNI configuration and plugins of this machine:
+// Cni attaches a network namespace to the pod network, prints its addresses and routes, runs a command in it, and detaches it.
+// It requires root, and uses the CNI configuration and plugins of this machine:
 //
 //	cni -name web -host-port 8080 -port 80 ip address
 package main
@@ -37,7 +37,7 @@ func main() {
 		pod := cni.Pod{SandboxID: *name, UID: *name, Namespace: "default", Name: *name, Ports: []cni.PortMapping{
 			{HostPort: int32(*hostPort), ContainerPort: int32(*port)},
 		}}
-		err = errors.Join(run(ctx, pods, pod, flag.Args()), pods.Close())
+		err = errors.Join(runAttached(ctx, pods, pod, flag.Args()), pods.Close())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cni:", err)
@@ -45,9 +45,9 @@ func main() {
 	}
 }
 
-// run attaches a pod for as long as the command runs.
-func run(ctx context.Context, pods *cni.Pods, pod cni.Pod, command []string) (err error) {
-	// An earlier run may have been killed.
+// runAttached attaches a pod, runs the command in its network namespace, and detaches the pod.
+func runAttached(ctx context.Context, pods *cni.Pods, pod cni.Pod, command []string) (err error) {
+	// Tear down the networks of a previous run that was killed.
 	if err := pods.Retain(ctx, nil); err != nil {
 		return err
 	}
@@ -58,18 +58,19 @@ func run(ctx context.Context, pods *cni.Pods, pod cni.Pod, command []string) (er
 	defer func() {
 		err = errors.Join(err, pods.Teardown(context.WithoutCancel(ctx), pod.SandboxID))
 	}()
-	show(os.Stdout, status)
+	printStatus(os.Stdout, status)
 	if len(command) == 0 {
 		return nil
 	}
-	return netns.Do(status.Netns, func() error { // a process starts in the namespace of the thread that starts it
+	return netns.Do(status.Netns, func() error { // a child process inherits the namespace of its thread
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		return cmd.Run()
 	})
 }
 
-func show(w io.Writer, s *cni.PodStatus) {
+// printStatus prints the addresses, interfaces and routes of a pod.
+func printStatus(w io.Writer, s *cni.PodStatus) {
 	fmt.Fprintln(w, "network namespace", s.Netns)
 	fmt.Fprintln(w, "addresses", s.IPs)
 	for _, n := range s.Networks {

@@ -17,15 +17,15 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// machine is where the example runs.
+// machine contains the cgroups and the file system of this machine that the example observes.
 type machine struct {
 	cgroups *driver.Driver
 	dir     string
 }
 
-// observe reads memory and disk, and what each child of the cgroup uses.
-func (m machine) observe(ctx context.Context) (o eviction.Observation, err error) {
-	total, available, err := meminfo()
+// observePods measures the available memory and disk space, and the usage of each child of the root cgroup.
+func (m machine) observePods(ctx context.Context) (o eviction.Observation, err error) {
+	total, available, err := readMemInfo()
 	if err != nil {
 		return o, err
 	}
@@ -41,7 +41,7 @@ func (m machine) observe(ctx context.Context) (o eviction.Observation, err error
 	for _, name := range names {
 		stats, err := m.cgroups.Stats(ctx, cgroups.Path(name))
 		if err != nil {
-			continue // it was removed meanwhile
+			continue // removed since the listing
 		}
 		o.Candidates = append(o.Candidates, eviction.Candidate{
 			UID: name, Name: name, Measured: true, Memory: int64(stats.Memory.WorkingSet()), Swap: int64(stats.Memory.Swap), Tasks: int64(stats.Pids.Current),
@@ -51,8 +51,8 @@ func (m machine) observe(ctx context.Context) (o eviction.Observation, err error
 	return o, err
 }
 
-// meminfo returns how much memory there is, and how much of it is available.
-func meminfo() (total, available int64, err error) {
+// readMemInfo returns the total and the available memory in bytes, from /proc/meminfo.
+func readMemInfo() (total, available int64, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
 	for line := range strings.Lines(string(text)) {
 		for name, n := range map[string]*int64{"MemTotal:": &total, "MemAvailable:": &available} {

@@ -13,12 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// machine is where the example runs.
+// machine contains the cgroups and the file system of this machine that the example observes.
 type machine struct {
 	cgroups *driver.Driver
 	dir     string
 }
 
-func (m machine) observe(context.Context) (eviction.Observation, error) {
+// observePods returns [errors.ErrUnsupported]: the example requires Linux.
+func (m machine) observePods(context.Context) (eviction.Observation, error) {
 	return eviction.Observation{}, errors.ErrUnsupported
 }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Evictor watches this machine and prints what would be evicted from it, and why, if the cgroups below one were its pods:
+// Evictor observes this machine and prints which pods it would evict and why. The children of a cgroup stand for pods:
 //
 //	evictor -cgroup /kubepods/burstable -memory 10% -disk 15%
 //
-// On a terminal it draws a table, again with each observation; elsewhere it prints a line of JSON for each. It changes nothing.
+// On a terminal it prints a table for each observation, otherwise a line of JSON. It changes nothing.
 package main
 
 import (
@@ -35,14 +35,14 @@ func main() {
 	hard := map[string]string{string(eviction.MemoryAvailable): *memory, string(eviction.NodeFSAvailable): *disk}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := watch(ctx, machine{dir: *dir}, *root, hard, *once); err != nil {
+	if err := watchMachine(ctx, machine{dir: *dir}, *root, hard, *once); err != nil {
 		fmt.Fprintln(os.Stderr, "evictor:", err)
 		os.Exit(1)
 	}
 }
 
-// watch decides until ctx ends, and prints what it has decided.
-func watch(ctx context.Context, m machine, root string, hard map[string]string, once bool) (err error) {
+// watchMachine observes the machine and prints decisions until ctx ends.
+func watchMachine(ctx context.Context, m machine, root string, hard map[string]string, once bool) (err error) {
 	if m.cgroups, err = driver.Open(ctx, driver.Options{Root: root, OptionalControllers: []string{"cpu", "pids"}}); err != nil {
 		return err
 	}
@@ -57,19 +57,19 @@ func watch(ctx context.Context, m machine, root string, hard map[string]string, 
 	}
 	terminal := isTerminal(os.Stdout)
 	for state := (eviction.State{}); ; {
-		o, err := m.observe(ctx)
+		o, err := m.observePods(ctx)
 		if err != nil {
 			return err
 		}
 		d := policy.Decide(state, o, time.Now())
-		if d.Reclaim != nil { // there is nothing here to reclaim: what would be done next?
+		if d.Reclaim != nil { // the example has nothing to reclaim: decide as if that had freed nothing
 			d = policy.Decide(d.State.Reclaimed(*d.Reclaim, 0, time.Now()), o, time.Now())
 		}
 		state = d.State
 		for _, e := range d.Evict {
 			state = state.Evicted(e.UID)
 		}
-		if err := show(os.Stdout, terminal, o, d); err != nil || once {
+		if err := printDecision(os.Stdout, terminal, o, d); err != nil || once {
 			return err
 		}
 		select {
@@ -80,15 +80,15 @@ func watch(ctx context.Context, m machine, root string, hard map[string]string, 
 	}
 }
 
-// show prints an observation and what was decided about it.
-func show(w io.Writer, terminal bool, o eviction.Observation, d eviction.Decision) error {
+// printDecision prints an observation and the decision about it.
+func printDecision(w io.Writer, terminal bool, o eviction.Observation, d eviction.Decision) error {
 	if !terminal {
 		return json.NewEncoder(w).Encode(map[string]any{
 			"time": time.Now(), "readings": o.Readings, "conditions": d.Conditions, "evict": d.Evict, "pods": len(o.Candidates),
 		})
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\x1b[H\x1b[2J") // to the top of an empty screen
+	fmt.Fprint(table, "\x1b[H\x1b[2J") // clear the screen and move to its top
 	for _, r := range o.Readings {
 		fmt.Fprintf(table, "%s\t%d MiB of %d\t\n", r.Signal, r.Available>>20, r.Capacity>>20)
 	}
@@ -103,7 +103,7 @@ func show(w io.Writer, terminal bool, o eviction.Observation, d eviction.Decisio
 	return table.Flush()
 }
 
-// isTerminal reports whether a file is a device that a table can be drawn on.
+// isTerminal reports whether a file is a character device, such as a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

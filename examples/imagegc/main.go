@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Imagegc shows which images of a node could go, and why the others stay. With -remove it removes them.
+// Imagegc prints which images of a node can be removed, and why the remaining images are kept. With -remove it removes them.
 //
 //	imagegc -runtime unix:///run/containerd/containerd.sock
 //	imagegc -runtime unix:///run/containerd/containerd.sock -want 1073741824 -remove
@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/gc"
 )
 
-// settings are the flags.
+// settings contains the values of the flags.
 type settings struct {
 	endpoint string
 	ages     string
@@ -48,29 +48,29 @@ func main() {
 	flag.Uint64Var(&s.want, "want", 0, "bytes to free whatever the disk has; 0: what the thresholds ask for")
 	flag.BoolVar(&s.remove, "remove", false, "remove what the plan says")
 	flag.Parse()
-	if err := run(ctx, s, os.Stdout); err != nil {
+	if err := runCollector(ctx, s, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "imagegc:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, s settings, out io.Writer) error {
+func runCollector(ctx context.Context, s settings, out io.Writer) error {
 	client, err := remote.Dial(s.endpoint, remote.Options{})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return collect(ctx, client, client, nil, s, out)
+	return printAndCollect(ctx, client, client, nil, s, out)
 }
 
-// collect prints the plan, and carries it out if that is wanted. Disk may be nil.
-func collect(
+// printAndCollect prints the plan, and executes it if s.remove is set. A nil disk means the usage that the runtime reports.
+func printAndCollect(
 	ctx context.Context, images cri.Images, lister cri.Lister, disk func(context.Context) (gc.Disk, error), s settings, out io.Writer,
 ) error {
 	collector, err := gc.NewImages(images, lister, gc.ImageOptions{
 		Policy: &s.policy, Ages: s.ages, Disk: disk,
 		Hooks: gc.ImageHooks{Removed: func(i gc.Image, reason gc.RemovalReason) {
-			fmt.Fprintf(out, "removed %s, for %s\n", name(&i), reason)
+			fmt.Fprintf(out, "removed %s, for %s\n", imageName(&i), reason)
 		}},
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func collect(
 		return err
 	}
 	want = cmp.Or(s.want, want)
-	show(out, &plan, is, want)
+	printPlan(out, &plan, is, want)
 	switch {
 	case !s.remove:
 		return nil
@@ -101,14 +101,14 @@ func collect(
 	return err
 }
 
-// show prints a plan as a table.
-func show(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
+// printPlan prints a plan as a table. want is the number of bytes to free.
+func printPlan(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
 	fmt.Fprintf(out, "%d%% of %d bytes used, %d bytes to free\n", disk.Used(), disk.Capacity, want)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	fmt.Fprintln(table, "PLAN\tIMAGE\tBYTES\tKNOWN SINCE\tWHY")
 	row := func(what string, i *gc.Image, why string) {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", what, name(i), i.Size, i.FirstDetected.UTC().Format(time.DateTime), why)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", what, imageName(i), i.Size, i.FirstDetected.UTC().Format(time.DateTime), why)
 	}
 	for i := range plan.Old {
 		row("goes", &plan.Old[i], "unused for too long")
@@ -126,7 +126,7 @@ func show(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
 	}
 }
 
-// name returns what people call an image.
-func name(i *gc.Image) string {
+// imageName returns the names of an image, or its ID.
+func imageName(i *gc.Image) string {
 	return cmp.Or(strings.Join(i.Names, ","), i.ID, "?")
 }

@@ -31,7 +31,7 @@ func TestPlanAndRemove(t *testing.T) {
 	store := shelf()
 	s := settings{policy: gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80}}
 	var out strings.Builder
-	require.NoError(t, collect(t.Context(), store, store, store.Disk, s, &out))
+	require.NoError(t, printAndCollect(t.Context(), store, store, store.Disk, s, &out))
 	require.Contains(t, out.String(), "100% of 1000 bytes used, 200 bytes to free\n")
 	for _, line := range []string{"goes one:latest 200", "may go two:latest 200", "stays app:latest 200", "stays pause:1 10", "stays mine:dev 100"} {
 		require.Contains(t, strings.Join(strings.Fields(out.String()), " "), line)
@@ -40,13 +40,13 @@ func TestPlanAndRemove(t *testing.T) {
 
 	s.remove = true
 	out.Reset()
-	require.NoError(t, collect(t.Context(), store, store, store.Disk, s, &out))
+	require.NoError(t, printAndCollect(t.Context(), store, store, store.Disk, s, &out))
 	require.Equal(t, []string{"sha256:one"}, store.RemovedIDs())
 	require.Contains(t, out.String(), "removed one:latest, for space\n")
 
 	s.want = 500
 	out.Reset()
-	err := collect(t.Context(), store, store, store.Disk, s, &out)
+	err := printAndCollect(t.Context(), store, store, store.Disk, s, &out)
 	require.ErrorContains(t, err, "removing images made 200 bytes available, and 500 were wanted")
 	require.Contains(t, out.String(), "freed 200 bytes\n")
 	require.Equal(t, []string{"sha256:one", "sha256:two"}, store.RemovedIDs())
@@ -54,6 +54,6 @@ func TestPlanAndRemove(t *testing.T) {
 
 func TestNoRuntime(t *testing.T) {
 	var out strings.Builder
-	err := run(t.Context(), settings{endpoint: "unix:///nonexistent/containerd.sock", policy: gc.DefaultImagePolicy()}, &out)
+	err := runCollector(t.Context(), settings{endpoint: "unix:///nonexistent/containerd.sock", policy: gc.DefaultImagePolicy()}, &out)
 	require.Error(t, err)
 }

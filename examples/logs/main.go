@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Logs writes the log of a container, from its files on this machine, and goes on with what the container writes until it
-// ends or, with -f=false, until the end of the files. The files may be rotated meanwhile:
+// Logs prints the log of a container from its files on this machine. It follows the log until the container exits or, with
+// -f=false, stops at the end of the files. The files may be rotated meanwhile:
 //
 //	logs -cri unix:///run/containerd/containerd.sock -tail 10 default/web server
 package main
@@ -31,25 +31,25 @@ func main() {
 	o.TailLines, o.IncludeRotated = tail, true
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := read(ctx, *endpoint, flag.Arg(0), flag.Arg(1), o)
+	err := readContainerLog(ctx, *endpoint, flag.Arg(0), flag.Arg(1), o)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "logs:", err)
 		os.Exit(1)
 	}
 }
 
-// read writes the log of the newest container of a name, or of any name where there is none.
-func read(ctx context.Context, endpoint, pod, name string, o logs.ReadOptions) error {
+// readContainerLog prints the log of the newest container with this name in a pod; an empty name matches every container.
+func readContainerLog(ctx context.Context, endpoint, pod, name string, o logs.ReadOptions) error {
 	runtime, err := remote.Dial(endpoint, remote.Options{})
 	if err != nil {
 		return err
 	}
 	defer runtime.Close()
-	id, err := find(ctx, runtime, pod, name)
+	id, err := findContainer(ctx, runtime, pod, name)
 	if err != nil {
 		return err
 	}
-	c, err := runtime.ContainerStatus(ctx, id) // a list does not tell the path
+	c, err := runtime.ContainerStatus(ctx, id) // a list may omit the path
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func read(ctx context.Context, endpoint, pod, name string, o logs.ReadOptions) e
 	return logs.Read(ctx, c.LogPath, os.Stdout, os.Stderr, o)
 }
 
-// find returns the ID of the newest container of a name in a pod.
-func find(ctx context.Context, runtime cri.Lister, pod, name string) (string, error) {
+// findContainer returns the ID of the newest container with this name in a pod; an empty name matches every container.
+func findContainer(ctx context.Context, runtime cri.Lister, pod, name string) (string, error) {
 	snapshot, err := runtime.List(ctx)
 	if err != nil {
 		return "", err

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Metrics serves the pages that Prometheus reads from a kubelet, of a node that is in memory alone: it runs the pods of
-// manifests, with probes and cgroups, and needs neither a cluster nor a container runtime nor root.
+// Metrics serves the metrics pages of a kubelet for a simulated node: it runs the pods of manifests in memory, with probes and
+// cgroups. It needs no cluster, no container runtime and no root.
 //
 //	metrics -manifests examples/minimal/manifests -listen 127.0.0.1:9100
 //	curl http://127.0.0.1:9100/metrics
@@ -47,13 +47,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, *listen, *manifests); err != nil {
+	if err := runNode(ctx, *listen, *manifests); err != nil {
 		fmt.Fprintln(os.Stderr, "metrics:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, listen, manifests string) error {
+func runNode(ctx context.Context, listen, manifests string) error {
 	var pods *lifecycle.Reconciler
 	page, probesPage := prometheus.NewRegistry(), prometheus.NewRegistry()
 	metrics, err := prom.New(page, prom.Options{Probes: probesPage, Pods: func() []lifecycle.PodState { return pods.Pods() }})
@@ -96,11 +96,11 @@ func run(ctx context.Context, listen, manifests string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", prom.Page(page, prom.PageOptions{}))
 	mux.Handle("/metrics/probes", prom.Page(probesPage, prom.PageOptions{}))
-	return serve(ctx, listen, mux, generator.Run, set.Run, tree.Run, pods.Run, wanted)
+	return servePages(ctx, listen, mux, generator.Run, set.Run, tree.Run, pods.Run, wanted)
 }
 
-// serve serves the pages and runs the parts of the agent until ctx ends or one of them fails.
-func serve(ctx context.Context, listen string, pages http.Handler, parts ...func(context.Context) error) error {
+// servePages serves the pages and runs the parts of the agent until ctx ends or a part fails.
+func servePages(ctx context.Context, listen string, pages http.Handler, parts ...func(context.Context) error) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Minimal is an agent on one screen: [agent.run]. It runs the pods of a directory of manifests and prints a line for each
-// change of a pod. With -cri it drives containerd or CRI-O, without it runs the pods as plain processes of this machine.
-// When it is stopped the pods go on, and the next start finds them again; -stop-on-exit takes them down.
+// Minimal is an agent in one function: [agent.run]. It runs the pods of a directory of manifests and prints a line for each
+// change of a pod. With -cri it uses containerd or CRI-O; without it, pods run as plain processes of this machine. When the
+// agent stops, the pods continue, and the next start finds them again; with -stop-on-exit it terminates them.
 package main
 
 import (
@@ -33,41 +33,41 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// agent is what the flags say, and what was printed last.
+// agent contains the values of the flags, and the last printed line of each pod.
 type agent struct {
 	endpoint, manifests, node, state, logs string
 	stopPods                               bool
 	log                                    *slog.Logger
-	last                                   sync.Map // the line of each pod, by UID
+	last                                   sync.Map // last printed line of each pod, by UID
 }
 
-// run is the agent, until ctx ends.
+// run runs the agent until ctx ends.
 func (a *agent) run(ctx context.Context) error {
 	o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: filepath.Join(a.state, "pods")}, Sources: []string{source.File}, Logger: a.log}
-	o.Spec.LogRoot, o.Hooks.StatusChanged = a.logs, a.status
+	o.Spec.LogRoot, o.Hooks.StatusChanged = a.logs, a.printStatus
 	o.Hooks.PodRemoved = func(pod cri.PodIdentity) {
 		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, "Gone")
 	}
-	runtime, err := a.open(ctx, &o) // runs containers
+	runtime, err := a.openRuntime(ctx, &o) // runs containers
 	if err != nil {
 		return err
 	}
-	generator := pleg.New(runtime, pleg.Options{Logger: a.log})                                   // notices what happens to them
+	generator := pleg.New(runtime, pleg.Options{Logger: a.log})                                   // detects their state changes
 	probes := probe.NewSet(probe.Options{Store: filepath.Join(a.state, "probes"), Logger: a.log}) // runs their probes
 	o.Probes = podprobe.NewPods(probes, podprobe.Options{Execer: podprobe.CRI(runtime)})
-	reconciler, err := lifecycle.New(runtime, generator, o) // decides what is to be done for each pod, and does it
+	reconciler, err := lifecycle.New(runtime, generator, o) // starts and stops the containers of each pod
 	if err != nil {
 		return err
 	}
-	dir := source.NewDir(a.manifests, source.DirOptions{NodeName: a.node, Logger: a.log}) // says which pods are wanted
+	dir := source.NewDir(a.manifests, source.DirOptions{NodeName: a.node, Logger: a.log}) // lists the desired pods
 
-	parts, end := context.WithCancel(context.WithoutCancel(ctx)) // they go on while pods are taken down
+	parts, end := context.WithCancel(context.WithoutCancel(ctx)) // these continue while pods terminate
 	wanted, fail := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer func() { end(); wg.Wait(); _ = runtime.Close() }()
 	wg.Go(func() { _ = generator.Run(parts) })
 	wg.Go(func() { _ = probes.Run(parts) })
-	wg.Go(func() { fail(reconciler.Run(parts)) }) // at once, if another agent uses the directory
+	wg.Go(func() { fail(reconciler.Run(parts)) }) // fails at once if another agent uses the directory
 	_ = dir.Run(wanted, func(u source.Update) {
 		for _, err := range u.Errs {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
@@ -87,16 +87,16 @@ func (a *agent) run(ctx context.Context) error {
 	return nil
 }
 
-// runtime is what both runtimes can do.
+// runtime is implemented by both container runtimes.
 type runtime interface {
 	cri.Runtime
 	cri.Execer
 	Close() error
 }
 
-// open returns the runtime of the endpoint, or the embedded one.
-func (a *agent) open(ctx context.Context, o *lifecycle.Options) (runtime, error) {
-	if a.endpoint == "" { // plain processes have no mounts, and the address of the host
+// openRuntime returns a client of the runtime at the endpoint, or the embedded runtime if there is no endpoint.
+func (a *agent) openRuntime(ctx context.Context, o *lifecycle.Options) (runtime, error) {
+	if a.endpoint == "" { // plain processes have no mounts, and use the address of the host
 		o.NoMounts, o.Spec.HostIPs = true, func() []netip.Addr { return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} }
 		return process.Open(a.state, process.Options{Logger: a.log})
 	}
@@ -108,7 +108,7 @@ func (a *agent) open(ctx context.Context, o *lifecycle.Options) (runtime, error)
 }
 
 func main() {
-	process.Main() // returns at once unless this program was started as the keeper of a process
+	process.Main() // returns at once unless this program was started as a shim
 	a := &agent{log: slog.New(slog.DiscardHandler)}
 	host, _ := os.Hostname()
 	flag.StringVar(&a.endpoint, "cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
@@ -131,8 +131,8 @@ func main() {
 	}
 }
 
-// status prints a line when what a user would look at has changed.
-func (a *agent) status(pod *corev1.Pod, st *corev1.PodStatus) {
+// printStatus prints a line when the phase, the reason or a container state of a pod has changed.
+func (a *agent) printStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	now := &strings.Builder{}
 	fmt.Fprint(now, st.Phase, " ", st.Reason)
 	for _, c := range st.ContainerStatuses {

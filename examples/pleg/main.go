@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pleg prints what happens to the pods of a runtime, one line for each pod lifecycle event, whoever runs them:
+// Pleg prints a line for each pod lifecycle event of a runtime, whichever agent runs the pods:
 //
 //	pleg -cri unix:///run/containerd/containerd.sock
 //	10:42:01 ContainerStarted default/web server running
 //	10:42:09 ContainerDied default/web server exited 137
 //
-// The first lines are what is there. It changes nothing.
+// The first lines show the existing containers. It changes nothing.
 package main
 
 import (
@@ -31,14 +31,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := watch(ctx, *endpoint); err != nil {
+	if err := printEvents(ctx, *endpoint); err != nil {
 		fmt.Fprintln(os.Stderr, "pleg:", err)
 		os.Exit(1)
 	}
 }
 
-// watch prints events until ctx ends.
-func watch(ctx context.Context, endpoint string) error {
+// printEvents prints events until ctx ends.
+func printEvents(ctx context.Context, endpoint string) error {
 	runtime, err := remote.Dial(endpoint, remote.Options{})
 	if err != nil {
 		return err
@@ -48,14 +48,14 @@ func watch(ctx context.Context, endpoint string) error {
 		return err
 	}
 	var generator *pleg.Generator
-	names := map[string]string{} // of pods, by UID: nothing may be left of one when an event comes
+	names := map[string]string{} // of pods, by UID: a pod may be removed before its last event arrives
 	generator = pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
 		for _, e := range events {
-			pod, _ := generator.Get(e.PodUID) // as last seen
+			pod, _ := generator.Get(e.PodUID) // state at the last relist
 			if pod.Name != "" {
 				names[e.PodUID] = pod.Namespace + "/" + pod.Name
 			}
-			fmt.Println(time.Now().Format(time.TimeOnly), e.Type, cmp.Or(names[e.PodUID], e.PodUID), describe(pod, e.ID))
+			fmt.Println(time.Now().Format(time.TimeOnly), e.Type, cmp.Or(names[e.PodUID], e.PodUID), describeObject(pod, e.ID))
 		}
 		maps.DeleteFunc(names, func(uid, _ string) bool {
 			pod, err := generator.Get(uid)
@@ -65,8 +65,8 @@ func watch(ctx context.Context, endpoint string) error {
 	return generator.Run(ctx)
 }
 
-// describe says which container or sandbox of a pod an ID is, and what has become of it.
-func describe(pod cri.Pod, id string) string {
+// describeObject returns the name and the state of the container or sandbox with this ID.
+func describeObject(pod cri.Pod, id string) string {
 	for _, s := range pod.Sandboxes {
 		if s.ID == id {
 			return "sandbox " + s.State.String()

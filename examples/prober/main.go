@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Prober runs readiness probes of servers, as a kubelet does of containers, and prints a line whenever a result changes.
-// It needs nothing else of nodeagent, and no container:
+// Prober runs readiness probes against servers, as a kubelet does for containers, and prints a line when a result changes. It
+// uses package probe only, and no containers:
 //
 //	prober -period 2s http://localhost:8080/healthz tcp://[::1]:5432 "exec:test -e /run/ready"
 //
-// With -store it starts with the results that it had when it ended.
+// With -store it starts with the results of its previous run.
 package main
 
 import (
@@ -38,18 +38,18 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, flag.Args(), spec, *store, *verbose); err != nil {
+	if err := runProbes(ctx, flag.Args(), spec, *store, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "prober:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, servers []string, spec probe.Spec, store string, verbose bool) error {
+func runProbes(ctx context.Context, servers []string, spec probe.Spec, store string, verbose bool) error {
 	if len(servers) == 0 {
 		return errors.New("no server: give http://host:port/path, tcp://host:port or exec:command")
 	}
 	hooks := probe.Hooks{
-		ValueChanged: func(k probe.Key, v probe.Value) { say(k, v.Outcome.String(), "") },
+		ValueChanged: func(k probe.Key, v probe.Value) { printResult(k, v.Outcome.String(), "") },
 		StoreFailed:  func(err error) { fmt.Fprintln(os.Stderr, "prober:", err) },
 	}
 	if verbose {
@@ -58,18 +58,18 @@ func run(ctx context.Context, servers []string, spec probe.Spec, store string, v
 			if err != nil {
 				text = err.Error()
 			}
-			say(k, r.Outcome.String(), fmt.Sprintf("in %s: %.200q", took.Round(time.Microsecond), text))
+			printResult(k, r.Outcome.String(), fmt.Sprintf("in %s: %.200q", took.Round(time.Microsecond), text))
 		}
 	}
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	defer pool.Close()
 	var targets []probe.Target
 	for _, server := range servers {
-		prober, err := parse(server, pool)
+		prober, err := parseServer(server, pool)
 		if err != nil {
 			return fmt.Errorf("server %q: %w", server, err)
 		}
-		// A server that is always there stands for a container, under its own name.
+		// A server stands for a container that always runs, with the server as its name.
 		targets = append(targets, probe.Target{
 			Key:         probe.Key{PodUID: "prober", Container: server, Kind: probe.Readiness},
 			ContainerID: server, Running: true, Started: true, Spec: spec, Prober: prober,
@@ -82,10 +82,10 @@ func run(ctx context.Context, servers []string, spec probe.Spec, store string, v
 	return set.Run(ctx)
 }
 
-// parse turns what the user wrote into a prober.
-func parse(server string, pool *httpprobe.Pool) (probe.Prober, error) {
+// parseServer returns the prober for a server given on the command line.
+func parseServer(server string, pool *httpprobe.Pool) (probe.Prober, error) {
 	if command, ok := strings.CutPrefix(server, "exec:"); ok {
-		return probe.NewExec(probe.ExecFunc(execute), probe.ExecConfig{ContainerID: "host", Command: []string{"/bin/sh", "-c", command}})
+		return probe.NewExec(probe.ExecFunc(execCommand), probe.ExecConfig{ContainerID: "host", Command: []string{"/bin/sh", "-c", command}})
 	}
 	u, err := url.Parse(server)
 	if err != nil {
@@ -104,8 +104,8 @@ func parse(server string, pool *httpprobe.Pool) (probe.Prober, error) {
 	return nil, fmt.Errorf("%q is none of http, https, tcp and exec", u.Scheme)
 }
 
-// execute runs a command on this machine.
-func execute(ctx context.Context, _ string, command []string) (output []byte, exitCode int, err error) {
+// execCommand runs a command on this machine.
+func execCommand(ctx context.Context, _ string, command []string) (output []byte, exitCode int, err error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.WaitDelay = time.Second // for children that keep the output open
 	output, err = cmd.CombinedOutput()
@@ -115,6 +115,6 @@ func execute(ctx context.Context, _ string, command []string) (output []byte, ex
 	return output, 0, err
 }
 
-func say(k probe.Key, what, more string) {
+func printResult(k probe.Key, what, more string) {
 	fmt.Println(strings.TrimSpace(fmt.Sprintf("%s %s %s %s", time.Now().Format(time.TimeOnly), k.Container, what, more)))
 }

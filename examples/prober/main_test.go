@@ -124,8 +124,8 @@ func TestWhatIsNoServer(t *testing.T) {
 		"http://local host:80":    `server "http://local host:80": `,
 		"http://[::1]:80/\x00bad": `server "http://[::1]:80/\x00bad": `,
 	} {
-		err := run(context.Background(), []string{server}, probe.Spec{}, "", false)
+		err := runProbes(context.Background(), []string{server}, probe.Spec{}, "", false)
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, run(context.Background(), nil, probe.Spec{}, "", false), "no server")
+	require.ErrorContains(t, runProbes(context.Background(), nil, probe.Spec{}, "", false), "no server")
 }

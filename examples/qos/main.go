@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Qos prints what the requests and limits of the pods of a manifest come to: the QoS class of each, the OOM score
-// adjustment of its containers, and what is written to the files of its cgroup and theirs (v2). It runs nothing:
+// Qos prints the effect of the requests and limits in a manifest: the QoS class of each pod, the OOM score adjustment of its
+// containers, and the values of the cgroup v2 files of pod and containers. It runs nothing:
 //
 //	qos -memory 16Gi web.yaml
 package main
@@ -31,7 +31,7 @@ func main() {
 	flag.Parse()
 	var err error
 	for _, path := range flag.Args() {
-		err = errors.Join(err, explain(os.Stdout, path, qos.Node{MemoryCapacity: memory.Value()}))
+		err = errors.Join(err, printPods(os.Stdout, path, qos.Node{MemoryCapacity: memory.Value()}))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "qos:", err)
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// explain prints a table of the pods of a manifest, and of their containers.
-func explain(w io.Writer, path string, node qos.Node) error {
+// printPods prints a table of the pods of a manifest and their containers.
+func printPods(w io.Writer, path string, node qos.Node) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -53,9 +53,9 @@ func explain(w io.Writer, path string, node qos.Node) error {
 	fmt.Fprintln(table, "POD\tCONTAINER\tCLASS\toom_score_adj\tcpu.weight\tcpu.max\tmemory.max")
 	for _, pod := range pods {
 		name, class := pod.Namespace+"/"+pod.Name, qos.Class(pod)
-		fmt.Fprintf(table, "%s\t-\t%s\t-\t%s\n", name, class, files(podtree.ForPod(pod, node)))
+		fmt.Fprintf(table, "%s\t-\t%s\t-\t%s\n", name, class, cgroupColumns(podtree.ForPod(pod, node)))
 		for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-			row, containerErr := container(pod, &c, node)
+			row, containerErr := containerColumns(pod, &c, node)
 			err = errors.Join(err, containerErr)
 			fmt.Fprintf(table, "%s\t%s\t-\t%s\n", name, c.Name, row)
 		}
@@ -63,16 +63,16 @@ func explain(w io.Writer, path string, node qos.Node) error {
 	return cmp.Or(table.Flush(), err)
 }
 
-// container is the columns of a container, from its score on.
-func container(pod *corev1.Pod, c *corev1.Container, node qos.Node) (string, error) {
+// containerColumns returns the columns of a container, starting with its OOM score adjustment.
+func containerColumns(pod *corev1.Pod, c *corev1.Container, node qos.Node) (string, error) {
 	r, err := qos.ContainerResources(pod, c, node)
-	return fmt.Sprintf("%d\t%s", r.OOMScoreAdj, files(cgroups.Resources{
+	return fmt.Sprintf("%d\t%s", r.OOMScoreAdj, cgroupColumns(cgroups.Resources{
 		CPUShares: uint64(r.CPUShares), CPUQuota: r.CPUQuota, CPUPeriod: uint64(r.CPUPeriod), MemoryMax: &r.MemoryLimit,
 	})), err
 }
 
-// files is what is written to cpu.weight, cpu.max and memory.max, in columns.
-func files(r cgroups.Resources) string {
+// cgroupColumns returns the values of cpu.weight, cpu.max and memory.max as columns.
+func cgroupColumns(r cgroups.Resources) string {
 	quota, memory := "max", "max"
 	if r.CPUQuota > 0 {
 		quota = fmt.Sprint(r.CPUQuota, " ", r.CPUPeriod)

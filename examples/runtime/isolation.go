@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// network gives sandboxes the network that CNI plugins make.
+// network implements process.Network with CNI plugins.
 type network struct{ *cni.Pods }
 
 var (
@@ -21,7 +21,7 @@ var (
 	_ process.NetworkReadier = network{} // Ready of cni.Pods: the runtime reports a missing configuration as NetworkReady=false
 )
 
-// Setup tells the plugins what the pod wants.
+// Setup attaches the sandbox to the pod network, with the ports and DNS settings of its config.
 func (n network) Setup(ctx context.Context, id string, c *cri.SandboxConfig) (process.SandboxNetwork, error) {
 	pod := cni.Pod{
 		SandboxID: id, UID: c.Pod.UID, Namespace: c.Pod.Namespace, Name: c.Pod.Name,
@@ -42,8 +42,8 @@ func (n network) Setup(ctx context.Context, id string, c *cri.SandboxConfig) (pr
 	return process.SandboxNetwork{Netns: status.Netns, IPs: status.IPs}, nil
 }
 
-// isolate opens what the flags ask for, and returns what closes it.
-func (f *flags) isolate(ctx context.Context) (o process.Options, closers []func() error, err error) {
+// openIsolation opens the network and the cgroups that the flags select. The caller calls closers, also after an error.
+func (f *flags) openIsolation(ctx context.Context) (o process.Options, closers []func() error, err error) {
 	o.Mounts = f.mounts
 	if f.cniConf != "" {
 		pods, err := cni.Open(filepath.Join(f.state, "cni"), cni.Options{

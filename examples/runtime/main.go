@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Runtime is a container runtime without containers: it serves package cri/process, whose containers are processes of this
-// machine, to whatever speaks CRI, such as crictl and the kubelet. When it is stopped the processes go on, and the next
-// start finds them again:
+// Runtime is a container runtime without isolation: it serves package cri/process, whose containers are processes of this
+// machine, to CRI clients such as crictl and the kubelet. When it stops, the processes continue, and the next start finds them
+// again:
 //
 //	runtime -state /tmp/node -socket /tmp/node.sock &
 //	crictl --runtime-endpoint unix:///tmp/node.sock pods
 //	crictl --runtime-endpoint unix:///tmp/node.sock exec -it CONTAINER sh
 //
-// As root it gives pods a network of their own, and containers mounts and limits:
+// As root it gives pods their own network, and containers mounts and cgroups:
 //
 //	runtime -cni-conf /etc/cni/net.d -mounts -cgroups / &
 package main
@@ -34,7 +34,7 @@ import (
 )
 
 func main() {
-	process.Main() // returns at once unless this program was started as the keeper of a process
+	process.Main() // returns at once unless this program was started as a shim
 	f := &flags{}
 	flag.StringVar(&f.state, "state", "/var/lib/nodeagent/processes", "directory of what runs")
 	flag.StringVar(&f.socket, "socket", "/run/nodeagent.sock", "where to serve it, to the user of this program alone")
@@ -46,21 +46,21 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := f.serve(ctx); err != nil {
+	if err := f.serveRuntime(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(1)
 	}
 }
 
-// flags is what the flags say.
+// flags contains the values of the flags.
 type flags struct {
 	state, socket, cniConf, cniPlugins, netns, cgroups string
 	mounts                                             bool
 }
 
-// serve answers calls until ctx ends.
-func (f *flags) serve(ctx context.Context) (err error) {
-	o, closers, err := f.isolate(ctx)
+// serveRuntime serves the CRI until ctx ends.
+func (f *flags) serveRuntime(ctx context.Context) (err error) {
+	o, closers, err := f.openIsolation(ctx)
 	defer func() {
 		for _, close := range closers {
 			err = errors.Join(err, close())
@@ -70,12 +70,12 @@ func (f *flags) serve(ctx context.Context) (err error) {
 		return err
 	}
 	o.Logger = slog.Default()
-	runtime, err := process.Open(f.state, o) // one program at a time has the directory
+	runtime, err := process.Open(f.state, o) // only one program at a time can open the directory
 	if err != nil {
 		return err
 	}
 	defer runtime.Close()
-	// A program that was killed leaves its socket behind.
+	// A killed program leaves its socket.
 	if err := os.Remove(f.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -100,7 +100,7 @@ func (f *flags) serve(ctx context.Context) (err error) {
 	var serving sync.WaitGroup
 	var failure error
 	serving.Go(func() {
-		defer stop() // neither goes on without the other
+		defer stop() // both servers stop together
 		failure = urls.Serve(ctx, local)
 	})
 	err = criserver.New(runtime, criserver.Options{Streamer: urls}).Serve(ctx, l)

@@ -37,7 +37,7 @@ import (
 
 // node is a virtual node.
 type node struct {
-	jobs time.Duration // how long a container runs that is not restarted
+	jobs time.Duration // run time of a container that is not restarted
 	pods sync.Map      // *corev1.Pod by UID
 }
 
@@ -57,13 +57,13 @@ func main() {
 	for i, name := range flag.Args() {
 		n, info := &node{jobs: *jobs}, machine.Info{MachineID: name, SystemUUID: name, BootID: name, OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30}
 		host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)})}}
-		c, o := agent.Config{}, agent.Options{Machine: host, Hosts: host, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
+		c, o := agent.Config{}, agent.Options{Machine: host, Hosts: host, Transform: n.simplifyPod, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
 		c.Node.NodeName, c.Node.NodeIPs, c.Node.Kubeconfig = name, host.IPs, *kubeconfig
 		c.Kubelet.EnableServer, c.Kubelet.MaxPods = new(bool), int32(*pods)
 		if *verbose {
 			o.Logger = slog.With("virtual", name)
 		}
-		o.Runtime = critest.New(critest.Options{Script: n.script, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
+		o.Runtime = critest.New(critest.Options{Script: n.scriptFor, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
 		o.Hooks.Lifecycle.PodRemoved = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
 		a, err := agent.New(ctx, c, o)
 		if err != nil {
@@ -78,14 +78,14 @@ func main() {
 	wg.Wait()
 }
 
-// transform returns a pod without the parts that memory does not have.
-func (n *node) transform(pod *corev1.Pod) *corev1.Pod {
+// simplifyPod returns a pod without the parts that the runtime in memory does not implement.
+func (n *node) simplifyPod(pod *corev1.Pod) *corev1.Pod {
 	n.pods.Store(string(pod.UID), pod)
 	return lifecycletest.SimplifyPod(pod)
 }
 
-// script returns what a container does: it runs until it is stopped, or exits.
-func (n *node) script(c *cri.ContainerConfig) critest.Script {
+// scriptFor returns the script of a container: it runs until it is stopped, or exits.
+func (n *node) scriptFor(c *cri.ContainerConfig) critest.Script {
 	found, _ := n.pods.Load(c.Labels[cri.LabelPodUID])
 	pod, _ := found.(*corev1.Pod)
 	i := slices.IndexFunc(pod.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == c.Name })
