@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nodeattributes"
 )
 
-// What an [Access] does where its options say nothing: the times of KubeletConfiguration.
+// Defaults of [Options]. The TTLs are the defaults of KubeletConfiguration.
 const (
 	defaultTokenTTL   = 2 * time.Minute  // authentication.webhook.cacheTTL
 	defaultAllowTTL   = 5 * time.Minute  // authorization.webhook.cacheAuthorizedTTL
@@ -27,29 +27,31 @@ const (
 	defaultMaxReviews = 32
 )
 
-// Options say who may do what. One of ClientCAs, Tokens and Anonymous is needed, and either Access or AlwaysAllow.
+// Options configures an [Access]. It needs at least one of ClientCAs, TokenReviewer and Anonymous, and one of AccessReviewer and
+// AlwaysAllow.
 type Options struct {
-	NodeName string // of the Node that access is asked for; required with Access
+	NodeName string // name of the Node to which access is reviewed; required with AccessReviewer
 
-	// ClientCAs returns whom client certificates may be signed by, at the time. Nil, or a nil pool, ignores certificates. See [CAFile].
+	// ClientCAs returns the CAs that may sign client certificates; it is called per request. If it or its result is nil, client
+	// certificates are ignored. See [CAFile].
 	ClientCAs     func() *x509.CertPool
-	TokenReviewer TokenReviewer // nil ignores bearer tokens
-	Anonymous     bool          // requests without credentials are of the user system:anonymous
+	TokenReviewer TokenReviewer // nil means that bearer tokens are ignored
+	Anonymous     bool          // requests without credentials have the user system:anonymous
 
 	AccessReviewer AccessReviewer // required unless AlwaysAllow is set
-	AlwaysAllow    bool           // whoever is authenticated may do everything
-	// RunByGet is the kubelet's way: exec, attach, portForward and run by GET need no more than get on nodes/proxy.
+	AlwaysAllow    bool           // authorize every authenticated request
+	// RunByGet authorizes exec, attach, portForward and run with method GET by the verb get on nodes/proxy, as the kubelet does.
+	// If false they need the verb create.
 	RunByGet bool
 
-	TokenTTL time.Duration // of what is known about a token; zero means 2 min, negative none
-	AllowTTL time.Duration // of what is allowed; zero means 5 min, negative none
-	DenyTTL  time.Duration // of what is denied; zero means 30 s, negative none
-	// Timeout is for one question to the API server, with its retries and with the time that it waits for others. Zero means
-	// 10 s.
+	TokenTTL time.Duration // of a token review in the cache; zero means 2 min, negative none
+	AllowTTL time.Duration // of an allowed access in the cache; zero means 5 min, negative none
+	DenyTTL  time.Duration // of a denied access in the cache; zero means 30 s, negative none
+	// Timeout limits one review at the API server, including retries and the wait for a slot. Zero means 10 s.
 	Timeout   time.Duration
-	CacheSize int // answers of each kind that are remembered; zero means 4096
-	// MaxReviews is how many tokens, and the access of how many users, are asked for at a time, a quarter of them for one client
-	// address or user. Eight times as many requests wait; beyond, the answer is 429. Zero means 32.
+	CacheSize int // reviews in each cache; zero means 4096
+	// MaxReviews is the largest number of concurrent token reviews, and of concurrent access reviews. One client address or user
+	// gets a quarter of it. Eight times as many requests wait for a review; above that the response is 429. Zero means 32.
 	MaxReviews int
 
 	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
@@ -57,45 +59,46 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Review is a kind of question to the API server.
+// Review is a kind of review by the API server.
 type Review string
 
-// The kinds of questions.
+// Kinds of reviews.
 const (
 	TokenReview  Review = "TokenReview"
 	AccessReview Review = "SubjectAccessReview"
 )
 
-// Hooks hear of what an [Access] does. Each may be nil, is called by the goroutine of the request with no lock held, and must not block.
+// Hooks are called by an [Access]. Each hook may be nil, is called from the goroutine of the request with no lock held, and must
+// not block.
 type Hooks struct {
-	ReviewCompleted func(what Review, took time.Duration, err error) // a question was sent to the API server, each try
-	RequestRefused  func(code int)                                   // a request was refused with this status
+	ReviewCompleted func(what Review, took time.Duration, err error) // called after each attempt, with the error of the request
+	RequestRefused  func(code int)                                   // a request was refused with this HTTP status
 }
 
-// Access decides about requests. Make one with [New].
+// Access authenticates and authorizes requests. Create it with [New].
 type Access struct {
 	o       Options
-	reviews *reviews
+	reviews *reviewer
 	lines   logBudget
 }
 
-// New returns an Access, and asks nobody. The error says which option is missing or invalid.
+// New returns an Access and sends no request. The error names the missing or invalid option.
 func New(o Options) (*Access, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("auth: New: Options: %w", err)
 	}
-	o.complete()
+	o.setDefaults()
 	a := &Access{o: o}
-	a.reviews = newReviews(&a.o)
+	a.reviews = newReviewer(&a.o)
 	return a, nil
 }
 
 func (o *Options) validate() error {
 	switch {
 	case o.ClientCAs == nil && o.TokenReviewer == nil && !o.Anonymous:
-		return errors.New("nobody could be authenticated: set ClientCAs, TokenReviewer or Anonymous")
+		return errors.New("no way to authenticate: set ClientCAs, TokenReviewer or Anonymous")
 	case o.AccessReviewer == nil && !o.AlwaysAllow:
-		return errors.New("nothing could be authorized: set AccessReviewer or AlwaysAllow")
+		return errors.New("no way to authorize: set AccessReviewer or AlwaysAllow")
 	case o.AccessReviewer != nil && o.AlwaysAllow:
 		return errors.New("AccessReviewer and AlwaysAllow exclude each other")
 	case o.AccessReviewer != nil && o.NodeName == "":
@@ -106,7 +109,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-func (o *Options) complete() {
+func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
@@ -129,29 +132,29 @@ func (o *Options) complete() {
 	}
 }
 
-// errUnauthenticated is why a request without credentials is refused. Those that cannot be used have errors of their own.
+// errUnauthenticated is the error of a request without usable credentials.
 var errUnauthenticated = errors.New("the request has no credentials that count here")
 
-// authenticate returns who sends a request. A client certificate comes first, then a bearer token, then a token among the WebSocket
-// subprotocols: the first that is valid counts, whatever else there is. With none that is valid a bad one is an error, and never
-// anonymous. The credentials are taken out of the headers when the user is known. The error is for a log, and not for the client.
+// authenticate returns the user of a request. It tries the client certificate, the bearer token, and a token in the WebSocket
+// subprotocols; the first valid one is used, and all credentials are removed from the headers. Invalid credentials never become
+// anonymous. The error is for the log, not for the client.
 func (a *Access) authenticate(r *http.Request) (User, error) {
 	var failures []error
-	token, bad := protocolBearer(r.Header)
+	token, bad := protocolToken(r.Header)
 	for _, method := range []func() (User, bool, error){
-		func() (User, bool, error) { return a.certificate(r) },
-		func() (User, bool, error) { return a.token(r, bearer(r.Header)) },
+		func() (User, bool, error) { return a.authenticateCertificate(r) },
+		func() (User, bool, error) { return a.authenticateToken(r, bearerToken(r.Header)) },
 		func() (User, bool, error) {
 			if bad != nil && a.o.TokenReviewer != nil {
 				return User{}, false, bad
 			}
-			return a.token(r, token)
+			return a.authenticateToken(r, token)
 		},
 	} {
 		user, ok, err := method()
 		if ok {
-			conceal(r.Header)
-			return user.authenticated(), nil
+			removeCredentials(r.Header)
+			return user.addAuthenticatedGroup(), nil
 		}
 		if err != nil {
 			failures = append(failures, err)
@@ -161,12 +164,12 @@ func (a *Access) authenticate(r *http.Request) (User, error) {
 	case len(failures) > 0:
 		return User{}, errors.Join(failures...)
 	case a.o.Anonymous:
-		return anonymous(), nil
+		return anonymousUser(), nil
 	}
 	return User{}, errUnauthenticated
 }
 
-func (a *Access) certificate(r *http.Request) (User, bool, error) {
+func (a *Access) authenticateCertificate(r *http.Request) (User, bool, error) {
 	if a.o.ClientCAs == nil || r.TLS == nil {
 		return User{}, false, nil
 	}
@@ -174,28 +177,28 @@ func (a *Access) certificate(r *http.Request) (User, bool, error) {
 	if roots == nil {
 		return User{}, false, nil
 	}
-	return certified(r.TLS.PeerCertificates, roots, time.Now())
+	return verifyCertificate(r.TLS.PeerCertificates, roots, time.Now())
 }
 
-func (a *Access) token(r *http.Request, token string) (User, bool, error) {
+func (a *Access) authenticateToken(r *http.Request, token string) (User, bool, error) {
 	if a.o.TokenReviewer == nil || token == "" {
 		return User{}, false, nil
 	}
-	who, err := a.reviews.token(r.Context(), clientOf(r.RemoteAddr), token)
-	if err == nil && !who.known {
+	reviewed, err := a.reviews.reviewToken(r.Context(), clientKey(r.RemoteAddr), token)
+	if err == nil && !reviewed.authenticated {
 		err = errors.New("the API server does not know the bearer token")
 	}
-	return who.user, who.known && err == nil, err
+	return reviewed.user, reviewed.authenticated && err == nil, err
 }
 
-// Refusal is the answer to a request that may not pass.
+// Refusal is the response to a request that is not authorized.
 type Refusal struct {
-	Code int    // of HTTP
-	Text string // for the client
-	Err  error  // the cause, for a log; may be nil
+	Code int    // HTTP status
+	Text string // response body
+	Err  error  // cause, for the log; may be nil
 }
 
-// Error returns the text and the cause.
+// Error returns Text and the cause.
 func (r *Refusal) Error() string {
 	if r.Err == nil {
 		return r.Text
@@ -206,7 +209,7 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// authorize returns nil if a user may send a request with this method and path, and else why not.
+// authorize returns nil if u may send a request with this method and path, else the response.
 func (a *Access) authorize(ctx context.Context, u User, method, path string) *Refusal {
 	if a.o.AlwaysAllow {
 		return nil
@@ -218,9 +221,9 @@ func (a *Access) authorize(ctx context.Context, u User, method, path string) *Re
 	all := attributes(method, path)
 	var names []string
 	for _, at := range all {
-		allowed, err := a.reviews.access(ctx, u, at)
+		allowed, err := a.reviews.reviewAccess(ctx, u, at)
 		if errors.Is(err, errBusy) {
-			return tooMany(err)
+			return newBusyRefusal(err)
 		}
 		if err != nil {
 			return &Refusal{Code: http.StatusInternalServerError, Err: err, Text: fmt.Sprintf(
@@ -235,11 +238,11 @@ func (a *Access) authorize(ctx context.Context, u User, method, path string) *Re
 		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.Name, all[0].Verb, names)}
 }
 
-// Check authenticates and authorizes a request. Without a Refusal it may pass.
+// Check authenticates and authorizes a request. A nil Refusal means that the request is authorized.
 func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	user, err := a.authenticate(r)
 	if errors.Is(err, errBusy) {
-		return User{}, tooMany(err)
+		return User{}, newBusyRefusal(err)
 	}
 	if err != nil {
 		return User{}, &Refusal{Code: http.StatusUnauthorized, Text: "Unauthorized", Err: err}
@@ -247,12 +250,12 @@ func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	return user, a.authorize(r.Context(), user, r.Method, r.URL.Path)
 }
 
-// tooMany is the answer to a client that has more requests than its share, or to any where the API server is too slow.
-func tooMany(err error) *Refusal {
+// newBusyRefusal returns the response for a request above the limits of Options.MaxReviews.
+func newBusyRefusal(err error) *Refusal {
 	return &Refusal{Code: http.StatusTooManyRequests, Text: "Too many requests wait to be authorized\n", Err: err}
 }
 
-// Handler returns a handler that passes on what may pass, and answers the rest.
+// Handler returns a handler that passes authorized requests to next, and responds to all others itself.
 func (a *Access) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, refusal := a.Check(r)

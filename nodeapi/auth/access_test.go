@@ -52,11 +52,11 @@ func request(method, path, token string) *http.Request {
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	for want, o := range map[string]auth.Options{
-		"nobody could be authenticated": {AlwaysAllow: true},
-		"nothing could be authorized":   {Anonymous: true},
-		"exclude each other":            {Anonymous: true, AlwaysAllow: true, AccessReviewer: reviewer.Access()},
-		"NodeName: required":      {Anonymous: true, AccessReviewer: reviewer.Access()},
-		"may be negative":               {Anonymous: true, AlwaysAllow: true, CacheSize: -1},
+		"no way to authenticate": {AlwaysAllow: true},
+		"no way to authorize":    {Anonymous: true},
+		"exclude each other":     {Anonymous: true, AlwaysAllow: true, AccessReviewer: reviewer.Access()},
+		"NodeName: required":     {Anonymous: true, AccessReviewer: reviewer.Access()},
+		"may be negative":        {Anonymous: true, AlwaysAllow: true, CacheSize: -1},
 	} {
 		_, err := auth.New(o)
 		assert.ErrorContains(t, err, want)

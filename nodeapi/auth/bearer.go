@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	protocolHeader = "Sec-Websocket-Protocol" // in the form that net/http gives it
+	protocolHeader = "Sec-Websocket-Protocol" // in the canonical form of net/http
 	protocolPrefix = "base64url.bearer.authorization.k8s.io."
 )
 
-// bearer returns the token of the header Authorization; empty: there is none. Source: bearertoken.go in
+// bearerToken returns the token of the Authorization header, or an empty string. Source: bearertoken.go in
 // k8s.io/apiserver/pkg/authentication/request/bearertoken.
-func bearer(h http.Header) string {
+func bearerToken(h http.Header) string {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		return ""
@@ -28,9 +28,9 @@ func bearer(h http.Header) string {
 	return token
 }
 
-// protocolBearer returns the token that a browser sends as a WebSocket subprotocol, because it cannot send headers; empty: there is
-// none. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
-func protocolBearer(h http.Header) (token string, err error) {
+// protocolToken returns the token in the WebSocket subprotocols, or an empty string. Browsers send it there because they cannot
+// set headers. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
+func protocolToken(h http.Header) (token string, err error) {
 	if !isWebSocket(h) {
 		return "", nil
 	}
@@ -60,7 +60,7 @@ func protocolBearer(h http.Header) (token string, err error) {
 	return token, nil
 }
 
-// isWebSocket reports whether headers ask for a WebSocket.
+// isWebSocket reports whether the headers are of a WebSocket upgrade.
 func isWebSocket(h http.Header) bool {
 	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
 		return false
@@ -73,9 +73,9 @@ func isWebSocket(h http.Header) bool {
 	return false
 }
 
-// conceal takes the credentials out of a request, so that nobody behind this package gets them, a runtime that it is proxied to least of
-// all: those that count, and those that do not.
-func conceal(h http.Header) {
+// removeCredentials removes all credentials from the headers, used or not, so that no later handler and no container runtime
+// receives them.
+func removeCredentials(h http.Header) {
 	h.Del("Authorization")
 	lines := h[protocolHeader]
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, protocolPrefix) }) {

@@ -11,98 +11,98 @@ import (
 	"time"
 )
 
-// key is a digest of what was asked: of a fixed size, and no token stays in memory.
-type key [32]byte
+// cacheKey is a digest of the review request. It has a fixed size, and keeps no token in memory.
+type cacheKey [32]byte
 
-// cache holds answers until they expire, the newest of them where there are too many.
+// cache is an LRU cache whose entries expire.
 type cache[V any] struct {
-	most int
+	maxEntries int
 
-	mu    sync.Mutex // guards what follows
-	all   map[key]*list.Element
-	order list.List // of *entry, the one used last in front
+	mu       sync.Mutex // guards the fields below
+	elements map[cacheKey]*list.Element
+	order    list.List // of *entry, the last used first
 }
 
 type entry[V any] struct {
-	key   key
-	value V
-	until time.Time
+	key     cacheKey
+	value   V
+	expires time.Time
 }
 
 func newCache[V any](most int) *cache[V] {
-	return &cache[V]{most: most, all: make(map[key]*list.Element)}
+	return &cache[V]{maxEntries: most, elements: make(map[cacheKey]*list.Element)}
 }
 
-// get returns an answer that has not expired at now.
-func (c *cache[V]) get(k key, now time.Time) (value V, found bool) {
+// getValue returns the value of k unless it has expired at now.
+func (c *cache[V]) getValue(k cacheKey, now time.Time) (value V, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, found := c.all[k]
+	at, found := c.elements[k]
 	if !found {
 		return value, false
 	}
 	e := at.Value.(*entry[V])
-	if !now.Before(e.until) {
+	if !now.Before(e.expires) {
 		c.order.Remove(at)
-		delete(c.all, k)
+		delete(c.elements, k)
 		return value, false
 	}
 	c.order.MoveToFront(at)
 	return e.value, true
 }
 
-// put adds an answer until a time. What was not used for longest makes room.
-func (c *cache[V]) put(k key, value V, until time.Time) {
+// putValue adds a value that expires at until. In a full cache it evicts the least recently used one.
+func (c *cache[V]) putValue(k cacheKey, value V, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, found := c.all[k]; found {
-		at.Value = &entry[V]{key: k, value: value, until: until}
+	if at, found := c.elements[k]; found {
+		at.Value = &entry[V]{key: k, value: value, expires: until}
 		c.order.MoveToFront(at)
 		return
 	}
-	c.all[k] = c.order.PushFront(&entry[V]{key: k, value: value, until: until})
-	for c.order.Len() > c.most {
+	c.elements[k] = c.order.PushFront(&entry[V]{key: k, value: value, expires: until})
+	for c.order.Len() > c.maxEntries {
 		last := c.order.Back()
 		c.order.Remove(last)
-		delete(c.all, last.Value.(*entry[V]).key)
+		delete(c.elements, last.Value.(*entry[V]).key)
 	}
 }
 
-// flights has the questions that are being asked, so that nobody asks the same one beside.
-type flights[V any] struct {
-	mu  sync.Mutex // guards what follows
-	all map[key]*flight[V]
+// sharedCalls deduplicates concurrent calls with the same key.
+type sharedCalls[V any] struct {
+	mu      sync.Mutex // guards the fields below
+	running map[cacheKey]*sharedCall[V]
 }
 
-type flight[V any] struct {
-	done  chan struct{} // closed when what follows is there
-	value V
-	err   error
-	left  bool // the request that asked has ended: there is no answer
+type sharedCall[V any] struct {
+	done      chan struct{} // closed when the fields below are set
+	value     V
+	err       error
+	abandoned bool // the request of the caller was canceled: value and err are not valid for other callers
 }
 
 var errAborted = errors.New("the review was aborted")
 
-// do returns what ask returns. The first caller asks, with its context; the others wait for it as long as their contexts allow, and
-// one of them asks if the first one's request ends.
-func (f *flights[V]) do(ctx context.Context, k key, ask func(context.Context) (V, error)) (V, error) {
+// shareCall returns the result of ask. The first caller with key k runs ask with its own context. Other callers wait for its
+// result until their ctx ends; if the first request is canceled, one of them runs ask again.
+func (f *sharedCalls[V]) shareCall(ctx context.Context, k cacheKey, ask func(context.Context) (V, error)) (V, error) {
 	for {
 		f.mu.Lock()
-		other, found := f.all[k]
+		running, found := f.running[k]
 		if !found {
-			mine := &flight[V]{done: make(chan struct{}), err: errAborted}
-			if f.all == nil {
-				f.all = make(map[key]*flight[V])
+			own := &sharedCall[V]{done: make(chan struct{}), err: errAborted}
+			if f.running == nil {
+				f.running = make(map[cacheKey]*sharedCall[V])
 			}
-			f.all[k] = mine
+			f.running[k] = own
 			f.mu.Unlock()
-			return f.lead(ctx, k, mine, ask)
+			return f.runCall(ctx, k, own, ask)
 		}
 		f.mu.Unlock()
 		select {
-		case <-other.done:
-			if !other.left {
-				return other.value, other.err
+		case <-running.done:
+			if !running.abandoned {
+				return running.value, running.err
 			}
 		case <-ctx.Done():
 			var none V
@@ -111,15 +111,15 @@ func (f *flights[V]) do(ctx context.Context, k key, ask func(context.Context) (V
 	}
 }
 
-// lead asks, and ends the flight with the answer.
-func (f *flights[V]) lead(ctx context.Context, k key, mine *flight[V], ask func(context.Context) (V, error)) (V, error) {
-	defer func() { // also when ask panics
+// runCall runs ask and passes its result to the waiting callers.
+func (f *sharedCalls[V]) runCall(ctx context.Context, k cacheKey, own *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
+	defer func() { // also if ask panics
 		f.mu.Lock()
-		delete(f.all, k)
+		delete(f.running, k)
 		f.mu.Unlock()
-		close(mine.done)
+		close(own.done)
 	}()
-	mine.value, mine.err = ask(ctx)
-	mine.left = mine.err != nil && errors.Is(ctx.Err(), context.Canceled)
-	return mine.value, mine.err
+	own.value, own.err = ask(ctx)
+	own.abandoned = own.err != nil && errors.Is(ctx.Err(), context.Canceled)
+	return own.value, own.err
 }

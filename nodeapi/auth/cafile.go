@@ -10,13 +10,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/freshfile"
 )
 
-// CAFile has the certificates of a file, in PEM, and reads it again when its content has changed: replaced by a rename, by a swapped link,
-// or in place. A file that cannot be read or used leaves what was there before.
+// CAFile holds the CA certificates of a PEM file, and reloads it when it has changed: by rename, by a replaced symbolic link, or
+// in place. While the file is invalid it keeps the previous certificates.
 type CAFile struct {
 	value *freshfile.Value[*x509.CertPool]
 }
 
-// NewCAFile reads a file that is there. fail is told why a later one is not used, once each; it must not block, and may be nil.
+// NewCAFile reads the file at path, which must exist. fail is called once per error of a later reload; it must not block and may
+// be nil.
 func NewCAFile(path string, fail func(error)) (*CAFile, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
@@ -31,5 +32,5 @@ func NewCAFile(path string, fail func(error)) (*CAFile, error) {
 	return &CAFile{value: value}, nil
 }
 
-// Pool returns the certificates of the file, as of a second ago at most.
+// Pool returns the current certificates, which are read from the file at most a second after a change.
 func (c *CAFile) Pool() *x509.CertPool { return c.value.Get() }

@@ -1,50 +1,48 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package auth decides who may send which request to the API of a node. It serves nothing itself, keeps no users, and knows neither
-// client-go nor k8s.io/apiserver.
-//
-// # Model
-//
-// An [Access] authenticates a request by client certificate, by bearer token, or as anonymous, and then asks the API server whether that
-// user has the verb on the subresource of the Node that method and path stand for, such as get on nodes/metrics:
+// Package auth authenticates and authorizes requests to the HTTP API of a node, as the kubelet does. It serves no paths itself, stores no
+// users, and depends on neither client-go nor k8s.io/apiserver.
 //
 //	ca, err := auth.NewCAFile("/etc/kubernetes/pki/ca.crt", nil)
+//	if err != nil {
+//		return err
+//	}
 //	access, err := auth.New(auth.Options{
-//		NodeName:  "node-1",
-//		ClientCAs: ca.Pool,
-//		Tokens:    clientset.AuthenticationV1().TokenReviews(),
-//		Access:    clientset.AuthorizationV1().SubjectAccessReviews(),
+//		NodeName:       "node-1",
+//		ClientCAs:      ca.Pool,
+//		TokenReviewer:  clientset.AuthenticationV1().TokenReviews(),
+//		AccessReviewer: clientset.AuthorizationV1().SubjectAccessReviews(),
 //	})
+//	if err != nil {
+//		return err
+//	}
 //	handler = access.Handler(handler)
 //
-// What belongs here: identities, decisions, and how long they hold. What does not: listeners and TLS, which package nodeapi has, and
-// which paths there are.
+// An [Access] authenticates a request by client certificate, by bearer token, or as anonymous. It then asks the API server, by a
+// SubjectAccessReview, whether the user has the verb on the subresource of the Node that belongs to method and path, such as get on
+// nodes/metrics. Reviews are cached.
 //
 // # Concurrency
 //
-// Everything may be called from any goroutine. No goroutine is started: questions to the API server are asked by that of the request that
-// needs the answer first, and others that need the same answer wait for it. A request whose context ends waits no longer.
+// All functions and methods may be called from any goroutine. The package starts no goroutine: the request that needs a review first sends
+// it, and concurrent requests that need an equal review wait for its result. A request stops waiting when its context ends.
 //
 // # Errors
 //
-// Who is not known gets 401, who may not gets 403, and 500 if the API server has no answer within Options.Timeout. A client whose
-// address has more than its share of the requests that wait gets 429: see Options.MaxReviews. What is remembered holds for its time also while the API server is away. Errors are not remembered, and go to the log, not to the client.
+// An unauthenticated request is answered with 401, an unauthorized one with 403, and one whose review fails or exceeds Options.Timeout with
+// 500. A client above the limits of Options.MaxReviews gets 429. Cached reviews are valid until their TTL, also while the API server is
+// unavailable. Errors are not cached; they are logged and not sent to the client.
 //
 // # Differs from the kubelet
 //
-// The model is cmd/kubelet/app/auth.go and pkg/kubelet/server/auth.go of Kubernetes 1.37 with what they use of k8s.io/apiserver. A user
-// has to know:
+// The model is cmd/kubelet/app/auth.go and pkg/kubelet/server/auth.go of Kubernetes 1.37. DIFFERENCES.md has all differences. Main ones:
 //
-//   - exec, attach, portForward and run by GET need the verb create; see Options.RunByGet.
-//   - A question to the API server takes 10 s at most, with all of its retries.
-//   - A certificate authority takes effect within a second, however its file is replaced.
+//   - exec, attach, portForward and run with method GET need the verb create; see Options.RunByGet.
+//   - A review takes at most 10 s, including its retries.
+//   - A replaced CA file takes effect within a second.
 //
-// All others are in DIFFERENCES.md.
+// It is not needed behind another authentication, such as a unix socket that only root can open.
 //
-// # When not to use it
-//
-// Behind something that has authenticated and authorized already, such as a unix socket of root alone.
-//
-// Test kit: package authtest has reviewers in memory and client certificates.
+// Test kit: package authtest has in-memory reviewers and client certificates.
 package auth

@@ -27,7 +27,7 @@ func (a *Access) Authenticate(r *http.Request) (User, error) { return a.authenti
 func (a *Access) Clients() []string {
 	var all []string
 	r := a.reviews
-	for _, room := range []*room{&r.waiting, &r.waitingUsers} {
+	for _, room := range []*waitLimit{&r.waiting, &r.waitingUsers} {
 		room.mu.Lock()
 		for client := range maps.Keys(room.clients) {
 			all = append(all, client)

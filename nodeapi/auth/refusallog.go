@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// What refused requests may write to the log: anybody can send them.
+// Limits for logging refused requests, which any client can send.
 const (
 	logBurst  = 10          // lines at once
-	logPeriod = time.Second // from one line to the next, after these
+	logPeriod = time.Second // between further lines
 	logText   = 128         // bytes of each attribute
 )
 
-// logBudget is a token bucket of lines.
+// logBudget is a token bucket of log lines.
 type logBudget struct {
-	mu       sync.Mutex // guards what follows
-	full     time.Time  // when it has logBurst lines again
-	withheld int        // lines since the last one
+	mu       sync.Mutex // guards the fields below
+	full     time.Time  // when the bucket is full again
+	withheld int        // suppressed lines since the last written one
 }
 
-// take reports whether a line may be written at now, and how many were withheld before it.
-func (b *logBudget) take(now time.Time) (withheld int, ok bool) {
+// takeLine reports whether a line may be written at now, and returns the number of lines suppressed before it.
+func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.full.Before(now) {
@@ -41,8 +41,7 @@ func (b *logBudget) take(now time.Time) (withheld int, ok bool) {
 	return withheld, true
 }
 
-// logRefusal writes a line about a request that is refused: what a client has done at Debug, that the API server has no answer at
-// Info.
+// logRefusal logs a refused request: at level Debug, or Info if the API server did not decide.
 func (a *Access) logRefusal(r *http.Request, user User, refusal *Refusal) {
 	level := slog.LevelDebug
 	if refusal.Code == http.StatusInternalServerError {
@@ -51,7 +50,7 @@ func (a *Access) logRefusal(r *http.Request, user User, refusal *Refusal) {
 	if !a.o.Logger.Enabled(r.Context(), level) {
 		return
 	}
-	withheld, ok := a.lines.take(time.Now())
+	withheld, ok := a.lines.takeLine(time.Now())
 	if !ok {
 		return
 	}
@@ -59,12 +58,12 @@ func (a *Access) logRefusal(r *http.Request, user User, refusal *Refusal) {
 	if refusal.Err != nil {
 		cause = refusal.Err.Error()
 	}
-	a.o.Logger.Log(r.Context(), level, "request refused", "code", refusal.Code, "method", shorten(r.Method), "path", shorten(r.URL.Path),
-		"remote", shorten(r.RemoteAddr), "user", shorten(user.Name), "error", shorten(cause), "withheld", withheld)
+	a.o.Logger.Log(r.Context(), level, "request refused", "code", refusal.Code, "method", truncateText(r.Method), "path", truncateText(r.URL.Path),
+		"remote", truncateText(r.RemoteAddr), "user", truncateText(user.Name), "error", truncateText(cause), "withheld", withheld)
 }
 
-// shorten returns a text of at most [logText] bytes.
-func shorten(text string) string {
+// truncateText returns at most [logText] bytes of text.
+func truncateText(text string) string {
 	if len(text) <= logText {
 		return text
 	}

@@ -24,82 +24,84 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// TokenReviewer asks the API server whose a token is. AuthenticationV1().TokenReviews() of client-go is one. It has to return when its
-// context ends.
+// TokenReviewer creates a TokenReview at the API server. AuthenticationV1().TokenReviews() of client-go implements it. Create
+// must return when ctx ends.
 type TokenReviewer interface {
 	Create(ctx context.Context, review *authenticationv1.TokenReview, o metav1.CreateOptions) (*authenticationv1.TokenReview, error)
 }
 
-// AccessReviewer asks the API server what a user may do. AuthorizationV1().SubjectAccessReviews() of client-go is one. It has to return
-// when its context ends.
+// AccessReviewer creates a SubjectAccessReview at the API server. AuthorizationV1().SubjectAccessReviews() of client-go
+// implements it. Create must return when ctx ends.
 type AccessReviewer interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// The waits between tries of a review, and how many tries there are: DefaultAuthWebhookRetryBackoff of k8s.io/apiserver.
+// Retries of a review, as DefaultAuthWebhookRetryBackoff of k8s.io/apiserver.
 const (
 	firstRetry  = 500 * time.Millisecond
 	retryFactor = 1.5
 	retryJitter = 0.2
-	tries       = 5
+	maxAttempts = 5
 )
 
-// reviews asks both kinds of questions, and remembers the answers.
-type reviews struct {
+// reviewer sends token and access reviews to the API server, and caches the responses.
+type reviewer struct {
 	o    *Options
-	salt []byte // of the keys, so that nobody can make two tokens meet
-	// What tokens cost is bounded for each client address, and apart from what users cost who are known.
-	waiting, waitingUsers room
+	salt []byte // random key of the digests, so that clients cannot find colliding tokens
+	// Limits per client address for token reviews, and per user for access reviews: unauthenticated clients do not delay
+	// authenticated users.
+	waiting, waitingUsers waitLimit
 	slots, userSlots      slots
 
 	tokens, refusedTokens *cache[identity]
 	allowed, denied       *cache[authorizationv1.SubjectAccessReviewStatus]
-	asking                flights[identity]
-	deciding              flights[authorizationv1.SubjectAccessReviewStatus]
+	tokenCalls            sharedCalls[identity]
+	accessCalls           sharedCalls[authorizationv1.SubjectAccessReviewStatus]
 }
 
-// identity is whose a token is.
+// identity is the result of a token review.
 type identity struct {
-	user  User
-	known bool
+	user          User
+	authenticated bool
 }
 
-func newReviews(o *Options) *reviews {
-	r := &reviews{
+func newReviewer(o *Options) *reviewer {
+	r := &reviewer{
 		o: o, salt: make([]byte, 32),
-		waiting: newRoom(o.MaxReviews), waitingUsers: newRoom(o.MaxReviews),
+		waiting: newWaitLimit(o.MaxReviews), waitingUsers: newWaitLimit(o.MaxReviews),
 		slots: newSlots(o.MaxReviews), userSlots: newSlots(o.MaxReviews),
 		tokens: newCache[identity](o.CacheSize), refusedTokens: newCache[identity](o.CacheSize),
 		allowed: newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
 		denied:  newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
 	}
 	_, _ = rand.Read(r.salt) // which never fails
-	return r
+	return r                 // never fails
 }
 
-// token returns whose a token is that a client has sent. Answers are remembered, errors are not.
-func (r *reviews) token(ctx context.Context, client, token string) (identity, error) {
-	k := r.digest([]byte(token))
+// reviewToken returns the identity of a bearer token. client is the key of the client address. Responses are cached, errors are
+// not.
+func (r *reviewer) reviewToken(ctx context.Context, client, token string) (identity, error) {
+	k := r.cacheKey([]byte(token))
 	now := time.Now()
-	if who, found := r.tokens.get(k, now); found {
-		return who, nil
+	if cached, found := r.tokens.getValue(k, now); found {
+		return cached, nil
 	}
-	if who, found := r.refusedTokens.get(k, now); found {
-		return who, nil
+	if cached, found := r.refusedTokens.getValue(k, now); found {
+		return cached, nil
 	}
-	if !r.waiting.enter(client) {
+	if !r.waiting.startWait(client) {
 		return identity{}, fmt.Errorf("review a bearer token: %w", errBusy)
 	}
-	defer r.waiting.leave(client)
+	defer r.waiting.endWait(client)
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	return r.asking.do(ctx, k, func(ctx context.Context) (identity, error) {
-		if err := r.slots.acquire(ctx, client); err != nil {
+	return r.tokenCalls.shareCall(ctx, k, func(ctx context.Context) (identity, error) {
+		if err := r.slots.acquireSlot(ctx, client); err != nil {
 			return identity{}, fmt.Errorf("review a bearer token: %w", err)
 		}
-		defer r.slots.release(client)
+		defer r.slots.releaseSlot(client)
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		answer, err := try(ctx, r, TokenReview, func() (*authenticationv1.TokenReview, error) {
+		answer, err := retryReview(ctx, r, TokenReview, func() (*authenticationv1.TokenReview, error) {
 			return r.o.TokenReviewer.Create(ctx, review, metav1.CreateOptions{})
 		})
 		if err != nil {
@@ -108,21 +110,21 @@ func (r *reviews) token(ctx context.Context, client, token string) (identity, er
 		status := answer.Status
 		switch {
 		case status.Authenticated:
-			who := identity{user: reviewed(status.User), known: true}
-			r.tokens.put(k, who, time.Now().Add(r.o.TokenTTL))
-			return who, nil
+			cached := identity{user: convertUser(status.User), authenticated: true}
+			r.tokens.putValue(k, cached, time.Now().Add(r.o.TokenTTL))
+			return cached, nil
 		case status.Error != "":
 			return identity{}, fmt.Errorf("review a bearer token: %.200q", status.Error)
 		}
-		r.refusedTokens.put(k, identity{}, time.Now().Add(r.o.TokenTTL))
+		r.refusedTokens.putValue(k, identity{}, time.Now().Add(r.o.TokenTTL))
 		return identity{}, nil
 	})
 }
 
-// access reports whether a user may do something on the node.
-func (r *reviews) access(ctx context.Context, u User, a nodeattributes.Attribute) (bool, error) {
+// reviewAccess reports whether u has the verb on the subresource of the Node.
+func (r *reviewer) reviewAccess(ctx context.Context, u User, a nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra(u.Extra),
+		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: convertExtra(u.Extra),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: a.Verb, Version: "v1", Resource: "nodes", Subresource: a.Subresource, Name: r.o.NodeName,
 		},
@@ -131,14 +133,14 @@ func (r *reviews) access(ctx context.Context, u User, a nodeattributes.Attribute
 	if err != nil {
 		return false, fmt.Errorf("encode an access review: %w", err)
 	}
-	k := r.digest(text)
+	k := r.cacheKey(text)
 	now := time.Now()
-	status, found := r.allowed.get(k, now)
+	status, found := r.allowed.getValue(k, now)
 	if !found {
-		status, found = r.denied.get(k, now)
+		status, found = r.denied.getValue(k, now)
 	}
 	if !found {
-		if status, err = r.decide(ctx, k, spec); err != nil {
+		if status, err = r.requestAccessReview(ctx, k, spec); err != nil {
 			return false, err
 		}
 	}
@@ -148,48 +150,50 @@ func (r *reviews) access(ctx context.Context, u User, a nodeattributes.Attribute
 	return status.Allowed, nil
 }
 
-func (r *reviews) decide(
-	ctx context.Context, k key, spec authorizationv1.SubjectAccessReviewSpec,
+func (r *reviewer) requestAccessReview(
+	ctx context.Context, k cacheKey, spec authorizationv1.SubjectAccessReviewSpec,
 ) (authorizationv1.SubjectAccessReviewStatus, error) {
-	if !r.waitingUsers.enter(spec.User) {
+	if !r.waitingUsers.startWait(spec.User) {
 		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, errBusy)
 	}
-	defer r.waitingUsers.leave(spec.User)
+	defer r.waitingUsers.endWait(spec.User)
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	return r.deciding.do(ctx, k, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
-		if err := r.userSlots.acquire(ctx, spec.User); err != nil {
+	return r.accessCalls.shareCall(ctx, k, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
+		if err := r.userSlots.acquireSlot(ctx, spec.User); err != nil {
 			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
 		}
-		defer r.userSlots.release(spec.User)
+		defer r.userSlots.releaseSlot(spec.User)
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
-		answer, err := try(ctx, r, AccessReview, func() (*authorizationv1.SubjectAccessReview, error) {
+		answer, err := retryReview(ctx, r, AccessReview, func() (*authorizationv1.SubjectAccessReview, error) {
 			return r.o.AccessReviewer.Create(ctx, review, metav1.CreateOptions{})
 		})
 		if err != nil {
 			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
 		}
 		if answer.Status.Allowed {
-			r.allowed.put(k, answer.Status, time.Now().Add(r.o.AllowTTL))
+			r.allowed.putValue(k, answer.Status, time.Now().Add(r.o.AllowTTL))
 		} else {
-			r.denied.put(k, answer.Status, time.Now().Add(r.o.DenyTTL))
+			r.denied.putValue(k, answer.Status, time.Now().Add(r.o.DenyTTL))
 		}
 		return answer.Status, nil
 	})
 }
 
-// newRoom returns the room for requests that wait, with as many reviews at a time as most.
-func newRoom(most int) room { return room{most: 8 * most, each: 2 * most, reserved: 2} }
+// newWaitLimit returns a limit for requests that wait, given the limit of concurrent reviews.
+func newWaitLimit(most int) waitLimit {
+	return waitLimit{maxTotal: 8 * most, maxPerClient: 2 * most, reserved: 2}
+}
 
-// newSlots returns most slots, a quarter of them for each client.
-func newSlots(most int) slots { return slots{most: most, each: max(1, most/4)} }
+// newSlots returns slots for most concurrent reviews, a quarter of them per client.
+func newSlots(most int) slots { return slots{maxTotal: most, maxPerClient: max(1, most/4)} }
 
-// try sends a review, again where it may help, within the time of ctx.
-func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, error)) (*T, error) {
-	if err := ctx.Err(); err != nil { // both were so
+// retryReview sends a review with up to maxAttempts attempts, until ctx ends.
+func retryReview[T any](ctx context.Context, r *reviewer, kind Review, send func() (*T, error)) (*T, error) {
+	if err := ctx.Err(); err != nil { // select may choose the slot although ctx has ended
 		return nil, err
 	}
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // and it has not been told yet
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // the timer of ctx may be late
 		return nil, context.DeadlineExceeded
 	}
 	wait := firstRetry
@@ -197,12 +201,12 @@ func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, e
 		start := time.Now()
 		answer, err := send()
 		if call := r.o.Hooks.ReviewCompleted; call != nil {
-			call(what, time.Since(start), err)
+			call(kind, time.Since(start), err)
 		}
 		if err == nil && answer == nil {
 			return nil, errors.New("the reviewer returned neither an answer nor an error")
 		}
-		if err == nil || i == tries || !worthRetrying(err) {
+		if err == nil || i == maxAttempts || !isRetryable(err) {
 			return answer, err
 		}
 		if ended := sleep.For(ctx, backoff.Jitter(wait, 1, 1+retryJitter, r.o.Rand())); ended != nil {
@@ -212,22 +216,22 @@ func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, e
 	}
 }
 
-// worthRetrying reports whether an error may be another one at the next try. Source: DefaultShouldRetry in
+// isRetryable reports whether a later attempt may succeed after err. Source: DefaultShouldRetry in
 // k8s.io/apiserver/pkg/util/webhook.
-func worthRetrying(err error) bool {
+func isRetryable(err error) bool {
 	_, delay := apierrors.SuggestsClientDelay(err)
 	return delay || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) || apierrors.IsInternalError(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-func (r *reviews) digest(data []byte) (k key) {
+func (r *reviewer) cacheKey(data []byte) (k cacheKey) {
 	h := hmac.New(sha256.New, r.salt)
 	h.Write(data)
 	h.Sum(k[:0])
 	return k
 }
 
-func extra(all map[string][]string) map[string]authorizationv1.ExtraValue {
+func convertExtra(all map[string][]string) map[string]authorizationv1.ExtraValue {
 	if all == nil {
 		return nil
 	}

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// errBusy is why a request is refused that too many others of its client, or of all, are ahead of.
+// errBusy is the cause of responses with status 429: too many requests of this client, or of all clients, wait for reviews.
 var errBusy = errors.New("too many reviews are under way")
 
-// clientOf returns the client that a request counts for: the address that it comes from, of IPv6 the network, as one host may
-// have all addresses of that.
-func clientOf(remote string) string {
+// clientKey returns the client to which a request counts, from its remote address: the IPv4 address or the IPv6 /64 network, all
+// of which one host may own.
+func clientKey(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return remote
@@ -38,80 +38,80 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// room bounds how many requests wait for reviews, in all and of each client. A client has reserved requests even when the
-// room is full.
-type room struct {
-	most, each, reserved int
+// waitLimit limits the requests that wait for reviews, in total and per client. Each client may have the reserved number of
+// requests even at the total limit.
+type waitLimit struct {
+	maxTotal, maxPerClient, reserved int
 
-	mu      sync.Mutex // guards what follows
-	all     int
+	mu      sync.Mutex // guards the fields below
+	total   int
 	clients map[string]int
 }
 
-// enter counts a request of a client, and reports whether there is room for it. If so, leave has to follow.
-func (r *room) enter(client string) bool {
+// startWait counts a request and returns true, or returns false above the limit. After true, the caller must call endWait.
+func (r *waitLimit) startWait(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.clients[client]
-	if n >= r.each || r.all >= r.most && n >= r.reserved {
+	if n >= r.maxPerClient || r.total >= r.maxTotal && n >= r.reserved {
 		return false
 	}
 	if r.clients == nil {
 		r.clients = make(map[string]int)
 	}
-	r.all++
+	r.total++
 	r.clients[client] = n + 1
 	return true
 }
 
-func (r *room) leave(client string) {
+func (r *waitLimit) endWait(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all--
+	r.total--
 	if r.clients[client]--; r.clients[client] == 0 {
 		delete(r.clients, client)
 	}
 }
 
-// slots bounds how many reviews are under way, in all and for each client. Clients whose reviews wait take turns.
+// slots limits the concurrent reviews, in total and per client. Clients with waiting reviews get slots in turn.
 type slots struct {
-	most, each int
+	maxTotal, maxPerClient int
 
-	mu      sync.Mutex // guards what follows
-	running int
-	clients map[string]*line
-	turns   list.List // of *line, those with waiting reviews; the next turn is in front
+	mu        sync.Mutex // guards the fields below
+	running   int
+	clients   map[string]*clientQueue
+	turnOrder list.List // of *clientQueue with waiting reviews; the next turn is first
 }
 
-// line is the reviews of one client.
-type line struct {
+// clientQueue has the running and waiting reviews of one client.
+type clientQueue struct {
 	client  string
 	running int
-	waiting []chan struct{} // closed when the review may begin
-	turn    *list.Element   // nil: waiting is empty
+	waiting []chan struct{} // each closed when its review may start
+	turn    *list.Element   // element in slots.turnOrder; nil: waiting is empty
 }
 
-// acquire waits for a slot until ctx ends. Without an error, release has to follow.
-func (s *slots) acquire(ctx context.Context, client string) error {
+// acquireSlot waits for a slot until ctx ends. After a nil error, the caller must call releaseSlot.
+func (s *slots) acquireSlot(ctx context.Context, client string) error {
 	granted := make(chan struct{})
 	s.mu.Lock()
 	l := s.clients[client]
 	if l == nil {
 		if s.clients == nil {
-			s.clients = make(map[string]*line)
+			s.clients = make(map[string]*clientQueue)
 		}
-		l = &line{client: client}
+		l = &clientQueue{client: client}
 		s.clients[client] = l
 	}
 	l.waiting = append(l.waiting, granted)
 	if l.turn == nil {
-		l.turn = s.turns.PushBack(l)
+		l.turn = s.turnOrder.PushBack(l)
 	}
-	s.grant()
+	s.grantSlots()
 	s.mu.Unlock()
 	select {
 	case <-granted:
-		if !isOver(ctx) {
+		if !hasEnded(ctx) {
 			return nil
 		}
 	case <-ctx.Done():
@@ -120,39 +120,40 @@ func (s *slots) acquire(ctx context.Context, client string) error {
 	defer s.mu.Unlock()
 	if at := slices.Index(l.waiting, granted); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
-		s.tidy(l)
+		s.removeIdle(l)
 	} else {
-		s.end(l)
+		s.endReview(l)
 	}
 	return fmt.Errorf("%w: %w", errBusy, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 }
 
-// isOver reports whether ctx has ended, or ends at this instant: its timer may fire after that of the review that has released the slot.
-func isOver(ctx context.Context) bool {
+// hasEnded reports whether ctx has ended or its deadline has passed: its timer may fire later than that of the review that
+// released the slot.
+func hasEnded(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// release gives a slot back.
-func (s *slots) release(client string) {
+// releaseSlot releases a slot of client.
+func (s *slots) releaseSlot(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(s.clients[client])
+	s.endReview(s.clients[client])
 }
 
-func (s *slots) end(l *line) {
+func (s *slots) endReview(l *clientQueue) {
 	s.running--
 	l.running--
-	s.tidy(l)
-	s.grant()
+	s.removeIdle(l)
+	s.grantSlots()
 }
 
-// grant gives free slots to waiting reviews, one of each client in turn.
-func (s *slots) grant() {
-	for skipped := 0; s.running < s.most && skipped < s.turns.Len(); {
-		l, _ := s.turns.Front().Value.(*line)
-		s.turns.MoveToBack(l.turn)
-		if l.running >= s.each {
+// grantSlots grants free slots to waiting reviews, one per client in turn.
+func (s *slots) grantSlots() {
+	for skipped := 0; s.running < s.maxTotal && skipped < s.turnOrder.Len(); {
+		l, _ := s.turnOrder.Front().Value.(*clientQueue)
+		s.turnOrder.MoveToBack(l.turn)
+		if l.running >= s.maxPerClient {
 			skipped++
 			continue
 		}
@@ -161,17 +162,17 @@ func (s *slots) grant() {
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		s.running++
 		l.running++
-		s.tidy(l)
+		s.removeIdle(l)
 	}
 }
 
-// tidy takes a line without waiting reviews out of the turns, and forgets one without any.
-func (s *slots) tidy(l *line) {
+// removeIdle removes l from the turns if it has no waiting reviews, and from the clients if it has no reviews at all.
+func (s *slots) removeIdle(l *clientQueue) {
 	if len(l.waiting) > 0 {
 		return
 	}
 	if l.turn != nil {
-		s.turns.Remove(l.turn)
+		s.turnOrder.Remove(l.turn)
 		l.turn = nil
 	}
 	if l.running == 0 {

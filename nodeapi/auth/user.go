@@ -16,7 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// Names of the Kubernetes API for users that a server makes up.
+// User and group names of Kubernetes, set by this package.
 const (
 	anonymousName        = "system:anonymous"
 	groupAuthenticated   = "system:authenticated"
@@ -24,19 +24,19 @@ const (
 	credentialID         = "authentication.kubernetes.io/credential-id"
 )
 
-// User is who sends a request.
+// User is the authenticated user of a request.
 type User struct {
 	Name   string
-	UID    string              // empty where the credentials have none
-	Groups []string            // with system:authenticated, or system:unauthenticated
-	Extra  map[string][]string // what else the credentials say, for authorization
+	UID    string              // empty if the credentials have no UID
+	Groups []string            // includes system:authenticated or system:unauthenticated
+	Extra  map[string][]string // further attributes from the credentials, for authorization
 }
 
-// anonymous is the user of a request without credentials.
-func anonymous() User { return User{Name: anonymousName, Groups: []string{groupUnauthenticated}} }
+// anonymousUser returns the user of a request without credentials.
+func anonymousUser() User { return User{Name: anonymousName, Groups: []string{groupUnauthenticated}} }
 
-// authenticated adds the group of all users that have shown who they are.
-func (u User) authenticated() User {
+// addAuthenticatedGroup returns u with the group system:authenticated, unless it is anonymous.
+func (u User) addAuthenticatedGroup() User {
 	if u.Name == anonymousName || slices.Contains(u.Groups, groupAuthenticated) || slices.Contains(u.Groups, groupUnauthenticated) {
 		return u
 	}
@@ -44,10 +44,10 @@ func (u User) authenticated() User {
 	return u
 }
 
-// certified returns the user of a client certificate: the common name, with the organizations as groups. chain is what the client has
-// sent, its own certificate first; roots are whom it may be signed by, at the time now, for client authentication. The bool is false for a
-// certificate without a common name, which is no user and no error. Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
-func certified(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
+// verifyCertificate returns the user of a client certificate: its common name, with its organizations as groups. chain has the
+// client certificate first. The bool is false, without an error, if the certificate has no common name. Source: x509.go in
+// k8s.io/apiserver/pkg/authentication/request/x509.
+func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
 	}
@@ -65,7 +65,7 @@ func certified(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (
 	if leaf.Subject.CommonName == "" {
 		return User{}, false, nil
 	}
-	uid, err := uidOf(leaf)
+	uid, err := certificateUID(leaf)
 	if err != nil {
 		return User{}, false, fmt.Errorf("client certificate of %q: %w", leaf.Subject.CommonName, err)
 	}
@@ -78,8 +78,8 @@ func certified(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (
 	}, true, nil
 }
 
-// uidOf returns the UID that a certificate names, if it does.
-func uidOf(c *x509.Certificate) (string, error) {
+// certificateUID returns the UID in the subject of a certificate, or an empty string.
+func certificateUID(c *x509.Certificate) (string, error) {
 	oid := asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 	uid, found := "", false
 	for _, name := range c.Subject.Names {
@@ -98,8 +98,8 @@ func uidOf(c *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// reviewed returns the user of a token that the API server knows.
-func reviewed(info authenticationv1.UserInfo) User {
+// convertUser converts the user of a successful token review.
+func convertUser(info authenticationv1.UserInfo) User {
 	u := User{Name: info.Username, UID: info.UID, Groups: info.Groups}
 	if info.Extra != nil {
 		u.Extra = make(map[string][]string, len(info.Extra))

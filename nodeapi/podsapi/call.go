@@ -15,33 +15,33 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// ListPods answers with every pod of the source, by UID.
+// ListPods returns all pods of the source, sorted by UID.
 func (s *Server) ListPods(context.Context, *podsv1alpha1.ListPodsRequest) (*podsv1alpha1.ListPodsResponse, error) {
-	pods, ready := s.pods()
+	pods, ready := s.sortedPods()
 	if !ready {
-		return nil, notReady()
+		return nil, notReadyError()
 	}
 	answer := &podsv1alpha1.ListPodsResponse{Pods: make([][]byte, len(pods))}
 	for i, p := range pods {
 		var err error
-		if answer.Pods[i], err = p.encode(); err != nil {
+		if answer.Pods[i], err = p.encodePod(); err != nil {
 			return nil, status.Errorf(codes.Internal, "failed to marshal pod: %v", err)
 		}
 	}
 	return answer, nil
 }
 
-// GetPod answers with the pod that has a UID.
+// GetPod returns the pod with a UID.
 func (s *Server) GetPod(_ context.Context, q *podsv1alpha1.GetPodRequest) (*podsv1alpha1.GetPodResponse, error) {
-	pods, ready := s.pods()
+	pods, ready := s.sortedPods()
 	if !ready {
-		return nil, notReady()
+		return nil, notReadyError()
 	}
 	for _, p := range pods {
 		if string(p.Pod.UID) != q.GetPodUID() {
 			continue
 		}
-		data, err := p.encode()
+		data, err := p.encodePod()
 		if err != nil {
 			return nil, status.Errorf(codes.Internal, "failed to marshal pod: %v", err)
 		}
@@ -50,35 +50,35 @@ func (s *Server) GetPod(_ context.Context, q *podsv1alpha1.GetPodRequest) (*pods
 	return nil, status.Errorf(codes.NotFound, "pod with UID %s not found", q.GetPodUID())
 }
 
-// WatchPods sends all pods, and then changes, until the client leaves, is dropped, or the server ends.
+// WatchPods sends all pods and then changes. It returns when the client disconnects, the watcher is dropped, or the server stops.
 func (s *Server) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
-	// The watcher comes first, so that no change falls between it and the list.
-	w, err := s.watchers.add(s.opts.WatchQueue, s.opts.MaxWatchers)
+	// The watcher is added before listing, so that no change is lost.
+	w, err := s.watchers.addWatcher(s.opts.WatchQueue, s.opts.MaxWatchers)
 	if err != nil {
 		return status.Errorf(codes.ResourceExhausted, "%v: there are %d", err, s.opts.MaxWatchers)
 	}
-	defer s.watchers.remove(w)
-	pods, ready := s.pods()
+	defer s.watchers.removeWatcher(w)
+	pods, ready := s.sortedPods()
 	if !ready {
-		return notReady()
+		return notReadyError()
 	}
-	// Sending waits for the client as long as the call lasts. The call must be able to end meanwhile.
+	// Send blocks while the client does not read. On a goroutine of its own it does not delay the end of the call.
 	sent := make(chan error, 1)
-	s.senders.Go(func() { sent <- send(pods, w, stream) })
+	s.senders.Go(func() { sent <- sendEvents(pods, w, stream) })
 	select {
 	case err := <-sent:
 		return err
 	case <-w.dropped:
 		return status.Error(codes.ResourceExhausted, "watch client channel closed")
-	case <-s.ending:
+	case <-s.stopping:
 		return status.Error(codes.Unavailable, "the server is shutting down")
 	}
 }
 
-// send sends until the client is not there any more or the call has ended.
-func send(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
+// sendEvents sends pods and the events of w until the call ends.
+func sendEvents(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
 	for _, p := range pods {
-		data, err := p.encode()
+		data, err := p.encodePod()
 		if err != nil {
 			return status.Errorf(codes.Internal, "error marshalling initial watch event pod: %v", err)
 		}
@@ -101,26 +101,26 @@ func send(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1alpha1
 	}
 }
 
-func notReady() error { return status.Error(codes.FailedPrecondition, "Kubelet is initializing") }
+func notReadyError() error { return status.Error(codes.FailedPrecondition, "Kubelet is initializing") }
 
-// unary limits calls, and tells what became of those that were admitted.
-func (s *Server) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if !s.limit.allow(time.Now()) {
+// interceptUnary applies the rate limit, and reports the result of admitted calls to the hook.
+func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if !s.limit.takeToken(time.Now()) {
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
 	answer, err := handle(ctx, q)
-	s.answered(info.FullMethod, err)
+	s.callCompleted(info.FullMethod, err)
 	return answer, err
 }
 
-// stream tells what became of a watch.
-func (s *Server) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+// interceptStream reports the result of a watch to the hook.
+func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	err := handle(service, stream)
-	s.answered(info.FullMethod, err)
+	s.callCompleted(info.FullMethod, err)
 	return err
 }
 
-func (s *Server) answered(method string, err error) {
+func (s *Server) callCompleted(method string, err error) {
 	if s.opts.Hooks.CallCompleted == nil {
 		return
 	}

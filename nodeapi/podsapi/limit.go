@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// limiter admits so many calls a second, and a few more at once.
-type limiter struct {
-	rate  float64 // calls a second
+// rateLimiter is a token bucket of calls.
+type rateLimiter struct {
+	rate  float64 // tokens per second
 	burst float64
 
-	mu     sync.Mutex // guards what follows
-	tokens float64    // left at the time of last
+	mu     sync.Mutex // guards the fields below
+	tokens float64    // at time last
 	last   time.Time
 }
 
-func newLimiter(rate, burst int) *limiter {
-	return &limiter{rate: float64(rate), burst: float64(burst), tokens: float64(burst)}
+func newRateLimiter(rate, burst int) *rateLimiter {
+	return &rateLimiter{rate: float64(rate), burst: float64(burst), tokens: float64(burst)}
 }
 
-// allow reports whether a call may be answered now, and counts it if so.
-func (l *limiter) allow(now time.Time) bool {
+// takeToken reports whether a call is admitted at now, and takes a token for it.
+func (l *rateLimiter) takeToken(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if passed := now.Sub(l.last); passed > 0 {

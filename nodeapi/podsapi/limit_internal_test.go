@@ -11,11 +11,11 @@ import (
 )
 
 func TestLimiter(t *testing.T) {
-	l := newLimiter(100, 10)
+	l := newRateLimiter(100, 10)
 	now := time.Unix(1_000, 0)
 	admitted := func(calls int) (n int) {
 		for range calls {
-			if l.allow(now) {
+			if l.takeToken(now) {
 				n++
 			}
 		}

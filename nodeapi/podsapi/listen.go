@@ -15,29 +15,29 @@ import (
 	"time"
 )
 
-// dialTimeout is how long somebody who listens on a socket already may take to accept.
+// dialTimeout is how long a process that listens on an existing socket may take to accept a connection.
 const dialTimeout = time.Second
 
-// Listen returns a listener on a unix socket at a path, with mode 0600. It makes the directory, with mode 0750, and replaces a
-// socket on which nobody answers. Whatever else is there, a link too, is an error, and so is a path that is longer than the
-// address of a socket may be, about 100 bytes. Close removes the socket, unless another has taken its place.
+// Listen returns a listener on the unix socket path, which is at most about 100 bytes long, with mode 0600. It creates the
+// directory with mode 0750, and replaces a socket on which no process listens. Another existing file, also a symbolic link, is an
+// error. Close removes the socket unless it was replaced.
 func Listen(path string) (net.Listener, error) {
-	l, err := listen(path)
+	l, err := listenPrivately(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on socket %s: %w", path, err)
 	}
 	return l, nil
 }
 
-func listen(path string) (net.Listener, error) {
+func listenPrivately(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	if err := vacant(path); err != nil {
+	if err := checkUnused(path); err != nil {
 		return nil, err
 	}
-	// It is made where nobody else can reach it, and appears with its mode.
+	// The socket is created in a private directory and renamed, so that it never exists with another mode.
 	private, err := os.MkdirTemp(dir, ".")
 	if err != nil {
 		return nil, err
@@ -49,15 +49,15 @@ func listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	info, err := expose(made, path)
+	info, err := publishSocket(made, path)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &listener{UnixListener: l, path: path, made: info}, nil
+	return &listener{UnixListener: l, path: path, info: info}, nil
 }
 
-// vacant returns an error unless there is nothing at a path, or a socket on which nobody answers.
-func vacant(path string) error {
+// checkUnused returns an error unless path does not exist, or is a socket on which no process listens.
+func checkUnused(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -71,14 +71,14 @@ func vacant(path string) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil: // such as one who has too much to do to accept
+	case err != nil: // for example a process that is too busy to accept
 		return fmt.Errorf("another process may listen on it: %w", err)
 	}
 	return errors.Join(errors.New("another process listens on it"), c.Close())
 }
 
-// expose moves a socket to where clients look for it.
-func expose(made, path string) (fs.FileInfo, error) {
+// publishSocket sets the mode of a socket and renames it to path.
+func publishSocket(made, path string) (fs.FileInfo, error) {
 	if err := os.Chmod(made, 0o600); err != nil {
 		return nil, err
 	}
@@ -89,22 +89,22 @@ func expose(made, path string) (fs.FileInfo, error) {
 	return info, os.Rename(made, path)
 }
 
-// listener removes its socket.
+// listener removes its socket on Close.
 type listener struct {
 	*net.UnixListener
 	path string
-	made fs.FileInfo
+	info fs.FileInfo
 	once sync.Once
 }
 
-// Addr returns the path where clients find the socket.
+// Addr returns the path of the socket.
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
 // Close stops listening and removes the socket.
 func (l *listener) Close() error {
 	l.once.Do(func() {
-		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.made) {
-			_ = os.Remove(l.path) // whoever comes next replaces it
+		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.info) {
+			_ = os.Remove(l.path) // an existing socket is replaced by the next Listen
 		}
 	})
 	return l.UnixListener.Close()

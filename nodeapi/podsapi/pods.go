@@ -18,7 +18,7 @@ type Reconciler interface {
 	Active() (pods []*corev1.Pod, complete bool) // see [lifecycle.Reconciler.Active]
 }
 
-// PodsWithStatus returns the pods of r that a source lists.
+// PodsWithStatus returns a Source with the pods of r that their pod source lists, and their statuses.
 func PodsWithStatus(r Reconciler) Source {
 	return SourceFunc(func() (list []Pod, complete bool) {
 		for _, state := range r.Pods() {
@@ -31,8 +31,8 @@ func PodsWithStatus(r Reconciler) Source {
 	})
 }
 
-// ListenAndRun listens on the unix socket at path and runs the server there, see [Listen] and [Server.Run]. If it cannot listen, such as on a path
-// that is too long for a socket, it logs the error and returns nil: a node runs its pods nevertheless.
+// ListenAndRun listens on the unix socket path and runs the server, see [Listen] and [Server.Run]. If it cannot listen, it logs
+// the error and returns nil, because the node runs its pods nevertheless.
 func (s *Server) ListenAndRun(ctx context.Context, path string, log *slog.Logger) error {
 	l, err := Listen(path)
 	if err != nil {

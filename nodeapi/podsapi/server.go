@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// The defaults of [Options]. Those of rate, burst and queue are the kubelet's.
+// Defaults of [Options]. Rate, burst and queue are those of the kubelet.
 const (
 	defaultRate     = 100
 	defaultBurst    = 10
@@ -32,66 +32,66 @@ const (
 	defaultWatchers = 100
 )
 
-// The bounds of what a client may send and how long a server that ends waits for its clients.
+// Limits for clients.
 const (
 	maxRequest     = 64 << 10
 	maxHeaders     = 64 << 10
-	maxStreams     = 200 // of one connection
+	maxStreams     = 200 // concurrent calls per connection
 	connectTimeout = 10 * time.Second
-	endTimeout     = 5 * time.Second
+	stopTimeout    = 5 * time.Second // for calls in progress when the server stops
 )
 
-// Pod is a pod as the agent knows it.
+// Pod is a pod with the status found by the agent. Both fields are read only.
 type Pod struct {
-	Pod    *corev1.Pod       // as its source gave it last. It is not written to
-	Status *corev1.PodStatus // that the agent has for it; nil: none yet, and that of Pod counts. It is not written to
+	Pod    *corev1.Pod       // as its pod source delivered it last
+	Status *corev1.PodStatus // nil: the agent has not found a status yet, and that of Pod is sent
 }
 
-// Source knows the pods of the node.
+// Source returns the pods of the node.
 type Source interface {
-	// Pods returns the pods that are wanted, in any order, without mirror pods. It reports whether every source of pods has said
-	// all that it wants; until then no client is answered.
+	// Pods returns the pods listed by the pod sources, in any order, without mirror pods. ready is false until every pod source
+	// has delivered its first list; until then calls return FailedPrecondition.
 	Pods() (pods []Pod, ready bool)
 }
 
-// SourceFunc is a function that is a [Source].
+// SourceFunc makes a function a [Source].
 type SourceFunc func() (pods []Pod, ready bool)
 
-// Pods calls the function.
+// Pods calls f.
 func (f SourceFunc) Pods() ([]Pod, bool) { return f() }
 
-// Options are the settings of a [Server]. The zero value is for production.
+// Options configures a [Server]. The zero value has the defaults of the kubelet.
 type Options struct {
-	Rate        int          // calls of ListPods and GetPod in a second; zero: 100
-	Burst       int          // of them at once; zero: 10
-	WatchQueue  int          // changes that a watcher may be behind; zero: 100
-	MaxWatchers int          // at a time; zero: 100
+	Rate        int          // calls of ListPods and GetPod per second; zero means 100
+	Burst       int          // calls at once above Rate; zero means 10
+	WatchQueue  int          // changes queued per watcher, before it is dropped; zero means 100
+	MaxWatchers int          // concurrent watchers; zero means 100
 	Logger      *slog.Logger // nil discards
 	Hooks       Hooks
 }
 
-// Hooks are told what happens. Each may be nil, and is called from several goroutines; it must not block.
+// Hooks are called by a [Server]. Each hook may be nil, is called from several goroutines, and must not block.
 type Hooks struct {
-	// Answered is called for each call that was not refused by the rate, with its method, as in "ListPods", and the name of its
-	// code, as in "OK". A watch is one call, when it has ended.
+	// CallCompleted is called for each call that passed the rate limit, with the method, such as "ListPods", and the gRPC code,
+	// such as "OK". A watch counts as one call.
 	CallCompleted func(method, code string)
-	// Dropped is called for each watcher that was too far behind.
+	// WatcherDropped is called for each watcher that is dropped because its queue is full.
 	WatcherDropped func()
 }
 
-// Server answers the calls of the service Pods. Use [New].
+// Server implements the gRPC service Pods of k8s.io/kubelet/pkg/apis/pods/v1alpha1. Create it with [New].
 type Server struct {
 	podsv1alpha1.UnimplementedPodsServer
 	source   Source
 	opts     Options
-	limit    *limiter
+	limit    *rateLimiter
 	watchers watchers
 	once     runonce.Guard
-	ending   chan struct{}  // closed when the server ends
-	senders  sync.WaitGroup // of streams, which may outlive the calls
+	stopping chan struct{}  // closed when the server stops
+	senders  sync.WaitGroup // of watches; they may outlive their calls
 }
 
-// New returns a server of the pods of a source. It panics if there is none.
+// New returns a server for the pods of source. It panics if source is nil.
 func New(source Source, o Options) *Server {
 	required.MustArgs("podsapi.New", required.Arg{Name: "source", Value: source, Hint: "a podsapi.SourceFunc"})
 	o.Rate = cmp.Or(max(o.Rate, 0), defaultRate)
@@ -99,11 +99,11 @@ func New(source Source, o Options) *Server {
 	o.WatchQueue = cmp.Or(max(o.WatchQueue, 0), defaultQueue)
 	o.MaxWatchers = cmp.Or(max(o.MaxWatchers, 0), defaultWatchers)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Server{source: source, opts: o, limit: newLimiter(o.Rate, o.Burst), ending: make(chan struct{})}
+	return &Server{source: source, opts: o, limit: newRateLimiter(o.Rate, o.Burst), stopping: make(chan struct{})}
 }
 
-// Run answers calls on l until ctx ends, ends the watches, gives other calls 5 s, and returns nil. It closes l. It is called
-// once.
+// Run serves calls on l until ctx ends; then it ends the watches, waits up to 5 s for other calls, and returns nil. It closes l.
+// A second call returns an error.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	if err := s.once.Begin(); err != nil {
 		return fmt.Errorf("serve pods on %s: %w; make another server", l.Addr(), err)
@@ -115,8 +115,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(s.unary),
-		grpc.StreamInterceptor(s.stream),
+		grpc.UnaryInterceptor(s.interceptUnary),
+		grpc.StreamInterceptor(s.interceptStream),
 	)
 	podsv1alpha1.RegisterPodsServer(g, s)
 
@@ -124,8 +124,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		<-done.Done()
-		close(s.ending)
-		end(g)
+		close(s.stopping)
+		stopServer(g)
 	})
 	err := g.Serve(l)
 	stop()
@@ -137,48 +137,48 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve pods on %s: %w", l.Addr(), err)
 }
 
-// end stops a server once the calls that it is answering have ended, or after endTimeout.
-func end(g *grpc.Server) {
+// stopServer stops a server after its calls have returned, at the latest after stopTimeout.
+func stopServer(g *grpc.Server) {
 	var wg sync.WaitGroup
 	wg.Go(g.GracefulStop)
-	timer := time.AfterFunc(endTimeout, g.Stop)
+	timer := time.AfterFunc(stopTimeout, g.Stop)
 	wg.Wait()
 	timer.Stop()
 }
 
-// Updated sends a pod to all watchers, with its status: as ADDED if it is the first time for the pod, else as MODIFIED. It is
-// made for lifecycle's Hooks.StatusChanged. Neither argument is written to, nor used after it returns.
+// StatusChanged sends the pod with its status to all watchers, as ADDED the first time and else as MODIFIED. It is the lifecycle
+// hook of the same name. It does not modify or retain its arguments.
 func (s *Server) StatusChanged(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
-	s.tell(s.watchers.updated(string(pod.UID), pod.DeletionTimestamp != nil, sent.Marshal))
+	s.reportDropped(s.watchers.sendUpdate(string(pod.UID), pod.DeletionTimestamp != nil, sent.Marshal))
 }
 
-// Terminated sends to all watchers that a pod which is still wanted does not run any more and has released its resources, as
-// DELETED. Nothing more is sent about it. It is made for lifecycle's Hooks.ResourcesReleased.
+// ResourcesReleased sends DELETED for a pod that has terminated and released its resources, although its source still lists it.
+// No further event is sent for the pod. It is the lifecycle hook of the same name.
 func (s *Server) ResourcesReleased(pod cri.PodIdentity) {
-	s.tell(s.watchers.removed(pod.UID, true, deleted(pod)))
+	s.reportDropped(s.watchers.sendDeleted(pod.UID, true, encodeDeleted(pod)))
 }
 
-// Removed sends to all watchers that nothing is left of a pod, as DELETED, unless Terminated has. It is made for lifecycle's
-// Hooks.PodRemoved.
+// PodRemoved sends DELETED for a pod of which nothing remains on the node, unless ResourcesReleased has sent it. It is the
+// lifecycle hook of the same name.
 func (s *Server) PodRemoved(pod cri.PodIdentity) {
-	s.tell(s.watchers.removed(pod.UID, false, deleted(pod)))
+	s.reportDropped(s.watchers.sendDeleted(pod.UID, false, encodeDeleted(pod)))
 }
 
-// deleted returns what is sent of a pod with DELETED.
-func deleted(pod cri.PodIdentity) func() ([]byte, error) {
+// encodeDeleted returns a function that encodes the pod object of a DELETED event.
+func encodeDeleted(pod cri.PodIdentity) func() ([]byte, error) {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
 	return p.Marshal
 }
 
-// tell passes on what became of a change.
-func (s *Server) tell(dropped int, err error) {
+// reportDropped logs the error of encoding a pod and the dropped watchers, and calls the hook.
+func (s *Server) reportDropped(dropped int, err error) {
 	if err != nil {
-		s.opts.Logger.Error("Encoding a pod for the pods API", "error", err)
+		s.opts.Logger.Error("encode pod for the pods API", "error", err)
 	}
 	if dropped > 0 {
-		s.opts.Logger.Warn("Dropping watchers of the pods API that are too far behind", "watchers", dropped, "queue", s.opts.WatchQueue)
+		s.opts.Logger.Warn("watchers of the pods API dropped: their queues are full", "watchers", dropped, "queue", s.opts.WatchQueue)
 	}
 	for range dropped {
 		if s.opts.Hooks.WatcherDropped != nil {
@@ -187,8 +187,8 @@ func (s *Server) tell(dropped int, err error) {
 	}
 }
 
-// pods returns the pods of the source by UID, and whether there is an answer yet.
-func (s *Server) pods() ([]Pod, bool) {
+// sortedPods returns the pods of the source sorted by UID, and whether the source is ready.
+func (s *Server) sortedPods() ([]Pod, bool) {
 	pods, ready := s.source.Pods()
 	if !ready {
 		return nil, false
@@ -198,20 +198,20 @@ func (s *Server) pods() ([]Pod, bool) {
 	return pods, true
 }
 
-// encode returns a pod with the status that the agent has for it.
-func (p Pod) encode() ([]byte, error) {
+// encodePod returns the protobuf encoding of the pod with its status.
+func (p Pod) encodePod() ([]byte, error) {
 	sent := *p.Pod
 	if p.Status != nil {
 		sent.Status = *p.Status
 	} else {
-		sent.Status = unconfirmed(&p.Pod.Status)
+		sent.Status = unconfirmedStatus(&p.Pod.Status)
 	}
 	return sent.Marshal()
 }
 
-// unconfirmed returns what counts of a status that this agent has not confirmed: a pod without a phase is pending, and one is
-// not ready because an agent before this one said so.
-func unconfirmed(s *corev1.PodStatus) corev1.PodStatus {
+// unconfirmedStatus returns a status that this agent process has not confirmed yet: an empty phase becomes Pending, and Ready
+// becomes false.
+func unconfirmedStatus(s *corev1.PodStatus) corev1.PodStatus {
 	status := *s
 	status.Phase = cmp.Or(status.Phase, corev1.PodPending)
 	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool {

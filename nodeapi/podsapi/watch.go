@@ -10,102 +10,102 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// errTooMany says that there are as many watchers as there may be.
-var errTooMany = errors.New("too many watchers")
+// errTooManyWatchers is returned by addWatcher at the limit of watchers.
+var errTooManyWatchers = errors.New("too many watchers")
 
-// watchers are those that are told about changes. The zero value has none.
+// watchers are the open watches, with the state sent for each pod. The zero value is ready for use.
 type watchers struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  map[*watcher]bool
-	told map[string]telling // by UID
+	sent map[string]sentState // by pod UID
 }
 
-// telling is what has been said about a pod, whether or not anybody listened.
-type telling int
+// sentState is the last event sent for a pod, with or without watchers.
+type sentState int
 
 const (
-	toldNothing telling = iota
-	toldPod
-	toldTerminated
+	sentNothing sentState = iota
+	sentPod
+	sentTerminated
 )
 
-// watcher is one stream.
+// watcher is an open watch.
 type watcher struct {
-	events  chan *podsv1alpha1.WatchPodsEvent // shared with other watchers: nobody writes to an event
-	dropped chan struct{}                     // closed when it is too far behind
+	events  chan *podsv1alpha1.WatchPodsEvent // shared with other watchers, and read only
+	dropped chan struct{}                     // closed when the watcher is dropped
 }
 
-// add returns a new watcher, which may be so many changes behind.
-func (w *watchers) add(queue, most int) (*watcher, error) {
+// addWatcher returns a new watcher with a queue of the given length, or an error if there are maxWatchers.
+func (w *watchers) addWatcher(queue, maxWatchers int) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.all) >= most {
-		return nil, errTooMany
+	if len(w.all) >= maxWatchers {
+		return nil, errTooManyWatchers
 	}
 	if w.all == nil {
 		w.all = make(map[*watcher]bool)
 	}
-	one := &watcher{events: make(chan *podsv1alpha1.WatchPodsEvent, queue), dropped: make(chan struct{})}
-	w.all[one] = true
-	return one, nil
+	added := &watcher{events: make(chan *podsv1alpha1.WatchPodsEvent, queue), dropped: make(chan struct{})}
+	w.all[added] = true
+	return added, nil
 }
 
-// remove forgets a watcher, which may have been dropped before.
-func (w *watchers) remove(one *watcher) {
+// removeWatcher removes a watcher; it may have been dropped before.
+func (w *watchers) removeWatcher(removed *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.all, one)
+	delete(w.all, removed)
 }
 
-// updated sends the state of a pod to all, and returns how many were dropped for it. The bytes are only made if there is
-// somebody to send them to.
-func (w *watchers) updated(uid string, deleting bool, pod func() ([]byte, error)) (dropped int, err error) {
+// sendUpdate sends ADDED or MODIFIED for a pod to all watchers, and returns the number of watchers dropped. It calls pod to
+// encode the pod only if there are watchers.
+func (w *watchers) sendUpdate(uid string, deleting bool, pod func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told == nil {
-		w.told = make(map[string]telling)
+	if w.sent == nil {
+		w.sent = make(map[string]sentState)
 	}
-	before := w.told[uid]
-	if before == toldTerminated {
+	before := w.sent[uid]
+	if before == sentTerminated {
 		return 0, nil
 	}
-	w.told[uid] = toldPod
-	if before == toldNothing && !deleting {
-		return w.send(podsv1alpha1.EventType_ADDED, pod)
+	w.sent[uid] = sentPod
+	if before == sentNothing && !deleting {
+		return w.broadcast(podsv1alpha1.EventType_ADDED, pod)
 	}
-	return w.send(podsv1alpha1.EventType_MODIFIED, pod)
+	return w.broadcast(podsv1alpha1.EventType_MODIFIED, pod)
 }
 
-// removed sends DELETED to all, unless that was done before. If the pod is still wanted, it is remembered, and nothing more is
-// sent about it.
-func (w *watchers) removed(uid string, wanted bool, pod func() ([]byte, error)) (dropped int, err error) {
+// sendDeleted sends DELETED for a pod to all watchers, once per pod. If a source still lists the pod, no later event is sent for
+// it.
+func (w *watchers) sendDeleted(uid string, listed bool, pod func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.told[uid]
+	before := w.sent[uid]
 	switch {
-	case !wanted:
-		delete(w.told, uid)
-	case w.told == nil:
-		w.told = map[string]telling{uid: toldTerminated}
+	case !listed:
+		delete(w.sent, uid)
+	case w.sent == nil:
+		w.sent = map[string]sentState{uid: sentTerminated}
 	default:
-		w.told[uid] = toldTerminated
+		w.sent[uid] = sentTerminated
 	}
-	if before == toldTerminated {
+	if before == sentTerminated {
 		return 0, nil
 	}
-	return w.send(podsv1alpha1.EventType_DELETED, pod)
+	return w.broadcast(podsv1alpha1.EventType_DELETED, pod)
 }
 
-// send requires the lock, so that all watchers see changes in the same order.
-func (w *watchers) send(kind podsv1alpha1.EventType, pod func() ([]byte, error)) (dropped int, err error) {
+// broadcast sends an event to all watchers. The caller holds mu, so that all watchers get events in the same order.
+func (w *watchers) broadcast(kind podsv1alpha1.EventType, pod func() ([]byte, error)) (dropped int, err error) {
 	if len(w.all) == 0 {
 		return 0, nil
 	}
 	data, err := pod()
 	if err != nil {
-		// None can be told this change, so that each has to begin anew.
+		// All watchers miss this event and must start a new watch.
 		for one := range w.all {
-			w.drop(one)
+			w.dropWatcher(one)
 			dropped++
 		}
 		return dropped, err
@@ -115,15 +115,15 @@ func (w *watchers) send(kind podsv1alpha1.EventType, pod func() ([]byte, error))
 		select {
 		case one.events <- event:
 		default:
-			w.drop(one)
+			w.dropWatcher(one)
 			dropped++
 		}
 	}
 	return dropped, nil
 }
 
-// drop requires the lock.
-func (w *watchers) drop(one *watcher) {
-	delete(w.all, one)
-	close(one.dropped)
+// dropWatcher closes a watcher. The caller holds mu.
+func (w *watchers) dropWatcher(dropped *watcher) {
+	delete(w.all, dropped)
+	close(dropped.dropped)
 }
