@@ -13,29 +13,29 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// asker has volumes measured by who made them, a few at a time: one that does not answer keeps a place for its time, and
-// nobody else.
-type asker struct {
-	known   known
-	timeout time.Duration // of one answer
-	wake    chan struct{} // has one entry where there may be new targets
+// volumeMeter measures volumes by their CSI drivers, maxConcurrent at a time. A driver that hangs occupies one of these places
+// until its timeout and delays nothing else.
+type volumeMeter struct {
+	targets targetSet
+	timeout time.Duration // of one measurement
+	wake    chan struct{} // holds a token if the targets may have changed
 }
 
-func newAsker(timeout time.Duration) *asker {
-	return &asker{timeout: timeout, wake: make(chan struct{}, 1)}
+func newVolumeMeter(timeout time.Duration) *volumeMeter {
+	return &volumeMeter{timeout: timeout, wake: make(chan struct{}, 1)}
 }
 
-// follow sets the targets.
-func (a *asker) follow(targets []target) {
-	a.known.want(targets)
+// setTargets replaces the volumes to measure, and wakes measureLoop.
+func (a *volumeMeter) setTargets(targets []target) {
+	a.targets.setTargets(targets)
 	sleep.Wake(a.wake)
 }
 
-// run asks for what is due until ctx ends.
-func (a *asker) run(ctx context.Context) {
+// measureLoop measures the volumes that are due until ctx ends.
+func (a *volumeMeter) measureLoop(ctx context.Context) {
 	for {
 		var due <-chan time.Time
-		if at := a.round(ctx); !at.IsZero() {
+		if at := a.measureDue(ctx); !at.IsZero() {
 			due = time.After(time.Until(at))
 		}
 		select {
@@ -47,37 +47,38 @@ func (a *asker) run(ctx context.Context) {
 	}
 }
 
-// places is how many are asked at a time.
-const places = 8
+// maxConcurrent is the number of volumes measured at a time.
+const maxConcurrent = 8
 
-// round asks for what is due, and returns when something will be: zero where there is nothing.
-func (a *asker) round(ctx context.Context) time.Time {
-	due, _ := a.known.due(time.Now())
-	free := make(chan struct{}, places)
+// measureDue measures the volumes that are due, and returns when the next one is: zero if there is none.
+func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
+	due, _ := a.targets.dueTargets(time.Now())
+	free := make(chan struct{}, maxConcurrent)
 	var asked sync.WaitGroup
 	for _, m := range due {
 		free <- struct{}{}
 		asked.Go(func() {
-			a.ask(ctx, m)
+			a.measureVolume(ctx, m)
 			<-free
 		})
 	}
 	asked.Wait()
 	now := time.Now()
-	due, wake := a.known.due(now)
+	due, wake := a.targets.dueTargets(now)
 	if len(due) > 0 {
 		return now
 	}
 	return wake
 }
 
-// ask measures one target. It returns when that is over, or when it should be.
-func (a *asker) ask(ctx context.Context, m *measurement) {
+// measureVolume measures one volume on a goroutine of its own. It returns when the measurement is complete or late; a late one is
+// abandoned.
+func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	if ctx.Err() != nil {
 		return
 	}
 	j := &job{done: make(chan struct{})}
-	go a.work(ctx, j, m, a.known.begin(m, j))
+	go a.runJob(ctx, j, entry, a.targets.startJob(entry, j))
 	const grace = time.Second
 	late := time.NewTimer(a.timeout + grace)
 	defer late.Stop()
@@ -89,37 +90,37 @@ func (a *asker) ask(ctx context.Context, m *measurement) {
 			ended = nil
 			late.Reset(grace)
 		case <-late.C:
-			a.known.leave(m, j)
+			a.targets.abandonJob(entry, j)
 			return
 		}
 	}
 }
 
-// work is the goroutine of a job.
-func (a *asker) work(ctx context.Context, j *job, m *measurement, t target) {
+// runJob is the goroutine of a measurement. It stores the result in entry.
+func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	said, err := t.ask(limited)
-	a.known.mu.Lock()
-	defer a.known.mu.Unlock()
+	measured, err := tgt.measure(limited)
+	a.targets.mu.Lock()
+	defer a.targets.mu.Unlock()
 	defer close(j.done)
-	m.job, m.err, m.left = nil, err, false
+	entry.job, entry.err, entry.abandoned = nil, err, false
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		m.err, m.at = nil, time.Time{}
+		entry.err, entry.started = nil, time.Time{}
 	case err == nil:
-		m.at = at
-		m.fs = Filesystem{
-			CapacityBytes: value(said.CapacityBytes), AvailableBytes: value(said.AvailableBytes),
-			Inodes: value(said.Inodes), InodesFree: value(said.InodesFree),
+		entry.started = at
+		entry.fs = Filesystem{
+			CapacityBytes: valueOrZero(measured.CapacityBytes), AvailableBytes: valueOrZero(measured.AvailableBytes),
+			Inodes: valueOrZero(measured.Inodes), InodesFree: valueOrZero(measured.InodesFree),
 		}
-		m.Usage = dirusage.Usage{Bytes: value(said.UsedBytes), Inodes: value(said.InodesUsed)}
+		entry.Usage = dirusage.Usage{Bytes: valueOrZero(measured.UsedBytes), Inodes: valueOrZero(measured.InodesUsed)}
 	}
 }
 
-// value returns what somebody said, and zero where he said nothing.
-func value(n *uint64) uint64 {
+// valueOrZero returns *n, or zero if n is nil.
+func valueOrZero(n *uint64) uint64 {
 	if n == nil {
 		return 0
 	}

@@ -15,62 +15,62 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// nodeStats puts together what is known of the node.
-func (k *Collector) nodeStats(n *nodeSample, whole bool) statsapi.NodeStats {
-	out := statsapi.NodeStats{NodeName: k.opts.NodeName, StartTime: metav1.NewTime(n.booted)}
-	if root := n.cgroups[theNode]; root.found {
-		out.CPU, out.Memory, out.Swap = k.cpu("/", &root), memoryStats(&root), n.swap(&root)
+// buildNodeStats builds the node part of a summary; full is false for CPU and memory only.
+func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeStats {
+	out := statsapi.NodeStats{NodeName: k.opts.NodeName, StartTime: metav1.NewTime(node.bootTime)}
+	if root := node.cgroups[nodeCgroup]; root.found {
+		out.CPU, out.Memory, out.Swap = k.cpuStats("/", &root), memoryStats(&root), node.nodeSwapStats(&root)
 		out.Memory.AvailableBytes = nil
-		if n.memoryOK {
-			free := n.availableBytes(&root.stats)
+		if node.memoryOK {
+			free := node.availableBytes(&root.stats)
 			out.Memory.AvailableBytes = &free
 		}
-		if whole {
+		if full {
 			out.IO = ioStats(&root)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.cgroups)) {
-		if s := n.cgroups[name]; name != theNode && s.found {
+	for _, name := range slices.Sorted(maps.Keys(node.cgroups)) {
+		if s := node.cgroups[name]; name != nodeCgroup && s.found {
 			c := statsapi.ContainerStats{
 				Name: name, StartTime: out.StartTime,
-				CPU: k.cpu("system "+name, &s), Memory: memoryStats(&s), Swap: swapStats(&s),
+				CPU: k.cpuStats("system "+name, &s), Memory: memoryStats(&s), Swap: swapStats(&s),
 			}
-			if whole {
+			if full {
 				c.IO = ioStats(&s)
 			}
 			out.SystemContainers = append(out.SystemContainers, c)
 		}
 	}
-	if !whole {
+	if !full {
 		return out
 	}
-	out.Network = networkStats(n.interfaces, n.networkAt)
-	if !n.tasksAt.IsZero() {
-		running, most := n.tasks, n.maxTasks
-		out.Rlimit = &statsapi.RlimitStats{Time: metav1.NewTime(n.tasksAt), MaxPID: &most, NumOfRunningProcesses: &running}
+	out.Network = networkStats(node.interfaces, node.networkAt)
+	if !node.tasksAt.IsZero() {
+		running, most := node.tasks, node.maxTasks
+		out.Rlimit = &statsapi.RlimitStats{Time: metav1.NewTime(node.tasksAt), MaxPID: &most, NumOfRunningProcesses: &running}
 	}
-	if n.root != nil {
-		out.Fs = n.root.fs()
-		used, inodes := n.root.UsedBytes(), n.root.inodesUsed()
+	if node.root != nil {
+		out.Fs = node.root.fsStats()
+		used, inodes := node.root.UsedBytes(), node.root.inodesUsed()
 		out.Fs.UsedBytes, out.Fs.InodesUsed = &used, &inodes
 	}
-	out.Runtime = &statsapi.RuntimeStats{ImageFs: n.imageFs(n.image, n.images), ContainerFs: n.imageFs(n.layer, n.layers)}
+	out.Runtime = &statsapi.RuntimeStats{ImageFs: node.imageFsStats(node.image, node.images), ContainerFs: node.imageFsStats(node.layer, node.layers)}
 	return out
 }
 
-// imageFs is a file system of the runtime: it says what it uses, and the file system how large it is.
-func (n *nodeSample) imageFs(m *measured, u cri.FilesystemUsage) *statsapi.FsStats {
+// imageFsStats combines the size of a file system of the runtime with the usage that the runtime reports for it.
+func (n *nodeSample) imageFsStats(m *fsMeasurement, u cri.FilesystemUsage) *statsapi.FsStats {
 	if !n.imagesKnown {
 		return nil
 	}
-	out := m.fs()
+	out := m.fsStats()
 	out.Time = metav1.NewTime(u.Time)
 	out.UsedBytes, out.InodesUsed = u.UsedBytes, u.InodesUsed
 	return out
 }
 
-// fs is how large a file system is, without what uses it.
-func (m *measured) fs() *statsapi.FsStats {
+// fsStats returns the size of the file system, without a usage.
+func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	if m == nil {
 		return &statsapi.FsStats{}
 	}
@@ -82,50 +82,51 @@ func (m *measured) fs() *statsapi.FsStats {
 	return out
 }
 
-// cpu is the CPU time of a cgroup, by a name for its rate.
-func (k *Collector) cpu(name string, s *sampled) *statsapi.CPUStats {
-	used := s.stats.CPU.Usage
+// cpuStats returns the CPU time of a cgroup, and its CPU rate since the previous sample under name.
+func (k *Collector) cpuStats(name string, sample *cgroupSample) *statsapi.CPUStats {
+	used := sample.stats.CPU.Usage
 	return &statsapi.CPUStats{
-		Time: metav1.NewTime(s.at), UsageCoreNanoSeconds: &used,
-		UsageNanoCores: k.rates.update(name, used, s.at), PSI: psi(s.stats.CPU.Pressure),
+		Time: metav1.NewTime(sample.at), UsageCoreNanoSeconds: &used,
+		UsageNanoCores: k.rates.updateRate(name, used, sample.at), PSI: psiStats(sample.stats.CPU.Pressure),
 	}
 }
 
-func memoryStats(s *sampled) *statsapi.MemoryStats {
-	m := &s.stats.Memory
+func memoryStats(sample *cgroupSample) *statsapi.MemoryStats {
+	m := &sample.stats.Memory
 	used, rss, faults, major, working := m.Current, m.Stat.Anon, m.Stat.PageFaults, m.Stat.MajorPageFaults, m.WorkingSet()
 	return &statsapi.MemoryStats{
-		Time: metav1.NewTime(s.at), UsageBytes: &used, WorkingSetBytes: &working, RSSBytes: &rss,
-		PageFaults: &faults, MajorPageFaults: &major, AvailableBytes: availableBytes(&s.stats), PSI: psi(m.Pressure),
+		Time: metav1.NewTime(sample.at), UsageBytes: &used, WorkingSetBytes: &working, RSSBytes: &rss,
+		PageFaults: &faults, MajorPageFaults: &major, AvailableBytes: availableBytes(&sample.stats), PSI: psiStats(m.Pressure),
 	}
 }
 
-func swapStats(s *sampled) *statsapi.SwapStats {
-	used := s.stats.Memory.Swap
-	out := &statsapi.SwapStats{Time: metav1.NewTime(s.at), SwapUsageBytes: &used}
-	if limit := s.stats.Memory.SwapMax; limit != nil && *limit >= 0 && *limit <= 1<<62 {
-		free := sub(uint64(*limit), used)
+func swapStats(sample *cgroupSample) *statsapi.SwapStats {
+	used := sample.stats.Memory.Swap
+	out := &statsapi.SwapStats{Time: metav1.NewTime(sample.at), SwapUsageBytes: &used}
+	if limit := sample.stats.Memory.SwapMax; limit != nil && *limit >= 0 && *limit <= 1<<62 {
+		free := subSaturated(uint64(*limit), used)
 		out.SwapAvailableBytes = &free
 	}
 	return out
 }
 
-// swap is that of the node, whose limit is what the machine has.
-func (n *nodeSample) swap(root *sampled) *statsapi.SwapStats {
+// nodeSwapStats returns the swap usage of the node, with the swap space of the machine as the limit.
+func (n *nodeSample) nodeSwapStats(root *cgroupSample) *statsapi.SwapStats {
 	out := swapStats(root)
 	if n.memoryOK {
-		free := sub(n.memory.swapTotal, root.stats.Memory.Swap)
+		free := subSaturated(n.memory.swapTotal, root.stats.Memory.Swap)
 		out.SwapAvailableBytes = &free
 	}
 	return out
 }
 
-func ioStats(s *sampled) *statsapi.IOStats {
-	return &statsapi.IOStats{Time: metav1.NewTime(s.at), PSI: psi(s.stats.IO.Pressure)}
+func ioStats(sample *cgroupSample) *statsapi.IOStats {
+	return &statsapi.IOStats{Time: metav1.NewTime(sample.at), PSI: psiStats(sample.stats.IO.Pressure)}
 }
 
-// psi has totals in microseconds, as the kernel has them and the kubelet passes them on, whatever its type says.
-func psi(p *cgroups.Pressure) *statsapi.PSIStats {
+// psiStats converts pressure stall information. Totals are in microseconds, as in the kernel and the kubelet, although the type
+// names nanoseconds.
+func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	if p == nil {
 		return nil
 	}
@@ -135,7 +136,8 @@ func psi(p *cgroups.Pressure) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }
 
-// networkStats has the interface eth0 as the default one, and is nil for what was never read.
+// networkStats returns the traffic of all interfaces, with eth0 as the default interface. It returns nil if at is zero: the
+// traffic was not read.
 func networkStats(all []Interface, at time.Time) *statsapi.NetworkStats {
 	if at.IsZero() {
 		return nil

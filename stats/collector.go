@@ -19,126 +19,125 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Cgroups is what a [Collector] reads cgroups with, such as a driver.Driver.
+// Cgroups reads cgroups for a [Collector]. *driver.Driver of package cgroups/driver implements it.
 type Cgroups interface {
 	cgroups.Sampler
 	cgroups.Lister
 }
 
-// imageUser is the part of [cri.Images] that knows where images and writable layers are.
-type imageUser interface {
+// imageUsageReporter is the method of [cri.Images] that reports the file systems of images and writable layers.
+type imageUsageReporter interface {
 	ImageUsage(ctx context.Context) (cri.ImageUsage, error)
 }
 
-// layerLister is the part of [cri.StatsLister] that measures writable layers.
+// layerLister is the method of [cri.StatsLister] that measures writable layers.
 type layerLister interface {
 	ContainerStats(ctx context.Context) ([]cri.ContainerStats, error)
 }
 
-// Collector measures a node and its pods. Its methods may be called from any goroutine. Make one with [New].
+// Collector measures a node and its pods. Create it with [New]. Its methods may be called from any goroutine.
 type Collector struct {
-	opts    Options
-	cgroups Cgroups
-	proc    procfs
-	disks   disks
-	walker  walker
-	asker   *asker
-	rates   rates
-	leaves  leaves
+	opts        Options
+	cgroups     Cgroups
+	proc        procfs
+	filesystems filesystems
+	walker      walker
+	volumeMeter *volumeMeter
+	rates       cpuRates
+	leaves      leafCache
 
 	lister cri.Lister
-	layers layerLister // nil: the runtime measures no layers
-	images imageUser   // nil: the runtime does not say where images are
+	layers layerLister        // nil: the runtime cannot measure layers
+	images imageUsageReporter // nil: the runtime does not report where images are
 
-	list     slot[cri.Snapshot]
-	measured slot[map[string]cri.ContainerStats] // by container
-	usage    slot[cri.ImageUsage]
+	list           sharedCall[cri.Snapshot]
+	runtimeStats   sharedCall[map[string]cri.ContainerStats] // by container ID
+	imageUsageCall sharedCall[cri.ImageUsage]
 
-	run runonce.Guard
+	guard runonce.Guard
 
-	mu     sync.Mutex
-	booted time.Time // when the machine was; zero: nobody has looked
+	mu       sync.Mutex
+	bootTime time.Time // boot time of the machine; zero: not read yet
 }
 
-// New returns a collector for the pods of a runtime. It starts nothing. What the runtime can do beside listing is found
-// out here: a [cri.StatsLister] measures writable layers, and a runtime
-// with the method ImageUsage of [cri.Images] reports where images are.
-func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
+// New returns a collector for the pods of runtime, and starts nothing. If the runtime has the method ContainerStats of
+// [cri.StatsLister], it measures writable layers; if it has ImageUsage of [cri.Images], it reports the file systems of images.
+func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
-	o, err := o.withDefaults()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if o.Machine == nil {
-		o.Machine = c
+	if opts.Machine == nil {
+		opts.Machine = c
 	}
-	if r, ok := o.Machine.(interface{ Root() string }); ok && r.Root() != "/" {
+	if r, ok := opts.Machine.(interface{ Root() string }); ok && r.Root() != "/" {
 		return nil, fmt.Errorf("stats.New: the cgroups begin at %q, so that memory.available would be the machine's memory less the usage of that "+
 			"part alone: set Options.Machine to a driver.Driver whose Options.Root is empty", r.Root())
 	}
 	k := &Collector{
-		opts: o, cgroups: c, lister: runtime, proc: procfs{o.Proc},
-		disks:  disks{statfs: o.Statfs},
-		walker: walker{part: o.CPUFraction, timeout: 10 * time.Second, statfs: o.Statfs},
-		asker:  newAsker(10 * time.Second),
+		opts: opts, cgroups: c, lister: runtime, proc: procfs{opts.Proc},
+		filesystems: filesystems{statfs: opts.Statfs},
+		walker:      walker{cpuFraction: opts.CPUFraction, timeout: 10 * time.Second, statfs: opts.Statfs},
+		volumeMeter: newVolumeMeter(10 * time.Second),
 	}
 	k.layers, _ = runtime.(layerLister)
-	k.images, _ = runtime.(imageUser)
+	k.images, _ = runtime.(imageUsageReporter)
 	return k, nil
 }
 
-// Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries have neither, and
-// the first of [Collector.Summary] has that logged within 10 s.
-// A measurement in which the kernel does not come back is left behind, see [Collector.Pending].
+// Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries lack these values; the
+// first call of [Collector.Summary] then logs a warning within 10 s. A measurement that hangs in the kernel is abandoned, see
+// [Collector.HungCalls].
 func (k *Collector) Run(ctx context.Context) error {
-	if err := k.run.Begin(); err != nil {
+	if err := k.guard.Begin(); err != nil {
 		return fmt.Errorf("stats.Collector: %w", err)
 	}
-	defer k.run.End()
+	defer k.guard.End()
 	var asker sync.WaitGroup
 	defer asker.Wait()
-	asker.Go(func() { k.asker.run(ctx) })
-	var listed time.Time // what is measured now was
+	asker.Go(func() { k.volumeMeter.measureLoop(ctx) })
+	var listed time.Time // time of the pod list whose targets are set
 	for {
-		snapshot, err := k.snapshot(ctx, k.opts.RuntimePeriod)
+		snapshot, err := k.listPods(ctx, k.opts.RuntimePeriod)
 		if err != nil {
 			k.opts.Logger.Debug("pods cannot be listed, those that are known are measured", "error", err)
 		}
-		if listed.IsZero() || !snapshot.Time.Equal(listed) { // most rounds are for one target of many
-			walked, asked := k.targets(snapshot)
-			k.walker.known.want(walked)
-			k.asker.follow(asked)
+		if listed.IsZero() || !snapshot.Time.Equal(listed) { // most rounds measure one target of many
+			walked, asked := k.listTargets(snapshot)
+			k.walker.targets.setTargets(walked)
+			k.volumeMeter.setTargets(asked)
 			listed = snapshot.Time
 		}
 		again := time.Now().Add(k.opts.LogPeriod)
-		wake := sleep.Earlier(k.walker.round(ctx), again)
+		wake := sleep.Earlier(k.walker.measureDue(ctx), again)
 		if sleep.Until(ctx, wake) != nil {
 			return nil
 		}
 	}
 }
 
-// Stuck is something that does not answer.
+// HungCall is a call of the kernel or the runtime that has exceeded [Options].Timeout.
 type HungCall struct {
-	Path  string // a file system or a directory; empty for the runtime
+	Path  string // file system or directory; empty for the runtime
 	Since time.Duration
 }
 
-// Pending returns the calls that take longer than [Options].Wait. Each keeps a thread of the operating system until the
-// kernel gives it back, and what is below its path is not asked again before that.
+// HungCalls returns the calls that exceed [Options].Timeout. Each occupies a thread of the operating system until it returns, and
+// its path is not measured again before.
 func (k *Collector) HungCalls() (all []HungCall) {
 	add := func(path string, since time.Duration) { all = append(all, HungCall{path, since}) }
-	k.disks.hanging(k.opts.Timeout, add)
+	k.filesystems.listHung(k.opts.Timeout, add)
 	hanging := func(path string, err error) {
-		if h, ok := errors.AsType[hangs](err); ok {
+		if h, ok := errors.AsType[hungError](err); ok {
 			add(path, h.since)
 		}
 	}
-	k.walker.known.errors(hanging)
-	k.asker.known.errors(hanging)
-	for _, since := range []time.Duration{k.list.pendingFor(), k.measured.pendingFor(), k.usage.pendingFor()} {
+	k.walker.targets.eachError(hanging)
+	k.volumeMeter.targets.eachError(hanging)
+	for _, since := range []time.Duration{k.list.pendingDuration(), k.runtimeStats.pendingDuration(), k.imageUsageCall.pendingDuration()} {
 		if since > k.opts.Timeout {
 			add("", since)
 		}
@@ -146,58 +145,59 @@ func (k *Collector) HungCalls() (all []HungCall) {
 	return all
 }
 
-// Summary returns what GET /stats/summary of a kubelet has. It is never nil: what a source does not have is missing, and
-// the error, which may be many joined, names the source with an [*Error].
+// Summary returns the content of the kubelet's GET /stats/summary. It is never nil: values of a failed source are missing, and
+// the error, possibly several joined ones, names the source by an [*Error].
 func (k *Collector) Summary(ctx context.Context) (*statsapi.Summary, error) {
-	k.run.Require("stats.Collector", k.opts.Logger, nil)
-	return k.collect(ctx, true)
+	k.guard.Require("stats.Collector", k.opts.Logger, nil)
+	return k.buildSummary(ctx, true)
 }
 
-// CPUAndMemory returns the same for CPU, memory and swap alone, as with ?only_cpu_and_memory=true.
+// CPUAndMemory returns a summary with CPU, memory and swap only, as with ?only_cpu_and_memory=true. Errors are as in
+// [Collector.Summary].
 func (k *Collector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
-	return k.collect(ctx, false)
+	return k.buildSummary(ctx, false)
 }
 
-// collect makes a pass over everything.
-func (k *Collector) collect(ctx context.Context, whole bool) (*statsapi.Summary, error) {
-	var f failures
-	parts := partsShort
-	if whole {
-		parts = partsWhole
+// buildSummary measures node and pods and builds their summary; full is false for CPU and memory only.
+func (k *Collector) buildSummary(ctx context.Context, full bool) (*statsapi.Summary, error) {
+	var errs failures
+	parts := partsBasic
+	if full {
+		parts = partsFull
 	}
-	n := k.node(ctx, parts, whole, &f)
-	if whole {
-		k.nodeDisks(ctx, &n, &f)
+	n := k.sampleNode(ctx, parts, full, &errs)
+	if full {
+		k.measureNodeDisks(ctx, &n, &errs)
 	}
 	var sandbox cgroups.Parts
-	if whole {
-		sandbox = cgroups.PartProcs // by which their networks are found
+	if full {
+		sandbox = cgroups.PartProcs // to find the network namespaces
 	}
-	pods := k.pods(ctx, parts, sandbox, &f)
-	if whole || lacking(pods) {
-		k.layersOf(ctx, pods, &f)
+	pods := k.samplePods(ctx, parts, sandbox, &errs)
+	if full || hasContainerWithoutCgroup(pods) {
+		k.addRuntimeStats(ctx, pods, &errs)
 	}
-	pods = measuredOnly(pods)
-	s := &statsapi.Summary{Node: k.nodeStats(&n, whole), Pods: make([]statsapi.PodStats, 0, len(pods))}
+	pods = dropUnmeasured(pods)
+	s := &statsapi.Summary{Node: k.buildNodeStats(&n, full), Pods: make([]statsapi.PodStats, 0, len(pods))}
 	for i := range pods {
-		s.Pods = append(s.Pods, k.podStats(&pods[i], &n, whole))
+		s.Pods = append(s.Pods, k.buildPodStats(&pods[i], &n, full))
 	}
-	if whole {
+	if full {
 		failed := func(source string) func(string, error) {
 			return func(path string, err error) {
-				if !gone(err) {
-					f.add(source, path, err)
+				if !isRemoved(err) {
+					errs.addError(source, path, err)
 				}
 			}
 		}
-		k.walker.known.errors(failed("directory"))
-		k.asker.known.errors(failed("volume"))
+		k.walker.targets.eachError(failed("directory"))
+		k.volumeMeter.targets.eachError(failed("volume"))
 	}
-	k.rates.forget(time.Now())
-	return s, f.join()
+	k.rates.dropOld(time.Now())
+	return s, errs.joinErrors()
 }
 
 const (
-	partsShort = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap
-	partsWhole = partsShort | cgroups.PartPressure | cgroups.PartPids
+	partsBasic = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap
+	partsFull  = partsBasic | cgroups.PartPressure | cgroups.PartPids
 )

@@ -11,107 +11,107 @@ import (
 	"time"
 )
 
-// Filesystem is how large a file system is, and how much of it is free. Available is what others than root can take.
+// Filesystem is the size and free space of a file system. AvailableBytes is the space available to processes without root
+// privileges.
 type Filesystem struct {
 	CapacityBytes, AvailableBytes, FreeBytes uint64
-	Inodes, InodesFree                       uint64 // zero where it has no limit of inodes
-	Device                                   uint64 // which one it is, as stat(2) says; zero where nobody knows
+	Inodes, InodesFree                       uint64 // zero if the number of inodes is unlimited
+	Device                                   uint64 // device number of stat(2); zero if unknown
 }
 
-// UsedBytes returns what is taken.
+// UsedBytes returns the used space.
 func (f Filesystem) UsedBytes() uint64 { return f.CapacityBytes - min(f.FreeBytes, f.CapacityBytes) }
 
 // inodesUsed returns the number of used inodes.
 func (f Filesystem) inodesUsed() uint64 { return f.Inodes - min(f.InodesFree, f.Inodes) }
 
-// measured is a file system at a time.
-type measured struct {
+// fsMeasurement is the size of a file system at a time.
+type fsMeasurement struct {
 	Filesystem
 	at time.Time
 }
 
-// disks asks file systems how full they are, each on its own. The zero value is not ready: statfs is what asks.
-type disks struct {
+// filesystems calls statfs on file systems, with one call at a time per path, because the call may hang. statfs must be set.
+type filesystems struct {
 	statfs func(path string) (Filesystem, error)
 
 	mu    sync.Mutex
-	slots map[string]*slot[measured]
+	calls map[string]*sharedCall[fsMeasurement]
 }
 
-// begin asks a file system, unless somebody has and waits for the answer. It returns nil where that would be one too
-// many.
-func (d *disks) begin(path string) *pending[measured] {
-	s := d.slot(path)
+// startStatfs starts statfs for path, or returns the running call. It returns nil if maxFilesystems calls hang.
+func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
+	s := d.callFor(path)
 	if s == nil {
 		return nil
 	}
-	return s.start(func() (measured, error) {
+	return s.startCall(func() (fsMeasurement, error) {
 		at := time.Now()
 		f, err := d.statfs(path)
-		return measured{f, at}, err
+		return fsMeasurement{f, at}, err
 	})
 }
 
-// ask returns what a file system says that was asked with begin, within the time.
-func (d *disks) ask(ctx context.Context, p *pending[measured], wait time.Duration) (measured, error) {
+// awaitStatfs returns the result of a call of startStatfs. It waits at most timeout.
+func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], wait time.Duration) (fsMeasurement, error) {
 	if p == nil {
-		return measured{}, errors.New("too many file systems do not answer")
+		return fsMeasurement{}, errors.New("too many file systems do not answer")
 	}
-	return p.wait(ctx, wait)
+	return p.waitResult(ctx, wait)
 }
 
-// maxDisks is how many file systems are remembered. A runtime that names another one each time is not to fill memory.
-const maxDisks = 64
+// maxFilesystems is the largest number of remembered file systems, because a runtime could name ever new ones.
+const maxFilesystems = 64
 
-// slot returns what asks a file system, nil where that would be one too many.
-func (d *disks) slot(path string) *slot[measured] {
+// callFor returns the call slot of path, or nil if maxFilesystems calls hang.
+func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.slots[path]
+	s := d.calls[path]
 	if s != nil {
 		return s
 	}
-	if len(d.slots) >= maxDisks {
-		maps.DeleteFunc(d.slots, func(_ string, s *slot[measured]) bool { return s.pendingFor() == 0 })
+	if len(d.calls) >= maxFilesystems {
+		maps.DeleteFunc(d.calls, func(_ string, s *sharedCall[fsMeasurement]) bool { return s.pendingDuration() == 0 })
 	}
-	if len(d.slots) >= maxDisks {
+	if len(d.calls) >= maxFilesystems {
 		return nil
 	}
-	if d.slots == nil {
-		d.slots = map[string]*slot[measured]{}
+	if d.calls == nil {
+		d.calls = map[string]*sharedCall[fsMeasurement]{}
 	}
-	s = &slot[measured]{}
-	d.slots[path] = s
+	s = &sharedCall[fsMeasurement]{}
+	d.calls[path] = s
 	return s
 }
 
-// hanging adds the file systems that do not answer to a list, by their paths.
-func (d *disks) hanging(longer time.Duration, add func(path string, since time.Duration)) {
+// listHung calls add for each file system whose statfs runs longer than threshold.
+func (d *filesystems) listHung(threshold time.Duration, add func(path string, since time.Duration)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for path, s := range d.slots {
-		if since := s.pendingFor(); since > longer {
+	for path, s := range d.calls {
+		if since := s.pendingDuration(); since > threshold {
 			add(path, since)
 		}
 	}
 }
 
-// Filesystems asks file systems how full they are, by the paths of their mount points, all at once and each for [Options].Wait at
-// most. One that does not answer is missing, and named by the error; it is asked again when the kernel gives the call back.
+// Filesystems returns size and free space of the file systems mounted at paths. The calls run concurrently, each for at most
+// [Options].Timeout. A file system that hangs is missing, and named by the error; it is called again after its call has returned.
 func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
-	var f failures
-	calls := make([]*pending[measured], len(paths))
+	var errs failures
+	calls := make([]*pendingCall[fsMeasurement], len(paths))
 	for i, path := range paths {
-		calls[i] = k.disks.begin(path)
+		calls[i] = k.filesystems.startStatfs(path)
 	}
 	all := make(map[string]Filesystem, len(paths))
 	for i, path := range paths {
-		m, err := k.disks.ask(ctx, calls[i], k.opts.Timeout)
+		m, err := k.filesystems.awaitStatfs(ctx, calls[i], k.opts.Timeout)
 		if err == nil {
 			all[path] = m.Filesystem
-		} else if !gone(err) {
-			f.add("filesystem", path, err)
+		} else if !isRemoved(err) {
+			errs.addError("filesystem", path, err)
 		}
 	}
-	return all, f.join()
+	return all, errs.joinErrors()
 }

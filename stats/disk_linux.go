@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statfs asks the kernel.
+// statfs calls statfs(2) and stat(2) on path.
 func statfs(path string) (Filesystem, error) {
 	var s unix.Statfs_t
 	err := unix.Statfs(path, &s)
@@ -30,7 +30,7 @@ func statfs(path string) (Filesystem, error) {
 	}
 	return Filesystem{
 		Device:        uint64(st.Dev), //nolint:unconvert // it is not of the same type on every architecture
-		CapacityBytes: mul(s.Blocks, unit), AvailableBytes: mul(s.Bavail, unit), FreeBytes: mul(s.Bfree, unit),
+		CapacityBytes: mulSaturated(s.Blocks, unit), AvailableBytes: mulSaturated(s.Bavail, unit), FreeBytes: mulSaturated(s.Bfree, unit),
 		Inodes: s.Files, InodesFree: s.Ffree,
 	}, nil
 }

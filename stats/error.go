@@ -10,11 +10,10 @@ import (
 	"syscall"
 )
 
-// Error is why numbers are missing, or old: which source does not have them. [errors.Is] with
-// [context.DeadlineExceeded] finds out that it did not answer in time.
+// Error names a source whose values are missing or outdated. For a timeout, [errors.Is] with [context.DeadlineExceeded] is true.
 type Error struct {
 	Source string // "cgroup", "proc", "runtime", "nodefs", "imagefs", "containerfs", "directory" or "volume"
-	Object string // such as a cgroup, a file or a call; may be empty
+	Object string // cgroup, file or call; may be empty
 	Err    error
 }
 
@@ -29,16 +28,16 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// maxErrors is how many errors one answer has. A thousand pods may fail for one reason.
+// maxErrors limits the errors of one result: a thousand pods may fail for one reason.
 const maxErrors = 32
 
-// failures are what went wrong in one pass.
+// failures collects the errors of one measurement of node and pods.
 type failures struct {
 	all  []error
 	more int
 }
 
-func (f *failures) add(source, object string, err error) {
+func (f *failures) addError(source, object string, err error) {
 	if err == nil {
 		return
 	}
@@ -49,16 +48,18 @@ func (f *failures) add(source, object string, err error) {
 	f.all = append(f.all, &Error{Source: source, Object: object, Err: err})
 }
 
-// join returns the failures as one error, nil where there are none.
-func (f *failures) join() error {
+// joinErrors returns the errors as one error, or nil.
+func (f *failures) joinErrors() error {
 	if f.more > 0 {
 		return errors.Join(append(f.all, errors.New("and more"))...)
 	}
 	return errors.Join(f.all...)
 }
 
-// gone reports whether something was removed since it was listed, which is no failure.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+// isRemoved reports whether err means that a file or process was removed after it was listed, which is not a failure.
+func isRemoved(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
 
-// ended reports whether a pass has to stop.
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
+// hasEnded reports whether ctx has ended.
+func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }

@@ -4,4 +4,4 @@
 package stats
 
 // ImageUser is imageUser.
-type ImageUser = imageUser
+type ImageUser = imageUsageReporter

@@ -18,52 +18,52 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// target is something on disk to measure.
+// target is a file, directory or volume to measure.
 type target struct {
-	path    string
-	mounted bool                                            // the file system, instead of the files
-	flat    bool                                            // the files directly in the directory alone
-	ask     func(context.Context) (statsapi.FsStats, error) // who is asked instead; nil: nobody
-	every   time.Duration                                   // how old its numbers may get
+	path         string
+	mounted      bool                                            // measure the file system instead of counting files
+	topLevelOnly bool                                            // count only the files directly in the directory
+	measure      func(context.Context) (statsapi.FsStats, error) // measures the volume instead, such as its CSI driver; nil: count files
+	period       time.Duration                                   // time between measurements
 }
 
-// measurement is what is known of a target.
+// measurement is the last result for a target.
 type measurement struct {
 	dirusage.Usage
-	fs     Filesystem
-	at     time.Time // when the measurement began; zero: it was never done
-	err    error     // why the last one failed; the numbers are of the one before
-	tried  time.Time // when the last one began
-	job    *job      // under way; nil: none
-	wanted bool      // it is a target still
-	target target
-	left   bool // job made no progress and was left behind
+	fs        Filesystem
+	started   time.Time // start of the last successful measurement; zero: none
+	err       error     // error of the last attempt; the values are those of the measurement before
+	lastTry   time.Time // start of the last attempt
+	job       *job      // in progress; nil: none
+	wanted    bool      // still a target
+	target    target
+	abandoned bool // job hangs and was abandoned
 }
 
-// job is a measurement that is under way, on a goroutine of its own.
+// job is a measurement in progress on a goroutine of its own.
 type job struct {
 	walk *dirusage.Walk
 	done chan struct{}
 }
 
-// known has the targets of one who measures, and what is known of them.
-type known struct {
+// targetSet holds targets and their last measurements.
+type targetSet struct {
 	mu  sync.Mutex
 	all map[string]*measurement // by path
 }
 
-// get returns what is known of a path.
-func (k *known) get(path string) (m measurement, ok bool) {
+// lastMeasurement returns the last measurement of path, and whether one has succeeded.
+func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if known := k.all[path]; known != nil {
-		return *known, !known.at.IsZero()
+		return *known, !known.started.IsZero()
 	}
 	return m, false
 }
 
-// want sets the targets. What is known of others is dropped, unless it is under way.
-func (k *known) want(targets []target) {
+// setTargets replaces the targets. Measurements of removed targets are dropped when their job has returned.
+func (k *targetSet) setTargets(targets []target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.all == nil {
@@ -83,52 +83,52 @@ func (k *known) want(targets []target) {
 	maps.DeleteFunc(k.all, func(_ string, m *measurement) bool { return !m.wanted && m.job == nil })
 }
 
-// due returns the targets that are to be measured, those that wait longest first, and when another one will be: zero
-// where there is none.
-func (k *known) due(now time.Time) (due []*measurement, wake time.Time) {
+// dueTargets returns the targets to measure at now, the longest waiting first, and the time when the next one is due: zero if
+// there is none.
+func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range k.all {
 		if !m.wanted || m.job != nil {
 			continue
 		}
-		if at := m.tried.Add(m.target.every); at.After(now) {
+		if at := m.lastTry.Add(m.target.period); at.After(now) {
 			wake = sleep.Earlier(wake, at)
 			continue
 		}
 		due = append(due, m)
 	}
 	slices.SortFunc(due, func(a, b *measurement) int {
-		return cmp.Or(a.tried.Compare(b.tried), strings.Compare(a.target.path, b.target.path))
+		return cmp.Or(a.lastTry.Compare(b.lastTry), strings.Compare(a.target.path, b.target.path))
 	})
 	return due, wake
 }
 
-// begin notes that a target is being measured.
-func (k *known) begin(m *measurement, j *job) target {
+// startJob records that j measures entry, and returns the target to measure.
+func (k *targetSet) startJob(entry *measurement, j *job) target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	m.job, m.tried = j, time.Now()
-	return m.target
+	entry.job, entry.lastTry = j, time.Now()
+	return entry.target
 }
 
-// leave notes that a job does not go on.
-func (k *known) leave(m *measurement, j *job) {
+// abandonJob records that j hangs: its target has an error until the job returns.
+func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if m.job == j {
-		m.err, m.left = hangs{time.Since(m.tried)}, true
+	if entry.job == j {
+		entry.err, entry.abandoned = hungError{time.Since(entry.lastTry)}, true
 	}
 }
 
-// errors calls add with what went wrong with the targets, in order of their paths.
-func (k *known) errors(add func(path string, err error)) {
+// eachError calls add for each target whose last measurement failed or hangs, sorted by path.
+func (k *targetSet) eachError(add func(path string, err error)) {
 	k.mu.Lock()
 	failed := map[string]error{}
 	for path, m := range k.all {
 		switch {
-		case m.job != nil && m.left:
-			failed[path] = hangs{time.Since(m.tried)}
+		case m.job != nil && m.abandoned:
+			failed[path] = hungError{time.Since(m.lastTry)}
 		case m.wanted && m.err != nil:
 			failed[path] = m.err
 		}

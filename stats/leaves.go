@@ -11,22 +11,22 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// leaves remembers the names of the cgroups in the cgroups of pods, which stay as they are for as long as a container runs. On v1
-// there is a directory to list for each controller, and all of them together cost as much as a sample. The zero value is ready.
-type leaves struct {
-	mu  sync.Mutex
-	pod map[cgroups.Path]map[string]string // by container or sandbox; these maps are never changed
+// leafCache caches the cgroup names of containers below the pod cgroups, which do not change while a container runs. Listing them
+// costs as much as a sample on cgroup v1, which has a directory per controller. The zero value is ready for use.
+type leafCache struct {
+	mu    sync.Mutex
+	byPod map[cgroups.Path]map[string]string // pod cgroup → container or sandbox ID → cgroup name; the inner maps are read only
 }
 
-// of returns what is remembered of a pod, nil where nothing is.
-func (l *leaves) of(pod cgroups.Path) map[string]string {
+// podLeaves returns the cached names below a pod cgroup, by container or sandbox ID; nil if it is not cached.
+func (l *leafCache) podLeaves(pod cgroups.Path) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.pod[pod]
+	return l.byPod[pod]
 }
 
-// set remembers the names that were listed in the cgroup of a pod, and returns them by container or sandbox.
-func (l *leaves) set(pod cgroups.Path, names []string) map[string]string {
+// setLeaves caches the names listed below a pod cgroup, and returns them by container or sandbox ID.
+func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]string {
 	byID := make(map[string]string, len(names))
 	for _, leaf := range names {
 		if id := containerID(leaf); id != "" {
@@ -35,36 +35,37 @@ func (l *leaves) set(pod cgroups.Path, names []string) map[string]string {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pod == nil {
-		l.pod = make(map[cgroups.Path]map[string]string)
+	if l.byPod == nil {
+		l.byPod = make(map[cgroups.Path]map[string]string)
 	}
-	l.pod[pod] = byID
+	l.byPod[pod] = byID
 	return byID
 }
 
-// forget has the cgroup of a pod listed anew, of which one that was remembered is not there.
-func (l *leaves) forget(pod cgroups.Path) {
+// removePod drops the names of a pod cgroup, because a cached one does not exist any more. They are listed again at the next
+// sample.
+func (l *leafCache) removePod(pod cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.pod, pod)
+	delete(l.byPod, pod)
 }
 
-// keep forgets all but some pods.
-func (l *leaves) keep(pods map[string]cgroups.Path) {
+// retainPods drops the names of all pods that are not in pods.
+func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pod) <= len(pods) {
+	if len(l.byPod) <= len(pods) {
 		return
 	}
 	there := make(map[cgroups.Path]bool, len(pods))
 	for _, path := range pods {
 		there[path] = true
 	}
-	maps.DeleteFunc(l.pod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
+	maps.DeleteFunc(l.byPod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
 }
 
-// containerID returns the container whose cgroup has a name, which is what a runtime made of the ID: ID, crio-ID, or
-// cri-containerd-ID.scope. It is empty for what is no container, such as the monitor of one.
+// containerID returns the container ID in a cgroup name of a runtime: ID, crio-ID, or cri-containerd-ID.scope. It returns an
+// empty string for the conmon of CRI-O.
 func containerID(leaf string) string {
 	name, _ := strings.CutSuffix(leaf, ".scope")
 	if strings.HasPrefix(name, "crio-conmon-") {

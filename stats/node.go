@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// sampled is a cgroup with what the kernel counts for it.
-type sampled struct {
+// cgroupSample is a sample of a cgroup; found is false if the cgroup does not exist.
+type cgroupSample struct {
 	path  cgroups.Path
 	leaf  string
 	found bool
@@ -24,138 +24,138 @@ type sampled struct {
 	stats cgroups.Stats
 }
 
-// theNode is the name of the cgroup of the whole node among those of [nodeSample]. No system container has it.
-const theNode = ""
+// nodeCgroup is the key of the root cgroup in [nodeSample]. System containers have other names.
+const nodeCgroup = ""
 
-// nodeSample is what is known of the node.
+// nodeSample has the raw values of a node, from which summaries, signals and samples are built.
 type nodeSample struct {
-	cgroups    map[string]sampled // by the name of the system container
-	memory     memory
+	cgroups    map[string]cgroupSample // by name of the system container
+	memory     meminfo
 	memoryOK   bool
 	tasks      int64
 	maxTasks   int64
-	tasksAt    time.Time // zero: not known
+	tasksAt    time.Time // zero: not read
 	interfaces []Interface
 	networkAt  time.Time
-	booted     time.Time
+	bootTime   time.Time
 
-	root, image, layer    *measured // file systems; nil: not known
-	images, layers        cri.FilesystemUsage
-	imagesKnown, separate bool // separate: layers are on another mount point than images
+	root, image, layer          *fsMeasurement // file systems; nil: unknown
+	images, layers              cri.FilesystemUsage
+	imagesKnown, separateLayers bool // separateLayers: layers have another mount point than images
 }
 
-// node reads what there is of the node but its disks.
-func (k *Collector) node(ctx context.Context, parts cgroups.Parts, network bool, f *failures) nodeSample {
-	n := nodeSample{cgroups: map[string]sampled{}, booted: k.boot(f)}
-	n.cgroups[theNode] = k.sample(ctx, "", "", parts, f)
+// sampleNode reads all values of the node except its file systems.
+func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network bool, errs *failures) nodeSample {
+	n := nodeSample{cgroups: map[string]cgroupSample{}, bootTime: k.readBootTime(errs)}
+	n.cgroups[nodeCgroup] = k.sampleCgroup(ctx, "", "", parts, errs)
 	pods := cgroups.QOSPath(k.opts.CgroupRoot, cgroups.Guaranteed)
-	n.cgroups[statsapi.SystemContainerPods] = k.sample(ctx, pods, "", parts, f)
+	n.cgroups[statsapi.SystemContainerPods] = k.sampleCgroup(ctx, pods, "", parts, errs)
 	for _, s := range k.opts.System {
-		n.cgroups[s.Name] = k.sample(ctx, s.Path, s.Leaf, parts, f)
+		n.cgroups[s.Name] = k.sampleCgroup(ctx, s.Path, s.Leaf, parts, errs)
 	}
-	k.machine(&n, f)
+	k.readMachine(&n, errs)
 	if network {
 		at := time.Now()
-		all, err := k.proc.interfaces("1")
-		if f.add("proc", "1/net/dev", err); err == nil {
+		all, err := k.proc.readInterfaces("1")
+		if errs.addError("proc", "1/net/dev", err); err == nil {
 			n.interfaces, n.networkAt = all, at
 		}
 	}
 	return n
 }
 
-// machine reads the files of /proc that [Collector.Signals] reads too.
-func (k *Collector) machine(n *nodeSample, f *failures) {
+// readMachine reads memory and task counts of the machine from /proc.
+func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	var err error
-	n.memory, err = k.proc.memory()
-	n.memoryOK = err == nil
-	f.add("proc", "", err)
+	node.memory, err = k.proc.readMeminfo()
+	node.memoryOK = err == nil
+	errs.addError("proc", "", err)
 	at := time.Now()
-	if n.tasks, n.maxTasks, err = k.proc.tasks(); err == nil {
-		n.tasksAt = at
+	if node.tasks, node.maxTasks, err = k.proc.countTasks(); err == nil {
+		node.tasksAt = at
 	}
-	f.add("proc", "", err)
+	errs.addError("proc", "", err)
 }
 
-// sample reads a cgroup. One that is not there is no failure.
-func (k *Collector) sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts, f *failures) sampled {
-	s := sampled{path: p, leaf: leaf, at: time.Now()}
+// sampleCgroup reads a cgroup. A missing cgroup is not an error.
+func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
+	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
 	var from cgroups.Sampler = k.cgroups
-	if p == "" && leaf == "" {
+	if cgroup == "" && leaf == "" {
 		from = k.opts.Machine
 	}
-	s.stats, err = from.Sample(ctx, p, leaf, parts)
-	if s.found = err == nil; !gone(err) {
-		f.add("cgroup", path.Join(p.Cgroupfs(), leaf), err)
+	s.stats, err = from.Sample(ctx, cgroup, leaf, parts)
+	if s.found = err == nil; !isRemoved(err) {
+		errs.addError("cgroup", path.Join(cgroup.Cgroupfs(), leaf), err)
 	}
 	return s
 }
 
-// boot returns when the machine was started, which never changes.
-func (k *Collector) boot(f *failures) time.Time {
+// readBootTime returns the boot time of the machine, which it reads once.
+func (k *Collector) readBootTime(errs *failures) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.booted.IsZero() {
+	if k.bootTime.IsZero() {
 		var err error
-		k.booted, err = k.proc.boot()
-		f.add("proc", "", err)
+		k.bootTime, err = k.proc.bootTime()
+		errs.addError("proc", "", err)
 	}
-	return k.booted
+	return k.bootTime
 }
 
-// nodeDisks asks the file systems of the node, and the runtime where it keeps what.
-func (k *Collector) nodeDisks(ctx context.Context, n *nodeSample, f *failures) {
-	u, err := k.imageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
+// measureNodeDisks measures the file systems of the node, at mount points that the runtime reports for images and layers.
+func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs *failures) {
+	u, err := k.readImageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
 	if err != nil {
-		f.add("runtime", "image usage", err)
+		errs.addError("runtime", "image usage", err)
 	}
-	k.askDisks(ctx, n, u, k.opts.Timeout, f)
+	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// askDisks asks the file systems at the same time, so that none delays another one.
-func (k *Collector) askDisks(ctx context.Context, n *nodeSample, u cri.ImageUsage, wait time.Duration, f *failures) {
+// measureDisks measures nodefs, imagefs and containerfs concurrently, so that a hanging one does not delay the others.
+func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, u cri.ImageUsage, wait time.Duration, errs *failures) {
 	if len(u.Images) > 0 {
-		n.images, n.layers, n.imagesKnown = u.Images[0], u.Images[0], true
-		if len(u.Containers) > 0 && u.Containers[0].Mountpoint != n.images.Mountpoint {
-			n.layers, n.separate = u.Containers[0], true
+		node.images, node.layers, node.imagesKnown = u.Images[0], u.Images[0], true
+		if len(u.Containers) > 0 && u.Containers[0].Mountpoint != node.images.Mountpoint {
+			node.layers, node.separateLayers = u.Containers[0], true
 		}
 	}
-	ask := []diskQuestion{{"nodefs", k.opts.Root, &n.root, k.disks.begin(k.opts.Root)}}
-	if n.imagesKnown {
-		at := n.images.Mountpoint
-		ask = append(ask, diskQuestion{"imagefs", at, &n.image, k.disks.begin(at)})
+	ask := []diskCall{{"nodefs", k.opts.Root, &node.root, k.filesystems.startStatfs(k.opts.Root)}}
+	if node.imagesKnown {
+		at := node.images.Mountpoint
+		ask = append(ask, diskCall{"imagefs", at, &node.image, k.filesystems.startStatfs(at)})
 	}
-	if n.separate {
-		at := n.layers.Mountpoint
-		ask = append(ask, diskQuestion{"containerfs", at, &n.layer, k.disks.begin(at)})
+	if node.separateLayers {
+		at := node.layers.Mountpoint
+		ask = append(ask, diskCall{"containerfs", at, &node.layer, k.filesystems.startStatfs(at)})
 	}
 	for _, a := range ask {
-		m, err := k.disks.ask(ctx, a.call, wait)
-		if f.add(a.source, a.path, err); err == nil {
+		m, err := k.filesystems.awaitStatfs(ctx, a.call, wait)
+		if errs.addError(a.source, a.path, err); err == nil {
 			*a.into = &m
 		}
 	}
-	if !n.separate {
-		n.layer = n.image
+	if !node.separateLayers {
+		node.layer = node.image
 	}
 }
 
-// diskQuestion is a file system that was asked, and where its answer goes.
-type diskQuestion struct {
+// diskCall is a running statfs call and the destination of its result.
+type diskCall struct {
 	source, path string
-	into         **measured
-	call         *pending[measured]
+	into         **fsMeasurement
+	call         *pendingCall[fsMeasurement]
 }
 
-// imageUsage returns where the runtime keeps images and layers, and what they take; what it said last where it does not
-// answer.
-func (k *Collector) imageUsage(ctx context.Context, age, wait time.Duration) (cri.ImageUsage, error) {
-	last, at := k.usage.known()
+// readImageUsage returns the file systems of images and layers with their usage, at most age old. If the runtime fails it returns
+// the last result and the error.
+func (k *Collector) readImageUsage(ctx context.Context, age, wait time.Duration) (cri.ImageUsage, error) {
+	last, at := k.imageUsageCall.lastResult()
 	if k.images == nil || !at.IsZero() && time.Since(at) < age {
 		return last, nil
 	}
-	u, err := k.usage.ask(ctx, wait, func() (cri.ImageUsage, error) {
+	u, err := k.imageUsageCall.callAndWait(ctx, wait, func() (cri.ImageUsage, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 		defer cancel()
 		u, err := k.images.ImageUsage(ctx)

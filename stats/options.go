@@ -18,47 +18,48 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Options configure a [Collector]. The zero value is that of a node with the kubelet's directories.
+// Options configures a [Collector]. The zero value is for a node with the directories of the kubelet.
 type Options struct {
-	NodeName string // in summaries; empty where nobody needs it
-	// Root is the directory of the agent: its file system is nodefs. Empty: /var/lib/kubelet.
+	NodeName string // for summaries; may be empty
+	// Root is the directory of the agent, whose file system is nodefs. Empty: /var/lib/kubelet.
 	Root string
-	// LogRoot is where the directories with the logs of the pods are. Empty: /var/log/pods.
+	// LogRoot contains the log directories of the pods. Empty: /var/log/pods.
 	LogRoot string
-	// CgroupRoot is the cgroup that kubepods is in, as for [cgroups.PodPath]. Empty: the root of the driver.
+	// CgroupRoot is the parent of the cgroup kubepods, as for [cgroups.PodPath]. Empty: the root of the driver.
 	CgroupRoot cgroups.Path
-	// Machine reads the cgroup of the whole machine, whose usage is the node's. Nil: Cgroups do, which must not be confined to a
-	// part of the tree then, as a driver.Driver with another Options.Root than "/" is.
+	// Machine reads the root cgroup of the machine, for the usage of the node. Nil: the Cgroups argument of [New] reads it, and
+	// must not be limited to a subtree of the cgroup hierarchy.
 	Machine cgroups.Sampler
-	// System are cgroups that summaries list beside that of all pods. One that is absent is left out. Nil: none.
+	// System are additional cgroups for the systemContainers of summaries. A cgroup that does not exist is omitted. Nil: none.
 	System []SystemContainer
-	// Volumes returns what is mounted into a pod, such as [VolumesOf] does. Nil: summaries have no volumes.
+	// Volumes returns the volumes of a pod, as [VolumesOf] does. Nil: summaries have no volumes.
 	Volumes func(uid string) []Volume
-	// HostsFile returns the file that the containers of a pod have as /etc/hosts. Nil: Root/pods/UID/etc-hosts.
+	// HostsFile returns the path of the file mounted as /etc/hosts in the containers of a pod. Nil: Root/pods/UID/etc-hosts.
 	HostsFile func(uid string) string
-	// MessageDir returns the directory with the termination messages of a pod, which its containers write. Nil: Root/pods/UID/containers.
+	// TerminationMessageDir returns the directory with the termination messages of a pod, which its containers write. Nil:
+	// Root/pods/UID/containers.
 	TerminationMessageDir func(uid string) string
 
-	// Proc is /proc. Nil: that of this machine.
+	// Proc is the /proc file system. Nil: /proc of this machine.
 	Proc fs.FS
-	// Statfs asks a file system how full it is. Nil: the kernel is asked.
+	// Statfs returns size and free space of the file system of path. Nil: statfs(2) of the kernel.
 	Statfs func(path string) (Filesystem, error)
 
-	VolumePeriod  time.Duration // how often a volume is measured, at most; zero means 1 min
-	LogPeriod     time.Duration // how often logs are measured, at most; zero means 10 s
-	RuntimePeriod time.Duration // how often the runtime is asked, for lists and layers; zero means 10 s
-	Timeout       time.Duration // how long a file system or the runtime is waited for; zero means 2 s
-	SignalTimeout time.Duration // the same for Signals; zero means 100 ms
-	CPUFraction   float64       // how much of a CPU measuring directories may take; zero means 0.05, 1 means all of one
+	VolumePeriod  time.Duration // least time between measurements of a volume; zero means 1 min
+	LogPeriod     time.Duration // least time between measurements of a log directory; zero means 10 s
+	RuntimePeriod time.Duration // least time between calls of the runtime that list containers or measure layers; zero means 10 s
+	Timeout       time.Duration // for a call to a file system or the runtime; zero means 2 s
+	SignalTimeout time.Duration // for a call to a file system or the runtime in Signals; zero means 100 ms
+	CPUFraction   float64       // largest fraction of a CPU for measuring directories; zero means 0.05, 1 means a whole CPU
 
 	Logger *slog.Logger // nil discards
 }
 
-// SystemContainer is a cgroup that is not that of a pod.
+// SystemContainer names a cgroup outside of the pods for [Options].System, such as that of the runtime.
 type SystemContainer struct {
 	Name string       // such as [statsapi.SystemContainerKubelet]
-	Path cgroups.Path // the cgroup, or the one that Leaf is in
-	Leaf string       // such as "containerd.service" in "system" under systemd; empty: Path itself
+	Path cgroups.Path // the cgroup, or the parent of Leaf
+	Leaf string       // such as "containerd.service" in "system" under systemd; empty means Path itself
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -84,7 +85,7 @@ func (o Options) withDefaults() (Options, error) {
 	if err := o.CgroupRoot.Validate(); err != nil {
 		return o, fmt.Errorf("stats: Options.CgroupRoot: %w", err)
 	}
-	if err := checkSystem(o.System); err != nil {
+	if err := validateSystem(o.System); err != nil {
 		return o, err
 	}
 	if o.Proc == nil {
@@ -107,7 +108,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-func checkSystem(all []SystemContainer) error {
+func validateSystem(all []SystemContainer) error {
 	seen := map[string]bool{statsapi.SystemContainerPods: true}
 	for i, s := range all {
 		if err := s.Path.Validate(); err != nil {

@@ -17,38 +17,39 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// pod is a pod that runs, with what the kernel counts for it.
+// pod is a running pod with its cgroup samples.
 type pod struct {
 	cri.PodIdentity
-	sandbox    cri.Sandbox // zero for a pod that is not in the list of the runtime
-	path       cgroups.Path
-	leaf       string  // of the sandbox in path; empty: it has none
-	pause      sampled // the cgroup of the sandbox, if somebody wants to know
-	found      bool    // it has a cgroup, which was sampled
-	at         time.Time
-	stats      cgroups.Stats
-	containers []container
-	interfaces []Interface // nil: not known
-	networkAt  time.Time
+	sandbox       cri.Sandbox // zero for a pod that the runtime has not listed
+	path          cgroups.Path
+	leaf          string       // cgroup name of the sandbox below path; empty: none
+	sandboxSample cgroupSample // cgroup of the sandbox; zero if no caller needs it
+	found         bool         // its cgroup was sampled
+	at            time.Time
+	stats         cgroups.Stats
+	containers    []container
+	interfaces    []Interface // nil: not read
+	networkAt     time.Time
 }
 
-// container is a running container.
+// container is a running container with its cgroup sample.
 type container struct {
 	cri.Container
 	leaf    string
-	found   bool // it has a cgroup, which was sampled
+	found   bool // its cgroup was sampled
 	at      time.Time
 	stats   cgroups.Stats
-	runtime *cri.ContainerStats // what the runtime has measured; nil: nothing
+	runtime *cri.ContainerStats // measured by the runtime; nil: not measured
 }
 
-// snapshot returns the list of the runtime, which is not older than that unless the runtime does not answer.
-func (k *Collector) snapshot(ctx context.Context, age time.Duration) (cri.Snapshot, error) {
-	last, at := k.list.known()
+// listPods returns the pod list of the runtime, at most age old. If the runtime fails or hangs it returns the last list and an
+// error.
+func (k *Collector) listPods(ctx context.Context, age time.Duration) (cri.Snapshot, error) {
+	last, at := k.list.lastResult()
 	if !at.IsZero() && time.Since(at) < age {
 		return last, nil
 	}
-	s, err := k.list.ask(ctx, k.opts.Timeout, func() (cri.Snapshot, error) {
+	s, err := k.list.callAndWait(ctx, k.opts.Timeout, func() (cri.Snapshot, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 		defer cancel()
 		return k.lister.List(ctx)
@@ -62,47 +63,47 @@ func (k *Collector) snapshot(ctx context.Context, age time.Duration) (cri.Snapsh
 	return last, &Error{Source: "runtime", Object: "list", Err: err}
 }
 
-// relist is how old a list is at least before it is made anew for a cgroup that it does not explain.
-const relist = time.Second
+// minListAge is the least age of a pod list before it is read again because a pod cgroup is missing in it.
+const minListAge = time.Second
 
-// pods returns the pods that run, with their containers, in order of their namespaces and names. The parts of sandboxes that are
-// read are others; with [cgroups.PartProcs] among them, pods have the traffic of their networks.
-func (k *Collector) pods(ctx context.Context, parts, sandbox cgroups.Parts, f *failures) []pod {
-	snapshot, err := k.snapshot(ctx, k.opts.RuntimePeriod)
-	paths := k.podPaths(ctx, f)
-	if err == nil && unexplained(snapshot, paths) {
-		snapshot, err = k.snapshot(ctx, relist)
+// samplePods returns the running pods with samples of their cgroups, sorted by namespace and name. parts are read of pods and
+// containers, sandbox of sandboxes; with [cgroups.PartProcs] in sandbox the network traffic is read too.
+func (k *Collector) samplePods(ctx context.Context, parts, sandbox cgroups.Parts, errs *failures) []pod {
+	snapshot, err := k.listPods(ctx, k.opts.RuntimePeriod)
+	paths := k.listPodCgroups(ctx, errs)
+	if err == nil && hasUnlistedPod(snapshot, paths) {
+		snapshot, err = k.listPods(ctx, minListAge)
 	}
 	if err != nil {
-		f.all = append(f.all, err)
+		errs.all = append(errs.all, err)
 	}
-	k.leaves.keep(paths)
-	pods := running(snapshot)
+	k.leaves.retainPods(paths)
+	pods := runningPods(snapshot)
 	if err != nil {
-		pods = append(pods, unlisted(pods, paths)...)
+		pods = append(pods, unlistedPods(pods, paths)...)
 	}
 	for i := range pods {
-		if ended(ctx) {
-			f.add("cgroup", "", context.Cause(ctx))
+		if hasEnded(ctx) {
+			errs.addError("cgroup", "", context.Cause(ctx))
 			return pods[:i]
 		}
 		p := &pods[i]
 		if path, ok := paths[p.UID]; ok {
 			p.path = path
-			k.samplePod(ctx, p, parts, sandbox, f)
+			k.samplePod(ctx, p, parts, sandbox, errs)
 		}
 	}
 	return pods
 }
 
-// podPaths returns the cgroups of pods, by the UIDs of the pods.
-func (k *Collector) podPaths(ctx context.Context, f *failures) map[string]cgroups.Path {
+// listPodCgroups returns the cgroups of all pods, by pod UID.
+func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[string]cgroups.Path {
 	paths := map[string]cgroups.Path{}
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
 		dir := cgroups.QOSPath(k.opts.CgroupRoot, class)
 		names, err := k.cgroups.Children(ctx, dir)
-		if err != nil && !gone(err) {
-			f.add("cgroup", dir.Cgroupfs(), err)
+		if err != nil && !isRemoved(err) {
+			errs.addError("cgroup", dir.Cgroupfs(), err)
 		}
 		for _, name := range names {
 			path := dir.Join(name)
@@ -114,19 +115,19 @@ func (k *Collector) podPaths(ctx context.Context, f *failures) map[string]cgroup
 	return paths
 }
 
-// unexplained reports whether there is the cgroup of a pod of which a list has no running container, which may have been started since.
-// A pod that is not in a summary counts as not measured, and such pods are evicted first.
-func unexplained(s cri.Snapshot, paths map[string]cgroups.Path) bool {
-	runs := make(map[string]bool, len(s.Sandboxes)) // by sandbox
-	for i := range s.Containers {
-		if s.Containers[i].State == cri.ContainerRunning {
-			runs[s.Containers[i].SandboxID] = true
+// hasUnlistedPod reports whether paths has the cgroup of a pod without a running container in the list: it may have started
+// later. A pod missing in a summary would count as not measured, and such pods are evicted first.
+func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
+	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
+	for i := range snapshot.Containers {
+		if snapshot.Containers[i].State == cri.ContainerRunning {
+			runs[snapshot.Containers[i].SandboxID] = true
 		}
 	}
-	explained := make(map[string]bool, len(s.Sandboxes))
-	for i := range s.Sandboxes {
-		if runs[s.Sandboxes[i].ID] {
-			explained[s.Sandboxes[i].Pod.UID] = true
+	explained := make(map[string]bool, len(snapshot.Sandboxes))
+	for i := range snapshot.Sandboxes {
+		if runs[snapshot.Sandboxes[i].ID] {
+			explained[snapshot.Sandboxes[i].Pod.UID] = true
 		}
 	}
 	for uid := range paths {
@@ -137,9 +138,9 @@ func unexplained(s cri.Snapshot, paths map[string]cgroups.Path) bool {
 	return false
 }
 
-// unlisted returns the pods that have a cgroup and are not in a list, as the runtime did not answer after they had been started. Of
-// these only the UID is known, and what they use as a whole: whoever looks for what takes the memory needs no more.
-func unlisted(pods []pod, paths map[string]cgroups.Path) (more []pod) {
+// unlistedPods returns pods with a cgroup that are not in pods, because the runtime hung after their start. They have a UID and
+// the sample of the pod cgroup, which is enough for evictions.
+func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
 		listed[pods[i].UID] = true
@@ -152,27 +153,27 @@ func unlisted(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	return more
 }
 
-// running returns the pods with a container that runs, in order of their namespaces and names. Of sandboxes with the same name, those
-// that are ready count, or else the newest, as in pkg/kubelet/stats/cri_stats_provider.go.
-func running(s cri.Snapshot) []pod {
-	run := make(map[string]int, len(s.Sandboxes)) // containers by sandbox
-	for i := range s.Containers {
-		if s.Containers[i].State == cri.ContainerRunning {
-			run[s.Containers[i].SandboxID]++
+// runningPods returns the pods with a running container, sorted by namespace and name. Of sandboxes with equal pod names it uses
+// the ready ones, or else the newest, as pkg/kubelet/stats/cri_stats_provider.go.
+func runningPods(snapshot cri.Snapshot) []pod {
+	run := make(map[string]int, len(snapshot.Sandboxes)) // containers by sandbox
+	for i := range snapshot.Containers {
+		if snapshot.Containers[i].State == cri.ContainerRunning {
+			run[snapshot.Containers[i].SandboxID]++
 		}
 	}
 	pods := make([]pod, 0, len(run))
 	at := make(map[string]int, len(run)) // among pods, by sandbox
-	for same := range named(s.Sandboxes) {
-		for _, sandbox := range current(same) {
+	for same := range sandboxesByName(snapshot.Sandboxes) {
+		for _, sandbox := range currentSandboxes(same) {
 			if n := run[sandbox.ID]; n > 0 {
 				at[sandbox.ID] = len(pods)
 				pods = append(pods, pod{PodIdentity: sandbox.Pod, sandbox: *sandbox, containers: make([]container, 0, n)})
 			}
 		}
 	}
-	for i := range s.Containers {
-		c := &s.Containers[i]
+	for i := range snapshot.Containers {
+		c := &snapshot.Containers[i]
 		if p, ok := at[c.SandboxID]; ok && c.State == cri.ContainerRunning {
 			pods[p].containers = append(pods[p].containers, container{Container: *c})
 		}
@@ -185,8 +186,8 @@ func running(s cri.Snapshot) []pod {
 	return pods
 }
 
-// named returns the sandboxes of each name, in order of the names and then of their IDs.
-func named(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
+// sandboxesByName returns the sandboxes grouped by pod name, in order of the names, and each group sorted by ID.
+func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	all := make([]*cri.Sandbox, len(sandboxes))
 	for i := range sandboxes {
 		all[i] = &sandboxes[i]
@@ -208,8 +209,8 @@ func named(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// current returns the sandboxes of one name that count.
-func current(all []*cri.Sandbox) []*cri.Sandbox {
+// currentSandboxes returns the ready sandboxes of a pod name, or the newest sandbox if none is ready.
+func currentSandboxes(all []*cri.Sandbox) []*cri.Sandbox {
 	if len(all) == 1 {
 		return all
 	}
@@ -222,9 +223,9 @@ func current(all []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod reads the cgroup of a pod, those of its containers, and some parts of that of its sandbox.
-func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroups.Parts, f *failures) {
-	s := k.sample(ctx, p.path, "", parts, f)
+// samplePod reads the cgroups of a pod, its containers and its sandbox.
+func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroups.Parts, errs *failures) {
+	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
 		return
 	}
@@ -232,34 +233,34 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroup
 	if p.sandbox.ID == "" {
 		return
 	}
-	leaves := k.leavesOf(ctx, p, f)
+	leaves := k.listLeaves(ctx, p, errs)
 	for i := range p.containers {
 		c := &p.containers[i]
 		if c.leaf = leaves[c.ID]; c.leaf == "" {
 			continue
 		}
-		if s := k.sample(ctx, p.path, c.leaf, parts, f); s.found {
+		if s := k.sampleCgroup(ctx, p.path, c.leaf, parts, errs); s.found {
 			c.found, c.at, c.stats = true, s.at, s.stats
 		} else {
-			k.leaves.forget(p.path)
+			k.leaves.removePod(p.path)
 		}
 	}
 	if p.leaf = leaves[p.sandbox.ID]; p.leaf != "" && sandbox != 0 {
-		if p.pause = k.sample(ctx, p.path, p.leaf, sandbox, f); !p.pause.found {
-			k.leaves.forget(p.path)
+		if p.sandboxSample = k.sampleCgroup(ctx, p.path, p.leaf, sandbox, errs); !p.sandboxSample.found {
+			k.leaves.removePod(p.path)
 		}
 	}
 	if sandbox.Has(cgroups.PartProcs) {
-		if pid := k.processOf(ctx, p, f); pid != 0 {
-			k.network(p, strconv.Itoa(pid), f)
+		if pid := k.networkProcess(ctx, p, errs); pid != 0 {
+			k.readNetwork(p, strconv.Itoa(pid), errs)
 		}
 	}
 }
 
-// processOf returns the ID of a process in the network namespace of a pod: of its sandbox, or of a container where the sandbox has no
-// process, as on CRI-O by default (drop_infra_ctr). Zero: the pod has no process.
-func (k *Collector) processOf(ctx context.Context, p *pod, f *failures) int {
-	if procs := p.pause.stats.Pids.Procs; len(procs) > 0 {
+// networkProcess returns the ID of a process in the network namespace of a pod: of its sandbox, or of a container if the sandbox
+// has no process, as in CRI-O by default (drop_infra_ctr). It returns zero if the pod has no process.
+func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
+	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
 	}
 	for i := range p.containers {
@@ -269,7 +270,7 @@ func (k *Collector) processOf(ctx context.Context, p *pod, f *failures) int {
 		}
 		procs := c.stats.Pids.Procs
 		if procs == nil {
-			procs = k.sample(ctx, p.path, c.leaf, cgroups.PartProcs, f).stats.Pids.Procs
+			procs = k.sampleCgroup(ctx, p.path, c.leaf, cgroups.PartProcs, errs).stats.Pids.Procs
 		}
 		if len(procs) > 0 {
 			return procs[0]
@@ -278,40 +279,41 @@ func (k *Collector) processOf(ctx context.Context, p *pod, f *failures) int {
 	return 0
 }
 
-// leavesOf returns the cgroups in that of a pod, by container or sandbox: as remembered, unless one is not known there.
-func (k *Collector) leavesOf(ctx context.Context, p *pod, f *failures) map[string]string {
-	known := k.leaves.of(p.path)
+// listLeaves returns the cgroup names of a pod's containers, by container or sandbox ID. It uses the cache unless an ID is
+// missing there.
+func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[string]string {
+	known := k.leaves.podLeaves(p.path)
 	unknown := func(c container) bool { return known[c.ID] == "" }
 	if known[p.sandbox.ID] != "" && !slices.ContainsFunc(p.containers, unknown) {
 		return known
 	}
 	names, err := k.cgroups.ChildDirs(ctx, p.path)
-	if err != nil && !gone(err) {
-		f.add("cgroup", p.path.Cgroupfs(), err)
+	if err != nil && !isRemoved(err) {
+		errs.addError("cgroup", p.path.Cgroupfs(), err)
 	}
-	return k.leaves.set(p.path, names)
+	return k.leaves.setLeaves(p.path, names)
 }
 
-// network reads the traffic in the network namespace of a process of the sandbox of a pod.
-func (k *Collector) network(p *pod, pid string, f *failures) {
+// readNetwork reads the traffic of a pod in the network namespace of process pid.
+func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	at := time.Now()
-	all, err := k.proc.interfaces(pid)
+	all, err := k.proc.readInterfaces(pid)
 	switch {
 	case err == nil:
 		p.interfaces, p.networkAt = all, at
-	case !gone(err):
-		f.add("proc", pid+"/net/dev", err)
+	case !isRemoved(err):
+		errs.addError("proc", pid+"/net/dev", err)
 	}
 }
 
-// layersOf adds what the runtime has measured: for the writable layers, and in whole for containers without a cgroup.
-func (k *Collector) layersOf(ctx context.Context, pods []pod, f *failures) {
+// addRuntimeStats adds the values measured by the runtime: writable layers, and all values of containers without a cgroup.
+func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return
 	}
-	last, at := k.measured.known()
+	last, at := k.runtimeStats.lastResult()
 	if at.IsZero() || time.Since(at) >= k.opts.RuntimePeriod {
-		all, err := k.measured.ask(ctx, k.opts.Timeout, func() (map[string]cri.ContainerStats, error) {
+		all, err := k.runtimeStats.callAndWait(ctx, k.opts.Timeout, func() (map[string]cri.ContainerStats, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*k.opts.Timeout)
 			defer cancel()
 			list, err := k.layers.ContainerStats(ctx)
@@ -322,7 +324,7 @@ func (k *Collector) layersOf(ctx context.Context, pods []pod, f *failures) {
 			return byID, err
 		})
 		if err != nil {
-			f.add("runtime", "container stats", err)
+			errs.addError("runtime", "container stats", err)
 		} else {
 			last = all
 		}
@@ -337,9 +339,9 @@ func (k *Collector) layersOf(ctx context.Context, pods []pod, f *failures) {
 	}
 }
 
-// measuredOnly drops what nobody has measured: a container whose cgroup went since the list was made has exited. A pod that is not
-// in the list has no containers.
-func measuredOnly(pods []pod) []pod {
+// dropUnmeasured drops containers without any measurement, because they have exited since they were listed, and pods without
+// containers.
+func dropUnmeasured(pods []pod) []pod {
 	for i := range pods {
 		pods[i].containers = slices.DeleteFunc(pods[i].containers, func(c container) bool { return !c.found && c.runtime == nil })
 	}
@@ -348,8 +350,8 @@ func measuredOnly(pods []pod) []pod {
 	})
 }
 
-// lacking reports whether a container has no cgroup.
-func lacking(pods []pod) bool {
+// hasContainerWithoutCgroup reports whether a container has no cgroup sample.
+func hasContainerWithoutCgroup(pods []pod) bool {
 	return slices.ContainsFunc(pods, func(p pod) bool {
 		return slices.ContainsFunc(p.containers, func(c container) bool { return !c.found })
 	})

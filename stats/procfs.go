@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxFile is how much of a file in /proc is read. A pod may have any number of network interfaces.
+	// maxFile is the number of bytes read of a file in /proc. A pod may have any number of network interfaces.
 	maxFile = 256 << 10
-	// maxInterfaces is how many network interfaces of a pod or node are reported.
+	// maxInterfaces is the largest number of network interfaces reported per pod or node.
 	maxInterfaces = 256
 )
 
-// procfs reads /proc.
+// procfs reads files of /proc.
 type procfs struct{ fs.FS }
 
-// read returns a file, cut off after maxFile bytes.
-func (p procfs) read(name string) ([]byte, error) {
+// readFile reads at most maxFile bytes of a file.
+func (p procfs) readFile(name string) ([]byte, error) {
 	f, err := p.Open(name)
 	if err != nil {
 		return nil, err
@@ -35,21 +35,21 @@ func (p procfs) read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// memory is what /proc/meminfo says of the machine, in bytes.
-type memory struct {
+// meminfo has the values of /proc/meminfo in bytes.
+type meminfo struct {
 	total, hugePages, swapTotal, swapFree uint64
 	available                             *uint64 // nil before Linux 3.14
 }
 
-func (p procfs) memory() (m memory, err error) {
-	text, err := p.read("meminfo")
+func (p procfs) readMeminfo() (m meminfo, err error) {
+	text, err := p.readFile("meminfo")
 	if err != nil {
 		return m, err
 	}
 	return parseMeminfo(text)
 }
 
-func parseMeminfo(text []byte) (m memory, err error) {
+func parseMeminfo(text []byte) (m meminfo, err error) {
 	found := false
 	var available uint64
 	for line := range bytes.Lines(text) {
@@ -72,21 +72,21 @@ func parseMeminfo(text []byte) (m memory, err error) {
 		number, ok := strings.CutSuffix(strings.TrimSpace(string(value)), " kB")
 		n, err := strconv.ParseUint(number, 10, 53)
 		if !ok || err != nil {
-			return memory{}, fmt.Errorf("meminfo: %s: no number of kB: %.40q", key, value)
+			return meminfo{}, fmt.Errorf("meminfo: %s: no number of kB: %.40q", key, value)
 		}
 		*into = n << 10
 	}
 	if !found {
-		return memory{}, errors.New("meminfo: no MemTotal")
+		return meminfo{}, errors.New("meminfo: no MemTotal")
 	}
 	return m, nil
 }
 
-// tasks returns how many processes and threads there are, and can be: the lesser of two limits of the kernel.
-func (p procfs) tasks() (running, most int64, err error) {
+// countTasks returns the number of tasks (processes and threads), and the lower of the kernel limits pid_max and threads-max.
+func (p procfs) countTasks() (running, most int64, err error) {
 	most = math.MaxInt64
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
-		text, err := p.read(file)
+		text, err := p.readFile(file)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -96,7 +96,7 @@ func (p procfs) tasks() (running, most int64, err error) {
 		}
 		most = min(most, n)
 	}
-	text, err := p.read("loadavg")
+	text, err := p.readFile("loadavg")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -104,7 +104,7 @@ func (p procfs) tasks() (running, most int64, err error) {
 	return running, most, err
 }
 
-// parseLoadavg returns how many tasks there are: "1.36 3.49 4.53 2/3518 3715089" is 3518.
+// parseLoadavg returns the number of tasks in /proc/loadavg: 3518 for "1.36 3.49 4.53 2/3518 3715089".
 func parseLoadavg(text string) (int64, error) {
 	fields := strings.Fields(text)
 	if len(fields) >= 5 {
@@ -117,9 +117,9 @@ func parseLoadavg(text string) (int64, error) {
 	return 0, fmt.Errorf("loadavg: no tasks in %.80q", text)
 }
 
-// boot returns when the machine was started.
-func (p procfs) boot() (time.Time, error) {
-	text, err := p.read("stat")
+// bootTime returns the boot time of the machine.
+func (p procfs) bootTime() (time.Time, error) {
+	text, err := p.readFile("stat")
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -134,25 +134,24 @@ func (p procfs) boot() (time.Time, error) {
 	return time.Time{}, errors.New("stat: no btime")
 }
 
-// Interface is the traffic of a network interface since it was made.
+// Interface is the traffic of a network interface since its creation.
 type Interface struct {
 	Name                                    string
 	RxBytes, RxPackets, RxErrors, RxDropped uint64
 	TxBytes, TxPackets, TxErrors, TxDropped uint64
 }
 
-// interfaces returns the traffic in the network namespace of a process. Those that cAdvisor passes over are left out.
-func (p procfs) interfaces(pid string) ([]Interface, error) {
-	text, err := p.read(pid + "/net/dev")
+// readInterfaces returns the traffic in the network namespace of process pid. It omits the interfaces that cAdvisor omits.
+func (p procfs) readInterfaces(pid string) ([]Interface, error) {
+	text, err := p.readFile(pid + "/net/dev")
 	if err != nil {
 		return nil, err
 	}
 	return parseNetDev(text)
 }
 
-// parseNetDev parses /proc/PID/net/dev: two lines of headings, then a line with sixteen counters for each interface. Who
-// may make interfaces in a pod chooses their names and number; of those beyond maxInterfaces, and of a last line that was
-// cut off, nothing is reported.
+// parseNetDev parses /proc/PID/net/dev: two header lines, then a line with sixteen counters per interface. Programs in a pod may
+// create any number of interfaces, so it omits those above maxInterfaces and an incomplete last line.
 func parseNetDev(text []byte) (all []Interface, err error) {
 	number := 0
 	cut := len(text) >= maxFile
@@ -165,7 +164,7 @@ func parseNetDev(text []byte) (all []Interface, err error) {
 		if name = strings.TrimSpace(name); !ok || name == "" || len(fields) != 16 {
 			return nil, fmt.Errorf("net/dev line %d: %.80q", number, line)
 		}
-		if ignored(name) || len(all) == maxInterfaces {
+		if isIgnored(name) || len(all) == maxInterfaces {
 			continue
 		}
 		i := Interface{Name: strings.ToValidUTF8(name, "\uFFFD")}
@@ -182,9 +181,9 @@ func parseNetDev(text []byte) (all []Interface, err error) {
 	return all, nil
 }
 
-// ignored reports whether an interface is loopback, or one of the host's own for containers, as in lib/container of
+// isIgnored reports whether an interface is loopback, or one that container runtimes create on the host, as in lib/container of
 // cAdvisor.
-func ignored(name string) bool {
+func isIgnored(name string) bool {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {
 		if strings.HasPrefix(name, prefix) {

@@ -17,7 +17,7 @@ import (
 func TestMeminfo(t *testing.T) {
 	m, err := parseMeminfo([]byte("MemTotal:       24681924 kB\nSwapTotal: 8 kB\nSwapFree: 4 kB\nHugetlb:  2048 kB\nVmallocTotal: 34359738367 kB\n"))
 	require.NoError(t, err)
-	assert.Equal(t, memory{total: 24681924 << 10, swapTotal: 8 << 10, swapFree: 4 << 10, hugePages: 2 << 20}, m)
+	assert.Equal(t, meminfo{total: 24681924 << 10, swapTotal: 8 << 10, swapFree: 4 << 10, hugePages: 2 << 20}, m)
 	for _, text := range []string{"", "SwapFree: 1 kB\n", "MemTotal: x kB\n", "MemTotal: 1\n", "MemTotal: -1 kB\n", "MemTotal: 99999999999999999999 kB\n"} {
 		_, err := parseMeminfo([]byte(text))
 		assert.ErrorContains(t, err, "meminfo: ", text)
@@ -71,7 +71,7 @@ func FuzzParseNetDev(f *testing.F) {
 			t.Fatal(len(all))
 		}
 		for _, i := range all {
-			if i.Name == "" || ignored(i.Name) {
+			if i.Name == "" || isIgnored(i.Name) {
 				t.Fatalf("%q", i.Name)
 			}
 		}
@@ -118,7 +118,7 @@ func TestRates(t *testing.T) {
 		{"more than any machine has", math.MaxUint64, at(7), uint64(1 << 62)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := shared.update("a", c.usage, c.at)
+			got := shared.updateRate("a", c.usage, c.at)
 			if c.want == nil {
 				assert.Nil(t, got)
 				return
@@ -127,23 +127,23 @@ func TestRates(t *testing.T) {
 			assert.Equal(t, c.want, *got)
 		})
 	}
-	shared.forget(at(7).Add(rateAge))
-	assert.Len(t, shared.seen, 1)
-	shared.forget(at(8).Add(rateAge))
-	assert.Empty(t, shared.seen)
+	shared.dropOld(at(7).Add(rateAge))
+	assert.Len(t, shared.byName, 1)
+	shared.dropOld(at(8).Add(rateAge))
+	assert.Empty(t, shared.byName)
 }
 
 // shared is of the cases of TestRates, which follow each other.
-var shared rates
+var shared cpuRates
 
 func TestSaturation(t *testing.T) {
 	const most = math.MaxUint64
-	assert.EqualValues(t, uint64(most), add(most, 1))
-	assert.EqualValues(t, 3, add(1, 2))
-	assert.EqualValues(t, uint64(most), mul(1<<60, 1<<10))
-	assert.EqualValues(t, 0, sub(1, 2))
-	assert.EqualValues(t, int64(math.MaxInt64), signed(most))
-	assert.Nil(t, plus(nil, nil))
-	assert.EqualValues(t, 5, *plus(nil, new(uint64(5))))
-	assert.EqualValues(t, uint64(most), *plus(new(uint64(most)), new(uint64(5))))
+	assert.EqualValues(t, uint64(most), addSaturated(most, 1))
+	assert.EqualValues(t, 3, addSaturated(1, 2))
+	assert.EqualValues(t, uint64(most), mulSaturated(1<<60, 1<<10))
+	assert.EqualValues(t, 0, subSaturated(1, 2))
+	assert.EqualValues(t, int64(math.MaxInt64), toInt64(most))
+	assert.Nil(t, addOptional(nil, nil))
+	assert.EqualValues(t, 5, *addOptional(nil, new(uint64(5))))
+	assert.EqualValues(t, uint64(most), *addOptional(new(uint64(most)), new(uint64(5))))
 }

@@ -10,62 +10,63 @@ import (
 )
 
 const (
-	// rateWindow is the shortest time over which a rate is measured. Whoever asks more often gets the last one.
+	// rateWindow is the shortest time over which a CPU rate is computed. An earlier call returns the previous rate.
 	rateWindow = time.Second
-	// rateAge is how long a rate is remembered of what nobody has measured since, the kubelet's defaultCachePeriod.
+	// rateAge is how long a rate is kept without a new sample: the kubelet's defaultCachePeriod.
 	rateAge = 10 * time.Minute
 )
 
-// rates remembers how much CPU time things had used, by a name that nothing else ever has. The zero value is ready.
-type rates struct {
-	mu   sync.Mutex
-	seen map[string]rate
+// cpuRates computes CPU rates from the CPU time of cgroups and containers, each under a unique name. The zero value is ready for
+// use.
+type cpuRates struct {
+	mu     sync.Mutex
+	byName map[string]rate
 }
 
-// rate is what is known of one thing.
+// rate is the last CPU sample of a name.
 type rate struct {
 	usage uint64    // nanoseconds of CPU time
-	at    time.Time // when that was
-	cores uint64    // nanoseconds in each second before that
-	known bool      // whether cores is
+	time  time.Time // time of the sample
+	cores uint64    // CPU nanoseconds per second up to the sample
+	valid bool      // cores is set
 }
 
-// update returns the nanoseconds of CPU time in each second since an earlier call, or nil where there was none.
-func (r *rates) update(name string, usage uint64, at time.Time) *uint64 {
+// updateRate returns the CPU nanoseconds per second since the previous sample of name, or nil for the first sample.
+func (r *cpuRates) updateRate(name string, usage uint64, at time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen == nil {
-		r.seen = map[string]rate{}
+	if r.byName == nil {
+		r.byName = map[string]rate{}
 	}
-	last, ok := r.seen[name]
-	now := last.next(ok, usage, at)
-	r.seen[name] = now
-	if !now.known {
+	last, ok := r.byName[name]
+	now := last.nextRate(ok, usage, at)
+	r.byName[name] = now
+	if !now.valid {
 		return nil
 	}
 	return &now.cores
 }
 
-// next is what is known after a measurement. As in pkg/kubelet/stats/cri_stats_provider.go, a counter that fell begins
-// anew, and the rate is cut to a whole number; unlike there, a measurement right after another one changes nothing.
-func (r rate) next(ok bool, usage uint64, at time.Time) rate {
-	past := at.Sub(r.at)
+// nextRate returns the rate after a new sample. As in pkg/kubelet/stats/cri_stats_provider.go, a decreased counter restarts the
+// rate. Unlike there, a sample within rateWindow changes nothing.
+func (r rate) nextRate(ok bool, usage uint64, at time.Time) rate {
+	past := at.Sub(r.time)
 	switch {
 	case !ok || usage < r.usage:
-		return rate{usage: usage, at: at}
+		return rate{usage: usage, time: at}
 	case past < 0: // the clock was set back
-		return rate{usage: usage, at: at, cores: r.cores, known: r.known}
+		return rate{usage: usage, time: at, cores: r.cores, valid: r.valid}
 	case past < rateWindow:
 		return r
 	}
-	const most = 1 << 62 // of what no machine does; and conversions of larger numbers are not defined
+	const most = 1 << 62 // above any real rate; conversions of larger floats are undefined
 	cores := float64(usage-r.usage) / float64(past) * float64(time.Second)
-	return rate{usage: usage, at: at, cores: uint64(min(cores, most)), known: true}
+	return rate{usage: usage, time: at, cores: uint64(min(cores, most)), valid: true}
 }
 
-// forget drops what was not measured for long.
-func (r *rates) forget(now time.Time) {
+// dropOld drops rates without a sample within rateAge.
+func (r *cpuRates) dropOld(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.seen, func(_ string, last rate) bool { return now.Sub(last.at) > rateAge })
+	maps.DeleteFunc(r.byName, func(_ string, last rate) bool { return now.Sub(last.time) > rateAge })
 }

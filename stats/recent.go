@@ -12,25 +12,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/latest"
 )
 
-// Recent is a [Collector] whose summaries are kept for a while, for pages that several clients ask for: what they cost is measuring. The
-// kubelet's are up to 15 s old. Time stamps say when that was. All else is measured whenever it is asked.
+// CachedCollector is a [Collector] that caches summaries for pages that several clients request. The kubelet's summaries are up
+// to 15 s old. The time stamps in a summary are those of the measurement.
 type CachedCollector struct {
 	*Collector
 	whole, short *latest.Value[*statsapi.Summary]
 }
 
-// Recent returns the collector with summaries that may be so old; with an age of zero or less they are made whenever somebody asks. Who asks
-// while one is made waits for it, and gets nil and the cause if its own ctx ends before. What lacks something is not kept.
+// Cached returns a CachedCollector whose summaries are at most maxAge old; zero or less disables the cache. A call during a
+// measurement waits for it, and returns nil and the cause if its ctx ends first. Summaries returned with an error are not cached.
 func (k *Collector) Cached(age time.Duration) *CachedCollector {
 	return &CachedCollector{k, latest.New(age, k.Summary), latest.New(age, k.CPUAndMemory)}
 }
 
-// Summary is [Collector.Summary], or what that has returned before. It is shared: nobody may change it.
+// Summary returns a cached summary, or calls [Collector.Summary]. The result is shared and must not be modified.
 func (r *CachedCollector) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	return r.whole.Get(ctx)
 }
 
-// CPUAndMemory is [Collector.CPUAndMemory], or what that has returned before. It is shared: nobody may change it.
+// CPUAndMemory returns a cached summary, or calls [Collector.CPUAndMemory]. The result is shared and must not be modified.
 func (r *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return r.short.Get(ctx)
 }

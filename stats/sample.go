@@ -14,31 +14,31 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Sample is what the kernel counts for a cgroup of a pod or of the node, for metrics.
+// Sample has the kernel's counters of a cgroup of a pod or the node, for metrics.
 type Sample struct {
-	Pod       cri.PodIdentity // zero for a cgroup that is of no pod
+	Pod       cri.PodIdentity // zero for a cgroup outside of the pods
 	Sandbox   cri.Sandbox     // of Pod
-	Container cri.Container   // zero for the cgroups of a whole pod and of its sandbox, and of no pod
+	Container cri.Container   // zero unless the cgroup is that of a container
 	Path      cgroups.Path
-	Leaf      string // the name of the cgroup in Path; empty: Path itself
+	Leaf      string // name of the cgroup below Path; empty means Path itself
 	Time      time.Time
 	Stats     cgroups.Stats
-	// Interfaces is the traffic of the pod or of the node, which the sample of the whole has. Nil: not known.
+	// Interfaces is the network traffic, in the samples of the node and of whole pods. Nil: not read.
 	Interfaces []Interface
 }
 
-// Samples returns the numbers of the kernel as they are: of the node, of all pods together and by QoS class, and of each pod with
-// its sandbox, which has a Leaf and no Container, and its running containers. What cannot be read is missing, and named by the
-// error.
+// Samples returns the kernel's counters for these cgroups: the node, the system containers, all pods, the QoS classes Burstable
+// and BestEffort, and per pod the pod, its sandbox (with Leaf, without Container) and its running containers. Cgroups that cannot
+// be read are missing, and named by the error.
 func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
-	var f failures
+	var errs failures
 	var all []Sample
-	n := k.node(ctx, parts, true, &f)
+	n := k.sampleNode(ctx, parts, true, &errs)
 	for _, class := range []cgroups.QOS{cgroups.Burstable, cgroups.BestEffort} {
 		p := cgroups.QOSPath(k.opts.CgroupRoot, class)
-		n.cgroups["\x00"+string(p)] = k.sample(ctx, p, "", parts, &f) // no system container has such a name
+		n.cgroups["\x00"+string(p)] = k.sampleCgroup(ctx, p, "", parts, &errs) // not the name of a system container
 	}
-	for _, s := range slices.SortedFunc(maps.Values(n.cgroups), func(a, b sampled) int { return cmp.Compare(a.path, b.path) }) {
+	for _, s := range slices.SortedFunc(maps.Values(n.cgroups), func(a, b cgroupSample) int { return cmp.Compare(a.path, b.path) }) {
 		if s.found {
 			all = append(all, Sample{Path: s.path, Leaf: s.leaf, Time: s.at, Stats: s.stats})
 		}
@@ -46,22 +46,22 @@ func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample,
 	if len(all) > 0 && all[0].Path == "" {
 		all[0].Interfaces = n.interfaces
 	}
-	pods := k.pods(ctx, parts, parts|cgroups.PartProcs, &f)
+	pods := k.samplePods(ctx, parts, parts|cgroups.PartProcs, &errs)
 	for i := range pods {
 		p := &pods[i]
-		if p.sandbox.ID == "" { // metrics are of pods with names
+		if p.sandbox.ID == "" { // metrics need the pod name
 			continue
 		}
-		if !parts.Has(cgroups.PartProcs) { // nobody has asked for those by which the network was found
-			p.pause.stats.Pids.Procs = nil
+		if !parts.Has(cgroups.PartProcs) { // read only to find the network namespace
+			p.sandboxSample.stats.Pids.Procs = nil
 		}
-		all = p.samples(all)
+		all = p.appendSamples(all)
 	}
-	return all, f.join()
+	return all, errs.joinErrors()
 }
 
-// samples adds the samples of a pod.
-func (p *pod) samples(all []Sample) []Sample {
+// appendSamples appends the samples of a pod to all.
+func (p *pod) appendSamples(all []Sample) []Sample {
 	of := func(leaf string, c cri.Container, at time.Time, s cgroups.Stats) Sample {
 		return Sample{Pod: p.PodIdentity, Sandbox: p.sandbox, Container: c, Path: p.path, Leaf: leaf, Time: at, Stats: s}
 	}
@@ -70,7 +70,7 @@ func (p *pod) samples(all []Sample) []Sample {
 		whole.Interfaces = p.interfaces
 		all = append(all, whole)
 	}
-	if s := p.pause; s.found {
+	if s := p.sandboxSample; s.found {
 		all = append(all, of(p.leaf, cri.Container{}, s.at, s.stats))
 	}
 	for _, c := range p.containers {

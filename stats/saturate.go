@@ -8,10 +8,10 @@ import (
 	"math/bits"
 )
 
-// Numbers come from file systems and runtimes that others run. What does not fit is the largest number, and what would be
-// less than nothing is zero.
+// The values come from file systems and container runtimes, which may report any number. Results that overflow are the largest
+// number, and negative results are zero.
 
-func mul(a, b uint64) uint64 {
+func mulSaturated(a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	if high != 0 {
 		return math.MaxUint64
@@ -19,7 +19,7 @@ func mul(a, b uint64) uint64 {
 	return low
 }
 
-func add(a, b uint64) uint64 {
+func addSaturated(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
 		return math.MaxUint64
@@ -27,19 +27,19 @@ func add(a, b uint64) uint64 {
 	return sum
 }
 
-func sub(a, b uint64) uint64 { return a - min(a, b) }
+func subSaturated(a, b uint64) uint64 { return a - min(a, b) }
 
-// signed returns n as a signed number.
-func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+// toInt64 converts n, limited to the largest int64.
+func toInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// plus adds numbers that may be unknown: unknown is only a sum of unknown ones.
-func plus(a, b *uint64) *uint64 {
+// addOptional adds two optional values: nil counts as zero, unless a and b are nil.
+func addOptional(a, b *uint64) *uint64 {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	sum := add(*a, *b)
+	sum := addSaturated(*a, *b)
 	return &sum
 }

@@ -12,142 +12,141 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Amount is what is available of something, and how much of it there is.
+// Amount is the available and the total amount of a resource, in bytes, inodes or tasks.
 type Amount struct {
-	Time      time.Time // when it was measured
-	Available int64     // less than zero where there are more tasks than there may be
+	Time      time.Time // of the measurement
+	Available int64     // negative if there are more tasks than the limit
 	Capacity  int64
 }
 
-// Signals is what a node evicts pods by. Bytes, inodes and tasks; nil is not known. ImageFs and ContainerFs are the same
-// values as NodeFs where they are the same file system, and ContainerFs those of ImageFs where the runtime keeps layers
-// with images.
+// Signals has the eviction signals of a node, in bytes, inodes and tasks. A nil amount is unknown. ImageFs equals NodeFs if
+// images are on nodefs, and ContainerFs equals ImageFs if layers are on the file system of images.
 type Signals struct {
-	Time time.Time // when the first of them was measured
+	Time time.Time // start of the measurement
 
-	Memory *Amount // memory.available: what is no working set, of the memory without huge pages
-	// MemAvailable is what the kernel says that new programs could have, as in /proc/meminfo, of the same memory. It is less than Memory
-	// by what the kernel has for itself and keeps free, which no cgroup counts at the top of v2; the kubelet does not look at it.
+	Memory *Amount // memory.available: memory without huge pages, minus the working set
+	// MemAvailable is MemAvailable of /proc/meminfo, with the capacity of Memory. It excludes memory used or kept free by the
+	// kernel, which the root cgroup of v2 does not count. The kubelet does not use it.
 	MemAvailable *Amount
-	Allocatable  *Amount // allocatableMemory.available: the same of the cgroup of all pods, against its limit
+	Allocatable  *Amount // allocatableMemory.available: the limit minus the working set of the cgroup of all pods
 	PIDs         *Amount // pid.available
-	// AllocatablePIDs is the same of the cgroup of all pods, against its limit; nil where it has none. The kubelet has no such signal:
-	// pods that use up what they have together cannot fork although the node could.
+	// AllocatablePIDs is the limit minus the tasks of the cgroup of all pods; nil without a limit. The kubelet has no such
+	// signal: pods at this limit cannot fork although the node could.
 	AllocatablePIDs *Amount
 
 	NodeFs, NodeInodes           *Amount // nodefs.available and nodefs.inodesFree
 	ImageFs, ImageInodes         *Amount // imagefs.available and imagefs.inodesFree
 	ContainerFs, ContainerInodes *Amount // containerfs.available and containerfs.inodesFree
 
-	// The devices of the three say which are the same file system: images on a device of their own are a dedicated
-	// imagefs, and layers on another one than images are a split one. Zero: not known.
+	// Device numbers show which file systems are equal: images on another device than nodefs are a dedicated imagefs, layers on
+	// another device than images are a split imagefs. Zero: unknown.
 	NodeDevice, ImageDevice, ContainerDevice uint64
 
-	// Root and Pods are the numbers of the kernel for the whole node and for all pods: what is active cache,
-	// reclaimable slab and swap in Memory.Stat, and the pressure.
+	// Root and Pods are the counters of the root cgroup and the cgroup of all pods, including active page cache, reclaimable
+	// slab, swap and pressure.
 	Root, Pods cgroups.Stats
-	SwapFree   uint64 // bytes of the machine
+	SwapFree   uint64 // free swap of the machine in bytes
 }
 
-// partsSignals are read for Signals.
+// partsSignals are the cgroup files read for Signals.
 const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPressure | cgroups.PartSwap
 
-// partsPods are read beside them of the cgroup of all pods.
+// partsPods are read in addition from the cgroup of all pods.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
-// Signals reads what the node evicts pods by: a few files, and the size of its file systems. It asks the runtime for the
-// place of images only until it has answered once, and waits for nothing longer than [Options].SignalTimeout. What a
-// source does not have is nil, and the error names the source.
+// Signals measures the eviction signals: a few files, and the sizes of the file systems. It calls the runtime only until that has
+// reported the file systems of images once. Each call has [Options].SignalTimeout. Amounts of a failed source are nil, and the
+// error names the source.
 func (k *Collector) Signals(ctx context.Context) (Signals, error) {
-	var f failures
-	n := nodeSample{cgroups: map[string]sampled{}}
+	var errs failures
+	n := nodeSample{cgroups: map[string]cgroupSample{}}
 	s := Signals{Time: time.Now()}
-	root := k.sample(ctx, "", "", partsSignals, &f)
-	pods := k.sample(ctx, cgroups.QOSPath(k.opts.CgroupRoot, cgroups.Guaranteed), "", partsSignals|partsPods, &f)
-	k.machine(&n, &f)
-	n.cgroups[theNode], n.cgroups[statsapi.SystemContainerPods] = root, pods
+	root := k.sampleCgroup(ctx, "", "", partsSignals, &errs)
+	pods := k.sampleCgroup(ctx, cgroups.QOSPath(k.opts.CgroupRoot, cgroups.Guaranteed), "", partsSignals|partsPods, &errs)
+	k.readMachine(&n, &errs)
+	n.cgroups[nodeCgroup], n.cgroups[statsapi.SystemContainerPods] = root, pods
 	s.Root, s.Pods = root.stats, pods.stats
 	if n.memoryOK {
 		s.SwapFree = n.memory.swapFree
 	}
-	s.Memory, s.Allocatable = n.available(), pods.available()
+	s.Memory, s.Allocatable = n.memoryAmount(), pods.memoryAmount()
 	if s.Memory != nil && n.memory.available != nil {
-		s.MemAvailable = &Amount{s.Memory.Time, signed(*n.memory.available), s.Memory.Capacity}
+		s.MemAvailable = &Amount{s.Memory.Time, toInt64(*n.memory.available), s.Memory.Capacity}
 	}
 	if !n.tasksAt.IsZero() {
 		s.PIDs = &Amount{n.tasksAt, n.maxTasks - n.tasks, n.maxTasks}
 	}
-	s.AllocatablePIDs = pods.availablePIDs()
-	u, err := k.imageUsage(ctx, 1<<62, k.opts.SignalTimeout)
-	f.add("runtime", "image usage", err)
-	k.askDisks(ctx, &n, u, k.opts.SignalTimeout, &f)
-	s.NodeFs, s.NodeInodes = n.root.amounts()
-	s.ImageFs, s.ImageInodes = n.image.amounts()
-	s.ContainerFs, s.ContainerInodes = n.layer.amounts()
-	s.NodeDevice, s.ImageDevice, s.ContainerDevice = n.root.device(), n.image.device(), n.layer.device()
-	return s, f.join()
+	s.AllocatablePIDs = pods.pidAmount()
+	u, err := k.readImageUsage(ctx, 1<<62, k.opts.SignalTimeout)
+	errs.addError("runtime", "image usage", err)
+	k.measureDisks(ctx, &n, u, k.opts.SignalTimeout, &errs)
+	s.NodeFs, s.NodeInodes = n.root.diskAmounts()
+	s.ImageFs, s.ImageInodes = n.image.diskAmounts()
+	s.ContainerFs, s.ContainerInodes = n.layer.diskAmounts()
+	s.NodeDevice, s.ImageDevice, s.ContainerDevice = n.root.deviceID(), n.image.deviceID(), n.layer.deviceID()
+	return s, errs.joinErrors()
 }
 
-// available returns memory.available of the node: the capacity is what is available and what is in the working set.
-func (n *nodeSample) available() *Amount {
-	root := n.cgroups[theNode]
+// memoryAmount returns memory.available of the node. Its capacity is the available memory plus the working set.
+func (n *nodeSample) memoryAmount() *Amount {
+	root := n.cgroups[nodeCgroup]
 	if !root.found || !n.memoryOK {
 		return nil
 	}
 	free := n.availableBytes(&root.stats)
-	return &Amount{root.at, signed(free), signed(add(free, root.stats.Memory.WorkingSet()))}
+	return &Amount{root.at, toInt64(free), toInt64(addSaturated(free, root.stats.Memory.WorkingSet()))}
 }
 
-// availableBytes is the memory of the machine without its working set and without the huge pages, which no cgroup
-// counts in its memory (gate HugepageAwareEviction).
+// availableBytes returns the memory of the machine minus working set and huge pages, which are not counted in cgroup memory (gate
+// HugepageAwareEviction).
 func (n *nodeSample) availableBytes(root *cgroups.Stats) uint64 {
-	return sub(sub(n.memory.total, root.Memory.WorkingSet()), n.memory.hugePages)
+	return subSaturated(subSaturated(n.memory.total, root.Memory.WorkingSet()), n.memory.hugePages)
 }
 
-// available returns what a cgroup with a limit has left, nil for one without.
-func (s *sampled) available() *Amount {
+// memoryAmount returns the memory that a cgroup may still use; nil without a limit.
+func (s *cgroupSample) memoryAmount() *Amount {
 	free := availableBytes(&s.stats)
 	if !s.found || free == nil {
 		return nil
 	}
-	return &Amount{s.at, signed(*free), signed(add(*free, s.stats.Memory.WorkingSet()))}
+	return &Amount{s.at, toInt64(*free), toInt64(addSaturated(*free, s.stats.Memory.WorkingSet()))}
 }
 
-// availablePIDs returns how many tasks a cgroup with a limit has left, nil for one without.
-func (s *sampled) availablePIDs() *Amount {
+// pidAmount returns the number of tasks that a cgroup may still create; nil without a limit.
+func (s *cgroupSample) pidAmount() *Amount {
 	most := s.stats.Pids.Max
 	if !s.found || most == nil || *most < 0 {
 		return nil
 	}
-	return &Amount{s.at, *most - signed(s.stats.Pids.Current), *most}
+	return &Amount{s.at, *most - toInt64(s.stats.Pids.Current), *most}
 }
 
-// availableBytes returns the limit without the working set, nil where there is no limit.
+// availableBytes returns the memory limit minus the working set; nil without a limit.
 func availableBytes(s *cgroups.Stats) *uint64 {
 	limit := s.Memory.Max
 	if limit == nil || *limit < 0 || *limit > 1<<62 {
 		return nil
 	}
-	free := sub(uint64(*limit), s.Memory.WorkingSet())
+	free := subSaturated(uint64(*limit), s.Memory.WorkingSet())
 	return &free
 }
 
-// device returns which file system it is, zero where it is not known.
-func (m *measured) device() uint64 {
+// deviceID returns the device number; zero if unknown.
+func (m *fsMeasurement) deviceID() uint64 {
 	if m == nil {
 		return 0
 	}
 	return m.Device
 }
 
-// amounts returns bytes and inodes of a file system.
-func (m *measured) amounts() (bytes, inodes *Amount) {
+// diskAmounts returns the bytes and inodes of a file system; nil if unknown.
+func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil
 	}
-	bytes = &Amount{m.at, signed(m.AvailableBytes), signed(m.CapacityBytes)}
+	bytes = &Amount{m.at, toInt64(m.AvailableBytes), toInt64(m.CapacityBytes)}
 	if m.Inodes > 0 {
-		inodes = &Amount{m.at, signed(m.InodesFree), signed(m.Inodes)}
+		inodes = &Amount{m.at, toInt64(m.InodesFree), toInt64(m.Inodes)}
 	}
 	return bytes, inodes
 }

@@ -10,45 +10,44 @@ import (
 	"time"
 )
 
-// slot makes a call that may never return: at most one is under way, on a goroutine of its own, whoever asks meanwhile
-// waits for that one, and nobody waits longer than it may take. So a dead mount costs one thread. The zero value is
-// ready.
-type slot[T any] struct {
-	mu   sync.Mutex
-	call *pending[T] // nil: none is under way
-	last T           // what the last call that succeeded has returned
-	at   time.Time   // when that began; zero: none has succeeded
+// sharedCall runs a call that may hang, at most once at a time, on a goroutine of its own. Concurrent callers wait for the
+// running call, each with a timeout. A dead mount then occupies one thread only. The zero value is ready for use.
+type sharedCall[T any] struct {
+	mu        sync.Mutex
+	current   *pendingCall[T] // nil: none is running
+	last      T               // result of the last successful call
+	lastStart time.Time       // start of that call; zero: none has succeeded
 }
 
-// pending is a call that is under way. Value and err are set when done is closed.
-type pending[T any] struct {
+// pendingCall is a running call. value and err are set when done is closed.
+type pendingCall[T any] struct {
 	began time.Time
 	done  chan struct{}
 	value T
 	err   error
 }
 
-// hangs is why there is no answer.
-type hangs struct{ since time.Duration }
+// hungError is the error of a call that exceeds its timeout.
+type hungError struct{ since time.Duration }
 
-func (e hangs) Error() string {
+func (e hungError) Error() string {
 	return fmt.Sprintf("no answer for %v", e.since.Round(time.Millisecond))
 }
 
-// Timeout makes it known as one.
-func (e hangs) Timeout() bool { return true }
+// Timeout returns true.
+func (e hungError) Timeout() bool { return true }
 
-// Is makes it a context.DeadlineExceeded too.
-func (e hangs) Is(target error) bool { return target == context.DeadlineExceeded }
+// Is reports whether target is context.DeadlineExceeded.
+func (e hungError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// ask makes the call, or joins the one that is under way, and waits until it is over, has taken so long, or ctx ends. A
-// call that has taken longer already is not waited for. f must not use the caller's ctx, which may end before it.
-func (s *slot[T]) ask(ctx context.Context, wait time.Duration, f func() (T, error)) (T, error) {
-	return s.start(f).wait(ctx, wait)
+// callAndWait starts f, or joins the running call, and waits until it returns, it has run for wait, or ctx ends. f must not use
+// ctx, which may end earlier than f.
+func (s *sharedCall[T]) callAndWait(ctx context.Context, wait time.Duration, f func() (T, error)) (T, error) {
+	return s.startCall(f).waitResult(ctx, wait)
 }
 
-// wait waits for a call until it has taken so long.
-func (p *pending[T]) wait(ctx context.Context, wait time.Duration) (T, error) {
+// waitResult waits until the call returns, it has run for wait, or ctx ends.
+func (p *pendingCall[T]) waitResult(ctx context.Context, wait time.Duration) (T, error) {
 	var none T
 	select {
 	case <-p.done:
@@ -57,7 +56,7 @@ func (p *pending[T]) wait(ctx context.Context, wait time.Duration) (T, error) {
 	}
 	left := wait - time.Since(p.began)
 	if left <= 0 {
-		return none, hangs{time.Since(p.began)}
+		return none, hungError{time.Since(p.began)}
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -65,27 +64,27 @@ func (p *pending[T]) wait(ctx context.Context, wait time.Duration) (T, error) {
 	case <-p.done:
 		return p.value, p.err
 	case <-timer.C:
-		return none, hangs{time.Since(p.began)}
+		return none, hungError{time.Since(p.began)}
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
 }
 
-// start makes the call unless one is under way.
-func (s *slot[T]) start(f func() (T, error)) *pending[T] {
+// startCall starts f, unless a call is running, and returns the running call.
+func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.call != nil {
-		return s.call
+	if s.current != nil {
+		return s.current
 	}
-	p := &pending[T]{began: time.Now(), done: make(chan struct{})}
-	s.call = p
+	p := &pendingCall[T]{began: time.Now(), done: make(chan struct{})}
+	s.current = p
 	go func() {
 		p.value, p.err = f()
 		s.mu.Lock()
-		s.call = nil
+		s.current = nil
 		if p.err == nil {
-			s.last, s.at = p.value, p.began
+			s.last, s.lastStart = p.value, p.began
 		}
 		s.mu.Unlock()
 		close(p.done)
@@ -93,19 +92,19 @@ func (s *slot[T]) start(f func() (T, error)) *pending[T] {
 	return p
 }
 
-// known returns what the last call that succeeded has returned, and when that began: zero where none has.
-func (s *slot[T]) known() (T, time.Time) {
+// lastResult returns the result of the last successful call and the start time of that call: zero if none has succeeded.
+func (s *sharedCall[T]) lastResult() (T, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last, s.at
+	return s.last, s.lastStart
 }
 
-// pendingFor returns for how long a call has been under way, zero where none is.
-func (s *slot[T]) pendingFor() time.Duration {
+// pendingDuration returns how long a call has been running; zero if none is.
+func (s *sharedCall[T]) pendingDuration() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.call == nil {
+	if s.current == nil {
 		return 0
 	}
-	return time.Since(s.call.began)
+	return time.Since(s.current.began)
 }

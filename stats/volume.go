@@ -11,26 +11,26 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Volume is a volume of a pod.
+// Volume is a volume of a pod whose usage is measured.
 type Volume struct {
 	Name string
-	Path string                 // where it is on this node
-	PVC  *statsapi.PVCReference // the claim; nil: none
-	// Ephemeral counts it as local storage of the pod, which has a limit.
+	Path string                 // path on this node
+	PVC  *statsapi.PVCReference // claim of the volume; nil: none
+	// Ephemeral adds the usage to the pod's ephemeral-storage usage, which may have a limit.
 	Ephemeral bool
-	// Mounted has its file system asked instead of its files counted.
+	// Mounted measures the file system of Path instead of counting its files.
 	Mounted bool
-	// Measure asks whoever made the volume instead, such as its CSI driver, once a minute at most; what it leaves out is zero. It
-	// ends with ctx, after 10 s at the latest. The error [errors.ErrUnsupported] leaves the volume out. Nil: nobody is asked.
+	// Measure measures the volume instead of the collector, for example by its CSI driver. It is called at most once a minute,
+	// and must return when ctx ends, which is after 10 s at the latest. Nil values in the result count as zero; the error
+	// [errors.ErrUnsupported] omits the volume. Nil: the collector measures Path.
 	Measure func(ctx context.Context) (statsapi.FsStats, error)
 }
 
-// VolumesOf returns the volumes of a pod that are directories below root/pods/UID/volumes, where the kubelet and package
-// volume have them, for [Options].Volumes: emptyDir, configMap, secret, downwardAPI and projected. Root is [Options].Root.
-// Those count as local storage that IsLocalEphemeralVolume of the kubelet counts. Claims are where their driver says, and
-// left to the caller.
+// VolumesOf returns the volumes of pod that are directories below root/pods/UID/volumes, as in the kubelet and package volume:
+// emptyDir, configMap, secret, downwardAPI and projected. root is [Options].Root. Ephemeral is set as by IsLocalEphemeralVolume
+// of the kubelet. It does not return persistent volume claims.
 func VolumesOf(root string, pod *corev1.Pod) (all []Volume) {
-	if !plain(string(pod.UID)) {
+	if !isPathElement(string(pod.UID)) {
 		return nil
 	}
 	for i := range pod.Spec.Volumes {
@@ -48,7 +48,7 @@ func VolumesOf(root string, pod *corev1.Pod) (all []Volume) {
 		case v.Projected != nil:
 			plugin = "projected"
 		}
-		if plugin != "" && plain(v.Name) {
+		if plugin != "" && isPathElement(v.Name) {
 			path := filepath.Join(root, "pods", string(pod.UID), "volumes", "kubernetes.io~"+plugin, v.Name)
 			all = append(all, Volume{Name: v.Name, Path: path, Ephemeral: ephemeral})
 		}

@@ -10,47 +10,47 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirusage"
 )
 
-// walker measures directories one after the other, in the background. Files of servers that are dead keep whoever asks for
-// them: a job that makes no progress is left behind, and its directory is not measured again before it has returned.
+// walker measures directories one after the other, in the background. A walk that makes no progress, for example on a dead NFS
+// server, is abandoned, and its directory is not measured again before the walk has returned.
 type walker struct {
-	known known
+	targets targetSet
 
-	part    float64       // of a CPU that it may take
-	timeout time.Duration // without progress, before a job is left behind
-	statfs  func(path string) (Filesystem, error)
+	cpuFraction float64       // largest fraction of a CPU
+	timeout     time.Duration // without progress, after which a walk is abandoned
+	statfs      func(path string) (Filesystem, error)
 
-	pace *dirusage.Pace // of rounds that follow each other at once; nil: the next one is the first
-	buf  []byte         // of the last walk, for the next one; nil: that makes one
+	pace *dirusage.Pace // CPU budget of consecutive rounds; nil: the next round starts a new one
+	buf  []byte         // buffer of the last walk, reused by the next; may be nil
 }
 
-// round measures what is due, each target once, one after the other, and returns when something will be: now where something
-// is already, zero where there is nothing. The targets may be others before the next round.
-func (w *walker) round(ctx context.Context) time.Time {
+// measureDue measures the targets that are due, one after the other, and returns when the next one is due: zero if there is none.
+// The targets may change before the next call.
+func (w *walker) measureDue(ctx context.Context) time.Time {
 	if w.pace == nil {
-		w.pace = &dirusage.Pace{Part: w.part}
+		w.pace = &dirusage.Pace{Part: w.cpuFraction}
 	}
-	due, _ := w.known.due(time.Now())
+	due, _ := w.targets.dueTargets(time.Now())
 	for _, m := range due {
-		if ctx.Err() == nil && !w.measure(ctx, m, w.pace) {
-			w.pace = &dirusage.Pace{Part: w.part} // the other one is the job's that was left behind
+		if ctx.Err() == nil && !w.measureTarget(ctx, m, w.pace) {
+			w.pace = &dirusage.Pace{Part: w.cpuFraction} // the abandoned walk keeps its pace
 		}
 	}
 	now := time.Now()
-	due, wake := w.known.due(now)
+	due, wake := w.targets.dueTargets(now)
 	if len(due) > 0 {
-		return now // and the budget goes on
+		return now // with the same CPU budget
 	}
 	w.pace = nil
 	return wake
 }
 
-// measure measures one target, and reports whether that is over. It returns when it is, or when nothing goes on.
-func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) bool {
+// measureTarget measures one target. It returns true when the measurement is complete, and false when it was abandoned.
+func (w *walker) measureTarget(ctx context.Context, entry *measurement, p *dirusage.Pace) bool {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // a job that is left behind ends when its system call does
-	j := &job{walk: &dirusage.Walk{Pace: p, Flat: m.target.flat, Buf: w.buf}, done: make(chan struct{})}
-	go w.work(ctx, j, m, w.known.begin(m, j))
-	// While a walk sleeps for its budget it makes no steps, so that timeout is never shorter than that.
+	defer cancel() // an abandoned walk stops after its system call
+	j := &job{walk: &dirusage.Walk{Pace: p, Flat: entry.target.topLevelOnly, Buf: w.buf}, done: make(chan struct{})}
+	go w.runJob(ctx, j, entry, w.targets.startJob(entry, j))
+	// A walk makes no steps while it sleeps for its CPU budget, so the timeout must be longer than MaxSleep.
 	check := time.NewTicker(max(w.timeout, 2*dirusage.MaxSleep))
 	defer check.Stop()
 	ended := ctx.Done()
@@ -59,14 +59,14 @@ func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) 
 		case <-j.done:
 			w.buf = j.walk.Buf
 			return true
-		case <-ended: // it will notice at its next step, if it makes one
+		case <-ended: // the walk stops at its next step
 			ended = nil
 			check.Reset(dirusage.MaxSleep)
 		case <-check.C:
 			steps := j.walk.Steps()
 			if steps == last || ended == nil {
-				w.known.leave(m, j)
-				w.buf = nil // that of the job is the job's
+				w.targets.abandonJob(entry, j)
+				w.buf = nil // the buffer belongs to the abandoned walk
 				return false
 			}
 			last = steps
@@ -74,24 +74,24 @@ func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) 
 	}
 }
 
-// work is the goroutine of a job.
-func (w *walker) work(ctx context.Context, j *job, m *measurement, t target) {
+// runJob is the goroutine of a measurement. It stores the result in entry.
+func (w *walker) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
-	fs, err := w.statfs(t.path)
-	if err == nil && !t.mounted {
-		err = j.walk.Run(ctx, t.path)
+	fs, err := w.statfs(tgt.path)
+	if err == nil && !tgt.mounted {
+		err = j.walk.Run(ctx, tgt.path)
 	}
-	w.known.mu.Lock()
-	defer w.known.mu.Unlock()
+	w.targets.mu.Lock()
+	defer w.targets.mu.Unlock()
 	defer close(j.done)
-	m.job, m.err, m.left = nil, err, false
+	entry.job, entry.err, entry.abandoned = nil, err, false
 	switch {
-	case ctx.Err() != nil && err != nil: // it was stopped, or comes back after it was left behind
-		m.tried, m.err = time.Time{}, nil
+	case ctx.Err() != nil && err != nil: // it was stopped, or returns after it was abandoned
+		entry.lastTry, entry.err = time.Time{}, nil
 	case err == nil || j.walk.Deep:
-		m.Usage, m.fs, m.at = j.walk.Usage, fs, at
-		if t.mounted {
-			m.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}
+		entry.Usage, entry.fs, entry.started = j.walk.Usage, fs, at
+		if tgt.mounted {
+			entry.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}
 		}
 	}
 }

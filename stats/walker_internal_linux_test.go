@@ -44,10 +44,10 @@ func TestWalkerKeepsWhatItCounted(t *testing.T) {
 		fd = next
 	}
 	unix.Close(fd)
-	w := &walker{part: 1, timeout: time.Minute, statfs: statfs}
-	w.known.want([]target{{path: dir, every: time.Hour}})
-	w.round(t.Context())
-	m, ok := w.known.get(dir)
+	w := &walker{cpuFraction: 1, timeout: time.Minute, statfs: statfs}
+	w.targets.setTargets([]target{{path: dir, period: time.Hour}})
+	w.measureDue(t.Context())
+	m, ok := w.targets.lastMeasurement(dir)
 	assert.True(t, ok)
 	assert.EqualValues(t, 10_001, m.Inodes)
 	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
@@ -63,46 +63,46 @@ func TestWalkerLeavesADeadMountBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := make(chan struct{})
 		var asked atomic.Int64
-		w := &walker{part: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
+		w := &walker{cpuFraction: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
 			if strings.HasSuffix(path, "dead") {
 				asked.Add(1)
 				<-dead
 			}
 			return Filesystem{CapacityBytes: 1}, nil
 		}}
-		all := []target{{path: dirs + "/a", every: time.Minute}, {path: dirs + "/dead", every: time.Minute}, {path: dirs + "/z", every: time.Minute}}
-		w.known.want(all)
+		all := []target{{path: dirs + "/a", period: time.Minute}, {path: dirs + "/dead", period: time.Minute}, {path: dirs + "/z", period: time.Minute}}
+		w.targets.setTargets(all)
 		begin := time.Now()
 		for range 10 {
-			w.round(t.Context())
+			w.measureDue(t.Context())
 			time.Sleep(time.Minute)
 		}
 		assert.EqualValues(t, 1, asked.Load())
 		assert.Less(t, time.Since(begin), 11*time.Minute, "it is waited for once")
 		for _, d := range []string{"/a", "/z"} {
-			m, ok := w.known.get(dirs + d)
+			m, ok := w.targets.lastMeasurement(dirs + d)
 			assert.True(t, ok)
 			assert.NoError(t, m.err)
 		}
-		_, ok := w.known.get(dirs + "/dead")
+		_, ok := w.targets.lastMeasurement(dirs + "/dead")
 		assert.False(t, ok)
 		var named []string
-		w.known.errors(func(path string, err error) {
+		w.targets.eachError(func(path string, err error) {
 			named = append(named, strings.TrimPrefix(path, dirs)+": "+err.Error())
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 		assert.Equal(t, []string{"/dead: no answer for 10m10s"}, named)
-		w.known.want(all[:1])
-		w.known.want(all) // while it hangs, nobody begins anew
-		w.round(t.Context())
+		w.targets.setTargets(all[:1])
+		w.targets.setTargets(all) // while it hangs, nobody begins anew
+		w.measureDue(t.Context())
 		assert.EqualValues(t, 1, asked.Load())
 
 		close(dead)
 		synctest.Wait()
-		w.round(t.Context())
-		_, ok = w.known.get(dirs + "/dead")
+		w.measureDue(t.Context())
+		_, ok = w.targets.lastMeasurement(dirs + "/dead")
 		assert.True(t, ok)
-		w.known.errors(func(path string, err error) { t.Error(path, err) })
+		w.targets.eachError(func(path string, err error) { t.Error(path, err) })
 	})
 }
 
@@ -111,35 +111,35 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 	write(t, dir+"/a/file", 10)
 	synctest.Test(t, func(t *testing.T) {
 		count := map[string]int{}
-		w := &walker{part: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
+		w := &walker{cpuFraction: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
 			count[path]++
 			if strings.HasSuffix(path, "broken") {
 				return Filesystem{}, errors.New("broken")
 			}
 			return Filesystem{CapacityBytes: 8, FreeBytes: 2, Inodes: 9, InodesFree: 3}, nil
 		}}
-		w.known.want([]target{
-			{path: dir + "/a", every: 10 * time.Second},
-			{path: "/mounted", mounted: true, every: time.Minute},
-			{path: "/broken", every: time.Minute},
+		w.targets.setTargets([]target{
+			{path: dir + "/a", period: 10 * time.Second},
+			{path: "/mounted", mounted: true, period: time.Minute},
+			{path: "/broken", period: time.Minute},
 		})
 		begin := time.Now()
 		for range 60 {
-			wake := w.round(t.Context())
+			wake := w.measureDue(t.Context())
 			require.False(t, wake.IsZero())
 			time.Sleep(time.Until(wake))
 		}
 		assert.InDelta(t, 600, time.Since(begin).Seconds(), 15)
 		assert.InDelta(t, 60, count[dir+"/a"], 1)
 		assert.InDelta(t, 10, count["/mounted"], 1)
-		m, ok := w.known.get("/mounted")
+		m, ok := w.targets.lastMeasurement("/mounted")
 		assert.True(t, ok)
 		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.Usage)
-		_, ok = w.known.get("/broken")
+		_, ok = w.targets.lastMeasurement("/broken")
 		assert.False(t, ok)
-		w.known.want(nil)
-		assert.True(t, w.round(t.Context()).IsZero())
-		_, ok = w.known.get("/mounted")
+		w.targets.setTargets(nil)
+		assert.True(t, w.measureDue(t.Context()).IsZero())
+		_, ok = w.targets.lastMeasurement("/mounted")
 		assert.False(t, ok, "what nobody wants is forgotten")
 	})
 }
@@ -152,16 +152,16 @@ func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		var worked time.Duration
-		w := &walker{part: 0.05, timeout: time.Minute, statfs: func(string) (Filesystem, error) {
+		w := &walker{cpuFraction: 0.05, timeout: time.Minute, statfs: func(string) (Filesystem, error) {
 			asked++
 			time.Sleep(time.Millisecond) // stands for work
 			worked += time.Millisecond
 			return Filesystem{}, nil
 		}}
-		w.known.want([]target{{path: dir, every: time.Microsecond}})
+		w.targets.setTargets([]target{{path: dir, period: time.Microsecond}})
 		begin := time.Now()
 		for i := range 2000 {
-			require.False(t, w.round(t.Context()).After(time.Now()), "it is due again")
+			require.False(t, w.measureDue(t.Context()).After(time.Now()), "it is due again")
 			require.Equal(t, i+1, asked)
 		}
 		assert.InDelta(t, 0.05, worked.Seconds()/time.Since(begin).Seconds(), 0.005)
@@ -170,7 +170,7 @@ func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
 
 func TestSlotMakesOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s slot[int]
+		var s sharedCall[int]
 		var calls atomic.Int64
 		slow := func() (int, error) {
 			n := calls.Add(1)
@@ -178,21 +178,21 @@ func TestSlotMakesOneCall(t *testing.T) {
 			return int(n), nil
 		}
 		for range 100 {
-			_, err := s.ask(t.Context(), time.Second, slow)
+			_, err := s.callAndWait(t.Context(), time.Second, slow)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "no answer for ")
 		}
 		assert.EqualValues(t, 1, calls.Load())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.ask(ctx, time.Hour, slow)
+		_, err := s.callAndWait(ctx, time.Hour, slow)
 		assert.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own")
-		v, err := s.ask(t.Context(), time.Hour, slow)
+		v, err := s.callAndWait(t.Context(), time.Hour, slow)
 		require.NoError(t, err)
 		assert.Equal(t, 1, v, "all wait for the same one")
-		_, err = s.ask(t.Context(), time.Hour, func() (int, error) { return 0, errors.New("broken") })
+		_, err = s.callAndWait(t.Context(), time.Hour, func() (int, error) { return 0, errors.New("broken") })
 		assert.EqualError(t, err, "broken")
-		v, at := s.known()
+		v, at := s.lastResult()
 		assert.Equal(t, 1, v, "what succeeded last")
 		assert.False(t, at.IsZero())
 	})
@@ -200,19 +200,19 @@ func TestSlotMakesOneCall(t *testing.T) {
 
 // A runtime that names another file system each time fills no memory.
 func TestDisksAreBounded(t *testing.T) {
-	d := disks{statfs: func(string) (Filesystem, error) { return Filesystem{}, nil }}
-	for i := range 10 * maxDisks {
-		_, err := d.ask(t.Context(), d.begin(fmt.Sprint(i)), time.Minute)
+	d := filesystems{statfs: func(string) (Filesystem, error) { return Filesystem{}, nil }}
+	for i := range 10 * maxFilesystems {
+		_, err := d.awaitStatfs(t.Context(), d.startStatfs(fmt.Sprint(i)), time.Minute)
 		require.NoError(t, err)
 	}
-	assert.LessOrEqual(t, len(d.slots), maxDisks)
+	assert.LessOrEqual(t, len(d.calls), maxFilesystems)
 	hang := make(chan struct{})
 	d.statfs = func(string) (Filesystem, error) { <-hang; return Filesystem{}, nil }
-	for i := range maxDisks {
-		_, err := d.ask(t.Context(), d.begin(fmt.Sprint("dead", i)), time.Nanosecond)
+	for i := range maxFilesystems {
+		_, err := d.awaitStatfs(t.Context(), d.startStatfs(fmt.Sprint("dead", i)), time.Nanosecond)
 		assert.Error(t, err)
 	}
-	_, err := d.ask(t.Context(), d.begin("one more"), time.Minute)
+	_, err := d.awaitStatfs(t.Context(), d.startStatfs("one more"), time.Minute)
 	assert.ErrorContains(t, err, "too many file systems do not answer")
 	close(hang)
 }
@@ -234,13 +234,13 @@ func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 		}
 		require.NoError(t, unix.Mknod(fmt.Sprintf("%s/%d", sub, i), unix.S_IFREG|0o600, 0))
 	}
-	w := &walker{part: 0.05, timeout: time.Minute, statfs: statfs}
-	w.known.want([]target{{path: dir, every: time.Hour}})
+	w := &walker{cpuFraction: 0.05, timeout: time.Minute, statfs: statfs}
+	w.targets.setTargets([]target{{path: dir, period: time.Hour}})
 	runtime.GC()
 	begin, before := time.Now(), cpuTime(t)
-	w.round(t.Context())
+	w.measureDue(t.Context())
 	took, used := time.Since(begin), cpuTime(t)-before
-	m, ok := w.known.get(dir)
+	m, ok := w.targets.lastMeasurement(dir)
 	require.True(t, ok)
 	require.NoError(t, m.err)
 	assert.EqualValues(t, files+files/500+1, m.Inodes)
