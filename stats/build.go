@@ -51,7 +51,7 @@ func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeSta
 	}
 	if node.root != nil {
 		out.Fs = node.root.fsStats()
-		used, inodes := node.root.UsedBytes(), node.root.inodesUsed()
+		used, inodes := node.root.filesystem.UsedBytes(), node.root.filesystem.inodesUsed()
 		out.Fs.UsedBytes, out.Fs.InodesUsed = &used, &inodes
 	}
 	out.Runtime = &statsapi.RuntimeStats{ImageFs: node.imageFsStats(node.image, node.images), ContainerFs: node.imageFsStats(node.layer, node.layers)}
@@ -75,9 +75,9 @@ func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 		return &statsapi.FsStats{}
 	}
 	out := &statsapi.FsStats{Time: metav1.NewTime(m.at)}
-	out.CapacityBytes, out.AvailableBytes = &m.CapacityBytes, &m.AvailableBytes
-	if m.Inodes > 0 {
-		out.Inodes, out.InodesFree = &m.Inodes, &m.InodesFree
+	out.CapacityBytes, out.AvailableBytes = &m.filesystem.CapacityBytes, &m.filesystem.AvailableBytes
+	if m.filesystem.Inodes > 0 {
+		out.Inodes, out.InodesFree = &m.filesystem.Inodes, &m.filesystem.InodesFree
 	}
 	return out
 }

@@ -27,8 +27,8 @@ func (f Filesystem) inodesUsed() uint64 { return f.Inodes - min(f.InodesFree, f.
 
 // fsMeasurement is the size of a file system at a time.
 type fsMeasurement struct {
-	Filesystem
-	at time.Time
+	filesystem Filesystem
+	at         time.Time
 }
 
 // filesystems calls statfs on file systems, with one call at a time per path, because the call may hang. statfs must be set.
@@ -108,7 +108,7 @@ func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string
 	for i, path := range paths {
 		m, err := k.filesystems.awaitStatfs(ctx, calls[i], k.opts.Timeout)
 		if err == nil {
-			all[path] = m.Filesystem
+			all[path] = m.filesystem
 		} else if !isRemoved(err) {
 			errs.addError("filesystem", path, err)
 		}

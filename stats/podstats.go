@@ -155,7 +155,7 @@ func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats)
 				continue
 			}
 			f := statsapi.VolumeStats{Name: v.Name, PVCRef: v.PVC, FsStats: *(&fsMeasurement{m.fs, m.started}).fsStats()}
-			f.UsedBytes, f.InodesUsed = &m.Bytes, &m.Inodes
+			f.UsedBytes, f.InodesUsed = &m.usage.Bytes, &m.usage.Inodes
 			out.VolumeStats = append(out.VolumeStats, f)
 			if v.Ephemeral {
 				count(&f.FsStats)
@@ -172,7 +172,7 @@ func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats)
 func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	out := node.root.fsStats()
 	if m, ok := k.walker.targets.lastMeasurement(path); path != "" && ok {
-		out.UsedBytes, out.InodesUsed, out.Time = &m.Bytes, &m.Inodes, metav1.NewTime(m.started)
+		out.UsedBytes, out.InodesUsed, out.Time = &m.usage.Bytes, &m.usage.Inodes, metav1.NewTime(m.started)
 	}
 	return out
 }

@@ -23,11 +23,11 @@ const (
 )
 
 // procfs reads files of /proc.
-type procfs struct{ fs.FS }
+type procfs struct{ root fs.FS }
 
 // readFile reads at most maxFile bytes of a file.
 func (p procfs) readFile(name string) ([]byte, error) {
-	f, err := p.Open(name)
+	f, err := p.root.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (m *fsMeasurement) deviceID() uint64 {
 	if m == nil {
 		return 0
 	}
-	return m.Device
+	return m.filesystem.Device
 }
 
 // diskAmounts returns the bytes and inodes of a file system; nil if unknown.
@@ -144,9 +144,9 @@ func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil
 	}
-	bytes = &Amount{m.at, toInt64(m.AvailableBytes), toInt64(m.CapacityBytes)}
-	if m.Inodes > 0 {
-		inodes = &Amount{m.at, toInt64(m.InodesFree), toInt64(m.Inodes)}
+	bytes = &Amount{m.at, toInt64(m.filesystem.AvailableBytes), toInt64(m.filesystem.CapacityBytes)}
+	if m.filesystem.Inodes > 0 {
+		inodes = &Amount{m.at, toInt64(m.filesystem.InodesFree), toInt64(m.filesystem.Inodes)}
 	}
 	return bytes, inodes
 }

@@ -89,9 +89,9 @@ func (w *walker) runJob(ctx context.Context, j *job, entry *measurement, tgt tar
 	case ctx.Err() != nil && err != nil: // it was stopped, or returns after it was abandoned
 		entry.lastTry, entry.err = time.Time{}, nil
 	case err == nil || j.walk.Deep:
-		entry.Usage, entry.fs, entry.started = j.walk.Usage, fs, at
+		entry.usage, entry.fs, entry.started = j.walk.Usage, fs, at
 		if tgt.mounted {
-			entry.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}
+			entry.usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestWalkerKeepsWhatItCounted(t *testing.T) {
 	w.measureDue(t.Context())
 	m, ok := w.targets.lastMeasurement(dir)
 	assert.True(t, ok)
-	assert.EqualValues(t, 10_001, m.Inodes)
+	assert.EqualValues(t, 10_001, m.usage.Inodes)
 	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
 }
 
@@ -134,7 +134,7 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 		assert.InDelta(t, 10, count["/mounted"], 1)
 		m, ok := w.targets.lastMeasurement("/mounted")
 		assert.True(t, ok)
-		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.Usage)
+		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.usage)
 		_, ok = w.targets.lastMeasurement("/broken")
 		assert.False(t, ok)
 		w.targets.setTargets(nil)
@@ -243,7 +243,7 @@ func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 	m, ok := w.targets.lastMeasurement(dir)
 	require.True(t, ok)
 	require.NoError(t, m.err)
-	assert.EqualValues(t, files+files/500+1, m.Inodes)
+	assert.EqualValues(t, files+files/500+1, m.usage.Inodes)
 	t.Logf("%d files: %v of CPU time in %v, %.1f %%", files, used, took, 100*used.Seconds()/took.Seconds())
 	assert.Less(t, used.Seconds(), took.Seconds()*most+0.01, "with a little for who measures")
 }

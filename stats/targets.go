@@ -29,7 +29,7 @@ type target struct {
 
 // measurement is the last result for a target.
 type measurement struct {
-	dirusage.Usage
+	usage     dirusage.Usage
 	fs        Filesystem
 	started   time.Time // start of the last successful measurement; zero: none
 	err       error     // error of the last attempt; the values are those of the measurement before

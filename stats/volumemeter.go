@@ -115,7 +115,7 @@ func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tg
 			CapacityBytes: valueOrZero(measured.CapacityBytes), AvailableBytes: valueOrZero(measured.AvailableBytes),
 			Inodes: valueOrZero(measured.Inodes), InodesFree: valueOrZero(measured.InodesFree),
 		}
-		entry.Usage = dirusage.Usage{Bytes: valueOrZero(measured.UsedBytes), Inodes: valueOrZero(measured.InodesUsed)}
+		entry.usage = dirusage.Usage{Bytes: valueOrZero(measured.UsedBytes), Inodes: valueOrZero(measured.InodesUsed)}
 	}
 }
 

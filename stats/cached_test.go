@@ -35,7 +35,7 @@ func TestRecentSummariesAreAsOldAsTheyMayBe(t *testing.T) {
 		require.NoError(t, h.tree.AddCPU(web, cgroups.CPUStat{Usage: 7}))
 		assert.EqualValues(t, 7, cpu(t, recent.CPUAndMemory), "each form is measured")
 		assert.EqualValues(t, 7, cpu(t, never.Summary))
-		assert.EqualValues(t, 7, cpu(t, recent.Collector.Summary))
+		assert.EqualValues(t, 7, cpu(t, k.Summary))
 		time.Sleep(10*time.Second - 1)
 		assert.Zero(t, cpu(t, recent.Summary))
 		time.Sleep(time.Nanosecond)
