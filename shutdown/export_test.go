@@ -21,5 +21,5 @@ func PodsOf(r Reconciler) (pods func() []*corev1.Pod, stop func(context.Context,
 func SetShuttingDown(i *Inhibitor) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.shutdown = true
+	i.shuttingDown = true
 }

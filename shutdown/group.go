@@ -12,19 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CriticalPriority is the lowest priority of pods that the cluster needs: that of the class system-cluster-critical.
+// CriticalPriority is the lowest priority of critical pods: the value of the PriorityClass system-cluster-critical.
 const CriticalPriority int32 = 2_000_000_000
 
-// Period is how long pods have to stop: those whose priority is at least Priority, and lower than that of the next period. The first period
-// is also for those of a lower priority.
+// Period is the time to stop the pods whose priority is at least Priority and lower than that of the next period. The first
+// period also covers pods of lower priority.
 type Period struct {
 	Priority    int32
 	GracePeriod time.Duration // whole seconds
 }
 
-// Periods returns those of the two settings that the kubelet has beside its list: total is what all pods have together
-// (shutdownGracePeriod), and critical how much of it is left to critical pods (shutdownGracePeriodCriticalPods). There are none where total is
-// zero, or less than critical.
+// Periods returns the periods of the kubelet's two settings: total is shutdownGracePeriod, the time for all pods, and critical is
+// shutdownGracePeriodCriticalPods, the part of it for critical pods. It returns nil if total is zero or less than critical.
 func Periods(total, critical time.Duration) []Period {
 	if total == 0 || critical < 0 || total < critical {
 		return nil
@@ -35,13 +34,14 @@ func Periods(total, critical time.Duration) []Period {
 	}
 }
 
-// Group is the pods that are stopped at the same time.
+// Group has the pods that are stopped at the same time.
 type Group struct {
 	Period
 	Pods []*corev1.Pod
 }
 
-// Groups puts pods into the groups of periods, in the order in which they are stopped. A group may be empty.
+// Groups assigns pods to the periods by priority, and returns the groups in the order in which they are stopped. A group may be
+// empty.
 func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	if len(periods) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func Groups(periods []Period, pods []*corev1.Pod) []Group {
 		if p := pod.Spec.Priority; p != nil {
 			priority = *p
 		}
-		// The last group that begins at the priority or below it.
+		// The last group with a priority of at most that of the pod.
 		at, found := slices.BinarySearchFunc(groups, priority, func(g Group, p int32) int { return cmp.Compare(g.Priority, p) })
 		if !found {
 			at = max(at-1, 0)
@@ -65,7 +65,7 @@ func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	return groups
 }
 
-// Grace returns how long a pod of the group may take: what it says itself, and no more than the group has.
+// Grace returns the termination grace period of a pod, limited to GracePeriod of its group.
 func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if seconds := int64(g.GracePeriod / time.Second); own == nil || *own > seconds {
@@ -74,8 +74,8 @@ func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	return time.Duration(*own) * time.Second
 }
 
-// validate checks periods.
-func validate(periods []Period) error {
+// validatePeriods returns an error for an invalid grace period or a duplicate priority.
+func validatePeriods(periods []Period) error {
 	seen := map[int32]bool{}
 	for i, p := range periods {
 		switch {
@@ -89,8 +89,8 @@ func validate(periods []Period) error {
 	return nil
 }
 
-// total is how long all periods are together.
-func total(periods []Period) (sum time.Duration) {
+// sumPeriods returns the total time of all periods.
+func sumPeriods(periods []Period) (sum time.Duration) {
 	for _, p := range periods {
 		sum += p.GracePeriod
 	}

@@ -21,179 +21,182 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// What a pod is told that is stopped, and one that is not admitted, in the kubelet's words.
+// Reasons and messages of terminated and of rejected pods, with the kubelet's texts.
 const (
 	ReasonTerminated  = "Terminated"
 	MessageTerminated = "Pod was terminated in response to imminent node shutdown."
 	ReasonRejected    = "NodeShutdown"
 	MessageRejected   = "Pod was rejected as the node is shutting down."
 
-	// ReasonEvent is that of the events about the node.
+	// ReasonEvent is the reason of events about the node.
 	ReasonEvent   = "Shutdown"
-	eventBegun    = "Shutdown manager detected shutdown event"
+	eventStarted  = "Shutdown manager detected shutdown event"
 	eventCanceled = "Shutdown manager detected shutdown cancellation"
 )
 
-// What goes before and after the pods.
+// Timeouts of the steps before and after stopping the pods.
 const (
-	announceTime = 2 * time.Second
-	flushTime    = 5 * time.Second
+	notReadyTimeout = 2 * time.Second
+	flushTimeout    = 5 * time.Second
 )
 
-// watchBackoff is between attempts to watch logind.
+// watchBackoff is the back-off between attempts to watch logind.
 var watchBackoff = backoff.Policy{First: time.Second, Max: 30 * time.Second} //nolint:gochecknoglobals // never written
 
-// Options tune an [Inhibitor]. Periods, Pods and Stop are required.
+// Options configures an [Inhibitor]. Periods, Pods and Stop are required.
 type Options struct {
-	Periods []Period // of all pods: those of [Periods], or a list by priority
-	// Pods returns the pods that are to be stopped: those that have not terminated.
+	Periods []Period // grace periods by pod priority; [Periods] returns those of the kubelet's two settings
+	// Pods returns the pods to stop: those that have not terminated.
 	Pods func() []*corev1.Pod
-	// Stop stops a pod within its grace, and returns when it is down. Ctx ends with the time of its group, and then the next group's turn comes.
+	// Stop terminates a pod with the grace period, and returns when it has terminated. ctx ends with the time of the pod's group;
+	// then the next group is stopped.
 	Stop func(ctx context.Context, pod *corev1.Pod, grace time.Duration) error
-	// Unmounted returns when no volume of the pods, which are down, is mounted any more. Nil: it is not waited for.
+	// AwaitUnmount returns when all volumes of the terminated pods are unmounted. Nil: volumes are not waited for.
 	AwaitUnmount func(ctx context.Context, pods []*corev1.Pod) error
-	// Announce returns when the API server shows the node as not ready; [Inhibitor.ShuttingDown] is true by then. It has 2 s. Nil: nothing is
-	// shown first.
+	// ReportNotReady returns when the API server has the node as not ready; [Inhibitor.ShuttingDown] returns true by then. It has
+	// 2 s. Nil: the node is not reported before the pods are stopped.
 	ReportNotReady func(ctx context.Context) error
-	// Flush returns when the API server has the statuses of all pods. It has 5 s. Nil: it is not waited for.
+	// FlushStatuses returns when the API server has the statuses of all pods. It has 5 s. Nil: statuses are not waited for.
 	FlushStatuses func(ctx context.Context) error
-	// Event gets what is to be told about the node: of type Normal, with [ReasonEvent]. Nil discards it.
+	// Event records an event about the node, of type Normal with [ReasonEvent]. Nil discards events.
 	Event func(message string)
 
-	Socket    string       // of the message bus; empty means that of the system
-	ConfigDir string       // of logind; empty means /etc/systemd/logind.conf.d
-	StateDir  string       // for the file graceful_node_shutdown_state, as the kubelet has it; empty: none
+	Socket    string       // unix socket of the message bus; empty means that of the system
+	ConfigDir string       // directory for logind configuration; empty means /etc/systemd/logind.conf.d
+	StateDir  string       // directory of the kubelet's file graceful_node_shutdown_state; empty: no file is written
 	Logger    *slog.Logger // nil discards
 	Hooks     Hooks
 }
 
-// Hooks hear of what an [Inhibitor] does. Each may be nil, is called with no lock held, and must not block.
+// Hooks are called by an [Inhibitor]. Each hook may be nil, is called with no lock held, and must not block.
 type Hooks struct {
-	ShutdownStarted   func(at time.Time) // a shutdown has begun
-	ShutdownCompleted func(at time.Time) // all that is done for it is done
-	Error             func(error)        // of a function of Options, or of logind; the shutdown goes on
+	ShutdownStarted   func(at time.Time) // logind has announced a shutdown
+	ShutdownCompleted func(at time.Time) // all pods are stopped and their statuses flushed
+	Error             func(error)        // a function of Options or a call to logind failed; the shutdown continues
 }
 
-// Inhibitor has the machine wait with a shutdown until the pods are stopped. Its methods may be called from any goroutine, before, during and
-// after Run.
+// Inhibitor delays a shutdown of the machine by a systemd-logind inhibitor until its pods are stopped. Create it with [New]. Its
+// methods may be called from any goroutine, before, during and after Run.
 type Inhibitor struct {
 	opts  Options
 	guard runonce.Guard
 
-	mu       sync.Mutex // guards what follows
-	shutdown bool
-	watching error
-	lock     *os.File // nil: logind does not wait for us
+	mu            sync.Mutex // guards the fields below
+	shuttingDown  bool
+	watchError    error
+	inhibitorFile *os.File // nil: no inhibitor is taken
 }
 
 var errNotWatching = errors.New("logind was not reached yet")
 
-// New returns an inhibitor, and does nothing else. The error says what of o is missing or invalid.
-func New(o Options) (*Inhibitor, error) {
+// New returns an Inhibitor and connects to nothing. The error names the missing or invalid option.
+func New(opts Options) (*Inhibitor, error) {
 	switch {
-	case len(o.Periods) == 0:
+	case len(opts.Periods) == 0:
 		return nil, errors.New("shutdown: New: Options.Periods: required; without any there is nothing to wait for, and no Inhibitor is needed")
-	case o.Pods == nil:
+	case opts.Pods == nil:
 		return nil, errors.New("shutdown: New: Options.Pods: required")
-	case o.Stop == nil:
+	case opts.Stop == nil:
 		return nil, errors.New("shutdown: New: Options.Stop: required")
 	}
-	if err := validate(o.Periods); err != nil {
+	if err := validatePeriods(opts.Periods); err != nil {
 		return nil, fmt.Errorf("shutdown: New: %w", err)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	i := &Inhibitor{opts: o, watching: errNotWatching}
-	i.guard.Require("shutdown.Inhibitor", o.Logger, nil)
+	i := &Inhibitor{opts: opts, watchError: errNotWatching}
+	i.guard.Require("shutdown.Inhibitor", opts.Logger, nil)
 	return i, nil
 }
 
-// ShuttingDown reports whether the machine is shutting down: the node is not ready then, and no pod is admitted.
+// ShuttingDown reports whether the machine is shutting down. The node is then not ready, and no pod is admitted.
 func (i *Inhibitor) ShuttingDown() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.shutdown
+	return i.shuttingDown
 }
 
-// Watching returns nil while a shutdown would be noticed and would wait, or why not.
+// WatchError returns nil while logind delays shutdowns for this Inhibitor, else the reason why it does not.
 func (i *Inhibitor) WatchError() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.watching
+	return i.watchError
 }
 
-// Run watches for shutdowns until ctx ends, and returns nil then; the machine no longer waits for it. A second call returns an error at once.
+// Run watches for shutdowns until ctx ends; then it releases the logind inhibitor and returns nil. A second call returns an error
+// at once.
 func (i *Inhibitor) Run(ctx context.Context) error {
 	if err := i.guard.Begin(); err != nil {
 		return fmt.Errorf("shutdown.Inhibitor: %w", err)
 	}
 	defer i.guard.End()
-	defer i.release()
-	p := &process{i: i}
-	defer p.end()
+	defer i.releaseInhibitor()
+	p := &podStopper{inhibitor: i}
+	defer p.cancelAndWait()
 	for failures := 1; ; failures++ {
 		began := time.Now()
-		err := i.watch(ctx, p)
+		err := i.watchLogind(ctx, p)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if time.Since(began) > watchBackoff.Max {
 			failures = 1
 		}
-		i.setWatching(err)
+		i.setWatchError(err)
 		if sleep.For(ctx, watchBackoff.After(failures)) != nil {
 			return nil
 		}
 	}
 }
 
-// watch is one connection to logind. What it has begun goes on without it.
-func (i *Inhibitor) watch(ctx context.Context, p *process) error {
+// watchLogind watches for shutdowns on one connection, until the connection fails or ctx ends. A running shutdown procedure
+// continues afterwards.
+func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	conn, err := login1.Dial(ctx, login1.Options{Socket: i.opts.Socket})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := i.extend(ctx, conn); err != nil {
+	if err := i.extendDelay(ctx, conn); err != nil {
 		return err
 	}
 	if !i.ShuttingDown() {
-		if err := i.inhibit(ctx, conn); err != nil {
-			// Logind hands out none while the machine is going down already: then there is what time the others make.
+		if err := i.takeInhibitor(ctx, conn); err != nil {
+			// During a shutdown logind accepts no inhibitor. The pods then have the time that other inhibitors take.
 			if is, askErr := conn.PreparingForShutdown(ctx); askErr != nil || !is {
 				return err
 			}
 		}
 	}
-	i.setWatching(nil)
+	i.setWatchError(nil)
 	var failed error
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = conn.Watch(within, func(shutdown bool) {
-		if !i.turn(shutdown) {
+		if !i.setShuttingDown(shutdown) {
 			return
 		}
 		if shutdown {
-			p.begin(ctx)
+			p.start(ctx)
 			return
 		}
-		p.end()
-		if failed = i.inhibit(ctx, conn); failed != nil {
+		p.cancelAndWait()
+		if failed = i.takeInhibitor(ctx, conn); failed != nil {
 			cancel()
 		}
 	})
 	return errors.Join(failed, err)
 }
 
-// extend makes logind wait long enough.
-func (i *Inhibitor) extend(ctx context.Context, conn *login1.Conn) error {
-	need := total(i.opts.Periods)
+// extendDelay raises InhibitDelayMaxSec of logind to the total time of all periods, if it is lower.
+func (i *Inhibitor) extendDelay(ctx context.Context, conn *login1.Conn) error {
+	need := sumPeriods(i.opts.Periods)
 	is, err := conn.InhibitDelayMax(ctx)
 	if err != nil || is >= need {
 		return err
 	}
-	if err := login1.WriteInhibitDelay(i.opts.ConfigDir, need+announceTime+flushTime); err != nil {
+	if err := login1.WriteInhibitDelay(i.opts.ConfigDir, need+notReadyTimeout+flushTimeout); err != nil {
 		return err
 	}
 	if err := conn.Reload(ctx); err != nil {
@@ -208,55 +211,55 @@ func (i *Inhibitor) extend(ctx context.Context, conn *login1.Conn) error {
 		}
 	}
 	return fmt.Errorf("logind waits %s for pods to stop, and Options.Periods need %s: another file in %s may set InhibitDelayMaxSec",
-		is, need, either(i.opts.ConfigDir, login1.ConfigDir))
+		is, need, cleanOrDefault(i.opts.ConfigDir, login1.ConfigDir))
 }
 
-func either(a, b string) string {
+func cleanOrDefault(a, b string) string {
 	if a != "" {
 		return filepath.Clean(a)
 	}
 	return b
 }
 
-// inhibit takes an inhibitor in place of the one that there may be.
-func (i *Inhibitor) inhibit(ctx context.Context, conn *login1.Conn) error {
+// takeInhibitor takes a logind inhibitor and closes the previous one.
+func (i *Inhibitor) takeInhibitor(ctx context.Context, conn *login1.Conn) error {
 	lock, err := conn.Inhibit(ctx, "kubelet", "Pods of the node have to be stopped")
 	if err != nil {
 		return err
 	}
 	i.mu.Lock()
-	old := i.lock
-	i.lock = lock
+	old := i.inhibitorFile
+	i.inhibitorFile = lock
 	i.mu.Unlock()
 	if old != nil {
-		_ = old.Close() // of a file descriptor, which is gone in any case
+		_ = old.Close() // closing an inhibitor cannot fail usefully
 	}
 	return nil
 }
 
-// release lets the machine go down.
-func (i *Inhibitor) release() {
+// releaseInhibitor closes the inhibitor, so that the machine can shut down.
+func (i *Inhibitor) releaseInhibitor() {
 	i.mu.Lock()
-	lock := i.lock
-	i.lock = nil
+	lock := i.inhibitorFile
+	i.inhibitorFile = nil
 	i.mu.Unlock()
 	if lock != nil {
-		_ = lock.Close() // of a file descriptor, which is gone in any case
+		_ = lock.Close() // closing an inhibitor cannot fail usefully
 	}
 }
 
-// turn notes whether the machine is shutting down, and reports whether that is new.
-func (i *Inhibitor) turn(shutdown bool) bool {
+// setShuttingDown records whether the machine is shutting down, and reports whether that has changed.
+func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	i.mu.Lock()
-	was := i.shutdown
-	i.shutdown = shutdown
+	previous := i.shuttingDown
+	i.shuttingDown = shutdown
 	i.mu.Unlock()
-	if was == shutdown {
+	if previous == shutdown {
 		return false
 	}
 	message := eventCanceled
 	if shutdown {
-		message = eventBegun
+		message = eventStarted
 	}
 	i.opts.Logger.Info("shutdown of the machine", "begun", shutdown)
 	if i.opts.Event != nil {
@@ -265,22 +268,22 @@ func (i *Inhibitor) turn(shutdown bool) bool {
 	return true
 }
 
-// setWatching notes whether a shutdown would be noticed, and logs what is new.
-func (i *Inhibitor) setWatching(err error) {
+// setWatchError records whether logind delays shutdowns, and logs a change.
+func (i *Inhibitor) setWatchError(err error) {
 	i.mu.Lock()
-	was := i.watching
-	i.watching = err
+	previous := i.watchError
+	i.watchError = err
 	i.mu.Unlock()
 	switch {
 	case err == nil:
 		i.opts.Logger.Info("shutdowns of the machine wait for pods")
-	case was == nil || was.Error() != err.Error():
+	case previous == nil || previous.Error() != err.Error():
 		i.opts.Logger.Error("shutdowns of the machine do not wait for pods", "error", err)
-		i.failed(err)
+		i.callErrorHook(err)
 	}
 }
 
-func (i *Inhibitor) failed(err error) {
+func (i *Inhibitor) callErrorHook(err error) {
 	if i.opts.Hooks.Error != nil {
 		i.opts.Hooks.Error(err)
 	}

@@ -24,22 +24,22 @@ type Reconciler interface {
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
 }
 
-// NewForPods returns an inhibitor that stops the pods of r: [New] with Options.Pods and Options.Stop set. Pods get the reason and the condition of a
-// kubelet. A static pod is held back: it is started again after the machine was.
-func NewForPods(r Reconciler, o Options) (*Inhibitor, error) {
-	if r == nil {
+// NewForPods returns an Inhibitor that stops the pods of reconciler: it is [New] with Options.Pods and Options.Stop set. Pods get
+// the kubelet's reason and condition. A static pod is evicted temporarily: it runs again after the reboot.
+func NewForPods(reconciler Reconciler, opts Options) (*Inhibitor, error) {
+	if reconciler == nil {
 		return nil, errors.New("shutdown: NewForPods: the reconciler is nil: pass a *lifecycle.Reconciler or a *lifecycle.Handle")
 	}
-	o.Pods = func() []*corev1.Pod { return runningPods(r) }
-	o.Stop = func(ctx context.Context, pod *corev1.Pod, grace time.Duration) error {
-		return stopPod(ctx, r, pod, grace)
+	opts.Pods = func() []*corev1.Pod { return runningPods(reconciler) }
+	opts.Stop = func(ctx context.Context, pod *corev1.Pod, grace time.Duration) error {
+		return stopPod(ctx, reconciler, pod, grace)
 	}
-	return New(o)
+	return New(opts)
 }
 
-// runningPods returns the pods of r that have not terminated.
-func runningPods(r Reconciler) (pods []*corev1.Pod) {
-	for _, p := range r.Pods() {
+// runningPods returns the pods that have not terminated.
+func runningPods(reconciler Reconciler) (pods []*corev1.Pod) {
+	for _, p := range reconciler.Pods() {
 		if p.Spec != nil && (p.Status == nil || !podstatus.IsTerminal(p.Status.Phase)) {
 			pods = append(pods, p.Spec)
 		}
@@ -47,19 +47,19 @@ func runningPods(r Reconciler) (pods []*corev1.Pod) {
 	return pods
 }
 
-// stopPod terminates a pod of r, and returns when no container of it runs and none of its volumes is mounted.
-func stopPod(ctx context.Context, r Reconciler, pod *corev1.Pod, grace time.Duration) error {
-	err := r.Evict(ctx, string(pod.UID), podstatus.Eviction{
-		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{condition()}, Grace: grace, Temporary: qos.IsStatic(pod),
+// stopPod terminates a pod, and returns after its containers have exited and its volumes are unmounted.
+func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace time.Duration) error {
+	err := reconciler.Evict(ctx, string(pod.UID), podstatus.Eviction{
+		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{disruptionCondition()}, Grace: grace, Temporary: qos.IsStatic(pod),
 	})
 	if errors.Is(err, cri.ErrNotFound) {
-		return nil // the pod has terminated meanwhile
+		return nil // the pod has terminated in the meantime
 	}
 	return err
 }
 
-// Admit is a [lifecycle.Admit]. While the machine shuts down it rejects pods of the API server, so that their controllers replace them on other
-// nodes. For a static pod it returns another error: the pod waits until the machine is up again.
+// Admit is a lifecycle.Admit function. While the machine shuts down it rejects pods of the API server, so that their controllers
+// replace them on other nodes. A static pod gets a plain error, which keeps it waiting until after the reboot.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {
 	case !i.ShuttingDown():
@@ -70,8 +70,8 @@ func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) e
 	return &podstatus.Rejection{Reason: ReasonRejected, Message: MessageRejected}
 }
 
-// condition returns the condition of a pod that is terminated for a shutdown.
-func condition() corev1.PodCondition {
+// disruptionCondition returns the condition DisruptionTarget of a pod terminated by a shutdown.
+func disruptionCondition() corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: MessageTerminated,
 	}

@@ -16,90 +16,91 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// stateFile has when the last shutdown began and ended, as the kubelet writes it.
+// stateFile has the start and end time of the last shutdown, in the kubelet's format.
 const stateFile = "graceful_node_shutdown_state"
 
-// leastTime is for asking that pods be stopped, also in a group that has no time to wait for them.
-const leastTime = time.Second
+// minGroupTime is the least time for stopping a group, so that its pods are told to terminate even with a grace period of zero.
+const minGroupTime = time.Second
 
-// state is its content.
+// state is the content of stateFile.
 type state struct {
 	StartTime time.Time `json:"startTime"`
 	EndTime   time.Time `json:"endTime"`
 }
 
-// process is what is done for one shutdown. Its methods are called by Run alone.
-type process struct {
-	i      *Inhibitor
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+// podStopper runs the shutdown procedure of an Inhibitor. Only Run calls its methods.
+type podStopper struct {
+	inhibitor *Inhibitor
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
 }
 
-// begin stops the pods, on a goroutine that end waits for.
-func (p *process) begin(ctx context.Context) {
-	p.end()
+// start starts the shutdown procedure on a goroutine, for which cancelAndWait waits.
+func (p *podStopper) start(ctx context.Context) {
+	p.cancelAndWait()
 	ctx, p.cancel = context.WithCancel(ctx)
-	p.done.Go(func() { p.i.shutDown(ctx) })
+	p.done.Go(func() { p.inhibitor.shutDown(ctx) })
 }
 
-// end stops no further group.
-func (p *process) end() {
+// cancelAndWait cancels the procedure before its next group, and waits until it has returned.
+func (p *podStopper) cancelAndWait() {
 	if p.cancel != nil {
 		p.cancel()
 	}
 	p.done.Wait()
 }
 
-// shutDown does what has to be done before the machine may go down, and then lets it.
+// shutDown reports the node as not ready, stops all groups of pods, flushes their statuses, and releases the inhibitor so that
+// the machine can shut down.
 func (i *Inhibitor) shutDown(ctx context.Context) {
 	begun := time.Now()
-	i.store(state{StartTime: begun})
+	i.writeState(state{StartTime: begun})
 	if i.opts.Hooks.ShutdownStarted != nil {
 		i.opts.Hooks.ShutdownStarted(begun)
 	}
-	i.within(ctx, announceTime, "show the node as not ready", i.opts.ReportNotReady)
+	i.callWithTimeout(ctx, notReadyTimeout, "show the node as not ready", i.opts.ReportNotReady)
 	for _, g := range Groups(i.opts.Periods, i.opts.Pods()) {
 		if ctx.Err() != nil {
 			break
 		}
 		if len(g.Pods) > 0 {
-			i.stop(ctx, g)
+			i.stopGroup(ctx, g)
 		}
 	}
-	i.within(ctx, flushTime, "send the statuses of pods", i.opts.FlushStatuses)
+	i.callWithTimeout(ctx, flushTimeout, "send the statuses of pods", i.opts.FlushStatuses)
 	if ctx.Err() != nil {
-		return // it was canceled, or the program ends: Run knows what to do with the inhibitor
+		return // canceled, or the program stops: Run handles the inhibitor
 	}
 	ended := time.Now()
-	i.store(state{StartTime: begun, EndTime: ended})
+	i.writeState(state{StartTime: begun, EndTime: ended})
 	if i.opts.Hooks.ShutdownCompleted != nil {
 		i.opts.Hooks.ShutdownCompleted(ended)
 	}
-	i.release()
+	i.releaseInhibitor()
 }
 
-// within calls a function that has a time.
-func (i *Inhibitor) within(ctx context.Context, d time.Duration, what string, fn func(context.Context) error) {
+// callWithTimeout calls fn unless it is nil, with a timeout, and reports its error as that of action.
+func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, action string, fn func(context.Context) error) {
 	if fn == nil || ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := fn(ctx); err != nil {
-		i.complain(fmt.Errorf("%s: %w", what, err))
+		i.reportError(fmt.Errorf("%s: %w", action, err))
 	}
 }
 
-// stop stops the pods of a group, and returns when they and their volumes are gone, or its time is over.
-func (i *Inhibitor) stop(ctx context.Context, g Group) {
-	i.opts.Logger.Info("stop pods", "pods", len(g.Pods), "priority", g.Priority, "gracePeriod", g.GracePeriod)
-	ctx, cancel := context.WithTimeout(ctx, max(g.GracePeriod, leastTime))
+// stopGroup stops the pods of a group, and returns after their volumes are unmounted or the time of the group is over.
+func (i *Inhibitor) stopGroup(ctx context.Context, group Group) {
+	i.opts.Logger.Info("stop pods", "pods", len(group.Pods), "priority", group.Priority, "gracePeriod", group.GracePeriod)
+	ctx, cancel := context.WithTimeout(ctx, max(group.GracePeriod, minGroupTime))
 	defer cancel()
 	var pods sync.WaitGroup
-	for _, pod := range g.Pods {
+	for _, pod := range group.Pods {
 		pods.Go(func() {
-			if err := i.opts.Stop(ctx, pod, g.Grace(pod)); err != nil {
-				i.complain(fmt.Errorf("stop pod %s: %w", nameOf(pod), err))
+			if err := i.opts.Stop(ctx, pod, group.Grace(pod)); err != nil {
+				i.reportError(fmt.Errorf("stop pod %s: %w", podName(pod), err))
 			}
 		})
 	}
@@ -107,20 +108,20 @@ func (i *Inhibitor) stop(ctx context.Context, g Group) {
 	if i.opts.AwaitUnmount == nil || ctx.Err() != nil {
 		return
 	}
-	if err := i.opts.AwaitUnmount(ctx, g.Pods); err != nil {
-		i.complain(fmt.Errorf("unmount volumes of %d pods of priority %d: %w", len(g.Pods), g.Priority, err))
+	if err := i.opts.AwaitUnmount(ctx, group.Pods); err != nil {
+		i.reportError(fmt.Errorf("unmount volumes of %d pods of priority %d: %w", len(group.Pods), group.Priority, err))
 	}
 }
 
-func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-func (i *Inhibitor) complain(err error) {
+func (i *Inhibitor) reportError(err error) {
 	i.opts.Logger.Warn("shutdown of the machine", "error", err)
-	i.failed(err)
+	i.callErrorHook(err)
 }
 
-// store writes the state, for those who look at it after the machine has come up again.
-func (i *Inhibitor) store(s state) {
+// writeState writes the state file, for inspection after the reboot.
+func (i *Inhibitor) writeState(s state) {
 	if i.opts.StateDir == "" {
 		return
 	}
@@ -129,6 +130,6 @@ func (i *Inhibitor) store(s state) {
 		err = atomicfile.WriteFile(filepath.Join(i.opts.StateDir, stateFile), data, 0o644)
 	}
 	if err != nil {
-		i.complain(fmt.Errorf("write state of shutdown: %w", err))
+		i.reportError(fmt.Errorf("write state of shutdown: %w", err))
 	}
 }
