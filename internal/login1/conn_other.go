@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Conn is a connection to logind, of which there is none here.
+// Conn is not implemented on this operating system.
 type Conn struct{}
 
 // Dial returns an error that wraps errors.ErrUnsupported.
-func Dial(context.Context, Options) (*Conn, error) { return nil, unsupported() }
+func Dial(context.Context, Options) (*Conn, error) { return nil, unsupportedError() }
 
-func unsupported() error {
+func unsupportedError() error {
 	return fmt.Errorf("connect to logind on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
@@ -28,16 +28,18 @@ func unsupported() error {
 func (*Conn) Close() {}
 
 // InhibitDelayMax returns an error that wraps errors.ErrUnsupported.
-func (*Conn) InhibitDelayMax(context.Context) (time.Duration, error) { return 0, unsupported() }
+func (*Conn) InhibitDelayMax(context.Context) (time.Duration, error) { return 0, unsupportedError() }
 
 // PreparingForShutdown returns an error that wraps errors.ErrUnsupported.
-func (*Conn) PreparingForShutdown(context.Context) (bool, error) { return false, unsupported() }
+func (*Conn) PreparingForShutdown(context.Context) (bool, error) { return false, unsupportedError() }
 
 // Inhibit returns an error that wraps errors.ErrUnsupported.
-func (*Conn) Inhibit(context.Context, string, string) (*os.File, error) { return nil, unsupported() }
+func (*Conn) Inhibit(context.Context, string, string) (*os.File, error) {
+	return nil, unsupportedError()
+}
 
 // Reload returns an error that wraps errors.ErrUnsupported.
-func (*Conn) Reload(context.Context) error { return unsupported() }
+func (*Conn) Reload(context.Context) error { return unsupportedError() }
 
 // Watch returns an error that wraps errors.ErrUnsupported.
-func (*Conn) Watch(context.Context, func(bool)) error { return unsupported() }
+func (*Conn) Watch(context.Context, func(bool)) error { return unsupportedError() }

@@ -13,16 +13,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// Where the system has what this package talks to.
+// Default paths of systemd.
 const (
 	SystemSocket = "/run/dbus/system_bus_socket"
 	ConfigDir    = "/etc/systemd/logind.conf.d"
 )
 
-// configFile is the kubelet's, so that there is one where both have been on a machine.
+// configFile has the kubelet's file name, so that an agent replaces the file of a kubelet.
 const configFile = "99-kubelet.conf"
 
-// Options say how to reach logind. The zero value is for that of the system.
+// Options configures Dial. The zero value is for the logind of the system.
 type Options struct {
 	Socket  string        // of the message bus; empty means SystemSocket
 	Timeout time.Duration // of each call; zero means 10 s
@@ -30,8 +30,8 @@ type Options struct {
 
 const defaultTimeout = 10 * time.Second
 
-// Override writes the configuration that makes logind wait as long, in whole seconds, into a directory that is made where it is missing; empty
-// means [ConfigDir]. It counts once logind has been reloaded.
+// WriteInhibitDelay writes a logind configuration file into dir that sets InhibitDelayMaxSec to wait, rounded up to whole
+// seconds. It creates dir; empty means [ConfigDir]. The setting takes effect after [Conn.Reload].
 func WriteInhibitDelay(dir string, wait time.Duration) error {
 	if dir == "" {
 		dir = ConfigDir

@@ -3,14 +3,12 @@
 
 //go:build linux
 
-// Package login1test is a systemd-logind for tests, behind a message bus of its own: it speaks D-Bus over a unix socket, and passes
-// file descriptors as the real one does.
+// Package login1test is a fake systemd-logind for tests. It speaks D-Bus on a unix socket of its own, and passes file descriptors like logind.
 //
-// A shutdown begins with [Logind.Shutdown], waits for the inhibitors that are out, and ends with [Logind.Cancel]. Reloading reads
-// InhibitDelayMaxSec from a directory that the test names.
+// [Logind.Shutdown] starts a shutdown, and [Logind.CancelShutdown] cancels it. A reload reads InhibitDelayMaxSec from a directory of the test.
 //
-// It does not model: users, seats and sessions, inhibitors that block, the end of the wait after InhibitDelayMaxSec (which a test looks at
-// itself, with [Logind.Held]), rights of callers, and what a message bus does but to pass messages on.
+// It does not implement users, seats, sessions, blocking inhibitors, permissions of callers, and the end of a shutdown's delay after
+// InhibitDelayMaxSec: tests check [Logind.InhibitorCount] instead.
 package login1test
 
 import (
@@ -35,48 +33,48 @@ const (
 	path    = "/org/freedesktop/login1"
 )
 
-// Logind is the server.
+// Logind is a fake systemd-logind with its own message bus.
 type Logind struct {
-	// ConfigDir is where Reload looks for InhibitDelayMaxSec. Empty: it changes nothing.
+	// ConfigDir is the directory from which a reload reads InhibitDelayMaxSec. Empty: a reload changes nothing.
 	ConfigDir string
 
 	listener *net.UnixListener
 	running  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	conns    map[*peer]bool
-	shutdown bool
-	delay    time.Duration
-	held     int
-	locks    []*os.File // our ends
-	calls    []string
-	deny     map[string]bool
-	mute     map[string]bool
-	closed   bool
+	mu         sync.Mutex // guards the fields below
+	conns      map[*peer]bool
+	shutdown   bool
+	delay      time.Duration
+	inhibitors int
+	pipes      []*os.File // read ends of the inhibitor pipes
+	calls      []string
+	denied     map[string]bool
+	silent     map[string]bool
+	closed     bool
 }
 
-// peer is a connection.
+// peer is a client connection.
 type peer struct {
 	*net.UnixConn
-	matches bool
+	subscribed bool
 }
 
-// Start listens at a path.
+// Start starts a Logind that listens on the unix socket.
 func Start(socket string) (*Logind, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	l := &Logind{listener: listener, conns: map[*peer]bool{}, delay: 5 * time.Second, deny: map[string]bool{}, mute: map[string]bool{}}
-	l.running.Go(l.accept)
+	l := &Logind{listener: listener, conns: map[*peer]bool{}, delay: 5 * time.Second, denied: map[string]bool{}, silent: map[string]bool{}}
+	l.running.Go(l.acceptConnections)
 	return l, nil
 }
 
-// Close ends all, and returns when nothing of it runs any more.
+// Close closes all connections, and returns after all goroutines have returned.
 func (l *Logind) Close() {
 	l.mu.Lock()
 	l.closed = true
-	for _, lock := range l.locks {
+	for _, lock := range l.pipes {
 		_ = lock.Close()
 	}
 	l.mu.Unlock()
@@ -85,7 +83,7 @@ func (l *Logind) Close() {
 	l.running.Wait()
 }
 
-// HangUp ends all connections, as a message bus that is restarted. Inhibitors stay.
+// CloseConnections closes all connections, as a restart of the message bus. Inhibitors remain.
 func (l *Logind) CloseConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,18 +92,18 @@ func (l *Logind) CloseConnections() {
 	}
 }
 
-// Deny has a method fail, or work again.
+// SetDenied makes calls of a method fail with AccessDenied, or succeed again.
 func (l *Logind) SetDenied(method string, deny bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deny[method] = deny
+	l.denied[method] = deny
 }
 
-// Mute has a method get no answer, or one again.
+// SetSilent makes calls of a method get no reply, or a reply again.
 func (l *Logind) SetSilent(method string, mute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mute[method] = mute
+	l.silent[method] = mute
 }
 
 // SetDelay sets InhibitDelayMaxSec.
@@ -115,20 +113,20 @@ func (l *Logind) SetDelay(d time.Duration) {
 	l.delay = d
 }
 
-// Shutdown begins a shutdown, and Cancel takes it back.
-func (l *Logind) Shutdown() { l.set(true) }
+// Shutdown starts a shutdown: the property PreparingForShutdown becomes true, and the signal is sent.
+func (l *Logind) Shutdown() { l.setShutdown(true) }
 
-// Cancel takes a shutdown back.
-func (l *Logind) CancelShutdown() { l.set(false) }
+// CancelShutdown cancels the shutdown.
+func (l *Logind) CancelShutdown() { l.setShutdown(false) }
 
-func (l *Logind) set(shutdown bool) {
+func (l *Logind) setShutdown(shutdown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shutdown = shutdown
 	l.signalLocked(shutdown)
 }
 
-// Signal sends the signal although nothing has changed, as every program on a bus may that has the right.
+// SendSignal sends the signal PrepareForShutdown without a change of the property, as another program on the bus may.
 func (l *Logind) SendSignal(shutdown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +135,8 @@ func (l *Logind) SendSignal(shutdown bool) {
 
 func (l *Logind) signalLocked(shutdown bool) {
 	for p := range l.conns {
-		if p.matches {
-			p.send(dbus.TypeSignal, map[dbus.HeaderField]dbus.Variant{
+		if p.subscribed {
+			p.sendMessage(dbus.TypeSignal, map[dbus.HeaderField]dbus.Variant{
 				dbus.FieldPath: dbus.MakeVariant(dbus.ObjectPath(path)), dbus.FieldInterface: dbus.MakeVariant(manager),
 				dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"),
 			}, nil, shutdown)
@@ -146,21 +144,21 @@ func (l *Logind) signalLocked(shutdown bool) {
 	}
 }
 
-// Held returns how many inhibitors are out.
+// InhibitorCount returns the number of open inhibitors.
 func (l *Logind) InhibitorCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held
+	return l.inhibitors
 }
 
-// Calls returns the calls so far, by method and arguments.
+// Calls returns all calls so far, as method and arguments.
 func (l *Logind) Calls() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.calls...)
 }
 
-func (l *Logind) accept() {
+func (l *Logind) acceptConnections() {
 	for {
 		conn, err := l.listener.AcceptUnix()
 		if err != nil {
@@ -174,7 +172,7 @@ func (l *Logind) accept() {
 		}
 		l.mu.Unlock()
 		l.running.Go(func() {
-			l.serve(p)
+			l.serveConnection(p)
 			_ = p.Close()
 			l.mu.Lock()
 			delete(l.conns, p)
@@ -183,7 +181,7 @@ func (l *Logind) accept() {
 	}
 }
 
-func (l *Logind) serve(p *peer) {
+func (l *Logind) serveConnection(p *peer) {
 	in := bufio.NewReader(p)
 	if !authenticate(in, p) {
 		return
@@ -193,11 +191,11 @@ func (l *Logind) serve(p *peer) {
 		if err != nil {
 			return
 		}
-		l.answer(p, msg)
+		l.handleCall(p, msg)
 	}
 }
 
-// authenticate is the server's side of the EXTERNAL mechanism, with every user welcome.
+// authenticate runs the server side of the SASL mechanism EXTERNAL, and accepts every user.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -228,36 +226,36 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 	}
 }
 
-func (l *Logind) answer(p *peer, msg *dbus.Message) {
+func (l *Logind) handleCall(p *peer, msg *dbus.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
 	l.calls = append(l.calls, strings.TrimSpace(method+" "+fmt.Sprintln(msg.Body...)))
-	if l.mute[method] {
+	if l.silent[method] {
 		return
 	}
 	reply := map[dbus.HeaderField]dbus.Variant{dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial())}
-	if l.deny[method] {
+	if l.denied[method] {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.AccessDenied")
-		p.send(dbus.TypeError, reply, nil, "Permission denied")
+		p.sendMessage(dbus.TypeError, reply, nil, "Permission denied")
 		return
 	}
 	switch method {
 	case "Hello":
-		p.send(dbus.TypeMethodReply, reply, nil, ":1.1")
+		p.sendMessage(dbus.TypeMethodReply, reply, nil, ":1.1")
 	case "AddMatch":
-		p.matches = true
-		p.send(dbus.TypeMethodReply, reply, nil)
+		p.subscribed = true
+		p.sendMessage(dbus.TypeMethodReply, reply, nil)
 	case "Get":
-		p.send(dbus.TypeMethodReply, reply, nil, l.propertyLocked(msg))
+		p.sendMessage(dbus.TypeMethodReply, reply, nil, l.propertyLocked(msg))
 	case "Inhibit":
 		l.inhibitLocked(p, reply)
 	case "KillUnit":
 		l.reloadLocked()
-		p.send(dbus.TypeMethodReply, reply, nil)
+		p.sendMessage(dbus.TypeMethodReply, reply, nil)
 	default:
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.UnknownMethod")
-		p.send(dbus.TypeError, reply, nil, "Unknown method "+method)
+		p.sendMessage(dbus.TypeError, reply, nil, "Unknown method "+method)
 	}
 }
 
@@ -268,33 +266,33 @@ func (l *Logind) propertyLocked(msg *dbus.Message) dbus.Variant {
 	return dbus.MakeVariant(l.shutdown)
 }
 
-// inhibitLocked hands out one end of a pipe, and waits for its end.
+// inhibitLocked sends the write end of a pipe, and waits until the client closes it.
 func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant) {
 	if l.shutdown {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.login1.OperationInProgress")
-		p.send(dbus.TypeError, reply, nil, "The operation inhibition has been requested for is already running")
+		p.sendMessage(dbus.TypeError, reply, nil, "The operation inhibition has been requested for is already running")
 		return
 	}
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.DBus.Error.Failed")
-		p.send(dbus.TypeError, reply, nil, err.Error())
+		p.sendMessage(dbus.TypeError, reply, nil, err.Error())
 		return
 	}
-	l.held++
-	l.locks = append(l.locks, ours)
+	l.inhibitors++
+	l.pipes = append(l.pipes, ours)
 	l.running.Go(func() {
-		_, _ = ours.Read(make([]byte, 1)) // until the last writer is gone
+		_, _ = ours.Read(make([]byte, 1)) // until the last writer has closed the pipe
 		_ = ours.Close()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.held--
+		l.inhibitors--
 	})
-	p.send(dbus.TypeMethodReply, reply, []int{int(theirs.Fd())}, dbus.UnixFDIndex(0))
+	p.sendMessage(dbus.TypeMethodReply, reply, []int{int(theirs.Fd())}, dbus.UnixFDIndex(0))
 	_ = theirs.Close()
 }
 
-// reloadLocked takes InhibitDelayMaxSec from the last file that has it.
+// reloadLocked reads InhibitDelayMaxSec from the last file in ConfigDir that sets it.
 func (l *Logind) reloadLocked() {
 	files, _ := filepath.Glob(filepath.Join(l.ConfigDir, "*.conf"))
 	for _, file := range files {
@@ -312,8 +310,8 @@ func (l *Logind) reloadLocked() {
 	}
 }
 
-// send sends a message with file descriptors. The server's lock is held.
-func (p *peer) send(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, fds []int, body ...any) {
+// sendMessage sends a message with file descriptors. Logind.mu is held.
+func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, fds []int, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {
 		headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
