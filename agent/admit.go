@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// inhibitShutdown creates the engine that delays the shutdown of the machine until the pods have terminated. There is none without a grace period.
+// inhibitShutdown creates the engine that delays a shutdown of the machine until the pods have terminated, if a grace period is configured.
 func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	periods, err := a.config.Kubelet.ShutdownPeriods()
 	if err != nil || len(periods) == 0 {
@@ -37,9 +37,9 @@ func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// evict creates the engine that evicts pods when the node is short of a resource. Static pods of a node without a cluster are evicted as well, and
-// wait until the node has recovered; the kubelet never evicts them.
-func (a *Agent) evict(context.Context, *lifecycle.Options) error {
+// createEvictor creates the engine that evicts pods while the node is short of a resource. On a node without a cluster it evicts static pods as well,
+// which the kubelet never does; they run again after the node has recovered.
+func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	measurer := a.options.Measurer
 	if measurer == nil && a.collector != nil {
 		measurer = a.collector
@@ -55,7 +55,7 @@ func (a *Agent) evict(context.Context, *lifecycle.Options) error {
 	conditions := eviction.Hooks{ConditionsChanged: func([]eviction.Condition) { a.node.Changed() }}
 	options := podevict.NodeOptions{
 		Measurer: measurer, Pods: func() podevict.Pods { return &a.pods }, Hold: a.cluster == nil,
-		Images: a.unused, RuntimePods: a.generator.Pods, Event: a.annotatedEvent,
+		Images: a.unused, RuntimePods: a.generator.Pods, Event: a.recordAnnotatedEvent,
 		Eviction: eviction.Options{Logger: a.log, Rules: rules, Hooks: a.metrics.Eviction(a.options.Hooks.Eviction, conditions)},
 	}
 	if a.cgroups.tree != nil {
@@ -70,13 +70,13 @@ func (a *Agent) evict(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// preempt creates the last check of admission: the Node object and its free resources, for which a critical pod evicts others.
-func (a *Agent) preempt(_ context.Context, o *lifecycle.Options) error {
+// createPreemptor adds the last admission check: whether a pod fits the free resources of the Node. Critical pods evict other pods.
+func (a *Agent) createPreemptor(_ context.Context, o *lifecycle.Options) error {
 	if a.cluster == nil {
 		return nil
 	}
 	preemptor, err := podevict.NewPreemptor(podevict.PreemptorOptions{
-		Node: a.node.Node, Pods: &a.pods, Event: a.event, Preempted: a.metrics.Preempted,
+		Node: a.node.Node, Pods: &a.pods, Event: a.recordEvent, Preempted: a.metrics.Preempted,
 	})
 	if err != nil {
 		return err

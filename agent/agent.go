@@ -39,53 +39,53 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Agent is a node: the engines of this module, connected.
+// Agent is a whole node: the engines of this module, connected as in the kubelet. Create it with [New].
 type Agent struct {
 	config  Config
 	options Options
 	log     *slog.Logger
-	level   *slog.LevelVar // nil: clients may not set it
+	level   *slog.LevelVar // log level for /debug/flags/v; nil: clients may not set it
 
-	pods    lifecycle.Handle  // the reconciler, for parts that are created before it
-	node    heartbeat.Handle  // the Node object, likewise
-	memory  int64             // bytes of the machine at the start
-	checks  []lifecycle.Admit // of admission, in the kubelet's order
-	store   *podstore.Store   // nil: no pods are kept on disk
+	pods    lifecycle.Handle  // access to the reconciler, for parts that are created earlier
+	node    heartbeat.Handle  // access to the Node object, for parts that are created earlier
+	memory  int64             // memory of the machine in bytes
+	checks  []lifecycle.Admit // admission checks, in the kubelet's order
+	store   *podstore.Store   // nil: pods are not stored on disk
 	runtime cri.Runtime
-	client  *remote.Client // the runtime as well; nil: there is no endpoint
+	client  *remote.Client // runtime, if it is a CRI endpoint; else nil
 
-	generator *pleg.Generator
-	cgroups   cgroupParts
-	volumes   *volume.Volumes        // nil: the runtime cannot mount
-	unused    gc.ImageGC             // nil: the runtime has no images
-	collector *stats.Collector       // nil: nothing is measured
-	recent    *stats.CachedCollector // summaries of collector that may be seconds old
-	evictor   *eviction.Evictor      // nil: no pod is evicted
-	cluster   *apiserver.Parts       // nil: the node belongs to no cluster
-	inhibitor *shutdown.Inhibitor    // nil: the machine does not wait for pods
-	kubelet   *prom.Kubelet          // the metrics by page
-	metrics   *prom.Metrics
-	nodeTimes prom.NodeHooks
-	requests  prom.ServerHooks
-	server    *nodeapi.Server    // nil: the API of the node is not served
-	tls       nodeapi.TLSOptions // of server
+	generator   *pleg.Generator
+	cgroups     cgroupParts
+	volumes     *volume.Volumes        // nil: the runtime does not support volumes
+	unused      gc.ImageGC             // nil: the runtime does not support images
+	collector   *stats.Collector       // nil: no cgroups to measure
+	cachedStats *stats.CachedCollector // collector with cached summaries
+	evictor     *eviction.Evictor      // nil: no pod is evicted
+	cluster     *apiserver.Parts       // nil: the node belongs to no cluster
+	inhibitor   *shutdown.Inhibitor    // nil: the machine does not wait for pods
+	kubelet     *prom.Kubelet          // metrics by page
+	metrics     *prom.Metrics
+	nodeTimes   prom.NodeHooks
+	requests    prom.ServerHooks
+	server      *nodeapi.Server    // nil: enableServer is false
+	tls         nodeapi.TLSOptions // of server
 
-	setUp func(context.Context) error // called before parts run; nil: there is nothing to set up
-	parts partgroup.Group
-	once  runonce.Guard
+	prepare func(context.Context) error // called before the parts run; may be nil
+	parts   partgroup.Group
+	once    runonce.Guard
 }
 
-// cgroupParts are the cgroups of pods. The zero value: pods have none.
+// cgroupParts has the cgroups of pods. The zero value means that pods have no cgroups.
 type cgroupParts struct {
 	tree            *podtree.Tree
-	driver, machine *driver.Driver // of the cgroup that kubepods is in, and of the whole machine
-	systemd         bool           // cgroups are slices of systemd
+	driver, machine *driver.Driver // driver of the cgroup that contains kubepods, and of the root cgroup
+	systemd         bool           // cgroups are systemd slices
 }
 
 // New creates the parts of a node and connects them. It connects to the runtime, whose features decide about parts, until ctx ends, and to no API
 // server. Errors name the field of Config, or the option. Run closes the runtime, or New before it returns an error.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
-	if err := complete(&config, &options); err != nil {
+	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
 	}
 	a := &Agent{config: config, options: options, log: options.Logger, level: options.LogLevel}
@@ -95,7 +95,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 		a.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: a.level}))
 	}
 	if options.OwnProcess {
-		if !a.serves() || !*config.Kubelet.EnableProfilingHandler {
+		if !a.servesAPI() || !*config.Kubelet.EnableProfilingHandler {
 			runtime.MemProfileRate = 0 // no handler serves the heap profile, which takes 1.6 MiB
 		}
 		memreturn.LimitToCgroup(a.log)
@@ -103,13 +103,13 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.close())
+			err = errors.Join(err, a.closeRuntime())
 		}
 	}()
 	pods := &lifecycle.Options{}
 	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
-		a.openMetrics, a.readMachine, a.openRuntime, a.listPods, a.connect, a.setPodOptions, a.pullImages, a.isolateAndMount,
-		a.inhibitShutdown, a.evict, a.preempt, a.reconcile, a.collectOrphans, a.serve, a.serveManifests, a.openStore,
+		a.openMetrics, a.readMachine, a.openRuntime, a.listPods, a.joinCluster, a.setPodOptions, a.pullImages, a.isolateAndMount,
+		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.collectOrphans, a.createServer, a.serveManifests, a.openStore,
 	} {
 		if err := connect(ctx, pods); err != nil {
 			return nil, fmt.Errorf("make the agent: %w", err)
@@ -119,8 +119,8 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	return a, nil
 }
 
-// reconcile creates the engine that runs the pods.
-func (a *Agent) reconcile(_ context.Context, o *lifecycle.Options) error {
+// createReconciler creates the engine that starts and stops the containers of pods.
+func (a *Agent) createReconciler(_ context.Context, o *lifecycle.Options) error {
 	o.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
 	r, err := lifecycle.New(a.runtime, a.generator, *o)
 	if err != nil {
@@ -131,10 +131,10 @@ func (a *Agent) reconcile(_ context.Context, o *lifecycle.Options) error {
 	return nil
 }
 
-// openStore creates the store of the pods that the sources listed last.
+// openStore creates the on-disk store of the pods that the sources listed last.
 func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 	if !a.options.Ephemeral {
-		a.store = podstore.New(a.path("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
+		a.store = podstore.New(a.filePath("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
 		a.parts.Add("pod store", a.store.Run)
 	}
 	return nil
@@ -149,15 +149,15 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("agent.Agent: %w", err)
 	}
 	defer a.once.End()
-	parts, end := context.WithCancel(context.WithoutCancel(ctx)) // they outlive ctx where the pods have to be drained
+	parts, end := context.WithCancel(context.WithoutCancel(ctx)) // they outlive ctx to drain the pods
 	var wg sync.WaitGroup
-	defer func() { end(); wg.Wait(); err = errors.Join(err, a.close()) }()
-	if a.setUp != nil {
-		if err := a.setUp(ctx); err != nil {
+	defer func() { end(); wg.Wait(); err = errors.Join(err, a.closeRuntime()) }()
+	if a.prepare != nil {
+		if err := a.prepare(ctx); err != nil {
 			return err
 		}
 	}
-	feed := a.feed() // the store is loaded before it runs
+	feed := a.createFeed() // the store is loaded before it runs
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	a.parts.Start(parts, &wg, fail, a.log) // a part fails if, for example, another agent uses its directory
@@ -175,8 +175,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return a.pods.Reconciler().Drain(ctx)
 }
 
-// close closes the runtime, and takes the metrics out of Options.Registerer, so that another agent can follow.
-func (a *Agent) close() error {
+// closeRuntime closes the runtime, and unregisters the metrics, so that another agent can use Options.Registerer.
+func (a *Agent) closeRuntime() error {
 	if a.kubelet != nil {
 		a.kubelet.Close()
 	}
@@ -186,13 +186,13 @@ func (a *Agent) close() error {
 	return nil
 }
 
-// Reconciler returns the engine that runs the pods.
+// Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods. Nil: no pod is evicted, see Options.Measurer.
+// Evictor returns the engine that evicts pods. It is nil if no pod is evicted, see Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Handler returns the API of the node with its authentication, for a server of the program. Nil: enableServer is false.
+// Handler returns the HTTP API of the node with authentication, for an HTTP server of the program. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil
@@ -200,7 +200,7 @@ func (a *Agent) Handler() http.Handler {
 	return a.server.Handler()
 }
 
-// Node returns the Node object as the agent reported it last. Nil: the node belongs to no cluster.
+// Node returns the Node object with the status computed last. It is nil if the node belongs to no cluster.
 func (a *Agent) Node() *corev1.Node {
 	if a.cluster == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// isolateAndMount gives pods what only the runtime of an endpoint supports: user namespaces, cgroups and volumes.
+// isolateAndMount sets up user namespaces, cgroups and volumes of pods, which only a CRI endpoint supports.
 func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
@@ -37,10 +37,10 @@ func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error
 			return err
 		}
 	}
-	return a.mount(o)
+	return a.createVolumes(o)
 }
 
-// openCgroups creates the cgroups of pods, named for the cgroup driver of the runtime, for a node that is the whole machine, and measures them.
+// openCgroups creates the cgroup tree of pods, with names for the runtime's cgroup driver, and the collector that measures it.
 func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
@@ -72,13 +72,13 @@ func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
 	if c.tree, err = podtree.New(c.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
 	}
-	a.setUp, o.Cgroups = c.tree.Setup, c.tree
+	a.prepare, o.Cgroups = c.tree.Setup, c.tree
 	a.parts.Add("cgroups of pods", c.tree.Run)
-	return a.measure()
+	return a.createCollector()
 }
 
-// measure creates the collector that measures the node and its pods, for evictions and for the API of the node.
-func (a *Agent) measure() (err error) {
+// createCollector creates the collector that measures node and pods, for evictions and for the node's API.
+func (a *Agent) createCollector() (err error) {
 	rootDir := a.config.Node.RootDir
 	o := stats.Options{
 		NodeName: a.config.Node.NodeName, Machine: a.cgroups.machine, Root: rootDir, LogRoot: a.config.Kubelet.PodLogsDir, Logger: a.log,
@@ -96,7 +96,7 @@ func (a *Agent) measure() (err error) {
 	if a.collector, err = stats.New(a.cgroups.driver, a.client, o); err != nil {
 		return err
 	}
-	a.recent = a.collector.Cached(pagesMaxAge)
+	a.cachedStats = a.collector.Cached(pagesMaxAge)
 	a.parts.Add("statistics", a.collector.Run)
 	return nil
 }

@@ -43,19 +43,19 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// connect creates the parts of a node of a cluster: they list its pods and the objects of pods, and report the pods and the Node. It sends nothing.
-func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
+// joinCluster creates the parts that list pods and their objects from the API server, and that report pods and Node to it. It sends no request.
+func (a *Agent) joinCluster(context.Context, *lifecycle.Options) (err error) {
 	if !a.config.InCluster() {
 		return nil
 	}
-	config, err := a.identify()
+	config, err := a.clientConfig()
 	if err != nil {
 		return err
 	}
 	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
 		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.WaitRegistered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
-		ServicesFile:  a.path("services"), CacheDir: a.path("objects"), CacheObjects: a.config.Node.KeepObjects,
+		ServicesFile:  a.filePath("services"), CacheDir: a.filePath("objects"), CacheObjects: a.config.Node.KeepObjects,
 		StatusSent: a.metrics.StatusSent(), Logger: a.log,
 	})
 	if err != nil {
@@ -71,9 +71,9 @@ func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// identify returns how to connect to the API server, with the credentials of the agent. Under rotateCertificates a part of the agent requests and
-// renews the certificate. It does not connect.
-func (a *Agent) identify() (*rest.Config, error) {
+// clientConfig returns the client configuration for the API server. Under rotateCertificates a part of the agent requests and renews the client
+// certificate. It does not connect.
+func (a *Agent) clientConfig() (*rest.Config, error) {
 	n := &a.config.Node
 	if a.options.API != nil {
 		return a.options.API, nil
@@ -89,7 +89,7 @@ func (a *Agent) identify() (*rest.Config, error) {
 		return config, nil
 	}
 	o := cert.ClientOptions{
-		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.path("pki"), Logger: a.log,
+		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.filePath("pki"), Logger: a.log,
 	}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ClientCertificate()
 	client, err := cert.NewClient(o)
@@ -100,9 +100,9 @@ func (a *Agent) identify() (*rest.Config, error) {
 	return client.Config(), nil
 }
 
-// openTokens returns the tokens of service accounts that the API server issues for pods of a node that belongs to no cluster.
+// openTokens returns the source of service account tokens of the API server, for pods of a node without a Node object.
 func (a *Agent) openTokens() (apiserver.Tokens, error) {
-	config, err := a.identify()
+	config, err := a.clientConfig()
 	if err != nil {
 		return apiserver.Tokens{}, err
 	}
@@ -117,7 +117,7 @@ func (a *Agent) openTokens() (apiserver.Tokens, error) {
 func (a *Agent) reportNode(config *rest.Config) error {
 	k := &a.config.Kubelet
 	o := heartbeat.ReporterOptions{
-		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.health),
+		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.nodeHealth),
 		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 		Reregister: a.config.Node.Reregister, Logger: a.log,
@@ -154,8 +154,8 @@ func (a *Agent) reportNode(config *rest.Config) error {
 	return nil
 }
 
-// health returns the facts of the conditions of the Node.
-func (a *Agent) health() (h nodestatus.Health) {
+// nodeHealth returns the input of the Node conditions.
+func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	if err := a.generator.Healthy(); err != nil {
 		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))
 	}
@@ -169,7 +169,7 @@ func (a *Agent) health() (h nodestatus.Health) {
 	return h
 }
 
-// hostIPs returns the addresses of the node: those of nodeIPs, or those of the Node object.
+// hostIPs returns nodeIPs, or the addresses of the Node object if nodeIPs is empty.
 func (a *Agent) hostIPs() []netip.Addr {
 	if configured := a.config.Node.NodeIPs; len(configured) > 0 {
 		return configured

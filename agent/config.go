@@ -23,23 +23,23 @@ type Config = kubeletconfig.Documents
 // names the field.
 func LoadConfig(path string) (Config, error) { return kubeletconfig.Load(path) }
 
-// serves reports whether the agent serves the API of the node.
-func (a *Agent) serves() bool { return *a.config.Kubelet.EnableServer }
+// servesAPI reports whether the agent serves the HTTP API of the node.
+func (a *Agent) servesAPI() bool { return *a.config.Kubelet.EnableServer }
 
-// path returns the path of a file of the agent, or nothing if it keeps no files.
-func (a *Agent) path(name string) string {
+// filePath returns the path of a file of the agent in rootDir, or an empty string if the agent stores no files.
+func (a *Agent) filePath(name string) string {
 	if a.options.Ephemeral {
 		return ""
 	}
 	return filepath.Join(a.config.Node.RootDir, name)
 }
 
-// complete sets the defaults of c and checks c and o.
-func complete(c *Config, o *Options) error {
+// setDefaults sets the defaults of c, and checks c and o.
+func setDefaults(c *Config, o *Options) error {
 	if i := slices.Index(o.Sources, nil); i >= 0 {
 		return fmt.Errorf("Options.Sources[%d] is nil", i)
 	}
-	if o.API != nil && c.Node.Kubeconfig == "" { // by kubeconfig the documents decide whether the node belongs to a cluster
+	if o.API != nil && c.Node.Kubeconfig == "" { // with kubeconfig, Documents.InCluster decides
 		c.Node.Kubeconfig = "Options.API"
 	}
 	if o.Ephemeral && c.Kubelet.EnableServer == nil {
@@ -97,7 +97,7 @@ func checkOptions(c *Config, o *Options, evicts bool) error {
 	return errors.Join(errs...)
 }
 
-// sourceNames returns the names of all sources, those of the configuration first.
+// sourceNames returns the names of all pod sources, first those of the configuration.
 func sourceNames(c *Config, o *Options) (names []string) {
 	for _, s := range []struct {
 		name       string

@@ -46,14 +46,14 @@ spec: {volumeLifecycleModes: [Ephemeral], tokenRequests: [{audience: vault}]}
 	a := newAgent(t, Config{Node: kubeletconfig.NodeConfiguration{RootDir: state, NodeName: "n1", ObjectsDir: objects, Kubeconfig: kubeconfig}})
 	o := lifecycle.Options{}
 	o.Dirs.Pods = filepath.Join(state, "pods")
-	require.NoError(t, os.MkdirAll(a.path("plugins_registry"), 0o700))
-	require.NoError(t, a.mount(&o))
+	require.NoError(t, os.MkdirAll(a.filePath("plugins_registry"), 0o700))
+	require.NoError(t, a.createVolumes(&o))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
-	d := csitest.Start(t, csitest.Options{Registry: a.path("plugins_registry")})
+	d := csitest.Start(t, csitest.Options{Registry: a.filePath("plugins_registry")})
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.example"}}}}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent is a whole node: the packages of this module, connected as the kubelet connects its parts, with a kubelet's configuration and
-// defaults. It wires and decides nothing; each rule of a node is in the package of its engine, and a test keeps this package at 1,500 lines.
+// defaults. It has no rules of its own: each rule is in the package of its engine, and a test limits this package to 1,500 lines.
 //
 //	config, err := agent.LoadConfig("/etc/nodeagent/agent.yaml") // a KubeletConfiguration and a NodeConfiguration
 //	a, err := agent.New(ctx, config, agent.Options{OwnProcess: true})
@@ -12,7 +12,7 @@
 //
 // # Parts
 //
-// Config says which parts there are, and Options replaces them. This is what each needs, and what the node lacks without it:
+// Config selects the parts, and Options replaces them. Each part needs a setting:
 //
 //   - Pods come from staticPodPath, staticPodURL, the API server of kubeconfig and Options.Sources. New refuses a node without any.
 //   - containerRuntimeEndpoint is the container runtime. Without it containers are plain processes, or run in Options.Runtime: then pods have

@@ -32,7 +32,7 @@ func TestServerTLS(t *testing.T) {
 	ips := []string{"10.0.0.1"}
 	a := newAgent(t, Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}})
 	encrypted := func() *tls.Config {
-		c, err := a.encryption()
+		c, err := a.tlsConfig()
 		require.NoError(t, err)
 		return c
 	}

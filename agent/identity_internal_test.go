@@ -28,20 +28,20 @@ func TestIdentify(t *testing.T) {
 	}}
 	c.Kubelet.RotateCertificates = true
 	a := newAgent(t, c)
-	_, err := a.identify()
+	_, err := a.clientConfig()
 	require.EqualError(t, err, "client certificate: bootstrap kubeconfig "+c.Node.BootstrapKubeconfig+": no such file or directory")
 	require.Zero(t, a.parts.Len())
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: abcdef.0123456789abcdef}}]\n"
 	require.NoError(t, os.WriteFile(c.Node.BootstrapKubeconfig, []byte(text), 0o600))
-	config, err := a.identify()
+	config, err := a.clientConfig()
 	require.NoError(t, err)
 	require.Equal(t, 1, a.parts.Len(), "it looks after the certificate")
 	require.Equal(t, "https://127.0.0.1:1", config.Host)
 	require.Empty(t, config.BearerToken, "the token is for the first request alone")
 	written, err := os.ReadFile(c.Node.Kubeconfig)
 	require.NoError(t, err)
-	require.Contains(t, string(written), "client-certificate: "+a.path("pki/kubelet-client-current.pem"))
+	require.Contains(t, string(written), "client-certificate: "+a.filePath("pki/kubelet-client-current.pem"))
 }
 
 // On a real control plane a bootstrap token becomes a certificate, which the API server knows the node by.

@@ -27,8 +27,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// feed returns the sources of pods and the pods that they listed last, for the reconciler.
-func (a *Agent) feed() *source.Feed {
+// createFeed returns the pod sources, with the stored pods that they listed last, as input of the reconciler.
+func (a *Agent) createFeed() *source.Feed {
 	f := &source.Feed{Set: a.setPods, Logger: a.log}
 	if a.store != nil {
 		stored, err := a.store.Load()
@@ -54,7 +54,7 @@ func (a *Agent) feed() *source.Feed {
 	return f
 }
 
-// setPods passes the pods of a source to the reconciler and to the API server's parts.
+// setPods passes the pods of a source to the reconciler and to the parts for the API server.
 func (a *Agent) setPods(s lifecycle.PodSet) {
 	if a.options.Transform != nil {
 		changed := make([]*corev1.Pod, len(s.Pods)) // s.Pods is shared
@@ -71,7 +71,7 @@ func (a *Agent) setPods(s lifecycle.PodSet) {
 	}
 }
 
-// serveManifests serves the directory of manifests on a unix socket, for programs that write pods of a node without a cluster.
+// serveManifests serves the directory of static pod manifests on a unix socket, for programs that write pods on a node without a cluster.
 func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	if n.ManifestSocket == "" {
@@ -106,20 +106,20 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
-				a.podEvent(pod, corev1.EventTypeWarning, reason, message)
+				a.recordPodEvent(pod, corev1.EventTypeWarning, reason, message)
 			},
 		},
 		AppArmorError: machine.AppArmor(os.DirFS("/")),
-		Dirs:          lifecycle.Dirs{Pods: a.path("pods"), LogLinks: n.ContainerLogsDir},
-		NoMounts:      a.client == nil, Objects: a.options.Objects, Probes: a.probes(), Logger: a.log,
+		Dirs:          lifecycle.Dirs{Pods: a.filePath("pods"), LogLinks: n.ContainerLogsDir},
+		NoMounts:      a.client == nil, Objects: a.options.Objects, Probes: a.createProbes(), Logger: a.log,
 	}
-	if a.options.Ephemeral { // without a disk for a random owner, the next agent of the same runtime must have the same owner
+	if a.options.Ephemeral { // without a file for a random owner ID, a restarted agent must have an equal one
 		o.Owner = n.NodeName
 	}
 	if a.client == nil { // without cgroups, which report more of the machine
 		o.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
 	}
-	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.event}}
+	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.recordEvent}}
 	switch {
 	case a.cluster != nil:
 		o.Objects, o.Spec.RuntimeClasses = a.cluster.Objects, a.cluster.Objects.RuntimeClass
@@ -127,32 +127,32 @@ func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 	case n.ObjectsDir != "":
 		o.Objects = objects.NewDir(n.ObjectsDir)
 	}
-	if a.serves() {
+	if a.servesAPI() {
 		hooks = append(hooks, a.servePodsAPI())
 	}
 	o.Hooks = a.metrics.Lifecycle(hooks...)
 	return nil
 }
 
-// servePodsAPI serves the pods to programs of this machine, by the kubelet's pods API, and returns the hooks that report changes to it.
+// servePodsAPI serves the pods to programs of this machine by the gRPC pods API, and returns the hooks that report pod changes to it.
 func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	o := podsapi.Options{Logger: a.log}
 	o.Hooks.CallCompleted, o.Hooks.WatcherDropped = a.metrics.PodsAPI()
 	server := podsapi.New(podsapi.PodsWithStatus(&a.pods), o)
 	a.parts.Add("pods API", func(ctx context.Context) error {
-		return server.ListenAndRun(ctx, a.path("pods-api/pods-api.sock"), a.log)
+		return server.ListenAndRun(ctx, a.filePath("pods-api/pods-api.sock"), a.log)
 	})
 	return lifecycle.Hooks{StatusChanged: server.StatusChanged, ResourcesReleased: server.ResourcesReleased, PodRemoved: server.PodRemoved}
 }
 
-// probes creates the engine that runs the probes of pods, and keeps their results for a restarted agent.
-func (a *Agent) probes() lifecycle.Probes {
+// createProbes creates the engine that runs probes, and stores their results for a restarted agent.
+func (a *Agent) createProbes() lifecycle.Probes {
 	if a.options.Probes != nil {
 		return a.options.Probes
 	}
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
-	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.event))
-	set := probe.NewSet(probe.Options{Store: a.path("probes"), Logger: a.log, Hooks: hooks})
+	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent))
+	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: hooks})
 	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})
@@ -167,10 +167,12 @@ func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", podstatus.Summary(st))
 }
 
-// event reports an event of a pod to the log, the API server and the hooks.
-func (a *Agent) event(pod cri.PodIdentity, e podevents.Event) { a.annotatedEvent(pod, e, nil) }
+// recordEvent reports an event of a pod to the log, the API server and the hooks.
+func (a *Agent) recordEvent(pod cri.PodIdentity, e podevents.Event) {
+	a.recordAnnotatedEvent(pod, e, nil)
+}
 
-func (a *Agent) annotatedEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
+func (a *Agent) recordAnnotatedEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
 	log := a.log
 	if len(annotations) > 0 {
 		log = log.With("annotations", annotations)
@@ -184,7 +186,7 @@ func (a *Agent) annotatedEvent(pod cri.PodIdentity, e podevents.Event, annotatio
 	}
 }
 
-func (a *Agent) podEvent(pod *corev1.Pod, kind, reason, message string) {
+func (a *Agent) recordPodEvent(pod *corev1.Pod, kind, reason, message string) {
 	identity := cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
-	a.event(identity, podevents.Event{Type: kind, Reason: reason, Message: message})
+	a.recordEvent(identity, podevents.Event{Type: kind, Reason: reason, Message: message})
 }

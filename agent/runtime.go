@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// openRuntime opens the runtime of the options, of the endpoint, or the embedded runtime.
+// openRuntime connects to Options.Runtime, the CRI endpoint, or the embedded runtime, in this order.
 func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err error) {
 	endpoint := a.config.Kubelet.ContainerRuntimeEndpoint
 	switch {
@@ -28,7 +28,7 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 		a.runtime = a.options.Runtime
 		return nil
 	case endpoint == "":
-		embedded, err := process.Open(a.path("processes"), process.Options{Logger: a.log})
+		embedded, err := process.Open(a.filePath("processes"), process.Options{Logger: a.log})
 		if err == nil {
 			a.runtime = embedded
 		}
@@ -41,8 +41,7 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 	return a.client.Check(ctx) // Dial does not connect
 }
 
-// listPods creates the PLEG, and the engine that keeps the logs of running containers within their size. A runtime that cannot reopen logs keeps
-// them whole.
+// listPods creates the PLEG, and the engine that rotates the logs of running containers if the runtime can reopen log files.
 func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
 	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
 	a.parts.Add("PLEG", a.generator.Run)
@@ -66,16 +65,16 @@ func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// imageRuntime is a runtime that has images.
+// imageRuntime is a runtime with images.
 type imageRuntime interface {
 	cri.Images
 	cri.Puller
 }
 
-// pullImages creates the engine that pulls the images of pods, also from registries that need credentials.
+// pullImages creates the engine that pulls the images of pods, also from private registries.
 func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
-	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // plain processes run programs of the host, whatever image a pod names
+	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
 		return nil
 	}
 	n := &a.config.Node
@@ -86,8 +85,8 @@ func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 	}
 	logError := images.Hooks{Error: func(err error) { a.log.Warn("image", "error", err) }}
 	puller, err := images.New(runtime, runtime, images.Options{
-		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), Providers: providers, Records: a.path("image_manager"), Logger: a.log,
-		Hooks: a.metrics.Images(a.options.Hooks.Images, podevents.Images(a.event), logError),
+		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), Providers: providers, Records: a.filePath("image_manager"), Logger: a.log,
+		Hooks: a.metrics.Images(a.options.Hooks.Images, podevents.Images(a.recordEvent), logError),
 	})
 	if err != nil {
 		return err
@@ -99,13 +98,13 @@ func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 	return a.collectImages(runtime, puller)
 }
 
-// collectImages creates the engine that removes images every 5 minutes while their disk is too full.
+// collectImages creates the engine that removes unused images every 5 minutes while their disk is too full.
 func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
-		Policy: &policy, Ages: a.path("image_ages.json"), Puller: puller, PodImages: a.pods.ImagesInUse, Logger: a.log,
+		Policy: &policy, Ages: a.filePath("image_ages.json"), Puller: puller, PodImages: a.pods.ImagesInUse, Logger: a.log,
 		Ready: func() bool { _, all := a.pods.Active(); return all },
-		Hooks: a.metrics.ImageGC(a.options.Hooks.ImageGC, gc.ImageHooks{Event: a.nodeEvent}),
+		Hooks: a.metrics.ImageGC(a.options.Hooks.ImageGC, gc.ImageHooks{Event: a.logNodeEvent}),
 	})
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
@@ -115,7 +114,7 @@ func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error
 	return nil
 }
 
-// collectOrphans creates the engine that removes, every minute, containers and directories of pods that no agent runs any more.
+// collectOrphans creates the engine that removes orphaned containers and directories every minute.
 func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
 	if o.Volumes != nil {
@@ -125,9 +124,9 @@ func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
 	collector, err := gc.NewContainers(a.runtime, gc.ContainerOptions{
 		Pod: gc.OwnedBy(a.pods.IsManaged), MayRemove: func(map[string]string) bool { return n.ForeignPods },
 		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
-		// Other agents have their logs there, too. The reconciler removes those of its own pods.
+		// The directory may have logs of other agents. The reconciler removes the logs of its own pods.
 		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods,
-		Hooks:    gc.JoinContainerHooks(gc.ContainerHooks{Event: a.nodeEvent}, a.options.Hooks.ContainerGC),
+		Hooks:    gc.JoinContainerHooks(gc.ContainerHooks{Event: a.logNodeEvent}, a.options.Hooks.ContainerGC),
 	})
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
@@ -137,6 +136,6 @@ func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
 }
 
 // nodeEvent logs an event of the node.
-func (a *Agent) nodeEvent(reason, message string) {
+func (a *Agent) logNodeEvent(reason, message string) {
 	a.log.Warn("node event", "reason", reason, "message", message)
 }

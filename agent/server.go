@@ -33,7 +33,7 @@ import (
 // openMetrics creates the metrics of the engines. Without a server and Options.Registerer no metric is kept.
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
-		Served: a.serves(), Registerer: a.options.Registerer, Version: nodestatus.Version,
+		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,
 		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int {
 			if a.cluster == nil {
 				return 0
@@ -52,17 +52,17 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	return nil
 }
 
-// serve creates the API of the node.
-func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
-	if !a.serves() {
+// createServer creates the HTTP API of the node.
+func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
+	if !a.servesAPI() {
 		return nil
 	}
 	k := &a.config.Kubelet
-	access, err := a.access()
+	access, err := a.createAccess()
 	if err != nil {
 		return err
 	}
-	streams, err := a.streams()
+	streams, err := a.createStreams()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 		},
 	}
 	if a.collector != nil {
-		o.Summary = a.recent
+		o.Summary = a.cachedStats
 	}
 	if *k.EnableDebugFlagsHandler {
 		o.LogLevel = a.level
@@ -92,12 +92,12 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 		}
 	}
 	if c, ok := a.runtime.(cri.Checkpointer); ok {
-		o.Checkpointer, o.CheckpointDir = c, a.path("checkpoints")
+		o.Checkpointer, o.CheckpointDir = c, a.filePath("checkpoints")
 	}
 	if a.server, err = nodeapi.New(o); err != nil {
 		return err
 	}
-	a.parts.Add("API of the node", a.listen)
+	a.parts.Add("API of the node", a.serveAPI)
 	a.parts.Add("streams", func(ctx context.Context) error {
 		<-ctx.Done()
 		streams.Close()
@@ -106,9 +106,9 @@ func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// listen serves on the ports of the configuration until ctx ends.
-func (a *Agent) listen(ctx context.Context) error {
-	encryption, err := a.encryption()
+// serveAPI serves the HTTP API at the configured ports until ctx ends.
+func (a *Agent) serveAPI(ctx context.Context) error {
+	encryption, err := a.tlsConfig()
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (a *Agent) listen(ctx context.Context) error {
 	return a.server.Run(ctx, endpoints...)
 }
 
-// access returns the authentication and authorization of clients.
-func (a *Agent) access() (*auth.Access, error) {
+// createAccess returns the authentication and authorization for clients of the node's API.
+func (a *Agent) createAccess() (*auth.Access, error) {
 	k, o := &a.config.Kubelet, a.config.AuthOptions()
 	o.Logger = a.log
 	if path := k.Authentication.X509.ClientCAFile; path != "" {
@@ -156,8 +156,8 @@ func (a *Agent) access() (*auth.Access, error) {
 	return auth.New(o)
 }
 
-// streams creates the server of interactive sessions. A session ends with its container.
-func (a *Agent) streams() (*streaming.Server, error) {
+// createStreams returns the server of exec, attach and port-forward sessions. A session ends with its container.
+func (a *Agent) createStreams() (*streaming.Server, error) {
 	o := streaming.Options{Pods: a.generator, IdleTimeout: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
 	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocketStarted(string(k)) }
 	if o.Streamer, _ = a.runtime.(cri.Streamer); o.Streamer == nil {
@@ -169,7 +169,7 @@ func (a *Agent) streams() (*streaming.Server, error) {
 // pagesMaxAge is how old the numbers of a page may be, so that several clients cost no more than one. The kubelet measures every 10 to 15 s.
 const pagesMaxAge = 10 * time.Second
 
-// metricPages returns the pages that Prometheus reads.
+// metricPages returns the handlers of the pages that Prometheus scrapes.
 func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err error) {
 	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
 	pages.All, pages.Probes, pages.SLIs = a.kubelet.Pages(o)
@@ -184,7 +184,7 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 		a.log.Warn("metrics", "page", page, "error", err)
 	}}
 	measured.Machine, _ = machine.Read(os.DirFS("/")) // a value that cannot be read is not on the page
-	numbers, err := usage.NewPages(ctx, a.recent, measured)
+	numbers, err := usage.NewPages(ctx, a.cachedStats, measured)
 	if err != nil {
 		return pages, err
 	}
@@ -192,14 +192,14 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 	return pages, a.kubelet.Register(numbers.Storage)
 }
 
-// requestServingCertificate creates the part that requests the certificate of the node's API from the cluster, for the current addresses of the
-// node. The requests have to be approved.
+// requestServingCertificate creates the part that requests a serving certificate for the node's current addresses from the API server. An approver
+// of the cluster must approve the requests.
 func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() []corev1.NodeAddress) (err error) {
 	if !a.config.Kubelet.ServerTLSBootstrap {
 		return nil
 	}
 	var serving *cert.Serving
-	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.path("pki"), Logger: a.log}
+	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.filePath("pki"), Logger: a.log}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate {
 		if pair := serving.Current(); pair != nil {
 			return pair.Leaf
@@ -214,15 +214,15 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 	return nil
 }
 
-// encryption returns the TLS configuration of the node's API: its certificate is that of the cluster, of the files, or self-signed.
-func (a *Agent) encryption() (_ *tls.Config, err error) {
+// tlsConfig returns the TLS configuration of the node's API. Its certificate is issued by the cluster, read from files, or self-signed.
+func (a *Agent) tlsConfig() (_ *tls.Config, err error) {
 	o := a.tls
 	if o.GetCertificate != nil {
 		return nodeapi.TLSConfig(o)
 	}
 	certFile, keyFile := a.config.Kubelet.TLSCertFile, a.config.Kubelet.TLSPrivateKeyFile
 	if certFile == "" {
-		if certFile, keyFile, err = cert.SelfSigned(a.path("pki"), a.config.Node.NodeName, a.hostIPs()); err != nil {
+		if certFile, keyFile, err = cert.SelfSigned(a.filePath("pki"), a.config.Node.NodeName, a.hostIPs()); err != nil {
 			return nil, err
 		}
 	}

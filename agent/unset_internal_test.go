@@ -37,7 +37,7 @@ func TestAgentSetsOptionsOfPods(t *testing.T) {
 	a := newAgent(t, c)
 	var o lifecycle.Options
 	require.NoError(t, a.setPodOptions(t.Context(), &o))
-	require.NoError(t, a.mount(&o))
+	require.NoError(t, a.createVolumes(&o))
 	unset := func(options any) (names []string) {
 		v := reflect.ValueOf(options)
 		for i := range v.NumField() {

@@ -18,11 +18,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
-// volumeWait is how long a pod waits for its volumes before its status has the cause. The pod starts by itself once they are mounted.
+// volumeWait is the time after which the status of a pod names the error of an unmounted volume. The pod still starts once it is mounted.
 const volumeWait = 15 * time.Second
 
-// mount creates the engine that mounts the volumes of pods.
-func (a *Agent) mount(o *lifecycle.Options) error {
+// createVolumes creates the engine that mounts the volumes of pods.
+func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
 	opts := volume.Options{Root: o.Dirs.Pods, MakeRootShared: n.SharedMounts, WaitTimeout: volumeWait, Logger: a.log}
@@ -36,7 +36,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	switch {
 	case a.cluster != nil:
 		all := a.cluster.Objects
-		keeper, expansions := intree.NewCertificateKeeper(all, intree.CertificateOptions{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
+		keeper, expansions := intree.NewCertificateKeeper(all, intree.CertificateOptions{Logger: a.log, Event: a.recordPodEvent}), apiserver.NewExpansions(all, a.log)
 		a.parts.Add("pod certificates", keeper.Run)
 		a.parts.Add("expanded claims", expansions.Run)
 		opts.Hooks.Expanded = expansions.Expanded
@@ -66,7 +66,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 		opts.Attacher = csi.Attacher{Plugin: drivers, Report: a.node.Report}
 	}
 	maps.Copy(opts.Plugins, a.options.Plugins)
-	opts.Hooks.Event = a.podEvent
+	opts.Hooks.Event = a.recordPodEvent
 	opts.Hooks = a.metrics.Volumes(a.options.Hooks.Volumes, opts.Hooks)
 	volumes, err := volume.New(opts)
 	if err != nil {
@@ -77,10 +77,10 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	return nil
 }
 
-// openDrivers creates the plugin for the volumes of CSI drivers, which register themselves in plugins_registry below rootDir. Without a cluster dir
-// has the CSIDriver objects and the secrets of volumes; it may be nil, and tokens too.
+// openDrivers creates the plugin for CSI volumes, whose drivers register themselves in rootDir/plugins_registry. On a node without a cluster, dir
+// has the CSIDriver objects and the secrets of volumes. dir and tokens may be nil.
 func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.Plugin, error) {
-	opts := csi.Options{Registry: a.path("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
+	opts := csi.Options{Registry: a.filePath("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
 	switch {
 	case a.cluster != nil:
 		all := a.cluster.Objects
