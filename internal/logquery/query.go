@@ -19,30 +19,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a query may ask for.
+// Limits of a query.
 const (
 	maxTailLines     = 100_000
 	maxServiceLength = 256
 	maxServices      = 4
 )
 
-// Query selects services or a file, and lines of services. Source: kubelet_server_journal.go in pkg/kubelet.
+// Query selects systemd services or a log file, and log lines of the services. Source: kubelet_server_journal.go in pkg/kubelet.
 type Query struct {
-	Services []string // units of systemd, without .service, or names of files in the directory
-	Files    []string // names in the directory
+	Services []string // systemd units without .service, or log files in the directory
+	Files    []string // log files in the directory
 	Limits   Limits
 }
 
-// Limits select lines of the journal of services. The zero value selects all lines.
+// Limits selects lines in the journal of services. The zero value selects all lines.
 type Limits struct {
 	SinceTime *time.Time
 	UntilTime *time.Time
-	TailLines *int   // of the end
-	Boot      *int   // 0 for this boot, -1 for the one before
-	Pattern   string // that lines match, of PCRE2
+	TailLines *int   // number of last lines
+	Boot      *int   // 0 for the current boot, -1 for the previous one
+	Pattern   string // PCRE2 expression that lines must match
 }
 
-// Parse returns the query in the parameters of a request. It returns nil if there are none: the path of the request then names the file.
+// Parse parses the query parameters of a request. It returns nil if there are none; then the path of the request names the file.
 func Parse(values url.Values) (*Query, field.ErrorList) {
 	var q Query
 	var all field.ErrorList
@@ -95,12 +95,13 @@ func parseInt(values url.Values, name string, all *field.ErrorList) *int {
 	return &n
 }
 
-// Validate returns the errors of a query. If the query names one file, stat returns why that file of the directory cannot be read.
+// Validate returns the errors of a query. stat is called if the query names one file; its error tells why the file cannot be
+// read.
 func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 	at := field.NewPath("query")
 	var all field.ErrorList
 	for _, name := range q.Services {
-		if err := safeService(name); err != nil {
+		if err := validateService(name); err != nil {
 			all = append(all, field.Invalid(at, name, err.Error()))
 		}
 	}
@@ -121,10 +122,10 @@ func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 			all = append(all, field.Invalid(at, q.Files, err.Error()))
 		}
 	}
-	return append(all, q.Limits.validate()...)
+	return append(all, q.Limits.validateLimits()...)
 }
 
-func (l *Limits) validate() (all field.ErrorList) {
+func (l *Limits) validateLimits() (all field.ErrorList) {
 	if l.SinceTime != nil && l.UntilTime != nil && l.SinceTime.After(*l.UntilTime) {
 		all = append(all, field.Invalid(field.NewPath("untilTime"), l.UntilTime, "must be after `sinceTime`"))
 	}
@@ -144,8 +145,8 @@ func (l *Limits) validate() (all field.ErrorList) {
 
 var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
 
-// safeService returns an error for a name that is no unit, and might be something else to journalctl.
-func safeService(name string) error {
+// validateService returns an error for a name that is not a systemd unit, because journalctl could interpret it otherwise.
+func validateService(name string) error {
 	if len(name) > maxServiceLength {
 		return fmt.Errorf("length must be less than %d", maxServiceLength)
 	}
@@ -155,10 +156,11 @@ func safeService(name string) error {
 	return nil
 }
 
-// timeLayout is one that journalctl reads.
+// timeLayout is a time format that journalctl accepts.
 const timeLayout = "2006-1-2 15:4:5"
 
-// JournalArguments returns the arguments of journalctl for the given services. No value of a query begins an argument.
+// JournalArguments returns the journalctl arguments for services. No argument begins with a value of the query, which could be
+// taken for a flag.
 func (q *Query) JournalArguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if q.Limits.SinceTime != nil {

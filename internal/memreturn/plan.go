@@ -40,7 +40,7 @@ type plan struct {
 }
 
 // next moves the state to the period that ends with u, and returns the action.
-func (s *state) next(u usage) plan {
+func (s *state) nextPlan(u usage) plan {
 	previous := *s
 	s.idle, s.allocated = u.allocated-previous.allocated <= busyRatio*max(u.live, minLive), u.allocated
 	if !s.idle {

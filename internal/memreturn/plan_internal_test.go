@@ -33,7 +33,7 @@ func TestNextReturnsMemoryOncePerIdlePhase(t *testing.T) {
 	}} {
 		var s state
 		for _, p := range phase {
-			assert.Equal(t, p.want, s.next(p.usage), p.name)
+			assert.Equal(t, p.want, s.nextPlan(p.usage), p.name)
 			if p.want.returnMemory {
 				s.returned = p.returned
 			}

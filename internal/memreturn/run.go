@@ -32,7 +32,7 @@ func Run(ctx context.Context, logger *slog.Logger) error {
 			return nil
 		case <-ticker.C:
 		}
-		p := s.next(measure())
+		p := s.nextPlan(measureMemory())
 		if setsPercent {
 			debug.SetGCPercent(p.gcPercent)
 		}
@@ -47,7 +47,7 @@ func Run(ctx context.Context, logger *slog.Logger) error {
 }
 
 // measure returns the memory of the process.
-func measure() usage {
+func measureMemory() usage {
 	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(heap)
 	return usage{allocated: heap[0].Value.Uint64(), live: heap[1].Value.Uint64(), resident: residentBytes()}

@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// Attribute is a verb on a subresource of the Node, which a user may be allowed.
+// Attribute is a verb on a subresource of the Node, for authorization.
 type Attribute struct {
-	Verb        string // of the Kubernetes API; empty for methods that have none, such as HEAD
+	Verb        string // verb of the Kubernetes API; empty for HTTP methods without one, such as HEAD
 	Subresource string // of nodes, such as proxy
 }
 
-// Of returns the attributes of a request, of which one is enough; they are checked in this order. The path is unescaped, as that of
-// [net/url.URL]. Running something needs the verb create also where that is asked for by GET, as WebSocket clients do.
+// ForRequest returns the attributes of a request in the order in which they are checked; one allowed attribute suffices. path is
+// unescaped, as in [net/url.URL]. exec, attach, portForward and run need the verb create even with method GET, which WebSocket
+// clients use.
 func ForRequest(method, path string) []Attribute {
 	all := ForKubeletRequest(method, path)
-	if method == http.MethodGet && runs(path) {
+	if method == http.MethodGet && isSessionPath(path) {
 		for i := range all {
 			all[i].Verb = "create"
 		}
@@ -28,8 +29,8 @@ func ForRequest(method, path string) []Attribute {
 	return all
 }
 
-// OfKubelet returns the attributes of a request to a kubelet, where the verb is that of the method alone: whoever may get
-// nodes/proxy runs commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go, with the gate
+// ForKubeletRequest returns the attributes that a kubelet checks. The verb depends on the HTTP method only, so that get on
+// nodes/proxy permits commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go, with the gate
 // KubeletFineGrainedAuthz (KEP-2862).
 func ForKubeletRequest(method, path string) []Attribute {
 	verb := verbOf(method)
@@ -40,7 +41,7 @@ func ForKubeletRequest(method, path string) []Attribute {
 	return all
 }
 
-// verbOf returns the verb of a method, which is empty for those that the Kubernetes API does not have.
+// verbOf returns the Kubernetes verb of an HTTP method, or an empty string.
 func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -57,40 +58,39 @@ func verbOf(method string) string {
 	return ""
 }
 
-// subresources returns the subresources of nodes that a path belongs to, the finest first. What has no name of its own is proxy.
+// subresources returns the subresources of nodes for a path, the most specific first. The default is proxy.
 func subresources(path string) []string {
 	switch {
-	case below(path, "/pods"), below(path, "/allocatedPods"), below(path, "/runningpods"):
+	case isWithin(path, "/pods"), isWithin(path, "/allocatedPods"), isWithin(path, "/runningpods"):
 		return []string{"pods", "proxy"}
-	case below(path, "/healthz"):
+	case isWithin(path, "/healthz"):
 		return []string{"healthz", "proxy"}
-	case below(path, "/configz"):
+	case isWithin(path, "/configz"):
 		return []string{"configz", "proxy"}
-	case below(path, "/stats"):
+	case isWithin(path, "/stats"):
 		return []string{"stats"}
-	case below(path, "/metrics"):
+	case isWithin(path, "/metrics"):
 		return []string{"metrics"}
-	case below(path, "/logs"):
+	case isWithin(path, "/logs"):
 		return []string{"log"}
-	case below(path, "/checkpoint"):
+	case isWithin(path, "/checkpoint"):
 		return []string{"checkpoint"}
-	case below(path, "/statusz"):
+	case isWithin(path, "/statusz"):
 		return []string{"statusz"}
-	case below(path, "/flagz"):
+	case isWithin(path, "/flagz"):
 		return []string{"configz"}
 	}
 	return []string{"proxy"}
 }
 
-// below reports whether path is dir or something in it.
-func below(path, dir string) bool {
+// isWithin reports whether path is dir or below it.
+func isWithin(path, dir string) bool {
 	rest, found := strings.CutPrefix(path, dir)
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// runs reports whether a path is one by which something is run in a pod, or its ports are reached. Slashes before the first name do not
-// matter, as they do not for the handler.
-func runs(path string) bool {
+// isSessionPath reports whether a path runs a command in a pod or connects to it. Like the handler, it ignores leading slashes.
+func isSessionPath(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":

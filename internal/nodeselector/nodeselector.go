@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// nameField is the only field of a node that a term can ask for.
+// nameField is the only supported field of a node selector term.
 const nameField = "metadata.name"
 
-// Match reports whether one of the terms matches a node of that name with those labels. A term without any requirement matches
-// nothing, and one that cannot be understood is an error only if none matches. With an empty name fields are not looked at.
-// Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+// Match reports whether any term matches a node with this name and these labels. A term without requirements matches nothing. An
+// invalid term is an error only if no other term matches. If name is empty, requirements on fields are ignored. Source:
+// LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
 	var errs []error
 	for i := range terms {
 		if len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0 {
 			continue
 		}
-		matches, err := termMatches(&terms[i], name, node)
+		matches, err := matchTerm(&terms[i], name, node)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("nodeSelectorTerms[%d]: %w", i, err))
@@ -36,8 +36,9 @@ func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string)
 	return false, errors.Join(errs...)
 }
 
-// termMatches looks at all requirements of a term: one that cannot be understood is an error whatever the others say.
-func termMatches(term *corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
+// matchTerm reports whether all requirements of a term match. It checks every requirement, so that an invalid one is always an
+// error.
+func matchTerm(term *corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
 	matches := true
 	for _, f := range term.MatchFields {
 		switch {
@@ -47,11 +48,11 @@ func termMatches(term *corev1.NodeSelectorTerm, name string, node map[string]str
 			return false, fmt.Errorf("field %.256q: must have one element in values", f.Key)
 		}
 		if name != "" {
-			matches = matches && (fieldOf(f.Key, name) == f.Values[0]) == (f.Operator == corev1.NodeSelectorOpIn)
+			matches = matches && (nodeField(f.Key, name) == f.Values[0]) == (f.Operator == corev1.NodeSelectorOpIn)
 		}
 	}
 	for _, e := range term.MatchExpressions {
-		op, ok := operator(e.Operator)
+		op, ok := labelOperator(e.Operator)
 		if !ok {
 			return false, fmt.Errorf("operator %.64q of label %.256q is not supported", e.Operator, e.Key)
 		}
@@ -64,16 +65,16 @@ func termMatches(term *corev1.NodeSelectorTerm, name string, node map[string]str
 	return matches, nil
 }
 
-// fieldOf returns the value of a field of a node. Every field but one is empty.
-func fieldOf(key, name string) string {
+// nodeField returns the value of a node field. All fields except the name are empty.
+func nodeField(key, name string) string {
 	if key == nameField {
 		return name
 	}
 	return ""
 }
 
-// operator returns the operator of a selector of labels that has the same meaning.
-func operator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
+// labelOperator returns the label selector operator for a node selector operator, and false for an unsupported one.
+func labelOperator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
 	switch op {
 	case corev1.NodeSelectorOpIn:
 		return selection.In, true

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podip picks the addresses of a pod that are in its status and in the variables of its containers.
+// Package podip chooses the IP addresses of a pod for its status and the environment variables of its containers.
 package podip
 
 import (
@@ -11,21 +11,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses returns the addresses of a pod, the primary one first: of those that the runtime knows, in any order and
-// number, the first of the family of the node and the first of the other family. What cannot be parsed is left out.
+// Addresses returns the IP addresses of a pod, the primary one first: the first address in ips of the node's IP family, and the
+// first of the other family. ips are the addresses from the runtime, in any order; invalid ones are omitted.
 //
-// A pod on the network of its host, for which the runtime knows none, keeps those of its status before, and has those of
-// the node where there are none. It gets the node's second one where its own is of the other family and the
-// only one, as the node may have become dual stack. Source: sortPodIPs and generateAPIPodStatus in
-// pkg/kubelet/kubelet_pods.go.
-func Addresses(onHost bool, ips []string, before []corev1.PodIP, hostIPs []netip.Addr) []netip.Addr {
+// A pod with host network and without addresses in ips keeps its previous ones, or else gets those of the node. If it has one
+// address, the second node address is added if its family differs, because the node may have become dual stack. Source:
+// sortPodIPs and generateAPIPodStatus in pkg/kubelet/kubelet_pods.go.
+func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs []netip.Addr) []netip.Addr {
 	first6 := len(hostIPs) > 0 && hostIPs[0].Is6()
-	picked := pick(ips, first6)
-	if !onHost {
+	picked := pickPerFamily(ips, first6)
+	if !hostNetwork {
 		return picked
 	}
 	if len(picked) == 0 {
-		for _, ip := range before {
+		for _, ip := range previous {
 			if addr, ok := Parse(ip.IP); ok && len(picked) < 2 {
 				picked = append(picked, addr)
 			}
@@ -40,8 +39,8 @@ func Addresses(onHost bool, ips []string, before []corev1.PodIP, hostIPs []netip
 	return picked
 }
 
-// pick returns the first address of one family and the first of the other.
-func pick(ips []string, first6 bool) []netip.Addr {
+// pickPerFamily returns the first IPv6 and the first IPv4 address of ips, in the order that first6 selects.
+func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	var picked []netip.Addr
 	for _, is6 := range [...]bool{first6, !first6} {
 		for _, text := range ips {
@@ -54,11 +53,11 @@ func pick(ips []string, first6 bool) []netip.Addr {
 	return picked
 }
 
-// Parse reads an address as the kubelet does, which is not as strict as [netip.ParseAddr]: numbers may begin with
-// zeros, as some CNI plugins write them, an IPv4 address in an IPv6 one is an IPv4 address, and there are no zones.
+// Parse parses an IP address like the kubelet, which accepts more than [netip.ParseAddr]: numbers may have leading zeros, as some
+// CNI plugins write them. An IPv4-mapped IPv6 address becomes an IPv4 address. Zones are invalid.
 func Parse(text string) (netip.Addr, bool) {
 	var b strings.Builder
-	digits := 0 // since the number began, without zeros at its beginning
+	digits := 0 // of the current number, without leading zeros
 	for i := range len(text) {
 		if !isHex(text[i]) {
 			digits = 0
