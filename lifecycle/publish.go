@@ -37,7 +37,7 @@ type probeInput struct {
 	deleted bool
 }
 
-// podIPs returns the pod IPs of the last published status, or nil.
+// podIPs returns the pod IPs in the last published status, or nil before the first.
 func (p *publication) podIPs() []corev1.PodIP {
 	if p.status == nil {
 		return nil

@@ -68,7 +68,7 @@ func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) ti
 	return wait
 }
 
-// recordSuccess resets the back-off after a successful sync.
+// recordSuccess records that a sync succeeded: it resets the back-off and the last error of the pod.
 func (w *worker) recordSuccess() {
 	w.progress.failures = 0
 	w.shared.setLastError(nil)

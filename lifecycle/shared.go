@@ -59,7 +59,8 @@ func (s *sharedState) setAdmission(state admission) {
 	s.activeChanged()
 }
 
-// reservesResources reports whether the requests of the pod count against the node: it may be admitted and has not terminated.
+// reservesResources reports whether the requests of the pod count against the capacity of the node: it is admitted, or may be,
+// and has not terminated.
 func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }

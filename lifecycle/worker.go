@@ -285,14 +285,15 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 // observeTimeout is the time without an observation of the pod after which a sync fails and is retried.
 const observeTimeout = time.Minute
 
-// observePod returns an observation of the pod that is newer than the worker's last actions.
+// observePod returns an observation of the pod that started after the end of the worker's last actions. It waits at most
+// observeTimeout.
 func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns an observation of the pod that started after the given time.
+// readPod returns an observation of the pod by the Observer that started after the given time, and waits for it.
 func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err

@@ -96,8 +96,8 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers passes each worker the newest version of its pod, or the deletion if no source lists the pod. The worker of a
-// rejected pod continues while its source lists the pod. Reconciler.mu is held.
+// updateWorkers passes each worker the newest version of its pod in wanted, or the deletion if no source lists the pod. The
+// worker of a rejected pod continues while its source lists the pod. Reconciler.mu is held.
 func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
 	for _, pod := range wanted.RefusedPods() {

@@ -18,7 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// planContainers plans the ephemeral, init and regular containers of a pod whose sandbox is ready.
+// planContainers plans the containers of a pod whose sandbox is ready: it starts, restarts, resizes and stops ephemeral, init and
+// regular containers.
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
@@ -141,8 +142,8 @@ func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) 
 	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
 }
 
-// hasProbeResult reports whether the container has the probe spec of this kind and its latest result is outcome. It does not
-// allocate.
+// hasProbeResult reports whether the latest result of a probe for the running instance live is outcome. It is false if spec, the
+// probe of this kind, is nil. It does not allocate.
 func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false

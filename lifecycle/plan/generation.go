@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// killEarlierGenerations stops running containers that were created before the last restart of all containers, with the minimum
-// grace period and without preStop hooks. Ephemeral containers continue.
+// killEarlierGenerations stops the running containers that were created before the last restart of all containers, with the
+// minimum grace period and without preStop hooks. Ephemeral containers are not stopped.
 func (p *planner) killEarlierGenerations() {
 	if p.view.Generation == 0 {
 		return

@@ -113,8 +113,8 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 // this reason has failed, even with exit code 0.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar decides about a running sidecar (restartable init container). The next init container waits for its startup probe,
-// but not for its liveness probe.
+// planSidecar decides about live, the running instance of a sidecar (restartable init container): it is restarted for a failed
+// probe, a changed definition or a resize. The next init container waits for its startup probe, but not for its liveness probe.
 func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
 	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(container, live)

@@ -74,7 +74,8 @@ func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	}
 }
 
-// volumeMount returns the CRI mount of the volume mount with index i.
+// volumeMount returns the CRI mount for the volume mount with this index of a container, with its subPath resolved. path is the
+// field path of the volume mount, for errors.
 func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *field.Path, env *podenv.Environment, launch Launch, opts Options) (cri.Mount, error) {
 	m := &container.VolumeMounts[index]
 	v, ok := launch.Volumes[m.Name]

@@ -76,12 +76,12 @@ func (d *statusBuilder) actualResources(container *corev1.Container, instance *c
 	return r
 }
 
-// setCPU sets the CPU quantity of list to milli millicores. It does nothing if milli is zero, or if the old and the new value are
-// at most least.
-func setCPU(list corev1.ResourceList, milli, least int64) {
+// setCPU sets the CPU quantity of list to a number of millicores. It does nothing if millicores is zero, or if the old and the
+// new value are at most minEffective, because such values have the same effect.
+func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	listed := list[corev1.ResourceCPU]
-	if listed = listed.DeepCopy(); milli > 0 && milli != qos.MilliValue(&listed) && max(milli, qos.MilliValue(&listed)) > least {
-		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+	if listed = listed.DeepCopy(); millicores > 0 && millicores != qos.MilliValue(&listed) && max(millicores, qos.MilliValue(&listed)) > minEffective {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(millicores, resource.DecimalSI)
 	}
 }
 

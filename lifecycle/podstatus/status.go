@@ -139,7 +139,7 @@ func isInitialized(view *podview.View) bool {
 	return newest != nil && view.HasInitialized(newest.ID)
 }
 
-// hasCreatedContainer reports whether a regular container was created and not started yet.
+// hasCreatedContainer reports whether the newest instance of a regular container was created and not started yet.
 func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		last := observed.NewestContainer(c.Name)
