@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/expand"
 )
 
-// The limits are those of Linux: no container is refused that could run, and none is made that cannot.
-func TestLimitsAreTheKernels(t *testing.T) {
+// The limits equal those of Linux: every refused command would fail to start, and every accepted one starts.
+func TestLimitsEqualKernels(t *testing.T) {
 	run := func(args, env []string) error {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"-test.run=^$"}, args...)...)
 		cmd.Env = env

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/expand"
 )
 
-func TestExpand(t *testing.T) {
+func TestStringExpandsReferences(t *testing.T) {
 	env := map[string]string{"A": "1", "E": "", "REF": "$(A)", "a b": "space"}
 	for in, want := range map[string]string{
 		"":                      "",
@@ -43,8 +43,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A string of unclosed references is read once, not once for each of them.
-func TestUnclosedReferences(t *testing.T) {
+// A string with many unclosed references is read once, not once per reference.
+func TestStringReadsUnclosedReferencesOnce(t *testing.T) {
 	s := strings.Repeat("$(", 1<<20)
 	costtest.Check(t, costtest.Limit{Bytes: 1 << 20}, func() {
 		_, ok := expand.String(s, expand.MaxArgument-1, func(string) (string, bool) { return "", false })
@@ -79,9 +79,9 @@ func FuzzExpand(f *testing.F) {
 		if !strings.Contains(s, "$") {
 			assert.Equal(t, s, replace(s, all))
 		}
-		// Escaped, a string comes out as it went in.
+		// An escaped string expands to the original.
 		assert.Equal(t, s, replace(strings.ReplaceAll(s, "$", "$$"), all))
-		// Unknown references stay: only escapes get shorter.
+		// Unknown references are kept: only escapes get shorter.
 		assert.LessOrEqual(t, len(replace(s, none)), len(s))
 		if !strings.Contains(s, "$$") {
 			assert.Equal(t, s, replace(s, none))
@@ -89,8 +89,8 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// The words of a command share one room, and the error names the one that does not fit in.
-func TestCommand(t *testing.T) {
+// The words of a command share one limit, and the error names the first word above it.
+func TestCommandLimitsTotalSize(t *testing.T) {
 	big := strings.Repeat("x", expand.MaxArgument/2)
 	env := func(name string) (string, bool) { return big, name == "BIG" }
 	for _, test := range []struct {

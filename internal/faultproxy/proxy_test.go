@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/faultproxy"
 )
 
-// rig is a server that says what it is asked, a proxy before it, and a client of the proxy.
+// rig is a server that returns its requests, a proxy in front of it, and a client of the proxy.
 type rig struct {
 	*faultproxy.Proxy
 	t      *testing.T
@@ -48,7 +48,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// serve streams a line each time that it is cut out of a wait, for a watch, and else says what it was asked.
+// serve streams lines to a watch until it is canceled, and returns the request line of other requests.
 func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	r.served.Add(1)
 	if req.URL.Query().Get("watch") == "true" {
@@ -60,7 +60,7 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprint(w, req.Method, " ", req.URL.Path, " ", req.Header.Get("Authorization"))
 }
 
-// send makes a request, which waits for a while at most.
+// send makes a request with a time limit.
 func (r *rig) send(method, path string) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	r.t.Cleanup(cancel)
@@ -85,8 +85,8 @@ const (
 	pathNodes  = "/api/v1/nodes"
 )
 
-// A request comes out as it goes in, but for who sends it, and is counted by what it does.
-func TestPasses(t *testing.T) {
+// A request is forwarded unchanged except for its credentials, and is counted by its verb and resource.
+func TestProxyForwardsAndCountsRequests(t *testing.T) {
 	r := newRig(t)
 	for path, m := range map[string]faultproxy.Match{
 		pathStatus: {Verb: "patch", Resource: "pods", Subresource: "status"},
@@ -104,8 +104,8 @@ func TestPasses(t *testing.T) {
 	require.Equal(t, 8, r.Count(faultproxy.Match{}))
 }
 
-// A fault is for the requests that it matches, and no longer than it is asked for.
-func TestFaults(t *testing.T) {
+// A fault applies only to matching requests, and until it is removed.
+func TestInjectAppliesToMatchingRequests(t *testing.T) {
 	r := newRig(t)
 	remove := r.Inject(faultproxy.Fault{
 		Match: faultproxy.Match{Verb: "patch", Namespace: "shop", Path: "/api/v1"}, Code: http.StatusTooManyRequests, RetryAfter: 3 * time.Second,
@@ -138,7 +138,7 @@ func TestFaults(t *testing.T) {
 	r.hangs()
 }
 
-// hangs checks that there is no answer.
+// hangs requires that a request gets no response.
 func (r *rig) hangs() {
 	r.t.Helper()
 	served := r.served.Load()
@@ -151,7 +151,7 @@ func (r *rig) hangs() {
 	require.Equal(r.t, served, r.served.Load())
 }
 
-// watch begins a watch, and returns what reads the rest of it.
+// watch starts a watch, and returns a function that reads the rest of it.
 func (r *rig) watch() func() error {
 	r.t.Helper()
 	resp, err := r.send(http.MethodGet, pathNodes+"?watch=true")
@@ -167,8 +167,8 @@ func (r *rig) watch() func() error {
 	}
 }
 
-// Watches are streams that can be cut, while others go on.
-func TestCutWatches(t *testing.T) {
+// Watches are closed in the middle of their streams, and other requests continue.
+func TestCutWatchesKeepsOtherRequests(t *testing.T) {
 	r := newRig(t)
 	rest := r.watch()
 	require.Equal(t, 1, r.CutWatches())
@@ -177,8 +177,8 @@ func TestCutWatches(t *testing.T) {
 	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
 }
 
-// While the proxy is away nobody connects, and who is connected loses it.
-func TestAway(t *testing.T) {
+// While the API server is unavailable, connections are refused, and existing ones are closed.
+func TestSetUnavailableRefusesConnections(t *testing.T) {
 	r := newRig(t)
 	rest := r.watch()
 	r.SetUnavailable(true)
@@ -190,8 +190,8 @@ func TestAway(t *testing.T) {
 	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
 }
 
-// What is in a black hole hangs, and a connection that was in it is lost for good; a new one is not.
-func TestBlackHole(t *testing.T) {
+// Requests hang during a black hole. A connection from that time stays unusable afterwards, and a new one works.
+func TestSetBlackHoleHangsRequests(t *testing.T) {
 	r := newRig(t)
 	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
 	r.SetBlackHole(true)
@@ -204,7 +204,7 @@ func TestBlackHole(t *testing.T) {
 	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
 }
 
-func TestInvalidTarget(t *testing.T) {
+func TestStartRefusesInvalidTarget(t *testing.T) {
 	f := &fatal{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -215,7 +215,7 @@ func TestInvalidTarget(t *testing.T) {
 	require.Contains(t, f.said, "must be https://HOST:PORT")
 }
 
-// fatal is a test that is allowed to fail.
+// fatal is a testing.TB whose Fatal is recorded.
 type fatal struct {
 	testing.TB
 	said string

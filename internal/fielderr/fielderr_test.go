@@ -16,7 +16,7 @@ import (
 )
 
 // An error does not repeat a value, a list or a key of a megabyte.
-func TestShort(t *testing.T) {
+func TestShortTruncatesValues(t *testing.T) {
 	huge, path := strings.Repeat("x", 1<<20), field.NewPath("spec")
 	for _, test := range []struct {
 		err  *field.Error
@@ -35,7 +35,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-func TestShortReturnsTheFirst(t *testing.T) {
+func TestShortReturnsFirstErrors(t *testing.T) {
 	errs := make(field.ErrorList, 0, 1000)
 	for i := range cap(errs) {
 		errs = append(errs, field.Required(field.NewPath("spec").Index(i), ""))
@@ -47,7 +47,7 @@ func TestShortReturnsTheFirst(t *testing.T) {
 	assert.Empty(t, fielderr.Short(nil))
 }
 
-func TestShortOne(t *testing.T) {
+func TestShortOneKeepsWrappedErrors(t *testing.T) {
 	huge := strings.Repeat("x", 300)
 	assert.EqualError(t, fielderr.ShortOne(field.Invalid(field.NewPath("a"), huge, "")), `a: Invalid value: "`+huge[:256]+`... (300 bytes)"`)
 	wrapped := fmt.Errorf("b: %w", field.Invalid(field.NewPath("a"), huge, ""))

@@ -22,17 +22,17 @@ func TestMain(m *testing.M) {
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
-// exitEnv makes the test binary end with an exit code.
+// exitEnv makes the test binary exit with a code.
 const exitEnv = "ISOLATED_TEST_EXIT"
 
-func TestNamespaces(t *testing.T) {
+func TestRunCreatesNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces take root")
 	}
 	require.NotEmpty(t, os.Getenv(isolated.Inside))
 	links, err := net.Interfaces()
 	require.NoError(t, err)
-	for _, link := range links { // a kernel may have more that every network namespace has, such as sit0
+	for _, link := range links { // a kernel may have links that every network namespace has, such as sit0
 		require.Zero(t, link.Flags&net.FlagUp, link.Name)
 	}
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestNamespaces(t *testing.T) {
 	require.NotContains(t, string(outside), dir)
 }
 
-func TestExitCode(t *testing.T) {
+func TestRunReturnsExitCode(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), exitEnv+"=1", isolated.Inside+"=")
 	require.EqualError(t, cmd.Run(), "exit status 42")

@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/listener"
 )
 
-func TestList(t *testing.T) {
+func TestCallCallsAddedFunctions(t *testing.T) {
 	var l listener.List
 	require.True(t, l.IsEmpty())
 	l.Call("nobody")

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nowait"
 )
 
-// afterAll is a context that is waited for once nothing else goes on.
+// afterAll is a context that ends once all other goroutines of the bubble are blocked.
 type afterAll struct{ context.Context }
 
 func (a afterAll) Done() <-chan struct{} {
@@ -24,8 +24,8 @@ func (a afterAll) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// What a call has returned is not lost to a context that ends at the same time.
-func TestReturnedAsContextEnds(t *testing.T) {
+// The result of a call is returned even if the context ends at that time.
+func TestDoReturnsResultWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			var c nowait.Calls
@@ -35,7 +35,7 @@ func TestReturnedAsContextEnds(t *testing.T) {
 	})
 }
 
-func TestDo(t *testing.T) {
+func TestDoWaitsForEarlierCallOfKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c nowait.Calls
 		fault := errors.New("fault")

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/partgroup"
 )
 
-func TestStartReportsTheErrorOfAPartWithItsName(t *testing.T) {
+func TestStartReportsErrorWithPartName(t *testing.T) {
 	var g partgroup.Group
 	g.Add("good", func(ctx context.Context) error {
 		<-ctx.Done()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// The walk and the search agree on the path of each container of the three lists.
-func TestContainers(t *testing.T) {
+// Containers and PathOf return equal paths for each container of the three lists.
+func TestContainersAndPathOfAgree(t *testing.T) {
 	e := corev1.EphemeralContainer{}
 	e.Name = "e"
 	spec := &corev1.PodSpec{
@@ -38,7 +38,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-func TestPrivileged(t *testing.T) {
+func TestIsPrivileged(t *testing.T) {
 	for _, test := range []struct {
 		context *corev1.SecurityContext
 		want    bool
@@ -53,7 +53,7 @@ func TestPrivileged(t *testing.T) {
 	}
 }
 
-func TestSubscript(t *testing.T) {
+func TestSplitSubscript(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"metadata.labels['a']":      {"metadata.labels", "a"},
 		"metadata.labels['a']['b']": {"metadata.labels", "a']['b"},
@@ -81,8 +81,8 @@ func TestSysctlName(t *testing.T) {
 	}
 }
 
-func TestPaths(t *testing.T) {
-	for path, want := range map[string][2]bool{ // descending, no back steps
+func TestCheckRelativeAndCheckNoBacksteps(t *testing.T) {
+	for path, want := range map[string][2]bool{ // results of CheckRelative and CheckNoBacksteps
 		"a/b": {true, true}, "a..b": {true, true}, "": {true, true},
 		"/a": {false, true}, "a/..": {false, false}, "..": {false, false},
 	} {
@@ -90,7 +90,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestAnnotatedAppArmor(t *testing.T) {
+func TestParseAppArmorAnnotation(t *testing.T) {
 	for value, want := range map[string]*corev1.AppArmorProfile{
 		"runtime/default": {Type: corev1.AppArmorProfileTypeRuntimeDefault},
 		"unconfined":      {Type: corev1.AppArmorProfileTypeUnconfined},

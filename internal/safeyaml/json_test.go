@@ -21,9 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// A list of half a million empty containers is a megabyte of text and a gigabyte of structs: JSON is refused by what
-// it would become.
-func TestJSONErrors(t *testing.T) {
+// A list of half a million empty containers is a megabyte of text and a gigabyte of structs: JSON refuses it by its decoded size.
+func TestJSONRefusesDocumentsAboveLimits(t *testing.T) {
 	long := strings.Repeat("x", safeyaml.MaxKey+1)
 	for text, want := range map[string]string{
 		`{"a":{"b.c":[0,` + strings.Repeat("{},", safeyaml.MaxList) + `{}]}}`: "a[b.c]: a list of more than 1000 elements",
@@ -47,9 +46,9 @@ func TestJSONErrors(t *testing.T) {
 	assert.Equal(t, strings.Repeat("[0]", 100), e.Path)
 }
 
-// One quantity of ten characters takes 19 s to parse, and again whenever it is compared. It is refused wherever the
-// type has one, and the same text is nothing special elsewhere.
-func TestQuantities(t *testing.T) {
+// A quantity of ten characters can take 19 s to parse and to compare. Quantities refuses it where the type has a quantity, and
+// accepts the text elsewhere.
+func TestQuantitiesRefusesExpensiveNumbers(t *testing.T) {
 	pod := reflect.TypeFor[corev1.Pod]()
 	for _, c := range []struct{ raw, want string }{
 		{`{"spec":{"containers":[{},{"resources":{"limits":{"cpu":"1e101"}}}]}}`, `spec.containers[1].resources.limits.cpu: quantity "1e101": the exponent must be between -100 and 100`},
@@ -81,7 +80,7 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// Whatever passes takes no time to decode, to compare and to print.
+// Accepted quantities take no time to decode, to compare and to print.
 func FuzzQuantities(f *testing.F) {
 	for _, q := range []string{"1e30000000", " 1e-101", "-.5e+100", "1\\u0065300000", strings.Repeat("9", 70), "0.000e99", "1Ei", "1e18e9"} {
 		f.Add(`{"spec":{"overhead":{"cpu":"` + q + `"}}}`)
@@ -101,8 +100,8 @@ func FuzzQuantities(f *testing.F) {
 	})
 }
 
-// Walking a document takes nothing but the time to read it.
-func TestCostOfJSON(t *testing.T) {
+// The check of a document takes only the time to read it.
+func TestJSONTakesLimitedMemory(t *testing.T) {
 	for _, m := range hostile.All(1 << 20) {
 		costtest.Check(t, costtest.Limit{Bytes: 16 << 20}, func() {
 			_ = safeyaml.NewBudget(len(m.Text)).JSON(m.Text)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
 
-// nodes counts the nodes of a tree, and the strings in them.
+// nodes returns the number of nodes of a tree, including the strings in it.
 func nodes(n *yaml.Node) int {
 	sum := 1
 	for _, c := range n.Content {
@@ -26,8 +26,8 @@ func nodes(n *yaml.Node) int {
 	return sum
 }
 
-// A few kilobytes expand to gigabytes: what a document expands to is refused before anything is expanded, and what is
-// taken is no more than was counted.
+// A few kilobytes can expand to gigabytes. YAML refuses a document before it is expanded, and an accepted document has no more
+// values than were counted.
 func FuzzYAML(f *testing.F) {
 	for _, m := range hostile.All(3_000) {
 		f.Add(m.Text)
@@ -56,7 +56,7 @@ func FuzzYAML(f *testing.F) {
 	})
 }
 
-// stringsIn returns how many bytes the strings in a value have in JSON.
+// stringsIn returns the size of the strings in a value as JSON.
 func stringsIn(v any) int {
 	sum := 0
 	switch v := v.(type) {
@@ -90,8 +90,8 @@ func valuesIn(v any) int {
 	return sum
 }
 
-// An error says where, so that whoever wrote the file finds it.
-func TestYAMLErrors(t *testing.T) {
+// An error has the line or the path of its cause.
+func TestYAMLErrorsHavePositions(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: &a [*a]":                                                                         "line 1: an alias stands for something that holds it",
 		"a: 1\nb: " + strings.Repeat("1", 2_000):                                             "line 2: a number of 2000 bytes, the limit is 1024",
@@ -117,8 +117,8 @@ func TestYAMLErrors(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The documents of a file share what there is.
-func TestBudgetIsOfTheFile(t *testing.T) {
+// The documents of a file share one budget.
+func TestBudgetIsSharedByDocuments(t *testing.T) {
 	b := NewBudget(2 << 20)
 	require.NoError(t, b.Spend(99_000))
 	require.NoError(t, b.JSON([]byte("["+strings.Repeat("1,", 900)+"1]")))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
-// synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
+// TestMain runs the tests on one processor: the race detector of Go 1.26 sometimes crashes when timers of a synctest bubble fire
+// on several (golang/go#78156). Goroutines are still preempted and checked for races.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())

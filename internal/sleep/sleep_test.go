@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-func TestSleep(t *testing.T) {
+func TestForAndUntilEndWithContext(t *testing.T) {
 	const ends = 5 * time.Second // of the context
 	for name, test := range map[string]struct {
 		sleep func(ctx context.Context) error
