@@ -61,7 +61,7 @@ func (r *runtimeService) ContainerStatus(
 	return &v1.ContainerStatusResponse{Status: cripb.EncodeContainerStatus(&c)}, nil
 }
 
-// containerDetails returns one container with details, from the Inspector or else from List.
+// containerDetails returns one container with all details, from the runtime's Inspector or, without one, from List.
 func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)

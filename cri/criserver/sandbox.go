@@ -49,7 +49,7 @@ func (r *runtimeService) PodSandboxStatus(
 	return &v1.PodSandboxStatusResponse{Status: cripb.EncodeSandboxStatus(&s)}, nil
 }
 
-// sandboxDetails returns one sandbox with details, from the Inspector or else from List.
+// sandboxDetails returns one sandbox with all details, from the runtime's Inspector or, without one, from List.
 func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, error) {
 	if s.inspector != nil {
 		return s.inspector.SandboxStatus(ctx, id)

@@ -108,7 +108,8 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// startScript starts the script of a container. It returns the container after the start, and its Started hook.
+// startScript starts the script of a created container. It returns the running container and the Started hook of its script,
+// which may be nil.
 func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -197,7 +197,7 @@ func (r *Runtime) containerByID(id string) *container {
 	return c
 }
 
-// podObjects returns the sandboxes and containers of one pod. r.mu is held.
+// podObjects returns the sandboxes and containers of the pod with the UID of id. r.mu is held.
 func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	p := cri.Pod{PodIdentity: id, Time: time.Now()}
 	for _, sb := range r.sandboxes {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
+// withStdin makes the container keep its stdin open.
 func withStdin(config *cri.ContainerConfig) { config.Stdin = true }
 
 // startAttach runs RunAttach in a goroutine. The returned channel yields its error once.

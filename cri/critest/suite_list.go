@@ -43,10 +43,10 @@ func listFields(t *testCase) {
 }
 
 // requireEntries checks that got contains all entries of want; a runtime may add others.
-func (t *testCase) requireEntries(what string, got, want map[string]string) {
+func (t *testCase) requireEntries(subject string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
-		t.Hold(got[key] == value, ruleList, "%s: %s is %q, want %q", what, key, got[key], value)
+		t.Hold(got[key] == value, ruleList, "%s: %s is %q, want %q", subject, key, got[key], value)
 	}
 }
 

@@ -69,14 +69,15 @@ func sandboxName(t *testCase) {
 	t.Hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
 }
 
-// requireNameTaken checks the result of a call that requested a name that object id already has.
-func (t *testCase) requireNameTaken(got, id string, err error, what string) {
+// requireNameTaken checks the result of a call that requested the name of the existing object id: either ErrAlreadyExists, or
+// got equals id. call names the call in the failure.
+func (t *testCase) requireNameTaken(got, id string, err error, call string) {
 	t.Helper()
 	if err == nil {
-		t.Hold(got == id, ruleExists, "%s returns %s, want an error or %s, which has the name", what, got, id)
+		t.Hold(got == id, ruleExists, "%s returns %s, want an error or %s, which has the name", call, got, id)
 		return
 	}
-	t.requireError(err, cri.ErrAlreadyExists, ruleExists, what)
+	t.requireError(err, cri.ErrAlreadyExists, ruleExists, call)
 }
 
 func sandboxAddress(t *testCase) {

@@ -94,8 +94,8 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest file whose key is greater than prev. Files can be rotated, compressed or removed at any time, so it
-// lists the directory again after it has opened the current file.
+// openAfter opens the oldest file whose key, the time in its name, is after prev, or else the current file. Files can be
+// rotated, compressed or removed at any time, so it lists the directory again after it has opened the current file.
 func (c *logChain) openAfter(prev string) error {
 	for {
 		found, err := listRotated(c.path)

@@ -76,10 +76,10 @@ func (c *container) reopenCount() int {
 }
 
 // change modifies the container between two calls.
-func (c *container) change(change func(*container)) {
+func (c *container) change(apply func(*container)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	change(c)
+	apply(c)
 }
 
 // printLines writes n numbered lines in one write.

@@ -78,8 +78,8 @@ func (k *logKeeper) run(ctx context.Context) {
 	}
 }
 
-// checkLog rotates the log if it is due. It returns the delay until the next check, and a channel that is closed on an earlier
-// write.
+// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that
+// is closed on an earlier write; nil means none.
 func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
 	select {
 	case <-k.armed.fired:

@@ -97,7 +97,7 @@ type logReader struct {
 	formatErr   error  // error of the first line without a known format
 }
 
-// copyEntries copies entries until the end of the log or of the selected part.
+// copyEntries copies entries to the output until the end of the log, TailLines or LimitBytes is reached.
 func (r *logReader) copyEntries(ctx context.Context) error {
 	for r.entriesLeft != 0 {
 		if err := ctx.Err(); err != nil {
@@ -123,10 +123,10 @@ func (r *logReader) copyEntries(ctx context.Context) error {
 }
 
 // writeLine parses and writes a line of the file. At LimitBytes it returns errLogEnd.
-func (r *logReader) writeLine(writeLine []byte) error {
-	e, err := r.parseLine(writeLine)
+func (r *logReader) writeLine(line []byte) error {
+	e, err := r.parseLine(line)
 	if err != nil {
-		r.reportSkipped(writeLine, err)
+		r.reportSkipped(line, err)
 		return nil
 	}
 	r.entriesLeft-- // a negative number stays negative

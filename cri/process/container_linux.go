@@ -126,7 +126,8 @@ func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config 
 	return c.ID, nil
 }
 
-// addContainer adds a container to the runtime, unless its sandbox was stopped.
+// addContainer adds a created container to the lists of the runtime, and emits its event. It returns an error if the sandbox
+// was stopped.
 func (r *Runtime) addContainer(ctr *container, sb *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -115,15 +115,16 @@ func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	}
 }
 
-// watchTarget returns the shim of a running container, or reports that its state is unknown.
+// watchTarget returns the shim whose exit watchContainer must await, or reports that the container is in state unknown.
+// Without either, the exit is recorded already.
 func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
 }
 
-// refreshWatched calls refreshState and reports whether the watcher of ctr can end. If a container in state unknown turns out to be
-// running, the receiver of its event starts another watcher.
+// refreshWatched calls refreshState for a watched container, and reports whether its watcher can stop. If a container in
+// state unknown turns out to be running, the stream starts another watcher when it receives the event.
 func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

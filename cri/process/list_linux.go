@@ -47,7 +47,8 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 	return s, nil
 }
 
-// podIdentity returns the identity of a container's pod. The caller holds mu.
+// podIdentity returns the identity of a container's pod, of which only the UID is known after the sandbox was removed. The
+// caller holds mu.
 func (r *Runtime) podIdentity(ctr *container) cri.PodIdentity {
 	for _, s := range r.sandboxes {
 		if s.ID == ctr.SandboxID {

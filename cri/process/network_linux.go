@@ -18,7 +18,7 @@ import (
 // undoTimeout limits the teardown of a network whose sandbox could not be persisted.
 const undoTimeout = 30 * time.Second
 
-// setUpNetwork sets up the network of a new sandbox, unless the sandbox is on the host network.
+// setUpNetwork sets up the network of a new sandbox and records it in sb. It does nothing for a sandbox on the host network.
 func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) error {
 	if r.options.Network == nil || config.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil

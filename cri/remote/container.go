@@ -40,7 +40,7 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// StopContainer sends the stop signal, and kills after grace.
+// StopContainer sends the stop signal, and kills the container after grace.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
 		&v1.StopContainerRequest{ContainerId: id, Timeout: roundUpToSeconds(grace)})

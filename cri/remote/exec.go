@@ -48,8 +48,8 @@ func (c *Client) ExecSync(
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
 }
 
-// execWithSlot calls ExecSync and receives the response when a receive slot is free. Until then the runtime retains the response
-// except for windowSize bytes.
+// execWithSlot calls ExecSync, and receives the response when one of maxReceiving slots is free. Until then the runtime
+// retains the response except for windowSize bytes.
 func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream

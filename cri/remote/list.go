@@ -24,7 +24,8 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return s, err
 }
 
-// listFiltered lists sandboxes and containers concurrently, with the filters of the requests. id is for errors.
+// listFiltered lists sandboxes and containers concurrently, with the filters of the requests. id is the object that errors
+// name.
 func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {

@@ -78,7 +78,8 @@ func (o *Output) Writer() *os.File { return o.to }
 // Bytes returns the collected output. The goroutine must have ended.
 func (o *Output) Bytes() []byte { return o.kept.Bytes() }
 
-// CloseWriter closes the writing end, and limits the reading even if a background process holds the pipe open.
+// CloseWriter closes this process's writing end of the pipe. If a background process of the command holds the pipe open,
+// reading stops after drainWait.
 func (o *Output) CloseWriter() {
 	o.to.Close()
 	_ = o.from.SetReadDeadline(time.Now().Add(o.drainWait))

@@ -68,7 +68,8 @@ type namespaceBuilder struct {
 	copies          map[device]bool   // devices of the tmpfs copies of directories
 }
 
-// prepareMountPoint creates the mount point of mount i, unless it is below another mount.
+// prepareMountPoint creates the mount point of mounts[i] on the host's files, as a directory or a file. It does nothing for a
+// target below another mount of the container.
 func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {

@@ -34,7 +34,7 @@ func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	return trees, nil
 }
 
-// cloneSource clones the source of a mount, with its attributes and propagation.
+// cloneSource clones the source of a mount as a detached mount tree, with the attributes and the propagation of mnt.
 func cloneSource(mnt *Mount) (clonedTree, error) {
 	source, err := openSource(mnt.Source, mnt.MustExist)
 	if err != nil {

@@ -43,7 +43,7 @@ func newOutputCopier(from *os.File, to io.Writer, name string, terminal bool) *o
 	return &outputCopier{from: from, to: writerOrDiscard(to), name: name, terminal: terminal}
 }
 
-// setCommandExited records that the command has exited, so that only buffered output is left.
+// setCommandExited records that the command has exited at now, so that the copier reads only the output that is buffered.
 func (o *outputCopier) setCommandExited(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -168,7 +168,7 @@ func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) e
 	return err
 }
 
-// newClient creates a client with the descriptors that were sent with its request.
+// newClient returns a client for an attach request, with the descriptors that were sent with the request.
 func newClient(req request, fds []int) (*client, error) {
 	c := &client{fds: make(map[string]int), dropped: make(chan error, 1)}
 	var wanted []string

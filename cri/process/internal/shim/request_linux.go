@@ -157,7 +157,7 @@ func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int
 	return pid, status, nil
 }
 
-// killExec kills a running command, its process group, and its other descendants.
+// killExec kills the command pid if it still runs, with its process group and its other descendants.
 func (k *shimServer) killExec(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -34,19 +34,19 @@ func (s stdio) close() {
 }
 
 // openStdio opens the descriptors for the process and starts to copy its output. The caller closes files, even after an error.
-func (k *shimServer) openStdio() (openStdio stdio, err error) {
+func (k *shimServer) openStdio() (files stdio, err error) {
 	if k.spec.TTY {
 		return k.openTerminal()
 	}
-	openStdio = noFiles
-	if openStdio.in, err = k.openStdin(); err != nil {
-		return openStdio, err
+	files = noFiles
+	if files.in, err = k.openStdin(); err != nil {
+		return files, err
 	}
-	if openStdio.out, err = k.openPipe("stdout"); err != nil {
-		return openStdio, err
+	if files.out, err = k.openPipe("stdout"); err != nil {
+		return files, err
 	}
-	openStdio.err, err = k.openPipe("stderr")
-	return openStdio, err
+	files.err, err = k.openPipe("stderr")
+	return files, err
 }
 
 // openTerminal opens the terminal of the process.

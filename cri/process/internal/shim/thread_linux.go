@@ -57,5 +57,5 @@ func (t *forkThread) runOnThread(call func()) {
 	<-done
 }
 
-// stopThread ends the thread and kills its remaining children. It does not wait.
+// stopThread stops the thread. The kernel then kills its remaining children (PR_SET_PDEATHSIG). It does not wait.
 func (t *forkThread) stopThread() { close(t.quit) }

@@ -271,7 +271,8 @@ func (k *shimServer) recordExit(run Run) error {
 	return writeExit(k.dir, exit)
 }
 
-// killUntil kills the descendants of the shim repeatedly until done is closed. It returns false after limit.
+// killUntil kills all descendants of the shim repeatedly until done is closed. It returns false if that takes longer than
+// limit.
 func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}

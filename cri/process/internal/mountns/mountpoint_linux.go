@@ -139,7 +139,8 @@ func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	return nil
 }
 
-// createElement creates and opens a directory or an empty file. It uses an element that another process has just created.
+// createElement creates the directory or empty file name in directory at, and opens it. It uses an element that another
+// process has just created.
 func createElement(at int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error
