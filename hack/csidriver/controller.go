@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// controller is the controller service: volumes are files, and nothing is attached.
+// controller is the CSI controller service. Volumes are files, and nothing is attached.
 type controller struct {
 	csi.UnimplementedControllerServer
 
@@ -35,8 +35,8 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 	return answer, nil
 }
 
-// size returns how large a volume is to be.
-func size(r *csi.CapacityRange) (int64, error) {
+// volumeSize returns the size in bytes of a volume for a requested capacity range.
+func volumeSize(r *csi.CapacityRange) (int64, error) {
 	want := max(r.GetRequiredBytes(), minSize)
 	if r.GetRequiredBytes() == 0 {
 		want = defaultSize
@@ -56,11 +56,11 @@ func (c *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 	if r.GetName() == "" || len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "name and volume capabilities are needed")
 	}
-	want, err := size(r.GetCapacityRange())
+	want, err := volumeSize(r.GetCapacityRange())
 	if err != nil {
 		return nil, err
 	}
-	have, err := create(c.store.volumes(), r.GetName(), want)
+	have, err := createVolume(c.store.volumes(), r.GetName(), want)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 func (c *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	path, _, err := c.store.find(r.GetVolumeId())
+	path, _, err := c.store.findVolume(r.GetVolumeId())
 	switch status.Code(err) {
 	case codes.NotFound:
 		return &csi.DeleteVolumeResponse{}, nil
@@ -81,7 +81,7 @@ func (c *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest)
 	default:
 		return nil, err
 	}
-	if err := c.store.remove(path); err != nil {
+	if err := c.store.removeVolume(path); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	return &csi.DeleteVolumeResponse{}, nil
@@ -93,7 +93,7 @@ func (c *controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Valida
 	if len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "volume capabilities are needed")
 	}
-	if _, _, err := c.store.find(r.GetVolumeId()); err != nil {
+	if _, _, err := c.store.findVolume(r.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	for _, want := range r.GetVolumeCapabilities() {
@@ -114,11 +114,11 @@ func (c *controller) ControllerExpandVolume(_ context.Context, r *csi.Controller
 	if r.GetCapacityRange() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the capacity range is missing")
 	}
-	path, _, err := c.store.find(r.GetVolumeId())
+	path, _, err := c.store.findVolume(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	want, err := size(r.GetCapacityRange())
+	want, err := volumeSize(r.GetCapacityRange())
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 )
 
-// findLoop returns the loop device of a file, or "" where there is none.
+// findLoop returns the loop device attached to a file, or "" if there is none.
 func findLoop(image string) (string, error) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -40,7 +40,7 @@ func findLoop(image string) (string, error) {
 	return "", nil
 }
 
-// loopNode returns the device file of a loop device. Where nobody makes them it is made in a directory.
+// loopNode returns the device file of a loop device. If devtmpfs does not create it, it is created in dir.
 func loopNode(number, dir string) (string, error) {
 	path := "/dev/loop" + number
 	if _, err := os.Stat(path); err == nil {
@@ -108,7 +108,7 @@ func configure(loop string, file *os.File, image string) error {
 	return unix.IoctlLoopSetStatus64(int(device.Fd()), &info)
 }
 
-// detachLoop gives a loop device back. While it is in use it fails.
+// detachLoop detaches a loop device. It fails while the device is in use.
 func detachLoop(loop string) error {
 	device, err := os.OpenFile(loop, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
@@ -122,8 +122,8 @@ func detachLoop(loop string) error {
 	return err
 }
 
-// release gives the loop device of a file back, unless it is in use.
-func release(image string) error {
+// releaseLoop detaches the loop device of a file, unless it is in use.
+func releaseLoop(image string) error {
 	loop, err := findLoop(image)
 	if loop == "" || err != nil {
 		return err
@@ -134,7 +134,7 @@ func release(image string) error {
 	return nil
 }
 
-// growLoop lets the loop device of a file, and the file system on it, have all of the file.
+// growLoop extends the loop device of a file, and the file system on it, to the size of the file.
 func growLoop(ctx context.Context, image string, filesystem bool) error {
 	loop, err := findLoop(image)
 	if err != nil || loop == "" {
@@ -151,11 +151,11 @@ func growLoop(ctx context.Context, image string, filesystem bool) error {
 	if !filesystem {
 		return nil
 	}
-	return command(ctx, "resize2fs", loop)
+	return runTool(ctx, "resize2fs", loop)
 }
 
-// command runs a program of e2fsprogs.
-func command(ctx context.Context, name string, args ...string) error {
+// runTool runs a program of e2fsprogs.
+func runTool(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -170,9 +170,9 @@ func command(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// mountImage mounts the file system in a file, which is made if there is none.
+// mountImage mounts the file system in a file, and creates the file system if there is none.
 func mountImage(ctx context.Context, image, dir, target string, flags []string) error {
-	if mounted(target) {
+	if isMounted(target) {
 		return nil
 	}
 	loop, err := attachLoop(image, dir)
@@ -182,7 +182,7 @@ func mountImage(ctx context.Context, image, dir, target string, flags []string) 
 	if formatted, err := isExt4(loop); err != nil {
 		return err
 	} else if !formatted {
-		if err := command(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", loop); err != nil {
+		if err := runTool(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", loop); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func mountImage(ctx context.Context, image, dir, target string, flags []string) 
 	return clearWithMount(loop)
 }
 
-// clearWithMount has a loop device given back when what is mounted from it is unmounted.
+// clearWithMount makes the kernel detach a loop device when its mount is removed.
 func clearWithMount(loop string) error {
 	device, err := os.OpenFile(loop, os.O_RDWR, 0)
 	if err != nil {
@@ -217,7 +217,7 @@ func clearWithMount(loop string) error {
 	return unix.IoctlLoopSetStatus64(int(device.Fd()), info)
 }
 
-// isExt4 reports whether there is a file system on a device.
+// isExt4 reports whether a device has an ext4 file system.
 func isExt4(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -231,15 +231,15 @@ func isExt4(device string) (bool, error) {
 	return magic == [2]byte{0x53, 0xef}, nil
 }
 
-// mounted reports whether something is mounted at a path.
-func mounted(path string) bool {
+// isMounted reports whether there is a mount at a path.
+func isMounted(path string) bool {
 	is, err := mount.IsMountPoint(path)
 	return is && err == nil
 }
 
-// bind makes a directory visible at another path.
-func bind(source, target string, readOnly bool) error {
-	if mounted(target) {
+// bindMount bind-mounts a directory at another path.
+func bindMount(source, target string, readOnly bool) error {
+	if isMounted(target) {
 		return nil
 	}
 	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -252,9 +252,9 @@ func bind(source, target string, readOnly bool) error {
 	return mount.Bind(source, target, o)
 }
 
-// unmount unmounts what is at a path, if something is.
-func unmount(path string) error {
-	for mounted(path) {
+// unmountPath unmounts the mount at a path, if there is one.
+func unmountPath(path string) error {
+	for isMounted(path) {
 		if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
 			return fmt.Errorf("unmount %s: %w", path, err)
 		}

@@ -31,7 +31,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// config is what the flags say.
+// config contains the values of the flags.
 type config struct {
 	name, endpoint, data, registry, node string
 }
@@ -46,14 +46,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, c); err != nil {
+	if err := serveDriver(ctx, c); err != nil {
 		fmt.Fprintln(os.Stderr, "csidriver:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends.
-func run(ctx context.Context, c config) error {
+// serveDriver serves the driver until ctx ends.
+func serveDriver(ctx context.Context, c config) error {
 	if c.endpoint == "" || c.data == "" || flag.NArg() > 0 {
 		return errors.New("-endpoint and -data are needed, and nothing else is taken")
 	}
@@ -66,7 +66,7 @@ func run(ctx context.Context, c config) error {
 	csi.RegisterIdentityServer(g, &identity{name: c.name})
 	csi.RegisterControllerServer(g, &controller{store: s, node: n})
 	csi.RegisterNodeServer(g, n)
-	l, err := listen(c.endpoint)
+	l, err := listenUnix(c.endpoint)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, c config) error {
 	if c.registry != "" {
 		r := grpc.NewServer()
 		registration.RegisterRegistrationServer(r, &registrar{config: c})
-		l, err := listen(filepath.Join(c.registry, c.name+"-reg.sock"))
+		l, err := listenUnix(filepath.Join(c.registry, c.name+"-reg.sock"))
 		if err != nil {
 			return err
 		}
@@ -92,15 +92,15 @@ func run(ctx context.Context, c config) error {
 	}
 }
 
-// listen listens at a path in place of a driver that was killed.
-func listen(path string) (net.Listener, error) {
+// listenUnix listens on a unix socket, and replaces the socket of a killed driver.
+func listenUnix(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	return net.Listen("unix", path)
 }
 
-// logCalls prints what is called and what comes of it.
+// logCalls is a gRPC interceptor that logs each call and its result.
 func logCalls(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	answer, err := handle(ctx, request)
@@ -110,7 +110,7 @@ func logCalls(ctx context.Context, request any, info *grpc.UnaryServerInfo, hand
 	return answer, err
 }
 
-// identity is the identity service.
+// identity is the CSI identity service.
 type identity struct {
 	csi.UnimplementedIdentityServer
 
@@ -132,7 +132,7 @@ func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse
 	return &csi.ProbeResponse{}, nil
 }
 
-// registrar is what node-driver-registrar is for other drivers.
+// registrar registers the driver with the kubelet, like the node-driver-registrar sidecar of other drivers.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// node is the node service.
+// node is the CSI node service.
 type node struct {
 	csi.UnimplementedNodeServer
 
@@ -43,31 +43,33 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return &csi.NodeGetInfoResponse{NodeId: n.id, MaxVolumesPerNode: 128}, nil
 }
 
-// missing is the error of a request without what it needs.
-func missing(what string) error { return status.Errorf(codes.InvalidArgument, "%s is missing", what) }
+// errMissing returns the error for a request without a required field.
+func errMissing(what string) error {
+	return status.Errorf(codes.InvalidArgument, "%s is missing", what)
+}
 
-// required is the error of a request without a volume or a path.
-func required(handle, path, what string) error {
+// requireFields returns an error if a request has no volume or no path.
+func requireFields(handle, path, what string) error {
 	switch {
 	case handle == "":
-		return missing("the volume ID")
+		return errMissing("the volume ID")
 	case path == "":
-		return missing(what)
+		return errMissing(what)
 	}
 	return nil
 }
 
-// NodeStageVolume has the file system of a volume mounted. A block volume gets its loop device.
+// NodeStageVolume mounts the file system of a volume at the staging path. A block volume gets its loop device.
 func (n *node) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	if err := required(r.GetVolumeId(), r.GetStagingTargetPath(), "the staging path"); err != nil {
+	if err := requireFields(r.GetVolumeId(), r.GetStagingTargetPath(), "the staging path"); err != nil {
 		return nil, err
 	}
 	if r.GetVolumeCapability() == nil {
-		return nil, missing("the volume capability")
+		return nil, errMissing("the volume capability")
 	}
-	path, _, err := n.store.find(r.GetVolumeId())
+	path, _, err := n.store.findVolume(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -79,37 +81,37 @@ func (n *node) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeReques
 	return &csi.NodeStageVolumeResponse{}, err
 }
 
-// NodeUnstageVolume undoes that.
+// NodeUnstageVolume unmounts a volume from the staging path and detaches its loop device.
 func (n *node) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	if err := required(r.GetVolumeId(), r.GetStagingTargetPath(), "the staging path"); err != nil {
+	if err := requireFields(r.GetVolumeId(), r.GetStagingTargetPath(), "the staging path"); err != nil {
 		return nil, err
 	}
-	path, _, err := n.store.find(r.GetVolumeId())
+	path, _, err := n.store.findVolume(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	if err := unmount(r.GetStagingTargetPath()); err != nil {
+	if err := unmountPath(r.GetStagingTargetPath()); err != nil {
 		return nil, err
 	}
-	return &csi.NodeUnstageVolumeResponse{}, release(path)
+	return &csi.NodeUnstageVolumeResponse{}, releaseLoop(path)
 }
 
-// NodePublishVolume binds what is staged, or makes an inline volume.
+// NodePublishVolume bind-mounts a staged volume at the target path, or creates an inline volume there.
 func (n *node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	if err := required(r.GetVolumeId(), r.GetTargetPath(), "the target path"); err != nil {
+	if err := requireFields(r.GetVolumeId(), r.GetTargetPath(), "the target path"); err != nil {
 		return nil, err
 	}
 	if r.GetVolumeCapability() == nil {
-		return nil, missing("the volume capability")
+		return nil, errMissing("the volume capability")
 	}
 	if r.GetVolumeContext()["csi.storage.k8s.io/ephemeral"] == "true" {
 		return &csi.NodePublishVolumeResponse{}, n.publishInline(ctx, r)
 	}
-	path, _, err := n.store.find(r.GetVolumeId())
+	path, _, err := n.store.findVolume(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -117,17 +119,17 @@ func (n *node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRe
 		return &csi.NodePublishVolumeResponse{}, n.publishBlock(path, r.GetTargetPath())
 	}
 	if r.GetStagingTargetPath() == "" {
-		return nil, missing("the staging path")
+		return nil, errMissing("the staging path")
 	}
-	if !mounted(r.GetStagingTargetPath()) {
+	if !isMounted(r.GetStagingTargetPath()) {
 		return nil, status.Error(codes.FailedPrecondition, "the volume is not staged")
 	}
-	return &csi.NodePublishVolumeResponse{}, bind(r.GetStagingTargetPath(), r.GetTargetPath(), r.GetReadonly())
+	return &csi.NodePublishVolumeResponse{}, bindMount(r.GetStagingTargetPath(), r.GetTargetPath(), r.GetReadonly())
 }
 
 func (n *node) publishBlock(path, target string) error {
 	loop, err := attachLoop(path, n.store.dir)
-	if err != nil || mounted(target) {
+	if err != nil || isMounted(target) {
 		return err
 	}
 	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o600)
@@ -148,10 +150,10 @@ func (n *node) publishInline(ctx context.Context, r *csi.NodePublishVolumeReques
 			return status.Errorf(codes.InvalidArgument, "size %.64q is no number of bytes from %d to %d", text, minSize, int64(maxSize))
 		}
 	}
-	if _, err := create(n.store.inline(), r.GetVolumeId(), want); err != nil {
+	if _, err := createVolume(n.store.inline(), r.GetVolumeId(), want); err != nil {
 		return err
 	}
-	path, _, err := n.store.find(r.GetVolumeId())
+	path, _, err := n.store.findVolume(r.GetVolumeId())
 	if err != nil {
 		return err
 	}
@@ -161,15 +163,15 @@ func (n *node) publishInline(ctx context.Context, r *csi.NodePublishVolumeReques
 	return mountImage(ctx, path, n.store.dir, r.GetTargetPath(), nil)
 }
 
-// NodeUnpublishVolume undoes that, and deletes an inline volume.
+// NodeUnpublishVolume unmounts a volume from the target path, and deletes an inline volume.
 func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	if err := required(r.GetVolumeId(), r.GetTargetPath(), "the target path"); err != nil {
+	if err := requireFields(r.GetVolumeId(), r.GetTargetPath(), "the target path"); err != nil {
 		return nil, err
 	}
-	path, inline, err := n.store.find(r.GetVolumeId())
-	if status.Code(err) == codes.NotFound && !mounted(r.GetTargetPath()) {
+	path, inline, err := n.store.findVolume(r.GetVolumeId())
+	if status.Code(err) == codes.NotFound && !isMounted(r.GetTargetPath()) {
 		if _, err := os.Lstat(r.GetTargetPath()); errors.Is(err, fs.ErrNotExist) && len(r.GetVolumeId()) > 4 && r.GetVolumeId()[:4] == "csi-" {
 			return &csi.NodeUnpublishVolumeResponse{}, nil // an inline volume that is deleted
 		}
@@ -177,27 +179,27 @@ func (n *node) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolume
 	if err != nil {
 		return nil, err
 	}
-	if err := unmount(r.GetTargetPath()); err != nil {
+	if err := unmountPath(r.GetTargetPath()); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(r.GetTargetPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if inline {
-		return &csi.NodeUnpublishVolumeResponse{}, n.store.remove(path)
+		return &csi.NodeUnpublishVolumeResponse{}, n.store.removeVolume(path)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// published returns the file of a volume that is mounted at a path, and whether it is a file system there.
-func (n *node) published(handle, at string) (image string, isDir bool, err error) {
+// publishedImage returns the file of the volume mounted at a path, and whether it is published as a file system.
+func (n *node) publishedImage(handle, at string) (image string, isDir bool, err error) {
 	if at == "" {
-		return "", false, missing("the volume path")
+		return "", false, errMissing("the volume path")
 	}
-	if image, _, err = n.store.find(handle); err != nil {
+	if image, _, err = n.store.findVolume(handle); err != nil {
 		return "", false, err
 	}
-	if !mounted(at) {
+	if !isMounted(at) {
 		return "", false, status.Errorf(codes.NotFound, "nothing is mounted at %s", at)
 	}
 	info, err := os.Stat(at)
@@ -207,11 +209,11 @@ func (n *node) published(handle, at string) (image string, isDir bool, err error
 	return image, info.IsDir(), nil
 }
 
-// NodeExpandVolume lets the device and its file system grow to the size of the file.
+// NodeExpandVolume grows the device and its file system to the size of the file.
 func (n *node) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	path, isDir, err := n.published(r.GetVolumeId(), r.GetVolumePath())
+	path, isDir, err := n.publishedImage(r.GetVolumeId(), r.GetVolumePath())
 	if err != nil {
 		return nil, err
 	}
@@ -233,11 +235,11 @@ func (n *node) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequ
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: max(info.Size(), r.GetCapacityRange().GetRequiredBytes())}, nil
 }
 
-// NodeGetVolumeStats measures a volume.
+// NodeGetVolumeStats returns the usage of a volume.
 func (n *node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	path, isDir, err := n.published(r.GetVolumeId(), r.GetVolumePath())
+	path, isDir, err := n.publishedImage(r.GetVolumeId(), r.GetVolumePath())
 	if err != nil {
 		return nil, err
 	}

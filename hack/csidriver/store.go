@@ -25,7 +25,7 @@ const (
 	maxSize     = 1 << 40
 )
 
-// store is the files of volumes. One call about any of them is under way at a time.
+// store manages the files of volumes. Only one call at a time uses them.
 type store struct {
 	mu  sync.Mutex
 	dir string
@@ -49,11 +49,11 @@ func (s *store) volumes() string { return filepath.Join(s.dir, "volumes") }
 
 func (s *store) inline() string { return filepath.Join(s.dir, "inline") }
 
-// plain is what a handle looks like, which is the name of a file.
+// plain matches valid handles of volumes, which are file names.
 var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// find returns the file of a volume.
-func (s *store) find(handle string) (path string, inline bool, err error) {
+// findVolume returns the file of a volume, and whether the volume is inline.
+func (s *store) findVolume(handle string) (path string, inline bool, err error) {
 	if handle == "" {
 		return "", false, status.Error(codes.InvalidArgument, "the volume ID is missing")
 	}
@@ -68,8 +68,8 @@ func (s *store) find(handle string) (path string, inline bool, err error) {
 	return "", false, status.Errorf(codes.NotFound, "there is no volume %.128q", handle)
 }
 
-// create makes the file of a volume, unless it is there. It reports how large it is.
-func create(dir, handle string, size int64) (int64, error) {
+// createVolume creates the file of a volume, unless it exists, and returns its size.
+func createVolume(dir, handle string, size int64) (int64, error) {
 	if !plain.MatchString(handle) {
 		return 0, status.Errorf(codes.InvalidArgument, "%.128q is no valid name", handle)
 	}
@@ -87,8 +87,8 @@ func create(dir, handle string, size int64) (int64, error) {
 	return size, nil
 }
 
-// remove deletes the file of a volume that nobody uses.
-func (s *store) remove(path string) error {
+// removeVolume deletes the file of a volume that is not in use.
+func (s *store) removeVolume(path string) error {
 	loop, err := findLoop(path)
 	if err != nil {
 		return err

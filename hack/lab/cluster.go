@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// buildCluster builds the parts of a control plane and an image of each, and a metrics-server, as package controlplane expects them.
+// buildCluster builds the programs of a control plane and a metrics-server, and an image of each, as package controlplane
+// expects them.
 func buildCluster(ctx context.Context, home string) error {
 	if err := (toolset{folder: "tools/cluster", static: true}).build(ctx, home); err != nil {
 		return err
@@ -38,7 +39,8 @@ func buildCluster(ctx context.Context, home string) error {
 	return toolset{folder: "tools/metrics", static: true}.build(ctx, home)
 }
 
-// clusterImage writes an image of one program, unless it is newer than that. Kubectl has a shell around it, to be called by.
+// clusterImage writes an image of one program, unless the image is newer than the program. The image of kubectl also contains
+// a shell that calls it.
 func clusterImage(ctx context.Context, home, name, image string) error {
 	archive, program := filepath.Join(home, "images", name+".tar"), filepath.Join(home, "bin", name)
 	built, err := os.Stat(program)

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
-// controlPlaneLimit is how long up and down wait.
+// controlPlaneLimit is the timeout of the commands up and down.
 const controlPlaneLimit = controlplane.DefaultTimeout + 30*time.Second
 
 // controlPlane runs the command `lab controlplane`.
@@ -48,7 +48,7 @@ func controlPlane(ctx context.Context, home string, args []string) error {
 	return errUsage
 }
 
-// controlPlaneUp starts a process that serves a control plane, unless there is one, and waits until it does.
+// controlPlaneUp starts a process that serves a control plane, unless one runs, and waits until it is ready.
 func controlPlaneUp(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlPlaneLimit)
 	defer cancel()
@@ -91,7 +91,7 @@ func controlPlaneUp(ctx context.Context, dir string) error {
 	}
 }
 
-// controlPlaneDown ends the control plane, if there is one, and removes what it has written.
+// controlPlaneDown stops the control plane, if one runs, and removes its files.
 func controlPlaneDown(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlPlaneLimit)
 	defer cancel()
@@ -105,7 +105,7 @@ func controlPlaneDown(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// controlPlaneStatus says what runs, and how to use it.
+// controlPlaneStatus prints the running parts, and how to use them.
 func controlPlaneStatus(ctx context.Context, dir string) error {
 	s, err := controlplane.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +135,7 @@ func controlPlaneStatus(ctx context.Context, dir string) error {
 	return nil
 }
 
-// nodeConfig prints the path of a kubeconfig for a node, which it makes.
+// nodeConfig creates a kubeconfig for a node and prints its path.
 func nodeConfig(dir, name string) error {
 	s, err := controlplane.Open(dir)
 	if err != nil {

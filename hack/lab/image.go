@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// entry is one file of an image: a directory when its name ends in a slash, a link when it has a target.
+// entry is one file of an image: a directory if its name ends in a slash, a symbolic link if it has a target.
 type entry struct {
 	name   string
 	mode   int64
@@ -30,8 +30,7 @@ type entry struct {
 	data   []byte
 }
 
-// buildImages writes the images that every lab loads. They come out the same, byte by byte, as long as the
-// programs in them do.
+// buildImages writes the images that every lab loads. They are reproducible as long as the programs in them are unchanged.
 func buildImages(ctx context.Context, home string) error {
 	dir := filepath.Join(home, "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -55,7 +54,7 @@ func buildImages(ctx context.Context, home string) error {
 
 func pauseFiles(ctx context.Context, home string) ([]entry, error) {
 	path := filepath.Join(home, "images", "pause")
-	cmd := command(ctx, filepath.Dir(home), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./hack/lab/pause")
+	cmd := newCommand(ctx, filepath.Dir(home), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./hack/lab/pause")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := runCommand(cmd); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func pauseFiles(ctx context.Context, home string) ([]entry, error) {
 	return []entry{{name: "pause", mode: 0o755, data: b}}, err
 }
 
-// busyboxFiles makes a small root file system around Debian's static busybox.
+// busyboxFiles returns a small root file system with Debian's static busybox.
 func busyboxFiles(ctx context.Context) ([]entry, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -99,9 +98,9 @@ func busyboxFiles(ctx context.Context) ([]entry, error) {
 	return files, nil
 }
 
-// writeImage writes an image of one layer as an archive that both containerd and crane read: the format of
-// docker save. Platform and digests are in the configuration; without a platform containerd takes the image for
-// another machine's and hides it.
+// writeImage writes an image of one layer as an archive in the format of docker save, which containerd and crane read.
+// Platform and digests are in the configuration; containerd hides an image without a platform, because it assumes another
+// architecture.
 func writeImage(path, name string, config map[string]any, files []entry) error {
 	layer, err := tarball(files)
 	if err != nil {

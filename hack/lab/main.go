@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string) error {
 	case "controlplane":
 		return controlPlane(ctx, home, args[1:])
 	case "exec":
-		return execute(ctx, home, args[1:])
+		return runWithLab(ctx, home, args[1:])
 	case "watch":
 		if len(args) != 2 {
 			return errUsage
@@ -152,7 +152,7 @@ func status(ctx context.Context, home string) error {
 		if err != nil {
 			state = err.Error()
 		} else if len(left) > 0 {
-			state = "ready, with " + count(left)
+			state = "ready, with " + countKinds(left)
 		}
 		fmt.Fprintf(out, "lab\t%s\nstate\t%s\nendpoint\t%s\n", name, state, l.Endpoint())
 		fmt.Fprintf(out, "containerd\tpid %d, log %s\n", l.ContainerdPID(), l.LogPath())
@@ -163,8 +163,8 @@ func status(ctx context.Context, home string) error {
 	return nil
 }
 
-// count turns "kind name" lines into "kind: number" words.
-func count(lines []string) string {
+// countKinds turns lines "kind name" into words "kind: number".
+func countKinds(lines []string) string {
 	numbers := map[string]int{}
 	for _, line := range lines {
 		kind, _, _ := strings.Cut(line, " ")
@@ -177,9 +177,9 @@ func count(lines []string) string {
 	return strings.Join(words, ", ")
 }
 
-// execute runs a command with the lab up, and takes the lab down however the command ends, unless it was up before
-// or others use it. It says nothing after the command, whose last lines are what the caller wants to see.
-func execute(ctx context.Context, home string, args []string) (err error) {
+// runWithLab runs a command while the lab is up. Then it takes the lab down, unless the lab was up before or is in use by
+// other processes. It prints nothing after the command, whose last lines the caller reads.
+func runWithLab(ctx context.Context, home string, args []string) (err error) {
 	if len(args) == 0 {
 		return errUsage
 	}
@@ -205,8 +205,8 @@ func execute(ctx context.Context, home string, args []string) (err error) {
 	return cmd.Run()
 }
 
-// command prepares a program whose output goes to standard error, beside this program's own words.
-func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+// newCommand prepares a program whose output goes to standard error, like the messages of this program.
+func newCommand(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// packages are what a Debian machine with Go needs beyond make: gcc, pkg-config and libseccomp build runc,
-// busybox-static is the content of the test image, the bridge is removed with ip, and portmap calls iptables.
+// packages are the Debian packages that a machine with Go and make needs: gcc, pkg-config and libseccomp build runc,
+// busybox-static is the content of the test image, iproute2 removes the bridge, and portmap calls iptables.
 var packages = []string{ //nolint:gochecknoglobals // a constant list
 	"busybox-static", "gcc", "iproute2", "iptables", "libc6-dev", "libseccomp-dev", "pkg-config",
 }
 
-// installPackages installs those of the packages that are missing, and asks the network for nothing when none is.
+// installPackages installs the missing packages. If none is missing, it does not use the network.
 func installPackages(ctx context.Context, wanted []string) error {
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		say("no Debian: these packages, or what they are called here, have to be there: %s", strings.Join(wanted, " "))
@@ -44,7 +44,7 @@ func installPackages(ctx context.Context, wanted []string) error {
 	say("install Debian packages: %s", strings.Join(missing, " "))
 	install := func() error {
 		args := append([]string{"install", "--yes", "--no-install-recommends", "-qq"}, missing...)
-		cmd := command(ctx, "/", "apt-get", args...)
+		cmd := newCommand(ctx, "/", "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		return runCommand(cmd)
 	}
@@ -52,17 +52,16 @@ func installPackages(ctx context.Context, wanted []string) error {
 		return nil
 	}
 	say("the package lists may be old: apt-get update")
-	if err := runCommand(command(ctx, "/", "apt-get", "update", "-qq")); err != nil {
+	if err := runCommand(newCommand(ctx, "/", "apt-get", "update", "-qq")); err != nil {
 		return err
 	}
 	return install()
 }
 
-// toolTags builds runc with seccomp, without which every sandbox fails, and containerd without snapshotters that
-// need libraries.
+// toolTags build runc with seccomp, which every sandbox requires, and containerd without snapshotters that need libraries.
 const toolTags = "seccomp,no_btrfs,no_devmapper,no_zfs"
 
-// toolset is the tools that the module in a folder pins.
+// toolset contains the tools that the module in a directory pins.
 type toolset struct {
 	folder string
 	tags   string // of the build
@@ -87,7 +86,7 @@ func (s toolset) build(ctx context.Context, home string) error {
 	if err != nil {
 		return err
 	}
-	cmd := command(ctx, dir, "go", "install", "-trimpath", "-tags", s.tags, "-ldflags", ldflags, "tool")
+	cmd := newCommand(ctx, dir, "go", "install", "-trimpath", "-tags", s.tags, "-ldflags", ldflags, "tool")
 	cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=1")
 	if s.static {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
@@ -97,7 +96,7 @@ func (s toolset) build(ctx context.Context, home string) error {
 	}
 	if s.test != "" {
 		program := filepath.Join(bin, path.Base(s.test))
-		test := command(ctx, dir, "go", "test", "-c", "-trimpath", "-ldflags", ldflags, "-o", program, s.test)
+		test := newCommand(ctx, dir, "go", "test", "-c", "-trimpath", "-ldflags", ldflags, "-o", program, s.test)
 		test.Env = cmd.Env
 		if err := runCommand(test); err != nil {
 			return err
@@ -121,7 +120,7 @@ func (s toolset) key(dir string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// versionFlags gives those tools their versions that take them from the linker.
+// versionFlags returns linker flags that set the versions of the tools that take them from the linker.
 func versionFlags(ctx context.Context, dir string) (string, error) {
 	flags := []string{"-s", "-w"}
 	kubernetes := "k8s.io/component-base/version.git"

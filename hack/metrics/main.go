@@ -18,7 +18,7 @@ import (
 
 const usage = "usage: metrics LIST PAGES...\nLIST is the directory that is written, PAGES are directories that scrape.sh has written"
 
-// header of each list.
+// header is the first lines of each list.
 const header = `# SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
 #
@@ -33,22 +33,22 @@ func main() {
 	for _, page := range []string{
 		promtest.PageMetrics, promtest.PageProbes, promtest.PageResource, promtest.PageCadvisor, promtest.PageSLIs,
 	} {
-		if err := write(os.Args[1], page, os.Args[2:]); err != nil {
+		if err := writeList(os.Args[1], page, os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "metrics:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-// write writes the list of one page from all scrapes of it.
-func write(list, page string, scrapes []string) error {
+// writeList writes the list of one page from all its scrapes.
+func writeList(list, page string, scrapes []string) error {
 	var families []promtest.Family
 	for _, dir := range scrapes {
 		more, err := read(filepath.Join(dir, page+".txt"))
 		if err != nil {
 			return err
 		}
-		families = merge(families, more)
+		families = mergeFamilies(families, more)
 	}
 	path := "metrics"
 	if page != promtest.PageMetrics {
@@ -75,8 +75,8 @@ func read(file string) ([]promtest.Family, error) {
 	return families, nil
 }
 
-// merge adds the families that are new, and labels that a family has not had.
-func merge(to, from []promtest.Family) []promtest.Family {
+// mergeFamilies adds new families, and new labels of existing families.
+func mergeFamilies(to, from []promtest.Family) []promtest.Family {
 	for _, family := range from {
 		at, found := slices.BinarySearchFunc(to, family.Name, func(f promtest.Family, name string) int {
 			return strings.Compare(f.Name, name)

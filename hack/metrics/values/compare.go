@@ -20,10 +20,10 @@ const (
 	window = 2 * time.Second // around the time of a value of the kubelet, in which ours are looked at
 )
 
-// tick is what the kernel counts CPU time of users and of itself in, twice: the two sides round at different times.
+// tick is twice the unit in which the kernel counts user and system CPU time, because both sides round at different times.
 const tick = 0.02
 
-// exception is a family whose values differ, by pattern, and why.
+// exception is a family, given by a pattern, whose values may differ, and the reason.
 type exception struct{ page, family, why string }
 
 func exceptions() []exception {
@@ -40,12 +40,12 @@ func exceptions() []exception {
 	}
 }
 
-// exceptionsV2 are those of cgroup v2.
+// exceptionsV2 returns the exceptions on cgroup v2.
 func exceptionsV2() []exception {
 	return []exception{{"/metrics/cadvisor", "container_memory_failcnt", "the kubelet's is 0"}}
 }
 
-// exceptionsV1 are those of cgroup v1, where it is alone or beside v2.
+// exceptionsV1 returns the exceptions on cgroup v1, alone or in hybrid mode.
 func exceptionsV1() []exception {
 	return []exception{
 		{"/metrics/cadvisor", "container_memory_failures_total", "ours has the cgroups below"},
@@ -60,14 +60,14 @@ func exceptionsV1() []exception {
 	}
 }
 
-// tally is how a family compares.
+// tally is the result of the comparison of one family.
 type tally struct {
 	same, apart, missing, unread int
 	worst                        float64
 	example                      string
 }
 
-// comparison keeps what was read of ours, and how it compares with what the kubelet has.
+// comparison stores this project's readings, and compares them with the kubelet's.
 type comparison struct {
 	history map[string]map[series][]reading // by page
 	tallies map[string]map[string]*tally    // by page and family
@@ -75,8 +75,8 @@ type comparison struct {
 	except  []exception
 }
 
-// ours takes note of what we have read.
-func (c *comparison) ours(page string, all readings) {
+// addOurs stores readings of this project.
+func (c *comparison) addOurs(page string, all readings) {
 	if c.history == nil {
 		c.history, c.tallies, c.seen = map[string]map[series][]reading{}, map[string]map[string]*tally{}, map[string]map[series]time.Time{}
 	}
@@ -88,8 +88,8 @@ func (c *comparison) ours(page string, all readings) {
 	}
 }
 
-// kubelets compares what the kubelet has with ours. What it has measured before and was compared is not compared again.
-func (c *comparison) kubelets(page string, all readings) {
+// compareKubelet compares readings of the kubelet with stored ones. A measurement is compared only once.
+func (c *comparison) compareKubelet(page string, all readings) {
 	for s, r := range all {
 		if r.at.Equal(c.seen[page][s]) {
 			continue
@@ -100,12 +100,12 @@ func (c *comparison) kubelets(page string, all readings) {
 			t = &tally{}
 			c.tallies[page][s.family] = t
 		}
-		t.add(s, r, c.history[page][s])
+		t.compareReading(s, r, c.history[page][s])
 	}
 }
 
-// add compares a value with ours of around that time.
-func (t *tally) add(s series, theirs reading, ours []reading) {
+// compareReading compares a reading of the kubelet with readings of this project of about the same time.
+func (t *tally) compareReading(s series, theirs reading, ours []reading) {
 	if len(ours) == 0 {
 		t.missing++
 		if t.example == "" {
@@ -138,7 +138,7 @@ func (t *tally) add(s series, theirs reading, ours []reading) {
 	}
 }
 
-// movable is how many of a number of values may be apart: of a few, one.
+// movable returns how many of a number of values may differ; at least one.
 func movable(values int) int {
 	if values < 3 {
 		return 0
@@ -146,8 +146,8 @@ func movable(values int) int {
 	return int(math.Ceil(moving * float64(values)))
 }
 
-// why returns why a family is excepted, nothing where it is not.
-func (c *comparison) why(page, family string) string {
+// exceptionFor returns the reason why a family is excepted, or "".
+func (c *comparison) exceptionFor(page, family string) string {
 	for _, e := range c.except {
 		if ok, _ := path.Match(e.family, family); ok && e.page == page {
 			return e.why
@@ -156,8 +156,8 @@ func (c *comparison) why(page, family string) string {
 	return ""
 }
 
-// report prints a line for each family, and fails where one is apart and not excepted.
-func (c *comparison) report() (string, error) {
+// formatReport returns a line per family, and an error if a family differs that is not excepted.
+func (c *comparison) formatReport() (string, error) {
 	var b strings.Builder
 	var errs []error
 	for _, page := range slices.Sorted(maps.Keys(c.tallies)) {
@@ -169,7 +169,7 @@ func (c *comparison) report() (string, error) {
 			if t.apart > 0 {
 				fmt.Fprintf(&b, " worst=%.0f%%", 100*t.worst)
 			}
-			if reason := c.why(page, family); reason != "" {
+			if reason := c.exceptionFor(page, family); reason != "" {
 				fmt.Fprintf(&b, " excepted: %s", reason)
 			} else if t.apart > movable(t.apart+t.same) {
 				errs = append(errs, fmt.Errorf("%s %s: %d of %d values are more than %.0f%% apart, such as %s", page, family, t.apart, t.apart+t.same, 100*apart, t.example))

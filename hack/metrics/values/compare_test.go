@@ -45,11 +45,11 @@ func TestCompare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := comparison{except: exceptions()}
 			for after, text := range c.ours {
-				all.ours(page, reads(t, text+"\n", after))
+				all.addOurs(page, reads(t, text+"\n", after))
 			}
-			all.kubelets(page, reads(t, c.kubelet+"\n", 0))
-			all.kubelets(page, reads(t, c.kubelet+"\n", time.Minute)) // again, which counts once
-			text, err := all.report()
+			all.compareKubelet(page, reads(t, c.kubelet+"\n", 0))
+			all.compareKubelet(page, reads(t, c.kubelet+"\n", time.Minute)) // again, which counts once
+			text, err := all.formatReport()
 			if c.want == "" {
 				assert.NoError(t, err, text)
 				return
@@ -71,7 +71,7 @@ func TestParseSummary(t *testing.T) {
 
 func TestOnly(t *testing.T) {
 	all := reads(t, "x{id=\"/\"} 1\nx{id=\"/other/pod\"} 2\nx{id=\"/mine/kubepods\"} 3\ny 4\n", 0)
-	all.only("/mine")
+	all.keepBelow("/mine")
 	assert.Len(t, all, 3)
 	assert.NotContains(t, all, series{"x", "id=/other/pod"})
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// settings are the flags.
+// settings contains the values of the flags.
 type settings struct {
 	kubelet, endpoint, cgroupRoot, root, logs string
 	during                                    time.Duration
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// source is a page of ours and where the kubelet has it.
+// source is a page of this project and the path of the kubelet's counterpart.
 type source struct {
 	path  string
 	ours  func() (io.Reader, error)
@@ -65,7 +65,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	sources, measure, err := ours(ctx, d, s)
+	sources, measure, err := newSources(ctx, d, s)
 	if err != nil {
 		return err
 	}
@@ -86,28 +86,28 @@ func run(ctx context.Context, s settings) error {
 			if err != nil {
 				return fmt.Errorf("our %s: %w", from.path, err)
 			}
-			compared.ours(from.path, read)
+			compared.addOurs(from.path, read)
 			if round%10 != 9 {
 				continue
 			}
-			if read, err = kubelets(ctx, s.kubelet, from); err != nil && ctx.Err() == nil {
+			if read, err = readKubelet(ctx, s.kubelet, from); err != nil && ctx.Err() == nil {
 				return err
 			}
-			read.only(s.cgroupRoot)
-			compared.kubelets(from.path, read)
+			read.keepBelow(s.cgroupRoot)
+			compared.compareKubelet(from.path, read)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	report, failed := compared.report()
+	report, failed := compared.formatReport()
 	fmt.Print(report)
 	return errors.Join(<-ended, failed)
 }
 
-// ours makes our pages of the kubelet's pods.
-func ours(ctx context.Context, d *driver.Driver, s settings) ([]source, func(context.Context) error, error) {
+// newSources returns this project's pages for the pods of the kubelet.
+func newSources(ctx context.Context, d *driver.Driver, s settings) ([]source, func(context.Context) error, error) {
 	client, err := remote.Dial(s.endpoint, remote.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -116,7 +116,7 @@ func ours(ctx context.Context, d *driver.Driver, s settings) ([]source, func(con
 	if err != nil {
 		return nil, nil, err
 	}
-	mounted, err := volumes(ctx, s)
+	mounted, err := listVolumes(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,18 +161,18 @@ func served(page http.Handler) func() (io.Reader, error) {
 	}
 }
 
-// kubelets reads a page of the kubelet.
-func kubelets(ctx context.Context, url string, from source) (readings, error) {
-	text, err := get(ctx, url+from.path)
+// readKubelet reads a page of the kubelet.
+func readKubelet(ctx context.Context, url string, from source) (readings, error) {
+	text, err := fetchURL(ctx, url+from.path)
 	if err != nil {
 		return nil, err
 	}
 	return from.parse(bytes.NewReader(text), time.Now())
 }
 
-// volumes returns the volumes of each pod that the kubelet runs, by the UIDs of the pods.
-func volumes(ctx context.Context, s settings) (map[string][]stats.Volume, error) {
-	text, err := get(ctx, s.kubelet+"/pods")
+// listVolumes returns the volumes of each pod of the kubelet, by pod UID.
+func listVolumes(ctx context.Context, s settings) (map[string][]stats.Volume, error) {
+	text, err := fetchURL(ctx, s.kubelet+"/pods")
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +187,8 @@ func volumes(ctx context.Context, s settings) (map[string][]stats.Volume, error)
 	return all, nil
 }
 
-// get returns what a URL has.
-func get(ctx context.Context, url string) ([]byte, error) {
+// fetchURL returns the content of a URL.
+func fetchURL(ctx context.Context, url string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err

@@ -17,19 +17,19 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// series is a series of a family of metrics, or a number of something in a summary.
+// series is a time series of a metric family, or one number of a summary.
 type series struct{ family, of string }
 
-// reading is a value and when it was measured.
+// reading is a value and the time of its measurement.
 type reading struct {
 	value float64
 	at    time.Time
 }
 
-// readings are those of one page.
+// readings are the values of one page.
 type readings map[series]reading
 
-// parsePage reads a page of metrics. A value without a time stamp is of now.
+// parsePage parses a metrics page. A value without a time stamp gets the time now.
 func parsePage(page io.Reader, now time.Time) (readings, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(page)
@@ -49,8 +49,8 @@ func parsePage(page io.Reader, now time.Time) (readings, error) {
 	return all, nil
 }
 
-// only drops what is of other cgroups than that of the machine, and those below one.
-func (all readings) only(below string) {
+// keepBelow drops the values of cgroups other than the root cgroup and those below one cgroup.
+func (all readings) keepBelow(below string) {
 	for s := range all {
 		for label := range strings.SplitSeq(s.of, ",") {
 			if id, ok := strings.CutPrefix(label, "id="); ok && id != "/" && !strings.HasPrefix(id, strings.TrimSuffix(below, "/")+"/") {
@@ -78,25 +78,26 @@ func encode(v any) (io.Reader, error) {
 	return bytes.NewReader(text), err
 }
 
-// parseSummary reads the numbers of a summary. The family is the path to a number without names, such as pods.containers.cpu.usageNanoCores.
+// parseSummary returns the numbers of a stats summary. The family is the path to a number without names, such as
+// pods.containers.cpu.usageNanoCores.
 func parseSummary(page io.Reader, now time.Time) (readings, error) {
 	var root any
 	if err := json.NewDecoder(page).Decode(&root); err != nil {
 		return nil, err
 	}
 	all := readings{}
-	all.walk(root, "", "", now)
+	all.addNumbers(root, "", "", now)
 	return all, nil
 }
 
-// walk adds the numbers below a part of a summary.
-func (all readings) walk(part any, path, of string, at time.Time) {
+// addNumbers adds the numbers below a part of a summary.
+func (all readings) addNumbers(part any, path, of string, at time.Time) {
 	switch part := part.(type) {
 	case float64:
 		all[series{path, of}] = reading{part, at}
 	case []any:
 		for _, element := range part {
-			all.walk(element, path, of+"/"+nameOf(element), at)
+			all.addNumbers(element, path, of+"/"+nameOf(element), at)
 		}
 	case map[string]any:
 		if text, ok := part["time"].(string); ok {
@@ -106,13 +107,13 @@ func (all readings) walk(part any, path, of string, at time.Time) {
 		}
 		for key, value := range part {
 			if key != "podRef" {
-				all.walk(value, strings.TrimPrefix(path+"."+key, "."), of, at)
+				all.addNumbers(value, strings.TrimPrefix(path+"."+key, "."), of, at)
 			}
 		}
 	}
 }
 
-// nameOf returns what tells an element of a list from the others.
+// nameOf returns the identifying name of an element of a list.
 func nameOf(element any) string {
 	fields, _ := element.(map[string]any)
 	if ref, ok := fields["podRef"].(map[string]any); ok {
