@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceTimeout is for devices to appear: the kernel looks for them while its first process already runs.
+// deviceTimeout is the time for devices to appear: the kernel probes them while its first process already runs.
 const deviceTimeout = 20 * time.Second
 
-// guestMain is the first process of a VM. It never returns: a kernel without a first process panics.
+// guestMain is the first process of a VM. It never returns, because a kernel without a first process panics.
 func guestMain() {
 	j, err := guestRun()
 	if err != nil {
@@ -39,7 +39,7 @@ func guestMain() {
 	select {}
 }
 
-// guestRun makes a system around the command, runs it and leaves its exit status on the host.
+// guestRun sets up a system, runs the command of the job in it, and stores its exit status on the host.
 func guestRun() (job, error) {
 	var j job
 	err := mountAll([]mountPoint{
@@ -97,7 +97,7 @@ func loadModules(job) error {
 	return nil
 }
 
-// configure does what a distribution does at boot, as far as programs rely on it.
+// configure performs the boot steps of a distribution that programs rely on.
 func configure(j job) error {
 	for link, target := range map[string]string{
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2",
@@ -117,8 +117,7 @@ func configure(j job) error {
 	return errors.Join(loopbackUp(), legacyTables(j))
 }
 
-// legacyTables makes the iptables of Debian the older one where the kernel knows no other: User Mode Linux has no
-// nftables.
+// legacyTables selects the legacy iptables of Debian if the kernel has no nftables, as User Mode Linux.
 func legacyTables(j job) error {
 	if j.Kind != "uml" {
 		return nil
@@ -155,7 +154,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// result opens one of the results for writing.
+// result opens a result of the job for writing.
 func (j job) result(name string) (*os.File, error) {
 	if j.Kind == "uml" {
 		return os.OpenFile(filepath.Join("/vm/results", name), os.O_WRONLY|os.O_APPEND, 0)
@@ -176,8 +175,8 @@ func (j job) result(name string) (*os.File, error) {
 	}
 }
 
-// execute runs the command, passes on what it writes, and returns its exit status, or the one of a shell that could
-// not run it. Nothing that the command started is left when it returns.
+// execute runs the command, copies its output, and returns its exit status, or that of a shell that could not run it. No
+// process of the command is left when it returns.
 func (j job) execute(stdout, stderr *os.File) (status int) {
 	// Pipes, because programs open /dev/stderr, which a port allows only once.
 	out, closeOut, err := passOn(stdout)
@@ -211,7 +210,7 @@ func cannotRun(stderr *os.File, err error) int {
 	return statusCannotRun
 }
 
-// passOn returns a pipe that is copied to a result, and a function that waits until all that is in it is there.
+// passOn returns a pipe that is copied to a result, and a function that waits until all its content is copied.
 func passOn(to *os.File) (write *os.File, done func() error, err error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -232,7 +231,7 @@ func passOn(to *os.File) (write *os.File, done func() error, err error) {
 	}, nil
 }
 
-// command runs the command to its end.
+// command runs the command until it exits.
 func (j job) command(stdout, stderr *os.File) (ended unix.WaitStatus, err error) {
 	for _, v := range j.Env { // for the search of the command
 		if path, found := strings.CutPrefix(v, "PATH="); found {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountPoint is one call of mount; the target is made when it is not there.
+// mountPoint is one mount; a missing target is created.
 type mountPoint struct {
 	source, target, kind string
 	flags                uintptr
@@ -43,7 +43,7 @@ func mountAll(points []mountPoint) error {
 	return nil
 }
 
-// hostMount mounts a directory of the host, which qemu knows by a tag.
+// hostMount mounts a directory of the host, which qemu exports under a tag.
 func (j job) hostMount(tag, dir, target string, flags uintptr, cache string) error {
 	if j.Kind == "uml" {
 		return mountPoint{"none", target, "hostfs", flags, dir}.mount()
@@ -57,7 +57,7 @@ func (j job) hostMount(tag, dir, target string, flags uintptr, cache string) err
 	}
 }
 
-// mountRoot makes an overlay of memory over the files of the host the root, and leaves the initramfs.
+// mountRoot mounts an overlay in memory over the files of the host as the root, and leaves the initramfs.
 func mountRoot(j job) error {
 	// Nobody else writes to the host's files through this mount: they need not be asked for again.
 	if err := j.hostMount("host", "/", "/lower", unix.MS_RDONLY, "loose"); err != nil {
@@ -93,7 +93,7 @@ func mountRoot(j job) error {
 	return os.Chdir("/")
 }
 
-// mountSystem mounts what a running system has.
+// mountSystem mounts the file systems of a running system, such as /proc.
 func mountSystem(j job) error {
 	const plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	points := []mountPoint{
@@ -122,7 +122,7 @@ func mountSystem(j job) error {
 	return nil
 }
 
-// mountModules puts the modules of this kernel where modprobe looks, which the kernel calls when it needs one.
+// mountModules mounts the modules of this kernel at the path that modprobe reads.
 func mountModules(j job) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -133,7 +133,7 @@ func mountModules(j job) error {
 	return mountPoint{source: source, target: target, flags: unix.MS_BIND}.mount()
 }
 
-// mountShares mounts the directories of the host that can be written to.
+// mountShares mounts the writable directories of the host.
 func mountShares(j job) error {
 	if j.Results != "" {
 		if err := j.hostMount("", j.Results, "/vm/results", 0, ""); err != nil {

@@ -21,7 +21,7 @@ const (
 	guestModules = "/modules" // named so that their order is the order to load them in
 )
 
-// initramfs returns the archive that the kernel unpacks and starts from: this program, the job, and modules.
+// initramfs returns the archive from which the kernel starts: this program, the job, and modules.
 func initramfs(k *kernel, j *job) ([]byte, error) {
 	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -92,8 +92,7 @@ const (
 	modeFile = 0o100000
 )
 
-// archive is a cpio archive in the "newc" format:
-// https://docs.kernel.org/driver-api/early-userspace/buffer-format.html
+// archive is a cpio archive in the "newc" format, see https://docs.kernel.org/driver-api/early-userspace/buffer-format.html
 type archive struct{ buf bytes.Buffer }
 
 func (a *archive) add(name string, mode int, data []byte) {
@@ -107,7 +106,7 @@ func (a *archive) add(name string, mode int, data []byte) {
 	a.pad()
 }
 
-// end finishes the archive and returns it.
+// end completes the archive and returns it.
 func (a *archive) end() []byte {
 	a.add("TRAILER!!!", 0, nil)
 	return a.buf.Bytes()

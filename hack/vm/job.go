@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// job is what the first process of a VM has to do. It travels in the initramfs, encoded with gob, which leaves bytes
-// that are no UTF-8 as they are.
+// job is the task of the first process of a VM. It is part of the initramfs, encoded with gob, which keeps bytes that are not
+// UTF-8.
 type job struct {
 	Args, Env []string
 	Dir       string   // working directory
@@ -59,7 +59,7 @@ func newJob(k *kernel, cache string, args []string) (*job, error) {
 	}, nil
 }
 
-// writable returns the directories that the command may write to, without links, which would lead elsewhere.
+// writable returns the directories that the command may write to, with symbolic links resolved.
 func writable(args []string) ([]string, error) {
 	dirs := filepath.SplitList(os.Getenv("VM_RW"))
 	// go test has coverage and profiles written beside the test binary in its working directory, or to outputdir.
@@ -86,7 +86,7 @@ func writable(args []string) ([]string, error) {
 	return slices.Compact(dirs), nil
 }
 
-// options are those of the environment.
+// options are the settings from environment variables.
 type options struct {
 	memory  int // MiB
 	cpus    int

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is one VM. It belongs to the thread that made it, which has mounts of its own.
+// machine is one VM. It belongs to the thread that created it, which has its own mount namespace.
 type machine struct {
 	kernel  *kernel
 	dir     string // in memory, and only there for this thread and the VM
@@ -35,7 +35,8 @@ type machine struct {
 	console        *os.File // what the kernel and the emulator write
 }
 
-// newMachine makes all that the VM needs on this machine. dir is an empty directory, the mount point of the VM's own.
+// newMachine creates the files that the VM needs on this machine. dir is an empty directory, the mount point of the VM's
+// files.
 func newMachine(k *kernel, dir string, j *job, o options) (*machine, error) {
 	m := &machine{kernel: k, dir: dir, options: o, shares: j.Shares}
 	if err := m.mount(); err != nil {
@@ -62,9 +63,8 @@ func newMachine(k *kernel, dir string, j *job, o options) (*machine, error) {
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// mount gives this thread mounts of its own: all of the machine read-only, so that no mistake in a VM changes it,
-// but for the directories shared; and the directory of the VM in memory. They go with the last process that uses
-// them.
+// mount gives this thread a mount namespace in which the machine is read-only, except for the shared directories, so that no
+// mistake in a VM changes it. The directory of the VM is in memory. The mounts end with the last process that uses them.
 func (m *machine) mount() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
@@ -95,7 +95,7 @@ func (m *machine) mount() error {
 	return nil
 }
 
-// run boots the VM, passes on what its command writes, and returns the exit status for this process.
+// run boots the VM, copies the output of its command, and returns the exit status for this process.
 func (m *machine) run(ctx context.Context) (status int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.options.timeout, errTimeout)
 	defer cancel()
@@ -139,10 +139,10 @@ var (
 	errNoStatus = errors.New("its first process or its kernel died")
 )
 
-// consoleLines are enough for the report of a panic.
+// consoleLines is the number of lines that show a kernel panic.
 const consoleLines = 60
 
-// consoleTail returns the last lines of the console, to be read below an error.
+// consoleTail returns the last lines of the console, to print below an error.
 func (m *machine) consoleTail() string {
 	b, err := os.ReadFile(m.path("console"))
 	if err != nil {
@@ -153,8 +153,8 @@ func (m *machine) consoleTail() string {
 	return "; end of its console:\n" + strings.TrimSpace(string(last))
 }
 
-// follow copies what is appended to a file, until the VM has ended and all is copied. A file rather than a pipe, as
-// that is what both kernels can write to, and no process in the VM can keep it open.
+// follow copies data that is appended to a file, until the VM has stopped and all data is copied. It is a file, not a pipe,
+// because both kernels can write to it and no process in the VM can keep it open.
 func follow(to io.Writer, from *os.File, ended <-chan struct{}) {
 	for {
 		last := false
@@ -173,8 +173,8 @@ func follow(to io.Writer, from *os.File, ended <-chan struct{}) {
 	}
 }
 
-// umlCommand returns how to start User Mode Linux: https://docs.kernel.org/virt/uml/user_mode_linux_howto_v2.html
-// Its memory is a file in TMPDIR, its control socket is below HOME.
+// umlCommand returns the command line of User Mode Linux: https://docs.kernel.org/virt/uml/user_mode_linux_howto_v2.html Its
+// memory is a file in TMPDIR, and its control socket is below HOME.
 func (m *machine) umlCommand() []string {
 	return []string{
 		m.kernel.image(), fmt.Sprintf("mem=%dM", m.options.memory), "initrd=" + m.path("initramfs"), "quiet",
@@ -182,7 +182,7 @@ func (m *machine) umlCommand() []string {
 	}
 }
 
-// stockCommand returns how to start a stock kernel under qemu.
+// stockCommand returns the command line of qemu with a stock kernel.
 func (m *machine) stockCommand() []string {
 	args := []string{
 		"qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none",
@@ -206,7 +206,7 @@ func (m *machine) stockCommand() []string {
 	return args
 }
 
-// share makes a directory of this machine a 9p file system in the VM.
+// share returns the qemu options that export a directory of this machine as a 9p file system.
 func share(tag, dir, more string) []string {
 	return []string{
 		"-fsdev", "local,security_model=none,multidevs=remap,id=" + tag + ",path=" + optionValue(dir) + more,
@@ -214,8 +214,8 @@ func share(tag, dir, more string) []string {
 	}
 }
 
-// optionValue writes a path so that a comma in it does not end an option of qemu.
+// optionValue escapes commas in a path, which separate options of qemu.
 func optionValue(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 
-// shareTag is what the VM knows a directory by that it may write to.
+// shareTag returns the tag of a writable directory in the VM.
 func shareTag(i int) string { return "rw" + strconv.Itoa(i) }
