@@ -295,7 +295,7 @@ func (w *imageScenario) start() {
 	w.must(ourNode.Add(credential.Config{w.nodeKey: {Username: user, Password: password}}, credential.Source{}))
 	w.puller, err = images.New(ourShelf{w.shelf}, ourShelf{w.shelf}, images.Options{
 		QPS: 0.04, Burst: 5, LimitWait: -1, Records: filepath.Join(w.ourDir, "image_manager"),
-		Verify: images.Verify(w.policy), Allowlist: allowlist,
+		Verify: images.VerifyPolicy(w.policy), Allowlist: allowlist,
 		Providers: []credential.Provider{credential.ProviderFunc(
 			func(_ context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {
 				return ourNode.Lookup(repository), nil

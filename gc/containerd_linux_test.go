@@ -115,7 +115,7 @@ func (c *containerd) disk(context.Context) (gc.Disk, error) {
 type pulls struct{}
 
 func (pulls) Claim(cri.Image, time.Time) (release func(), ok bool) { return func() {}, true }
-func (pulls) Pulled(string) bool                                   { return true }
+func (pulls) HasPullRecord(string) bool                            { return true }
 func (pulls) Prune([]cri.Image, time.Time) error                   { return nil }
 
 // TestIntegrationSuite holds the collector on a real containerd to the documentation of ImageGC. An image takes twice its size there:

@@ -72,7 +72,7 @@ func (g *Images) newImage(image *cri.Image, used, wanted imageNames) Image {
 	if len(i.Names) == 0 {
 		i.Names = image.RepoDigests
 	}
-	i.Imported = len(image.RepoDigests) == 0 && (g.opts.Puller == nil || !g.opts.Puller.Pulled(image.ID))
+	i.Imported = len(image.RepoDigests) == 0 && (g.opts.Puller == nil || !g.opts.Puller.HasPullRecord(image.ID))
 	return i
 }
 

@@ -48,8 +48,8 @@ type Puller interface {
 	// Claim reserves an image for removal until release is called. ok is false if a pod uses it or has used it since listed, when
 	// the runtime's containers were listed.
 	Claim(image cri.Image, listed time.Time) (release func(), ok bool)
-	// Pulled reports whether there is a record of a pull of the image with this ID.
-	Pulled(id string) bool
+	// HasPullRecord reports whether there is a record of a pull of the image with this ID.
+	HasPullRecord(id string) bool
 	// Prune removes the records of images that are not in present, the images that existed at listed.
 	Prune(present []cri.Image, listed time.Time) error
 }

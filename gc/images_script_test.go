@@ -103,7 +103,7 @@ func (n *imageNode) fault(_ context.Context, op, id string) error {
 	return nil
 }
 
-// Claim, Pulled and Prune are those of who pulls.
+// Claim, HasPullRecord and Prune implement gc.Puller.
 func (n *imageNode) Claim(image cri.Image, _ time.Time) (release func(), ok bool) {
 	for _, name := range n.held {
 		if reference.Identity(image.RepoTags[0]) == reference.Identity(name) {
@@ -113,7 +113,7 @@ func (n *imageNode) Claim(image cri.Image, _ time.Time) (release func(), ok bool
 	return func() {}, true
 }
 
-func (n *imageNode) Pulled(id string) bool { return n.pulled[id] }
+func (n *imageNode) HasPullRecord(id string) bool { return n.pulled[id] }
 
 func (n *imageNode) Prune(present []cri.Image, _ time.Time) error {
 	names := []string{}

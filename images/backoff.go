@@ -10,46 +10,46 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// The back-off of an image that could not be pulled for a pod. It does not end with a pull that works: an image that
-// fails again within backOffReset of its last failure waits longer than before.
-// Source: pkg/kubelet/kubelet.go (MaxImageBackOff), client-go util/flowcontrol.
+// These constants define the back-off of an image after a failed pull for a pod. A successful pull does not reset it: a failure
+// within backOffReset of the last one doubles the delay. Source: pkg/kubelet/kubelet.go (MaxImageBackOff), client-go
+// util/flowcontrol.
 const (
 	backOffInitial = 10 * time.Second
 	backOffMax     = 5 * time.Minute
 	backOffReset   = 2 * backOffMax
 )
 
-// backOffKey is what is waited for.
+// backOffKey identifies one back-off: the pulls of one image for one pod.
 type backOffKey struct {
 	podUID string
-	image  string // as it stands in the container
+	image  string // name in the container spec
 }
 
-// failure is the last one of a pull.
+// failure describes the last failed pull of an image for a pod.
 type failure struct {
 	at    time.Time
 	delay time.Duration
 	err   *Error
 }
 
-func (f failure) until() time.Time { return f.at.Add(f.delay) }
+func (f failure) retryTime() time.Time { return f.at.Add(f.delay) }
 
-func (f failure) expired(now time.Time) bool { return now.Sub(f.at) > backOffReset }
+func (f failure) isExpired(now time.Time) bool { return now.Sub(f.at) > backOffReset }
 
-// backOff remembers failures.
+// backOff holds the last failure of each pod and image.
 type backOff map[backOffKey]failure
 
-// waiting returns the failure whose delay is not over.
-func (b backOff) waiting(k backOffKey, now time.Time) (failure, bool) {
-	f, ok := b[k]
-	return f, ok && !f.expired(now) && now.Before(f.until())
+// activeFailure returns the last failure if its delay has not passed yet.
+func (b backOff) activeFailure(key backOffKey, now time.Time) (failure, bool) {
+	last, ok := b[key]
+	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }
 
-// fail takes note of a failure, and forgets those that have expired. It returns when to try again.
-func (b backOff) fail(k backOffKey, err *Error, now time.Time) (until time.Time) {
-	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.expired(now) })
-	// Without a failure before it the last delay is zero.
-	f := failure{at: now, delay: backoff.Policy{First: backOffInitial, Max: backOffMax}.Next(b[k].delay), err: err}
-	b[k] = f
-	return f.until()
+// recordFailure records a failure, removes expired ones and returns the time of the next attempt.
+func (b backOff) recordFailure(key backOffKey, err *Error, now time.Time) (until time.Time) {
+	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.isExpired(now) })
+	// The delay of a missing failure is zero.
+	f := failure{at: now, delay: backoff.Policy{First: backOffInitial, Max: backOffMax}.Next(b[key].delay), err: err}
+	b[key] = f
+	return f.retryTime()
 }

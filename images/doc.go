@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images makes the image of a container present on the node: by the pull policy, with the credentials that
-// match, with a back-off after a failure, and only for pods that may use it. It removes no image, and knows pods by name
-// only; what a pod's pull secrets contain is handed to it.
+// Package images makes container images available on a node: it pulls them according to the pull policy with matching
+// credentials, backs off after failures, and checks which pods may use an existing image. It removes no images. It knows
+// pods only by name; the caller passes the contents of their pull secrets.
 //
 // # Model
 //
-// [Puller.Ensure] is called before a container is created, and again whenever the container is tried again:
+// Call [Puller.Ensure] before the creation of a container and before each retry:
 //
 //	puller, err := images.New(client, client, images.Options{
 //		Records:   "/var/lib/agent/image_manager",
@@ -17,72 +17,72 @@
 //		Pod: pod, Image: "ghcr.io/team/app:v1", Policy: images.PullIfNotPresent, Secrets: secrets, Sandbox: sandbox,
 //	})
 //	if e, ok := errors.AsType[*images.Error](err); ok {
-//		status.Waiting(e.Reason, e.Err.Error()) // and come back at e.Retry
+//		status.Waiting(e.Reason, e.Err.Error()) // and retry at e.Retry
 //	}
 //
-// A pull waits for one of Options.Parallel pull slots, then for the rate limit, both first come, first served, and tries
-// the credentials one after the other: those of the pod's secrets, then those of Options.Providers. Without any it is an
-// anonymous pull. Pods that want the same image at the same time with the same credentials share one pull.
+// A pull first waits for one of Options.Parallel pull slots and then for the rate limit, both in the order of arrival. It
+// tries the credentials from the pod's secrets, then those of Options.Providers. Without credentials it is anonymous.
+// Concurrent requests for the same image with the same credentials share one pull.
 //
-// # Pulls that hang
+// # Hung pulls
 //
-// A pull that takes longer than Options.SlowAfter releases its pull slot and goes on, so that hung pulls cannot take all
-// slots; there are never more pulls than pods that want one. A pull that makes no progress for Options.PullTimeout, or
-// takes longer than Options.PullLimit in all, is stopped. That is an ErrImagePull like any other, which back-off follows.
+// A pull that takes longer than Options.SlowAfter releases its pull slot and continues, so that hung pulls cannot occupy
+// all slots. The number of pulls never exceeds the number of pods that request one. A pull without progress for
+// Options.PullTimeout, or longer than Options.PullLimit in total, is stopped with the reason ErrImagePull and a back-off.
 //
-// The CRI reports no progress of a pull. What can be seen is whether the image file systems grow, and that is coarse:
-// containerd counts a layer when it is unpacked, not while it is fetched, and growth cannot be told apart by pulls. So a
-// pull may be taken for one that makes progress because another does, up to PullLimit; and one whose single layer takes
-// longer than PullTimeout to fetch is stopped and tried again, where the runtime resumes it if it can. That is why the
-// defaults are long. Runtimes look closer: containerd's image_pull_progress_timeout is 5 minutes by default, and CRI-O's
-// pull_progress_timeout is to be set.
+// The CRI does not report the progress of pulls. This package measures the growth of the image file systems, which is
+// imprecise: containerd counts a layer when it is unpacked, not while it is downloaded, and growth cannot be attributed to
+// a pull. A hung pull may therefore last up to PullLimit while others make progress, and a pull is stopped if the download
+// of one layer takes longer than PullTimeout; its next attempt resumes if the runtime supports that. The defaults are long
+// for this reason. Runtimes detect hung pulls more precisely: containerd's image_pull_progress_timeout is 5 minutes by
+// default; CRI-O's pull_progress_timeout must be set.
 //
-// Every other call has a deadline too: two minutes for the runtime, five for a provider of credentials. A call that does
-// not return within 5 s of its deadline is abandoned: its caller gets an error, the same call is not made again before it
-// has returned, and with 100 of them outstanding no call is made. An image that an abandoned pull brings in the end is
-// recorded as what it is.
+// All other calls have timeouts too: two minutes for the runtime, five for credential providers. A call that has not
+// returned 5 s after its timeout is abandoned: its caller gets an error, the same call is refused until it has returned, and
+// with 100 abandoned calls all calls are refused. If an abandoned pull succeeds later, its image is still recorded.
 //
-// # Who may use an image
+// # Access to images
 //
-// An image that one pod has pulled with a secret is not for a pod without one, though it is on the disk (KEP-2535).
-// What was pulled with which secret is recorded in the directory Options.Records, in the files and the format of the
-// kubelet (kubelet.config.k8s.io/v1beta1), so that a node can change agents. [Verify] says for which images the records
-// are looked up. A pod that may not use the image pulls it, to show that it may.
+// An image pulled with the secret of one pod must not be usable by a pod without it, although it is on the disk
+// (KEP-2535). Options.Records is the directory with the records of pulls and their credentials, in the kubelet's format
+// (kubelet.config.k8s.io/v1beta1), so that a node can switch between agents. [VerifyPolicy] selects the images whose records
+// are checked. A pod without access according to the records pulls the image again, which proves its access.
 //
-// # Beside somebody who removes images
+// # Removal of images
 //
-// [Puller.Hold] keeps an image from before Ensure until its container is created. Whoever removes images, such as package gc, asks
-// [Puller.Claim] right before each removal, and [Puller.Pulled] whether an image comes from a registry; afterwards [Puller.Prune]
-// removes the records of what is gone. An Ensure that finds an image which is being removed waits, and pulls it again.
+// [Puller.Hold] protects an image from before Ensure until its container is created. A component that removes images, such as
+// package gc, calls [Puller.Claim] right before each removal, [Puller.HasPullRecord] to find out whether an image comes from a
+// registry, and [Puller.Prune] afterwards to remove the records of images that no longer exist. An Ensure that finds an image
+// during its removal waits and pulls it again.
 //
 // # Concurrency
 //
-// All methods may be called from anywhere. A pull is made by the call that wants it, and ends when the context of that
-// call does; then another call that waits for the same image takes over. The goroutines of a call end with it, but for
-// that of an abandoned call, which ends when the runtime returns.
+// All methods are safe for concurrent use. A pull runs in the call that requested it and ends with the context of that call;
+// then another call that waits for the same image continues it. The goroutines of a call end with it, except for
+// abandoned calls, which end when the runtime returns.
 //
 // # Errors
 //
-// An [*Error] has the reason that users know from the status of a container, such as ErrImagePull, and the time to come
-// back. When ctx is cancelled the error is [context.Canceled], no *Error, and does not count as a failure of the image.
-// Passwords are in no error and no log, also when the runtime's own error contains one.
+// An [*Error] has the reason that users see in the status of a container, for example ErrImagePull, and the time of the next
+// attempt. If ctx is cancelled, the error is [context.Canceled], not an *Error, and starts no back-off. No error or log
+// contains a password, even if the runtime's own error does.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/images of Kubernetes 1.37, with its pullmanager. DIFFERENCES.md has the whole list. What a
-// user has to know:
+// The model is pkg/kubelet/images of Kubernetes 1.37 with its pullmanager. DIFFERENCES.md has the full list. The most
+// important differences:
 //
-//   - Five images are pulled at once; the kubelet pulls one unless told otherwise.
-//   - A pull that comes too early for the rate limit waits, up to Options.LimitWait; in the kubelet it fails into back-off.
-//   - A slow pull releases its pull slot, and one without progress is stopped; see Options.SlowAfter and PullTimeout.
-//   - A pull secret that cannot be read is left out, and named in the error if the pull fails.
-//   - Without Options.Records nothing is verified.
+//   - Up to five images are pulled concurrently; the kubelet's default is one.
+//   - A pull that exceeds the rate limit waits up to Options.LimitWait; in the kubelet it fails at once and backs off.
+//   - A slow pull releases its pull slot, and a pull without progress is stopped; see Options.SlowAfter and PullTimeout.
+//   - An unreadable pull secret is skipped, and named in the error if the pull fails.
+//   - Without Options.Records, access to images is not verified.
 //
 // # When not to use it
 //
-// To decide which images go, which is for package gc, or for a runtime without images, such as package process.
+// Use package gc to remove images. Runtimes without images, such as package process, do not need this package.
 //
 // # Test kit
 //
-// Package critest has a runtime with images; its Options.Pull is the registry.
+// Package critest has a runtime with images; its Options.Pull simulates the registry.
 package images

@@ -14,8 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// The reasons of an [Error], as they stand in the status of a container.
-// Source: pkg/kubelet/images/types.go, k8s.io/cri-api/pkg/errors.
+// The reasons of an [Error], as in the status of a container. Source: pkg/kubelet/images/types.go, k8s.io/cri-api/pkg/errors.
 const (
 	ReasonErrImagePull              = "ErrImagePull"
 	ReasonImagePullBackOff          = "ImagePullBackOff"
@@ -26,11 +25,11 @@ const (
 	ReasonSignatureValidationFailed = "SignatureValidationFailed"
 )
 
-// Error is why an image is not there.
+// Error is the error of [Puller.Ensure] for an image that a pod cannot use.
 type Error struct {
 	Reason string
-	Err    error     // its text is the message in the container's status
-	Retry  time.Time // before then nothing but the same is to be expected; zero where time does not help
+	Err    error     // its text is the message for the container status
+	Retry  time.Time // time of the next attempt; earlier calls fail the same way; zero: a retry does not help
 }
 
 // Error returns "Reason: cause".
@@ -39,43 +38,46 @@ func (e *Error) Error() string { return e.Reason + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// message is a cause with a text of its own. It is no wrapper: the text of what caused it may hold a password.
-type message struct {
+// maskedError is an error with a text of its own. It does not unwrap to its causes, because their texts may contain a password.
+type maskedError struct {
 	text   string
 	causes []error
 }
 
-func (m *message) Error() string { return m.text }
+func (m *maskedError) Error() string { return m.text }
 
-// Is finds what errors.Is finds in the causes.
-func (m *message) Is(target error) bool {
+// Is reports whether errors.Is finds target in one of the causes.
+func (m *maskedError) Is(target error) bool {
 	return slices.ContainsFunc(m.causes, func(err error) bool { return errors.Is(err, target) })
 }
 
-// saying returns a message that has the name of an image in it, in the words that users of the kubelet know.
-func saying(cause error, before, image, after string) error {
-	return &message{text: before + strconv.Quote(image) + after, causes: []error{cause}}
+// newImageError returns an error whose text contains an image name, with the same words as in the kubelet.
+func newImageError(cause error, prefix, image, suffix string) error {
+	return &maskedError{text: prefix + strconv.Quote(image) + suffix, causes: []error{cause}}
 }
 
-func inspectError(image string, err error) *Error {
+// newInspectError returns the error of a failed ImageStatus call.
+func newInspectError(image string, err error) *Error {
 	return &Error{
-		Reason: ReasonImageInspectError, Err: saying(err, "Failed to inspect image ", image, ": "+err.Error()),
+		Reason: ReasonImageInspectError, Err: newImageError(err, "Failed to inspect image ", image, ": "+err.Error()),
 	}
 }
 
-// minSecret is how long a password is for it to be cut out of a text. What a shorter one would leave is no text.
-const minSecret = 4
+// minMaskedPassword is the length from which passwords are masked in error texts. Masking shorter ones would make texts
+// unreadable.
+const minMaskedPassword = 4
 
-// pullError makes one error of those that the credentials led to. The runtime's words decide about the reason.
-func pullError(image string, causes []error, tried []credential.Credential) *Error {
+// newPullError combines the errors of all attempts. A text of the runtime that begins with a known reason determines the
+// reason.
+func newPullError(image string, causes []error, tried []credential.Credential) *Error {
 	var texts []string
 	for _, err := range causes {
 		if e, ok := errors.AsType[*cri.Error](err); ok {
-			err = e.Err // without the name of the call, which is not the runtime's
+			err = e.Err // without the name of the CRI call
 		}
 		text := err.Error()
 		for _, c := range tried {
-			if len(c.Password) >= minSecret {
+			if len(c.Password) >= minMaskedPassword {
 				text = strings.ReplaceAll(text, c.Password, "[password]")
 			}
 		}
@@ -94,5 +96,5 @@ func pullError(image string, causes []error, tried []credential.Credential) *Err
 	} else if rest, ok := strings.CutPrefix(text, ReasonSignatureValidationFailed); ok {
 		reason, text = ReasonSignatureValidationFailed, failed+"the signature validation failed"+rest
 	}
-	return &Error{Reason: reason, Err: &message{text: text, causes: causes}}
+	return &Error{Reason: reason, Err: &maskedError{text: text, causes: causes}}
 }

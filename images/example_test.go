@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// A registry that refuses connections, and the back-off that follows.
+// A registry refuses connections, and Ensure backs off.
 func ExamplePuller_Ensure() {
 	rt := critest.New(critest.Options{
 		Images: []cri.Image{},
@@ -46,7 +46,7 @@ func ExamplePuller_Ensure() {
 	//   in 10s
 }
 
-// What a controller tells the user about an image that cannot be pulled. The reasons are those of the kubelet.
+// A controller reports pull failures to the user with the kubelet's reasons.
 func ExampleError() {
 	advise := func(err error) string {
 		e, ok := errors.AsType[*images.Error](err)

@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// tarpit is a runtime on which calls about images with "hung" in their name take until their context ends, and on which
-// those with "deaf" take until it is released. Its image file system holds so much as it is told.
+// tarpit is a runtime with hanging calls: calls about images with "hung" in their name return when their context ends, and
+// those with "deaf" return only when released. The size of its image file system can be set.
 type tarpit struct {
 	*critest.Runtime
 	released chan struct{}
@@ -38,7 +38,7 @@ type tarpit struct {
 	reported []string
 }
 
-// errDeaf is for usageErr: there is no answer, and the end of the context changes nothing about that.
+// errDeaf as usageErr makes calls hang regardless of their context.
 var errDeaf = errors.New("deaf")
 
 func newTarpit() *tarpit {
@@ -115,7 +115,7 @@ func (p *tarpit) puller(t *testing.T, o images.Options) *images.Puller {
 	return puller
 }
 
-// ensure asks for an image and returns the error and how long it took.
+// ensure calls Ensure and returns its error and duration.
 func ensure(t *testing.T, p *images.Puller, image string) (*images.Error, time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -125,7 +125,7 @@ func ensure(t *testing.T, p *images.Puller, image string) (*images.Error, time.D
 	return e, time.Since(began)
 }
 
-// Keeps pulls that hang from stopping all pulls: their slots are released, also when there is only one, and they end.
+// Hung pulls must not block all other pulls: they release their slots, even a single one, and are stopped.
 func TestHungPullsReleaseTheirSlots(t *testing.T) {
 	for _, parallel := range []int{1, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestHungPullsReleaseTheirSlots(t *testing.T) {
 	}
 }
 
-// The kubelet's rule is still to be had: a slow pull keeps its slot, and no pull is ended.
-func TestHungPullsAsInTheKubelet(t *testing.T) {
+// With the kubelet's settings, a slow pull keeps its slot and is never stopped.
+func TestHungPullsWithKubeletSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
 		puller := pit.puller(t, images.Options{Parallel: 1, SlowAfter: -1, PullTimeout: -1, PullLimit: -1})
@@ -181,7 +181,7 @@ func TestHungPullsAsInTheKubelet(t *testing.T) {
 	})
 }
 
-// Keeps a pull from being ended while it makes progress, and one from going on for ever because others do.
+// A pull must not be stopped while it makes progress, nor last forever because of the progress of others.
 func TestPullsEndWithoutProgress(t *testing.T) {
 	const minute = time.Minute
 	for _, tt := range []struct {
@@ -239,7 +239,7 @@ func TestPullsEndWithoutProgress(t *testing.T) {
 	}
 }
 
-// Keeps a pull that is slow and works from being ended or counted as a failure.
+// A slow pull with progress must be neither stopped nor counted as a failure.
 func TestSlowPullWithProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
@@ -263,9 +263,9 @@ func TestSlowPullWithProgress(t *testing.T) {
 	})
 }
 
-// Keeps a runtime that ignores that a pull was ended from holding the pod, and from getting the same pull again and
-// again; what it brings in the end is not for every pod.
-func TestDeafPulls(t *testing.T) {
+// A runtime that ignores cancellation must neither block the pod nor get the same pull again and again; the image of the
+// abandoned pull is not open to every pod.
+func TestAbandonedPulls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
@@ -297,8 +297,8 @@ func TestDeafPulls(t *testing.T) {
 	})
 }
 
-// Keeps an image that an abandoned pull brings late with the secret of one pod from being used by a pod without one.
-func TestDeafPullIsRecordedWithItsSecret(t *testing.T) {
+// An image from an abandoned pull with the secret of one pod must not be usable by a pod without it.
+func TestAbandonedPullIsRecordedWithItsSecret(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
@@ -319,7 +319,7 @@ func TestDeafPullIsRecordedWithItsSecret(t *testing.T) {
 	})
 }
 
-// Keeps calls that never return from piling up without bound, whatever images are asked for.
+// The number of calls that never return must be bounded, regardless of the requested images.
 func TestAbandonedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
@@ -340,8 +340,8 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 	})
 }
 
-// Keeps a question to the runtime or to a provider of credentials that is not answered from holding a pod for ever.
-func TestQuestionsHaveADeadline(t *testing.T) {
+// A call to the runtime or a credential provider that does not return must not block a pod forever.
+func TestCallsHaveTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pit := newTarpit()
 		mute := credential.ProviderFunc(func(ctx context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {

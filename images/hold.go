@@ -16,61 +16,62 @@ import (
 )
 
 const (
-	// maxClaimed is how often Ensure waits for somebody who removes the very image that it has found.
-	maxClaimed = 3
-	// forgetReleased is after how long it is forgotten that an image was held, or claimed. Whoever removes images has listed them
-	// less long ago, and whoever ensures one has seen it.
-	forgetReleased = time.Hour
+	// maxClaimWaits limits how often one Ensure waits for the removal of the image that it has found.
+	maxClaimWaits = 3
+	// releaseMemory is the time for which released holds and claims are remembered. Both a list of containers before a removal
+	// and the image found by an Ensure are always newer than that.
+	releaseMemory = time.Hour
 )
 
-// holds knows which images containers are about to be created from, and which are being removed. The zero value is ready.
-type holds struct {
-	mu       sync.Mutex                 // guards all below
-	names    map[string]*hold           // by what they mean
-	claims   map[string]<-chan struct{} // by image ID; closed when the claim is released
-	released map[string]time.Time       // by image ID: when a hold of it ended last
-	ended    map[string]ended           // by image ID: the last claim that was released
-	claimed  uint64                     // how many claims were released
+// holdTable records the images that containers will be created from and the images that are being removed. The zero value is
+// ready to use.
+type holdTable struct {
+	mu         sync.Mutex                 // guards all below
+	names      map[string]*nameHold       // by reference.Identity of the image name
+	claims     map[string]<-chan struct{} // by image ID; closed when the claim is released
+	released   map[string]time.Time       // by image ID: time at which its last hold was released
+	lastClaims map[string]releasedClaim   // by image ID: the last released claim
+	claimCount uint64                     // number of released claims of all images
 }
 
-// ended is a claim that was released.
-type ended struct {
+// releasedClaim is a claim that was released, with the number that holdTable.claimCount had then.
+type releasedClaim struct {
 	number uint64
 	at     time.Time
 }
 
-// hold is of one name.
-type hold struct {
-	count int             // calls of Hold that are not released
-	ids   map[string]bool // of the images that Ensure has found by that name
+// nameHold is the state of all holds of one image name.
+type nameHold struct {
+	calls    int             // calls of Hold that have not been released
+	imageIDs map[string]bool // images that Ensure has found by this name
 }
 
-// Hold keeps the image of a name, as it stands in a container, from being claimed until release is called, and also what
-// Ensure returns for that name meanwhile. It is for the time from before Ensure until the container is created; from then
-// on whoever removes images finds the container. Ensure holds the image itself for as long as it takes.
+// Hold prevents the removal of an image by its name in a container spec until release is called: [Puller.Claim] fails for it
+// and for all images that Ensure returns for the name meanwhile. Call it before Ensure and release it after the container is
+// created; from then on the container itself protects the image. Ensure holds the image while it runs.
 func (p *Puller) Hold(image string) (release func()) {
-	h := &p.holds
+	table := &p.holds
 	key := reference.Identity(image)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.names == nil {
-		h.names = map[string]*hold{}
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	if table.names == nil {
+		table.names = map[string]*nameHold{}
 	}
-	now := h.names[key]
-	if now == nil {
-		now = &hold{ids: map[string]bool{}}
-		h.names[key] = now
+	entry := table.names[key]
+	if entry == nil {
+		entry = &nameHold{imageIDs: map[string]bool{}}
+		table.names[key] = entry
 	}
-	now.count++
-	return sync.OnceFunc(func() { h.release(key) })
+	entry.calls++
+	return sync.OnceFunc(func() { table.releaseHold(key) })
 }
 
-// release ends one hold of a name.
-func (h *holds) release(key string) {
+// releaseHold releases one hold of an image name.
+func (h *holdTable) releaseHold(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.names[key]
-	if was.count--; was.count > 0 {
+	entry := h.names[key]
+	if entry.calls--; entry.calls > 0 {
 		return
 	}
 	delete(h.names, key)
@@ -78,50 +79,49 @@ func (h *holds) release(key string) {
 	if h.released == nil {
 		h.released = map[string]time.Time{}
 	}
-	maps.DeleteFunc(h.released, func(_ string, at time.Time) bool { return now.Sub(at) > forgetReleased })
-	for id := range was.ids {
+	maps.DeleteFunc(h.released, func(_ string, at time.Time) bool { return now.Sub(at) > releaseMemory })
+	for id := range entry.imageIDs {
 		h.released[id] = now
 	}
 }
 
-// Claim makes an image the caller's to remove, until release is called: an Ensure that finds the image waits for that. It is
-// refused where a container is or was about to be created from the image, or somebody else has the claim. The image is as the
-// runtime lists it, and listed is when the caller last asked the runtime which containers there are, so that a container
-// that was created since is not overlooked.
+// Claim reserves an image for removal until release is called; an Ensure that finds the image waits for that. It fails if the
+// image is held or claimed, or if a hold was released after listed. image must be as listed by the runtime. listed is the time
+// at which the caller listed the containers of the runtime, so that it cannot miss a container created since.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
-	h := &p.holds
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if image.ID == "" || h.claims[image.ID] != nil || h.held(&image) {
+	table := &p.holds
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	if image.ID == "" || table.claims[image.ID] != nil || table.isHeld(&image) {
 		return nil, false
 	}
-	if at, was := h.released[image.ID]; was && !at.Before(listed) {
+	if at, was := table.released[image.ID]; was && !at.Before(listed) {
 		return nil, false
 	}
-	if h.claims == nil {
-		h.claims = map[string]<-chan struct{}{}
+	if table.claims == nil {
+		table.claims = map[string]<-chan struct{}{}
 	}
 	done := make(chan struct{})
-	h.claims[image.ID] = done
+	table.claims[image.ID] = done
 	return sync.OnceFunc(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.claims, image.ID)
+		table.mu.Lock()
+		defer table.mu.Unlock()
+		delete(table.claims, image.ID)
 		now := time.Now()
-		maps.DeleteFunc(h.ended, func(_ string, e ended) bool { return now.Sub(e.at) > forgetReleased })
-		if h.ended == nil {
-			h.ended = map[string]ended{}
+		maps.DeleteFunc(table.lastClaims, func(_ string, e releasedClaim) bool { return now.Sub(e.at) > releaseMemory })
+		if table.lastClaims == nil {
+			table.lastClaims = map[string]releasedClaim{}
 		}
-		h.claimed++
-		h.ended[image.ID] = ended{h.claimed, now}
+		table.claimCount++
+		table.lastClaims[image.ID] = releasedClaim{table.claimCount, now}
 		close(done)
 	}), true
 }
 
-// held reports whether an image is held under any of its names. The lock is held.
-func (h *holds) held(image *cri.Image) bool {
-	for _, now := range h.names {
-		if now.ids[image.ID] {
+// isHeld reports whether an image is held by any of its names. The caller holds h.mu.
+func (h *holdTable) isHeld(image *cri.Image) bool {
+	for _, entry := range h.names {
+		if entry.imageIDs[image.ID] {
 			return true
 		}
 	}
@@ -133,49 +133,50 @@ func (h *holds) held(image *cri.Image) bool {
 	})
 }
 
-// look returns what take wants to know: how many claims were released before somebody looked for an image.
-func (h *holds) look() (before uint64) {
+// countClaims returns the number of released claims, which addImage needs as earlierClaims.
+func (h *holdTable) countClaims() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.claimed
+	return h.claimCount
 }
 
-// take adds an image to the hold of a name. It does not where somebody removes the image, and returns what is closed when the claim
-// is released, nor where somebody has had a claim since the caller looked for the image: it may be gone.
-func (h *holds) take(key, id string, before uint64) (claimed <-chan struct{}, ok bool) {
+// addImage adds an image to the hold of a name. It fails if the image is claimed, or if a claim was released after
+// earlierClaims was counted, because the image may be gone. claimed is closed when the claim is released.
+func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if claimed := h.claims[id]; claimed != nil {
 		return claimed, false
 	}
-	if h.ended[id].number > before {
-		now := make(chan struct{})
-		close(now)
-		return now, false
+	if h.lastClaims[id].number > earlierClaims {
+		released := make(chan struct{})
+		close(released)
+		return released, false
 	}
-	if now := h.names[key]; now != nil {
-		now.ids[id] = true
+	if entry := h.names[key]; entry != nil {
+		entry.imageIDs[id] = true
 	}
 	return nil, true
 }
 
-// Pulled reports whether there is a record of a pull of the image with this ID, so that it is known to come from a registry.
-// Without Options.Records there is none of any image.
-func (p *Puller) Pulled(id string) bool { return p.records.has(id) }
+// HasPullRecord reports whether there is a record of a pull of the image with this ID, that is, whether a registry has it.
+// Without Options.Records there are no records.
+func (p *Puller) HasPullRecord(id string) bool { return p.pullRecords.hasRecord(id) }
 
-// errClaimed is why an image that is there cannot be used.
-var errClaimed = errors.New("it is being removed, and that takes too long")
+// errBeingRemoved is the error for an image that is present but claimed for too long.
+var errBeingRemoved = errors.New("the image is being removed, and the removal takes too long")
 
-// ensureHeld is ensure for an image that is held. When somebody is about to remove what it has found, it waits and looks again.
-func (p *Puller) ensureHeld(ctx context.Context, r Request) (cri.Image, error) {
-	key := reference.Identity(r.Image)
-	for range maxClaimed {
-		before := p.holds.look()
-		image, err := p.ensure(ctx, r)
+// ensureUnclaimed calls ensurePresent and adds the image to its hold. If the image is being removed, it waits for the end of
+// the removal and tries again.
+func (p *Puller) ensureUnclaimed(ctx context.Context, request Request) (cri.Image, error) {
+	key := reference.Identity(request.Image)
+	for range maxClaimWaits {
+		earlierClaims := p.holds.countClaims()
+		image, err := p.ensurePresent(ctx, request)
 		if err != nil {
 			return image, err
 		}
-		claimed, ok := p.holds.take(key, image.ID, before)
+		claimed, ok := p.holds.addImage(key, image.ID, earlierClaims)
 		if ok {
 			return image, nil
 		}
@@ -183,12 +184,12 @@ func (p *Puller) ensureHeld(ctx context.Context, r Request) (cri.Image, error) {
 		select {
 		case <-claimed:
 		case <-timer.C:
-			return cri.Image{}, inspectError(r.Image, errClaimed)
+			return cri.Image{}, newInspectError(request.Image, errBeingRemoved)
 		case <-ctx.Done():
 			timer.Stop()
 			return cri.Image{}, ctx.Err()
 		}
 		timer.Stop()
 	}
-	return cri.Image{}, inspectError(r.Image, errClaimed)
+	return cri.Image{}, newInspectError(request.Image, errBeingRemoved)
 }

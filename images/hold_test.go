@@ -22,8 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 )
 
-// A name is held whatever it looks like: short, in full, with a digest, or as an ID.
-func TestHoldIsByWhatANameMeans(t *testing.T) {
+// An image is held by any form of its name: short, full, with a digest, or an ID.
+func TestHoldAcceptsEveryFormOfAName(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	image := cri.Image{
 		ID: digest, RepoTags: []string{"docker.io/library/app:latest", "r.io/app:v1"}, RepoDigests: []string{"r.io/app@" + digest},
@@ -50,9 +50,9 @@ func TestHoldIsByWhatANameMeans(t *testing.T) {
 	require.False(t, ok, "an image without ID")
 }
 
-// What Ensure has returned stays held under the name that it was asked for, whatever becomes of its tags, and after the hold
-// it stays out of reach of those who looked before for containers.
-func TestHoldCoversWhatEnsureReturned(t *testing.T) {
+// An image returned by Ensure stays held under the requested name, even if its tags change. After the release it cannot be
+// claimed with a list of containers from before.
+func TestHoldProtectsReturnedImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
 		puller, _ := newPuller(t, &p, images.Options{})
@@ -76,7 +76,7 @@ func TestHoldCoversWhatEnsureReturned(t *testing.T) {
 	})
 }
 
-// An Ensure that finds an image which is being removed waits for the end of that, and pulls it anew.
+// An Ensure that finds an image during its removal waits for the end of the removal and pulls the image again.
 func TestEnsureWaitsForARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
@@ -100,8 +100,8 @@ func TestEnsureWaitsForARemoval(t *testing.T) {
 	})
 }
 
-// Whoever waits for a removal does not wait for ever.
-func TestEnsureOfAnImageWhoseRemovalHangs(t *testing.T) {
+// The wait for a removal has a timeout.
+func TestEnsureTimesOutOnHungRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
 		puller, _ := newPuller(t, &p, images.Options{})
@@ -115,7 +115,7 @@ func TestEnsureOfAnImageWhoseRemovalHangs(t *testing.T) {
 		e, ok := errors.AsType[*images.Error](err)
 		require.True(t, ok)
 		require.Equal(t, images.ReasonImageInspectError, e.Reason)
-		require.ErrorContains(t, err, "it is being removed, and that takes too long")
+		require.ErrorContains(t, err, "the image is being removed, and the removal takes too long")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = puller.Ensure(ctx, request("b", "app:v1", ""))
@@ -123,27 +123,27 @@ func TestEnsureOfAnImageWhoseRemovalHangs(t *testing.T) {
 	})
 }
 
-func TestPulled(t *testing.T) {
+func TestHasPullRecord(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
 		puller, _ := newPuller(t, &p, images.Options{Records: dir})
 		image, err := puller.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
-		require.True(t, puller.Pulled(image.ID))
-		require.False(t, puller.Pulled("sha256:other"))
+		require.True(t, puller.HasPullRecord(image.ID))
+		require.False(t, puller.HasPullRecord("sha256:other"))
 		require.NoError(t, os.RemoveAll(dir))
-		require.False(t, puller.Pulled(image.ID))
+		require.False(t, puller.HasPullRecord(image.ID))
 		without, _ := newPuller(t, &p, images.Options{})
 		_, err = without.Ensure(t.Context(), request("a", "app:v1", ""))
 		require.NoError(t, err)
-		require.False(t, without.Pulled(image.ID), "nothing is recorded")
+		require.False(t, without.HasPullRecord(image.ID), "nothing is recorded")
 	})
 }
 
-// TestRemovalBesidePodsThatStart has pods pull and create containers while somebody removes every image that it may: whenever
-// a container is created its image is there.
-func TestRemovalBesidePodsThatStart(t *testing.T) {
+// TestRemovalDuringPodStarts starts pods while another goroutine removes every image that it can claim: at the creation of each
+// container its image must exist.
+func TestRemovalDuringPodStarts(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("NODEAGENT_SOAK") != "" {
 		seeds = 1000
@@ -189,7 +189,7 @@ func removeBesidePods(t *testing.T, rnd *rand.Rand) {
 	require.Greater(t, removed, 3, "nothing was removed, so this has tested nothing")
 }
 
-// removeUnused removes each image that no container is made of, as far as can be claimed.
+// removeUnused claims and removes all images that no container uses.
 func removeUnused(t *testing.T, rt *critest.Runtime, puller *images.Puller) (removed int) {
 	snap, err := rt.List(t.Context())
 	assert.NoError(t, err)
@@ -214,7 +214,7 @@ func removeUnused(t *testing.T, rt *critest.Runtime, puller *images.Puller) (rem
 	return removed
 }
 
-// startAndRemove starts a container as an agent does, and removes it after a while.
+// startAndRemove starts a container like an agent, and removes it later.
 func startAndRemove(t *testing.T, rt *critest.Runtime, puller *images.Puller, pod, image string, wait time.Duration) {
 	ctx := t.Context()
 	sandbox := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: pod, Name: pod, Namespace: "ns"}}

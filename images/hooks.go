@@ -9,31 +9,31 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Hooks are told what happens. Any may be nil. They are called with no lock held and from the goroutine that called the
-// puller, but for Slow and for Error where it says so.
+// Hooks are called on events of a [Puller]. Each may be nil. They are called without locks by the goroutine that calls the
+// Puller, except for Slow and some calls of Error.
 type Hooks struct {
-	// Present: the image was there and the pod may use it.
+	// Present is called if the image exists and the pod may use it.
 	Present func(r Request, image cri.Image)
-	// Pulling: a pull is wanted; it may have to wait for its turn.
+	// Pulling is called before a pull, which may still wait for a slot and the rate limit.
 	Pulling func(r Request)
-	// Slow: a pull goes on and has released its slot to the next one, after Options.SlowAfter. It is called from a
-	// goroutine of its own, for the request that makes the pull.
+	// Slow is called when a pull releases its slot after Options.SlowAfter. It is called once per pull, with the request of the
+	// call that makes it, by a separate goroutine.
 	Slow func(r Request, after time.Duration)
-	// Pulled: the image was pulled, by this call or by one that wanted the same.
+	// Pulled is called after a successful pull for each request that shared it.
 	Pulled func(r Request, p Pull)
-	// Failed: the image is not there. It is called for each *Error that Ensure returns.
+	// Failed is called for each *Error that Ensure returns.
 	Failed func(r Request, err *Error)
-	// Error: something went wrong that did not decide about the image: a provider of credentials failed, a secret
-	// cannot be read, a record cannot be read or written, a call has not returned although it was cancelled. What
-	// comes of such a call later, and of the runtime's file systems, is told from a goroutine of its own.
+	// Error is called for errors that do not decide whether the pod may use the image: a failed credential provider, an
+	// unreadable secret, a record that cannot be read or written, an abandoned call. Errors of an abandoned call and of the
+	// image file systems are reported by separate goroutines.
 	Error func(err error)
 }
 
-// Pull is a pull that worked.
+// Pull describes a successful pull, for Hooks.Pulled.
 type Pull struct {
 	Image    cri.Image
-	Took     time.Duration // of the pull itself
-	Total    time.Duration // with the time that it waited for its turn
-	Shared   bool          // with another call, which made it
-	Attempts int           // how many credentials were tried; at least 1
+	Took     time.Duration // duration of the pull itself
+	Total    time.Duration // including the wait for a slot and the rate limit
+	Shared   bool          // another call made the pull
+	Attempts int           // number of credentials tried; at least 1
 }

@@ -14,36 +14,36 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// usageTimeout is how long the runtime is waited for that is asked how much its images take. CRI-O counts all files.
+// usageTimeout limits a call of ImageFsInfo. It is long because CRI-O counts all files.
 const usageTimeout = time.Minute
 
-// progress is what can be seen of pulls from outside: how much the image file systems hold. All pulls share it, as
-// it cannot be told whose growth it is.
-type progress struct {
-	mu      sync.Mutex // guards all below
-	reading bool
-	read    time.Time // when the last reading began
-	first   bool      // there is none before it that it could be compared with
-	bytes   uint64
-	inodes  uint64
-	grew    time.Time // when there was progress, or it could not be told
+// diskProgress detects the progress of pulls by the growth of the image file systems. All pulls share it, because the growth
+// cannot be attributed to a single pull.
+type diskProgress struct {
+	mu         sync.Mutex // guards all below
+	reading    bool
+	readStart  time.Time // start of the last reading
+	isFirst    bool      // no recent reading to compare with
+	bytes      uint64
+	inodes     uint64
+	lastGrowth time.Time // last time with growth or an unknown size
 }
 
-// begin reports whether it is time for another reading; when it is, end follows.
-func (g *progress) begin(now time.Time, every time.Duration) bool {
+// startReading reports whether a new reading is due, period after the last one. If so, the caller must call endReading.
+func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.reading || now.Sub(g.read) < every {
+	if g.reading || now.Sub(g.readStart) < period {
 		return false
 	}
-	g.first = now.Sub(g.read) > 2*every
-	g.reading, g.read = true, now
+	g.isFirst = now.Sub(g.readStart) > 2*period
+	g.reading, g.readStart = true, now
 	return true
 }
 
-// end takes note of a reading. A runtime that does not answer has made no progress; one that cannot say how much its
-// images take may have made some.
-func (g *progress) end(u cri.ImageUsage, err error, now time.Time) {
+// endReading records a reading. A runtime that does not answer has made no progress. If the size of its images is unknown, it
+// may have made progress.
+func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reading = false
@@ -52,7 +52,7 @@ func (g *progress) end(u cri.ImageUsage, err error, now time.Time) {
 	}
 	var bytes, inodes uint64
 	known := false
-	for _, fs := range u.Images {
+	for _, fs := range usage.Images {
 		if fs.UsedBytes != nil {
 			bytes, known = bytes+*fs.UsedBytes, true
 		}
@@ -60,81 +60,81 @@ func (g *progress) end(u cri.ImageUsage, err error, now time.Time) {
 			inodes, known = inodes+*fs.InodesUsed, true
 		}
 	}
-	if err != nil || !known || !g.first && (bytes > g.bytes || inodes > g.inodes) {
-		g.grew = now
+	if err != nil || !known || !g.isFirst && (bytes > g.bytes || inodes > g.inodes) {
+		g.lastGrowth = now
 	}
 	g.bytes, g.inodes = bytes, inodes
 }
 
-// last returns when there was progress last.
-func (g *progress) last() time.Time {
+// lastProgress returns the time of the last known or possible progress.
+func (g *diskProgress) lastProgress() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.grew
+	return g.lastGrowth
 }
 
-// observe reads how much the image file systems hold, unless that was done not long ago.
-func (p *Puller) observe(ctx context.Context) {
-	if !p.progress.begin(time.Now(), p.observeEvery()) {
+// readProgress reads the size of the image file systems if a reading is due.
+func (p *Puller) readProgress(ctx context.Context) {
+	if !p.progress.startReading(time.Now(), p.progressPeriod()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	usage, err := call(ctx, p, callee[cri.ImageUsage]{name: "ImageFsInfo", key: "ImageFsInfo", make: p.images.ImageUsage})
-	p.progress.end(usage, err, time.Now())
+	usage, err := callOrAbandon(ctx, p, cancellableCall[cri.ImageUsage]{name: "ImageFsInfo", identity: "ImageFsInfo", run: p.images.ImageUsage})
+	p.progress.endReading(usage, err, time.Now())
 }
 
-// observeEvery is how often progress is looked for.
-func (p *Puller) observeEvery() time.Duration { return min(p.opts.PullTimeout/10, time.Minute) }
+// progressPeriod returns the time between two readings of the image file systems.
+func (p *Puller) progressPeriod() time.Duration { return min(p.opts.PullTimeout/10, time.Minute) }
 
-// timeUp is why a pull was ended, or a call was not made.
-type timeUp struct{ text string }
+// timeoutError is the reason why a pull was stopped or a call was refused. It is context.DeadlineExceeded to errors.Is.
+type timeoutError struct{ text string }
 
-func (e *timeUp) Error() string { return e.text }
+func (e *timeoutError) Error() string { return e.text }
 
-// Is makes it a deadline that has passed.
-func (e *timeUp) Is(target error) bool { return target == context.DeadlineExceeded }
+// Is reports whether target is context.DeadlineExceeded.
+func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// pullEnd returns when a pull is to be ended that began then and has made progress last at another time, and the error
-// that it ends with. Zero: at no time.
-func (o *Options) pullEnd(began, progress time.Time) (at time.Time, why error) {
+// pullDeadline returns the time at which a pull must be stopped, and the reason for its error. start is the start of the pull
+// and progress the time of the last progress. Zero: no deadline.
+func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason error) {
 	if o.PullLimit > 0 {
-		at = began.Add(o.PullLimit)
-		why = &timeUp{fmt.Sprintf("the pull was ended: it took longer than %v", o.PullLimit)}
+		at = start.Add(o.PullLimit)
+		reason = &timeoutError{fmt.Sprintf("the pull was ended: it took longer than %v", o.PullLimit)}
 	}
-	if progress.Before(began) {
-		progress = began
+	if progress.Before(start) {
+		progress = start
 	}
 	if stalled := progress.Add(o.PullTimeout); o.PullTimeout > 0 && (at.IsZero() || stalled.Before(at)) {
-		return stalled, &timeUp{fmt.Sprintf("the pull was ended: it made no progress for %v", o.PullTimeout)}
+		return stalled, &timeoutError{fmt.Sprintf("the pull was ended: it made no progress for %v", o.PullTimeout)}
 	}
-	return at, why
+	return at, reason
 }
 
-// guard watches a pull until ctx ends. It calls slow once the pull has taken longer than Options.SlowAfter, and returns
-// why the pull is to be ended.
-func (p *Puller) guard(ctx context.Context, slow func()) error {
-	began := time.Now()
-	slowAt := began.Add(p.opts.SlowAfter)
+// watchPull watches a pull until ctx ends. It calls onSlow once when the pull has taken longer than Options.SlowAfter, and
+// returns the reason when the pull must be stopped.
+func (p *Puller) watchPull(ctx context.Context, onSlow func()) error {
+	start := time.Now()
+	slowAt := start.Add(p.opts.SlowAfter)
 	if p.opts.SlowAfter < 0 {
 		slowAt = time.Time{}
 	}
 	for {
 		now := time.Now()
-		end, why := p.opts.pullEnd(began, p.progress.last())
+		end, reason := p.opts.pullDeadline(start, p.progress.lastProgress())
 		if !end.IsZero() && !now.Before(end) {
-			return why
+			return reason
 		}
 		if !slowAt.IsZero() && !now.Before(slowAt) {
-			slow()
+			onSlow()
 			slowAt = time.Time{}
 		}
 		next := end
-		if every := p.observeEvery(); every > 0 {
-			if now.After(began) {
-				p.observe(ctx)
+		if period := p.progressPeriod(); period > 0 {
+			if now.After(start) {
+				p.readProgress(ctx)
 			}
-			next = sleep.Earlier(next, now.Add(every))
+			next = sleep.Earlier(next, now.Add(period))
 		}
 		if next = sleep.Earlier(next, slowAt); sleep.Until(ctx, next) != nil {
 			return nil

@@ -16,218 +16,222 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// outcome is what a pull came to. Calls that want the same share it.
-type outcome struct {
-	ref      string // what the runtime called the image; empty when it was not pulled
-	image    cri.Image
-	used     int // which of the credentials opened it; -1: none was needed
-	attempts int
-	took     time.Duration
-	leader   *want // whose call made the pull
-	// abandoned: the runtime has not returned from the pull of the leader, and may still bring the image.
+// pullResult is the result of a pull. Calls that share the pull share the result.
+type pullResult struct {
+	imageRef       string // image reference returned by the runtime; empty: not pulled
+	image          cri.Image
+	usedCredential int // index of the successful credential; -1: pulled without credentials
+	attempts       int
+	duration       time.Duration
+	leader         *pullRequest // the request whose call made the pull
+	// abandoned means that the call to the runtime has not returned and may still bring the image.
 	abandoned bool
 }
 
-// pull pulls an image, unless it is too early for that.
-func (p *Puller) pull(ctx context.Context, w *want) (cri.Image, error) {
-	key := backOffKey{podUID: w.Pod.UID, image: w.Image}
-	if f, ok := p.waiting(key); ok {
+// pull pulls an image, unless its back-off has not passed yet.
+func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, error) {
+	key := backOffKey{podUID: request.Pod.UID, image: request.Image}
+	if f, ok := p.activeFailure(key); ok {
 		return cri.Image{}, &Error{
-			Reason: ReasonImagePullBackOff, Retry: f.until(),
-			Err: saying(f.err, "Back-off pulling image ", w.Image, ": "+f.err.Error()),
+			Reason: ReasonImagePullBackOff, Retry: f.retryTime(),
+			Err: newImageError(f.err, "Back-off pulling image ", request.Image, ": "+f.err.Error()),
 		}
 	}
 	if p.opts.Hooks.Pulling != nil {
-		p.opts.Hooks.Pulling(w.Request)
+		p.opts.Hooks.Pulling(request.Request)
 	}
-	began := time.Now()
-	credentials, unread := w.credentials()
-	out, err := p.share(ctx, w, credentials)
+	start := time.Now()
+	credentials, secretErr := request.credentials()
+	result, err := p.sharePull(ctx, request, credentials)
 	if ctx.Err() == context.Canceled && err != nil {
 		return cri.Image{}, ctx.Err()
 	}
 	if err != nil {
-		return cri.Image{}, p.failed(key, err, unread)
+		return cri.Image{}, p.recordFailure(key, err, secretErr)
 	}
-	p.opts.Logger.Debug("image pulled", "image", w.Image, "pod", w.Pod.Namespace+"/"+w.Pod.Name, "took", out.took)
+	p.opts.Logger.Debug("image pulled", "image", request.Image, "pod", request.Pod.Namespace+"/"+request.Pod.Name, "took", result.duration)
 	if p.opts.Hooks.Pulled != nil {
-		p.opts.Hooks.Pulled(w.Request, Pull{
-			Image: out.image, Took: out.took, Total: time.Since(began), Shared: out.leader != w, Attempts: out.attempts,
+		p.opts.Hooks.Pulled(request.Request, Pull{
+			Image: result.image, Took: result.duration, Total: time.Since(start), Shared: result.leader != request, Attempts: result.attempts,
 		})
 	}
-	return out.image, nil
+	return result.image, nil
 }
 
-// share pulls an image together with the calls that want the same, and keeps the records.
-func (p *Puller) share(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
-	if err := p.records.begin(w.Image); err != nil {
-		return outcome{}, fmt.Errorf("record the pull of image %q: %w", w.Image, err)
+// sharePull makes a pull, or waits for an equal one of another call, and updates the records.
+func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
+	if err := p.pullRecords.recordPullStart(request.Image); err != nil {
+		return pullResult{}, fmt.Errorf("record the pull of image %q: %w", request.Image, err)
 	}
-	out, err := p.flights.Do(ctx, flightKey(w, credentials), func(ctx context.Context) (outcome, error) {
-		return p.fetch(ctx, w, credentials)
+	result, err := p.sharedPulls.Do(ctx, newPullKey(request, credentials), func(ctx context.Context) (pullResult, error) {
+		return p.pullInSlot(ctx, request, credentials)
 	})
-	if out.abandoned && out.leader == w {
-		return out, err // the record that the pull has begun stays until it returns
+	if result.abandoned && result.leader == request {
+		return result, err // the intent remains until the abandoned call returns
 	}
-	if out.ref == "" {
-		if err := p.records.end(w.Image); err != nil {
-			p.report(fmt.Errorf("record the end of the pull of image %q: %w", w.Image, err))
+	if result.imageRef == "" {
+		if err := p.pullRecords.recordPullEnd(request.Image); err != nil {
+			p.reportError(fmt.Errorf("record the end of the pull of image %q: %w", request.Image, err))
 		}
-		return out, err
+		return result, err
 	}
 	var used *credential.Credential
-	if out.used >= 0 {
-		used = &credentials[out.used]
+	if result.usedCredential >= 0 {
+		used = &credentials[result.usedCredential]
 	}
-	id := out.image.ID
+	id := result.image.ID
 	if id == "" {
-		id = out.ref
+		id = result.imageRef
 	}
-	if err := p.records.succeed(w.Image, w.ref.Short, id, record(used), time.Now()); err != nil {
-		p.report(fmt.Errorf("record the pull of image %q: %w", w.Image, err))
+	if err := p.pullRecords.recordPullSuccess(request.Image, request.reference.Short, id, newRecordedCredentials(used), time.Now()); err != nil {
+		p.reportError(fmt.Errorf("record the pull of image %q: %w", request.Image, err))
 	}
-	return out, err
+	return result, err
 }
 
-// flightKey tells apart pulls that may come to something different.
-func flightKey(w *want, credentials []credential.Credential) string {
-	key := []string{w.spec.Image, w.spec.RuntimeHandler}
+// newPullKey returns the key for pulls that can be shared: same image, runtime handler and credentials.
+func newPullKey(request *pullRequest, credentials []credential.Credential) string {
+	key := []string{request.spec.Image, request.spec.RuntimeHandler}
 	for _, c := range credentials {
 		key = append(key, c.Hash())
 	}
 	return strings.Join(key, "\n")
 }
 
-// fetch has the runtime pull an image, when it is its turn.
-func (p *Puller) fetch(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
+// pullInSlot waits for a pull slot and the rate limit, pulls an image and returns its status.
+func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return outcome{}, ctx.Err()
+		return pullResult{}, ctx.Err()
 	}
 	release := sync.OnceFunc(func() { <-p.slots })
 	defer release()
-	if err := p.awaitToken(ctx); err != nil {
-		return outcome{}, err
+	if err := p.waitForToken(ctx); err != nil {
+		return pullResult{}, err
 	}
-	began := time.Now()
-	pulling, end := p.guarded(ctx, w, release)
-	out, err := p.try(pulling, w, credentials)
+	start := time.Now()
+	pullCtx, end := p.guardPull(ctx, request, release)
+	result, err := p.tryCredentials(pullCtx, request, credentials)
 	end()
-	out.took = time.Since(began)
+	result.duration = time.Since(start)
 	if err != nil {
-		return out, err
+		return result, err
 	}
-	out.image, err = p.inspect(ctx, cri.ImageSpec{Image: out.ref, RuntimeHandler: w.RuntimeHandler})
+	result.image, err = p.imageStatus(ctx, cri.ImageSpec{Image: result.imageRef, RuntimeHandler: request.RuntimeHandler})
 	if err != nil {
-		return out, inspectError(w.Image, err)
+		return result, newInspectError(request.Image, err)
 	}
-	return out, nil
+	return result, nil
 }
 
-// guarded returns a context for a pull. It ends when the pull is to be ended, with the reason as its cause. A slow pull
-// releases its slot.
-func (p *Puller) guarded(ctx context.Context, w *want, release func()) (pulling context.Context, end func()) {
-	pulling, cancel := context.WithCancelCause(ctx)
-	slow := func() {
+// guardPull returns a context for a pull. It is cancelled when the pull must be stopped, with the reason as its cause. A slow
+// pull releases its slot early. The caller must call end after the pull.
+func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
+	pullCtx, cancel := context.WithCancelCause(ctx)
+	onSlow := func() {
 		release()
-		p.opts.Logger.Warn("image pull is slow", "image", w.Image, "pod", w.Pod.Namespace+"/"+w.Pod.Name, "after", p.opts.SlowAfter)
+		p.opts.Logger.Warn("image pull is slow", "image", request.Image, "pod", request.Pod.Namespace+"/"+request.Pod.Name, "after", p.opts.SlowAfter)
 		if p.opts.Hooks.Slow != nil {
-			p.opts.Hooks.Slow(w.Request, p.opts.SlowAfter)
+			p.opts.Hooks.Slow(request.Request, p.opts.SlowAfter)
 		}
 	}
 	var guard sync.WaitGroup
-	guard.Go(func() { cancel(p.guard(pulling, slow)) })
-	return pulling, func() {
+	guard.Go(func() { cancel(p.watchPull(pullCtx, onSlow)) })
+	return pullCtx, func() {
 		cancel(nil)
 		guard.Wait()
 	}
 }
 
-// try pulls with one credential after the other, or with none when there are none.
-func (p *Puller) try(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
-	shown := []*credential.Credential{nil}
+// tryCredentials pulls with each of the credentials until one succeeds. Without credentials it makes one anonymous pull.
+func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
+	attempts := []*credential.Credential{nil}
 	if len(credentials) > 0 {
-		shown = shown[:0]
+		attempts = attempts[:0]
 		for i := range credentials {
-			shown = append(shown, &credentials[i])
+			attempts = append(attempts, &credentials[i])
 		}
 	}
-	out := outcome{leader: w}
+	result := pullResult{leader: request}
 	var errs []error
-	for i, c := range shown {
-		ref, err := p.pullAs(ctx, w, c, &out)
+	for i, c := range attempts {
+		ref, err := p.pullWithCredential(ctx, request, c, &result)
 		if err == nil && ref == "" {
-			err = errors.New("the runtime does not say what it has pulled")
+			err = errors.New("the runtime returned no image reference")
 		}
 		if err == nil {
-			used := min(i, len(credentials)-1) // -1 where there are none
-			return outcome{leader: w, ref: ref, used: used, attempts: i + 1}, nil
+			used := min(i, len(credentials)-1) // -1: no credentials
+			return pullResult{leader: request, imageRef: ref, usedCredential: used, attempts: i + 1}, nil
 		}
-		if up, ok := errors.AsType[*timeUp](context.Cause(ctx)); ok {
-			err = up // and not that the runtime was interrupted
+		if up, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok {
+			err = up // instead of the runtime's error about cancellation
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return out, pullError(w.Image, errs, credentials)
+	return result, newPullError(request.Image, errs, credentials)
 }
 
-// pullAs has the runtime pull an image with a credential, or with none. When the call is abandoned, the record that the
-// pull has begun stays until it returns.
-func (p *Puller) pullAs(ctx context.Context, w *want, c *credential.Credential, out *outcome) (ref string, err error) {
+// pullWithCredential makes one call of PullImage with a credential; nil: anonymous. If the call is abandoned, the intent
+// remains until it returns.
+func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, used *credential.Credential, result *pullResult) (ref string, err error) {
 	var auth *cri.Auth
-	key := []string{"PullImage", w.spec.Image, w.spec.RuntimeHandler}
-	if c != nil {
-		auth = c.Auth()
-		key = append(key, c.Hash())
+	key := []string{"PullImage", request.spec.Image, request.spec.RuntimeHandler}
+	if used != nil {
+		auth = used.Auth()
+		key = append(key, used.Hash())
 	}
-	return call(ctx, p, callee[string]{
-		name: "PullImage " + strconv.Quote(w.spec.Image),
-		key:  strings.Join(key, "\n"),
-		make: func(ctx context.Context) (string, error) { return p.runtime.PullImage(ctx, w.spec, auth, w.Sandbox) },
-		left: func() { out.abandoned = true },
-		late: func(ref string, err error) { p.late(context.WithoutCancel(ctx), w, c, ref, err) },
+	return callOrAbandon(ctx, p, cancellableCall[string]{
+		name:     "PullImage " + strconv.Quote(request.spec.Image),
+		identity: strings.Join(key, "\n"),
+		run: func(ctx context.Context) (string, error) {
+			return p.runtime.PullImage(ctx, request.spec, auth, request.Sandbox)
+		},
+		onAbandoned:  func() { result.abandoned = true },
+		onLateReturn: func(ref string, err error) { p.recordLatePull(context.WithoutCancel(ctx), request, used, ref, err) },
 	})
 }
 
-// late keeps the records of a pull that has returned after it was abandoned: what it has brought is not for every pod.
-func (p *Puller) late(ctx context.Context, w *want, c *credential.Credential, ref string, err error) {
-	if err != nil || ref == "" {
-		if err := p.records.end(w.Image); err != nil {
-			p.report(fmt.Errorf("record the end of the pull of image %q: %w", w.Image, err))
+// recordLatePull records the result of an abandoned pull after it has returned, so that its image is not open to every pod.
+func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used *credential.Credential, imageRef string, err error) {
+	if err != nil || imageRef == "" {
+		if err := p.pullRecords.recordPullEnd(request.Image); err != nil {
+			p.reportError(fmt.Errorf("record the end of the pull of image %q: %w", request.Image, err))
 		}
 		return
 	}
-	id := ref
-	if image, err := p.inspect(ctx, cri.ImageSpec{Image: ref, RuntimeHandler: w.RuntimeHandler}); err == nil {
+	id := imageRef
+	if image, err := p.imageStatus(ctx, cri.ImageSpec{Image: imageRef, RuntimeHandler: request.RuntimeHandler}); err == nil {
 		id = image.ID
 	}
-	if err := p.records.succeed(w.Image, w.ref.Short, id, record(c), time.Now()); err != nil {
-		p.report(fmt.Errorf("record the pull of image %q: %w", w.Image, err))
+	if err := p.pullRecords.recordPullSuccess(request.Image, request.reference.Short, id, newRecordedCredentials(used), time.Now()); err != nil {
+		p.reportError(fmt.Errorf("record the pull of image %q: %w", request.Image, err))
 	}
 }
 
-// failed turns what went wrong into the error for one pod, and holds it against the image.
-func (p *Puller) failed(key backOffKey, err, unread error) *Error {
+// recordFailure converts the error of a pull to an *Error for one pod and starts its back-off. secretErr is the error of the
+// pod's unreadable secrets, or nil.
+func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {
-		e = *known // a copy: others share the original
+		e = *known // a copy, because other calls share the original
 	}
-	if unread != nil {
-		text := strings.ReplaceAll(unread.Error(), "\n", "; ")
-		e.Err = &message{text: e.Err.Error() + " (not tried: " + text + ")", causes: []error{e.Err, unread}}
+	if secretErr != nil {
+		text := strings.ReplaceAll(secretErr.Error(), "\n", "; ")
+		e.Err = &maskedError{text: e.Err.Error() + " (not tried: " + text + ")", causes: []error{e.Err, secretErr}}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.Retry = p.backOff.fail(key, &e, time.Now())
+	e.Retry = p.backOff.recordFailure(key, &e, time.Now())
 	return &e
 }
 
-func (p *Puller) waiting(key backOffKey) (failure, bool) {
+// activeFailure returns the last failure of a pull if its back-off has not passed yet.
+func (p *Puller) activeFailure(key backOffKey) (failure, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.backOff.waiting(key, time.Now())
+	return p.backOff.activeFailure(key, time.Now())
 }

@@ -20,231 +20,234 @@ import (
 	"github.com/seed81659283/nodeagent/internal/required"
 )
 
-// Options tune a [Puller]. The zero value is right for production, but for Records.
+// Options configures a [Puller]. Production use should set Records; zero values of all other fields are suitable.
 type Options struct {
-	Parallel int     // pulls at the same time; zero means 5
-	QPS      float64 // pulls that may begin each second, in the long run; zero means 5, less is no limit
-	Burst    int     // pulls that may begin at once; zero means 10
-	// LimitWait is how long a pull waits for the rate limit, in its pull slot. One whose wait would be longer fails
-	// with "pull QPS exceeded". Zero means 1 minute; less is not at all, which is the kubelet's rule.
+	Parallel int     // maximum number of concurrent pulls; zero: 5
+	QPS      float64 // average number of pulls that may start per second; zero: 5; negative: no limit
+	Burst    int     // number of pulls that may start at once; zero: 10
+	// LimitWait is the maximum time that a pull waits for the rate limit, in its pull slot. A pull that would have to wait
+	// longer fails with "pull QPS exceeded". Zero: 1 minute; negative: no wait, as in the kubelet.
 	LimitWait time.Duration
 
-	// SlowAfter is when a pull that goes on releases its pull slot to the next one, so that pulls that hang cannot
-	// take all. Zero means 1 minute; less is never, which is the kubelet's rule.
+	// SlowAfter is the duration after which a running pull releases its slot, so that hung pulls cannot occupy all slots. Zero:
+	// 1 minute; negative: never, as in the kubelet.
 	SlowAfter time.Duration
-	// PullTimeout is how long a pull may go on while the image file systems do not grow, where the runtime reports them.
-	// Zero means 30 minutes; less is no limit, which is the kubelet's rule.
+	// PullTimeout is the time without growth of the image file systems after which a pull is stopped. It has no effect if the
+	// runtime does not report them. Zero: 30 minutes; negative: no limit, as in the kubelet.
 	PullTimeout time.Duration
-	// PullLimit is how long a pull may take with all that it tries. Zero means 6 hours; less is no limit, which is the
-	// kubelet's rule.
+	// PullLimit is the maximum duration of a pull with all its credentials. Zero: 6 hours; negative: no limit, as in the
+	// kubelet.
 	PullLimit time.Duration
 
-	// Providers are asked for credentials in this order, after the secrets of the pod. Nil: none.
+	// Providers return credentials of the node. They are called in this order; the secrets of the pod are tried first. Nil:
+	// none.
 	Providers []credential.Provider
-	// Records is the directory of the records; the kubelet's is image_manager in its --root-dir. It is made when it
-	// is needed. Empty: nothing is recorded, and every pod may use every image that is present.
+	// Records is the directory for the records of pulls, created when needed; the kubelet's is image_manager in its --root-dir.
+	// Empty: no records, and every pod may use every image on the node.
 	Records string
-	// Verify says for which images that are present the records are asked; empty means [NeverVerifyPreloadedImages].
-	Verify Verify
-	// Allowlist names images that every pod may use, under [NeverVerifyAllowlistedImages]: as they stand in pods but
-	// without tag and digest, or ending in "/*" for all that begin so. Nil: none.
+	// Verify selects the images that need a matching record. Empty: [NeverVerifyPreloadedImages].
+	Verify VerifyPolicy
+	// Allowlist has the images that every pod may use with [NeverVerifyAllowlistedImages]: names as in pods without tag and
+	// digest, or prefixes that end in "/*". Nil: none.
 	Allowlist []string
 
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // nil: no logs
 	Hooks  Hooks
 }
 
-// Puller makes images present.
+// Puller makes images available to the pods of a node. [New] creates it.
 type Puller struct {
-	images    cri.Images
-	runtime   cri.Puller
-	opts      Options
-	verify    verifier
-	records   *records      // nil: none are kept
-	slots     chan struct{} // one element for each pull that holds a slot
-	flights   flight.Group[outcome]
-	progress  progress
-	abandoned abandoned
-	holds     holds
+	images      cri.Images
+	runtime     cri.Puller
+	opts        Options
+	verify      verifier
+	pullRecords *recordStore  // nil: no records
+	slots       chan struct{} // contains one element per occupied pull slot
+	sharedPulls flight.Group[pullResult]
+	progress    diskProgress
+	hungCalls   hungCalls
+	holds       holdTable
 
-	mu      sync.Mutex // guards limit and backOff
-	limit   rateLimit
-	backOff backOff
+	mu        sync.Mutex // guards limit and backOff
+	rateLimit tokenBucket
+	backOff   backOff
 }
 
-// New returns a puller that looks for images with one interface of a runtime and pulls with the other. The error
-// names an interface that is nil, or is about Options.Verify and Allowlist.
-func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
+// New returns a puller that inspects images through images and pulls them through puller; usually both are the same client. It
+// returns an error for a nil interface, or for invalid values of Options.Verify and Allowlist.
+func New(images cri.Images, puller cri.Puller, opts Options) (*Puller, error) {
 	if err := required.Args("images.New", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "puller", Value: puller, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
-	if o.Parallel <= 0 {
-		o.Parallel = 5
+	if opts.Parallel <= 0 {
+		opts.Parallel = 5
 	}
-	if o.QPS == 0 {
-		o.QPS = 5
+	if opts.QPS == 0 {
+		opts.QPS = 5
 	}
-	if o.Burst <= 0 {
-		o.Burst = 10
+	if opts.Burst <= 0 {
+		opts.Burst = 10
 	}
-	o.LimitWait = cmp.Or(o.LimitWait, time.Minute)
-	o.SlowAfter = cmp.Or(o.SlowAfter, time.Minute)
-	o.PullTimeout = cmp.Or(o.PullTimeout, 30*time.Minute)
-	o.PullLimit = cmp.Or(o.PullLimit, 6*time.Hour)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	opts.LimitWait = cmp.Or(opts.LimitWait, time.Minute)
+	opts.SlowAfter = cmp.Or(opts.SlowAfter, time.Minute)
+	opts.PullTimeout = cmp.Or(opts.PullTimeout, 30*time.Minute)
+	opts.PullLimit = cmp.Or(opts.PullLimit, 6*time.Hour)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	v, err := newVerifier(o.Verify, o.Allowlist)
-	if err == nil && o.Records == "" && (v.policy == AlwaysVerify || v.policy == NeverVerifyAllowlistedImages) {
-		err = fmt.Errorf("verify: %s needs records", v.policy)
+	v, err := newVerifier(opts.Verify, opts.Allowlist)
+	if err == nil && opts.Records == "" && (v.policy == AlwaysVerify || v.policy == NeverVerifyAllowlistedImages) {
+		err = fmt.Errorf("verify: %s needs Options.Records", v.policy)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &Puller{
-		images:  images,
-		runtime: puller,
-		opts:    o,
-		verify:  v,
-		records: newRecords(o.Records),
-		slots:   make(chan struct{}, o.Parallel),
-		limit:   rateLimit{perSecond: max(o.QPS, 0), burst: float64(o.Burst)},
-		backOff: make(backOff),
+		images:      images,
+		runtime:     puller,
+		opts:        opts,
+		verify:      v,
+		pullRecords: newRecordStore(opts.Records),
+		slots:       make(chan struct{}, opts.Parallel),
+		rateLimit:   tokenBucket{perSecond: max(opts.QPS, 0), burst: float64(opts.Burst)},
+		backOff:     make(backOff),
 	}, nil
 }
 
-// want is one image that is wanted.
-type want struct {
+// pullRequest is a [Request] with its parsed image name.
+type pullRequest struct {
 	Request
-	ref  reference.Reference
-	spec cri.ImageSpec
-	// credentials finds those that may open the image, once, and what is wrong with the secrets of the pod.
+	reference reference.Reference
+	spec      cri.ImageSpec
+	// credentials returns the credentials for the image and the errors of the pod's unreadable secrets. It looks them up on its
+	// first call.
 	credentials func() ([]credential.Credential, error)
 }
 
-// Ensure returns the image that a container names, present on the node and allowed to the pod. It may take as long as
-// a pull takes. The error is an [*Error], unless ctx was cancelled. What keeps the image there until the container is
-// created is [Puller.Hold].
-func (p *Puller) Ensure(ctx context.Context, r Request) (cri.Image, error) {
-	defer p.Hold(r.Image)()
-	image, err := p.ensureHeld(ctx, r)
+// Ensure makes an image available to a pod and returns it. It pulls the image if necessary, which may take hours. The error is
+// an [*Error], unless ctx was cancelled. To protect the image from removal until its container is created, call [Puller.Hold]
+// before Ensure.
+func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error) {
+	defer p.Hold(request.Image)()
+	image, err := p.ensureUnclaimed(ctx, request)
 	if e, ok := errors.AsType[*Error](err); ok && p.opts.Hooks.Failed != nil {
-		p.opts.Hooks.Failed(r, e)
+		p.opts.Hooks.Failed(request, e)
 	}
 	return image, err
 }
 
-func (p *Puller) ensure(ctx context.Context, r Request) (cri.Image, error) {
-	ref, err := reference.Parse(r.Image)
+// ensurePresent is Ensure without protection from removal: it applies the pull policy and pulls the image if necessary.
+func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image, error) {
+	ref, err := reference.Parse(request.Image)
 	if err != nil {
 		return cri.Image{}, &Error{Reason: ReasonInvalidImageName, Err: err}
 	}
-	if r.Policy == "" {
-		r.Policy = DefaultPolicy(r.Image)
+	if request.Policy == "" {
+		request.Policy = DefaultPolicy(request.Image)
 	}
-	w := want{Request: r, ref: ref, spec: cri.ImageSpec{
-		Image: ref.Tagged(), UserSpecifiedImage: r.Image, Annotations: r.Annotations, RuntimeHandler: r.RuntimeHandler,
+	pending := pullRequest{Request: request, reference: ref, spec: cri.ImageSpec{
+		Image: ref.Tagged(), UserSpecifiedImage: request.Image, Annotations: request.Annotations, RuntimeHandler: request.RuntimeHandler,
 	}}
-	w.credentials = sync.OnceValues(func() ([]credential.Credential, error) { return p.credentials(ctx, r, ref) })
-	if r.Policy == PullAlways {
-		return p.pull(ctx, &w)
+	pending.credentials = sync.OnceValues(func() ([]credential.Credential, error) { return p.findCredentials(ctx, request, ref) })
+	if request.Policy == PullAlways {
+		return p.pull(ctx, &pending)
 	}
-	switch image, err := p.inspect(ctx, w.spec); {
-	case err == nil && p.mayUse(&w, image):
+	switch image, err := p.imageStatus(ctx, pending.spec); {
+	case err == nil && p.mayUseImage(&pending, image):
 		if p.opts.Hooks.Present != nil {
-			p.opts.Hooks.Present(r, image)
+			p.opts.Hooks.Present(request, image)
 		}
 		return image, nil
 	case err != nil && ctx.Err() == context.Canceled:
 		return cri.Image{}, ctx.Err()
 	case err != nil && !errors.Is(err, cri.ErrNotFound):
-		return cri.Image{}, inspectError(r.Image, err)
-	case r.Policy == PullNever: // the same for an image that is there and not for this pod: its presence is a secret
+		return cri.Image{}, newInspectError(request.Image, err)
+	case request.Policy == PullNever: // same error as for an existing image that the pod may not use, so that its existence remains secret
 		return cri.Image{}, &Error{
 			Reason: ReasonErrImageNeverPull,
-			Err:    saying(cri.ErrNotFound, "Container image ", r.Image, " is not present with pull policy of Never"),
+			Err:    newImageError(cri.ErrNotFound, "Container image ", request.Image, " is not present with pull policy of Never"),
 		}
 	}
-	return p.pull(ctx, &w)
+	return p.pull(ctx, &pending)
 }
 
-// inspect asks the runtime for an image.
-func (p *Puller) inspect(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
+// imageStatus asks the runtime for the status of an image.
+func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return call(ctx, p, callee[cri.Image]{
-		name: "ImageStatus " + strconv.Quote(spec.Image),
-		key:  "ImageStatus\n" + spec.Image + "\n" + spec.RuntimeHandler,
-		make: func(ctx context.Context) (cri.Image, error) { return p.images.ImageStatus(ctx, spec) },
+	return callOrAbandon(ctx, p, cancellableCall[cri.Image]{
+		name:     "ImageStatus " + strconv.Quote(spec.Image),
+		identity: "ImageStatus\n" + spec.Image + "\n" + spec.RuntimeHandler,
+		run:      func(ctx context.Context) (cri.Image, error) { return p.images.ImageStatus(ctx, spec) },
 	})
 }
 
-// mayUse decides whether a pod may use an image that is present.
-func (p *Puller) mayUse(w *want, image cri.Image) bool {
-	if p.records == nil || p.verify.exempt(w.ref.Short) {
+// mayUseImage reports whether a pod may use an image on the node without a pull.
+func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
+	if p.pullRecords == nil || p.verify.isExempt(request.reference.Short) {
 		return true
 	}
-	recorded, pulled, err := p.records.lookup(w.Image, w.ref.Short, image.ID)
+	recorded, pulled, err := p.pullRecords.lookupCredentials(request.Image, request.reference.Short, image.ID)
 	switch {
 	case err != nil:
-		p.report(fmt.Errorf("record of image %q: %w", w.Image, err))
+		p.reportError(fmt.Errorf("record of image %q: %w", request.Image, err))
 		return false
 	case !pulled:
-		return p.verify.preloaded()
+		return p.verify.allowsPreloaded()
 	case recorded.NodePodsAccessible:
 		return true
-	case recorded.equal(recordedCredentials{}):
+	case recorded.isEqual(recordedCredentials{}):
 		return false
 	}
-	shown, _ := w.credentials()
-	ok, learned := access(recorded, shown)
-	if !learned.equal(recordedCredentials{}) {
-		if err := p.records.learn(w.ref.Short, image.ID, learned, time.Now()); err != nil {
-			p.report(fmt.Errorf("record of image %q: %w", w.Image, err))
+	credentials, _ := request.credentials()
+	ok, learned := matchCredentials(recorded, credentials)
+	if !learned.isEqual(recordedCredentials{}) {
+		if err := p.pullRecords.addCredentials(request.reference.Short, image.ID, learned, time.Now()); err != nil {
+			p.reportError(fmt.Errorf("record of image %q: %w", request.Image, err))
 		}
 	}
 	return ok
 }
 
-// credentials collects what may open an image, in the order in which it is to be tried. The error is about the pod's
-// own secrets; what is wrong with the node's providers is no business of the pod's.
-func (p *Puller) credentials(ctx context.Context, r Request, ref reference.Reference) ([]credential.Credential, error) {
+// findCredentials returns the credentials for an image in the order in which they are tried. The error is only about the pod's
+// own secrets; errors of the node's providers are reported, not returned.
+func (p *Puller) findCredentials(ctx context.Context, request Request, ref reference.Reference) ([]credential.Credential, error) {
 	ring := &credential.Keyring{}
-	var unread []error
-	for _, s := range r.Secrets {
+	var secretErrs []error
+	for _, s := range request.Secrets {
 		if err := ring.AddSecret(s); err != nil {
-			p.report(err)
-			unread = append(unread, err)
+			p.reportError(err)
+			secretErrs = append(secretErrs, err)
 		}
 	}
 	found := ring.Lookup(ref.Repository())
 	for i, provider := range p.opts.Providers {
-		more, err := p.ask(ctx, i, provider, ref.Repository(), r.Pod)
+		more, err := p.askProvider(ctx, i, provider, ref.Repository(), request.Pod)
 		if err != nil {
-			p.report(err)
+			p.reportError(err)
 		}
 		found = append(found, more...)
 	}
-	return found, errors.Join(unread...)
+	return found, errors.Join(secretErrs...)
 }
 
-// ask asks one of Options.Providers.
-func (p *Puller) ask(
-	ctx context.Context, i int, provider credential.Provider, repository string, pod credential.Pod,
+// askProvider calls the provider Options.Providers[index] with a timeout.
+func (p *Puller) askProvider(
+	ctx context.Context, index int, provider credential.Provider, repository string, pod credential.Pod,
 ) ([]credential.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
 	defer cancel()
-	return call(ctx, p, callee[[]credential.Credential]{
-		name: fmt.Sprintf("credential provider %d of %d for %q", i+1, len(p.opts.Providers), repository),
-		key:  fmt.Sprintf("provider %d\n%s\n%s", i, repository, pod.UID),
-		make: func(ctx context.Context) ([]credential.Credential, error) {
+	return callOrAbandon(ctx, p, cancellableCall[[]credential.Credential]{
+		name:     fmt.Sprintf("credential provider %d of %d for %q", index+1, len(p.opts.Providers), repository),
+		identity: fmt.Sprintf("provider %d\n%s\n%s", index, repository, pod.UID),
+		run: func(ctx context.Context) ([]credential.Credential, error) {
 			return provider.Credentials(ctx, repository, pod)
 		},
 	})
 }
 
-// report is for what went wrong and did not decide.
-func (p *Puller) report(err error) {
+// reportError reports an error that does not decide whether a pod may use an image.
+func (p *Puller) reportError(err error) {
 	p.opts.Logger.Warn("image puller works around an error", "error", err)
 	if p.opts.Hooks.Error != nil {
 		p.opts.Hooks.Error(err)

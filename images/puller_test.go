@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// pulls is what a runtime was asked for. Each takes a second.
+// pulls is a runtime that records its pulls. Each takes a second.
 type pulls struct {
 	mu      sync.Mutex // guards all below
 	as      []string   // users
@@ -69,7 +69,7 @@ func newPuller(t *testing.T, p *pulls, o images.Options) (*images.Puller, *crite
 	return puller, rt
 }
 
-// request is one for an image, with a secret unless user is empty.
+// request returns a request for an image, with a pull secret unless user is empty.
 func request(pod, image, user string) images.Request {
 	r := images.Request{Pod: credential.Pod{UID: pod, Namespace: "ns", Name: pod}, Image: image, Policy: images.PullIfNotPresent}
 	if user != "" {
@@ -78,8 +78,7 @@ func request(pod, image, user string) images.Request {
 	return r
 }
 
-// Pods that want the same image at the same time with the same login share a pull. Afterwards each is known by its own
-// secret.
+// Concurrent requests for the same image with the same login share one pull. Afterwards each pod's own secret is recorded.
 func TestEnsureSharesPulls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +116,7 @@ func TestEnsureSharesPulls(t *testing.T) {
 	})
 }
 
-func TestEnsureDoesNotShareBetweenLogins(t *testing.T) {
+func TestEnsureDoesNotSharePullsBetweenLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pulls{refused: map[string]bool{"v": true}}
 		puller, _ := newPuller(t, &p, images.Options{})
@@ -133,8 +132,8 @@ func TestEnsureDoesNotShareBetweenLogins(t *testing.T) {
 	})
 }
 
-// Each pod that shared a pull that failed waits for itself.
-func TestEnsureSharedFailure(t *testing.T) {
+// Pods that shared a failed pull have separate back-offs.
+func TestSharedFailureHasSeparateBackOffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pulls{refused: map[string]bool{"": true}}
 		puller, _ := newPuller(t, &p, images.Options{})
@@ -179,8 +178,8 @@ func TestEnsureInParallel(t *testing.T) {
 	}
 }
 
-// Ten at once, then five each second. The kubelet's rule is to fail what comes too early.
-func TestEnsureRateByDefault(t *testing.T) {
+// Ten pulls start at once, then five per second. With the kubelet's setting, pulls above the rate fail.
+func TestEnsureDefaultRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
 		puller, err := images.New(rt, rt, images.Options{LimitWait: -1})
@@ -201,8 +200,8 @@ func TestEnsureRateByDefault(t *testing.T) {
 	})
 }
 
-// A pod that is deleted leaves the queue, or hands its pull to another, and nothing is held against the image.
-func TestEnsureIsCancelled(t *testing.T) {
+// A cancelled request no longer waits for a slot, or leaves its pull to another request, and starts no back-off.
+func TestEnsureCancelled(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
@@ -237,8 +236,8 @@ func TestEnsureIsCancelled(t *testing.T) {
 	})
 }
 
-// A deadline that the caller set is a failure like any other.
-func TestEnsureRunsOutOfTime(t *testing.T) {
+// The end of the caller's deadline counts as a failed pull.
+func TestEnsureDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pulls
 		puller, _ := newPuller(t, &p, images.Options{})
@@ -253,7 +252,7 @@ func TestEnsureRunsOutOfTime(t *testing.T) {
 	})
 }
 
-// spy is a runtime that shows what it is asked and can break.
+// spy is a runtime that records its calls and can return errors.
 type spy struct {
 	*critest.Runtime
 	calls      []string
@@ -276,7 +275,7 @@ func (s *spy) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, sa
 	return s.Runtime.PullImage(ctx, i, auth, sandbox)
 }
 
-// Always asks nothing before the pull, and the runtime is told all that there is to tell.
+// With PullAlways the image is not inspected before the pull. The pull has all fields of the request.
 func TestEnsureCalls(t *testing.T) {
 	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
 	puller, err := images.New(s, s, images.Options{})
@@ -294,7 +293,7 @@ func TestEnsureCalls(t *testing.T) {
 	assert.Same(t, sandbox, s.sandbox)
 }
 
-func TestEnsureCannotInspect(t *testing.T) {
+func TestEnsureInspectErrors(t *testing.T) {
 	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}}), inspectErr: errors.New("database is locked")}
 	dir := t.TempDir()
 	puller, err := images.New(s, s, images.Options{Records: dir})
@@ -317,8 +316,8 @@ func TestEnsureCannotInspect(t *testing.T) {
 	require.ErrorContains(t, err, images.ReasonErrImageNeverPull)
 }
 
-// Without a record a pull does not begin: nobody would know whose image it is.
-func TestEnsureCannotRecord(t *testing.T) {
+// If the intent cannot be written, no pull starts, because access to the image could not be verified later.
+func TestEnsureRecordErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
@@ -329,7 +328,7 @@ func TestEnsureCannotRecord(t *testing.T) {
 	assert.Equal(t, []string{"ImageStatus r.io/app:v1"}, s.calls)
 }
 
-// Passwords are in no error and no log, whatever the runtime says.
+// No error or log contains a password, whatever the runtime returns.
 func TestEnsureHidesPasswords(t *testing.T) {
 	var log bytes.Buffer
 	rt := critest.New(critest.Options{
@@ -380,15 +379,15 @@ func TestNew(t *testing.T) {
 	require.ErrorContains(t, err, "argument puller is nil")
 	for want, o := range map[string]images.Options{
 		`verify: "Sometimes" is none`:        {Verify: "Sometimes"},
-		`verify: AlwaysVerify needs records`: {Verify: images.AlwaysVerify},
+		`verify: AlwaysVerify needs Options.Records`: {Verify: images.AlwaysVerify},
 		`allowlist: "r.io/app:v1": want`:     {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app:v1"}},
 		`allowlist: "r.io/app*": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app*"}},
 		`allowlist: "r.io/*/app/*": want`:    {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/*/app/*"}},
 		`allowlist: "/*": want`:              {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"/*"}},
 		`allowlist: "*": want`:               {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"*"}},
 		`allowlist: " r.io/app": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{" r.io/app"}},
-		`allowlist: ["r.io/app"]: only NeverVerifyAllowlistedImages has one, and verify is NeverVerifyPreloadedImages`: {Allowlist: []string{"r.io/app"}},
-		`NeverVerifyAllowlistedImages needs records`: {Verify: images.NeverVerifyAllowlistedImages},
+		`allowlist: ["r.io/app"]: only valid with NeverVerifyAllowlistedImages, and verify is NeverVerifyPreloadedImages`: {Allowlist: []string{"r.io/app"}},
+		`NeverVerifyAllowlistedImages needs Options.Records`: {Verify: images.NeverVerifyAllowlistedImages},
 	} {
 		_, err := images.New(rt, rt, o)
 		assert.ErrorContains(t, err, want)

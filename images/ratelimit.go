@@ -12,58 +12,58 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// errLimited is the kubelet's message for a pull that the rate limit does not let begin.
-var errLimited = errors.New("pull QPS exceeded")
+// errRateLimited is the error of a pull that would exceed the rate limit, with the text of the kubelet.
+var errRateLimited = errors.New("pull QPS exceeded")
 
-// rateLimit is a bucket of tokens that fills up at an even pace. The zero value of last is a full one. It may owe
-// tokens: each belongs to a pull that waits for it.
-type rateLimit struct {
-	perSecond float64 // zero: there is no limit
+// tokenBucket limits the rate of pulls; one token allows one pull. Its number of tokens grows at a constant rate and may be
+// negative: then the missing tokens are promised to waiting pulls. A zero time in updated means that the bucket is full.
+type tokenBucket struct {
+	perSecond float64 // zero: no limit
 	burst     float64
-	tokens    float64 // below zero: owed
-	last      time.Time
+	tokens    float64 // negative: promised to waiting pulls
+	updated   time.Time
 }
 
-// reserve takes a token and returns after which wait it may be used. When that is more than most it takes none. Whoever
-// reserves first has the shorter wait.
-func (l *rateLimit) reserve(now time.Time, most time.Duration) (wait time.Duration, ok bool) {
+// reserve takes a token and returns the time until it can be used. It takes none if that is longer than maxWait. Earlier
+// reservations wait shorter.
+func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	if l.perSecond == 0 {
 		return 0, true
 	}
-	if l.last.IsZero() {
-		l.tokens, l.last = l.burst, now
+	if l.updated.IsZero() {
+		l.tokens, l.updated = l.burst, now
 	}
-	if passed := now.Sub(l.last); passed > 0 {
-		l.tokens, l.last = min(l.burst, l.tokens+passed.Seconds()*l.perSecond), now
+	if passed := now.Sub(l.updated); passed > 0 {
+		l.tokens, l.updated = min(l.burst, l.tokens+passed.Seconds()*l.perSecond), now
 	}
 	seconds := max(0, (1-l.tokens)/l.perSecond)
-	if seconds > most.Seconds() {
+	if seconds > maxWait.Seconds() {
 		return 0, false
 	}
 	l.tokens--
 	return time.Duration(math.Ceil(seconds * float64(time.Second))), true
 }
 
-// giveBack returns a token that was reserved and is not used.
-func (l *rateLimit) giveBack() {
+// returnToken puts an unused token back.
+func (l *tokenBucket) returnToken() {
 	if l.perSecond > 0 {
 		l.tokens = min(l.burst, l.tokens+1)
 	}
 }
 
-// awaitToken waits for what the rate limit lets begin, first come, first served. A wait that is longer than
-// Options.LimitWait or than ctx lasts is not begun.
-func (p *Puller) awaitToken(ctx context.Context) error {
+// waitForToken takes a token of the rate limit and waits until it can be used. It fails at once if that is after the deadline
+// of ctx or later than Options.LimitWait.
+func (p *Puller) waitForToken(ctx context.Context) error {
 	now := time.Now()
-	most := p.opts.LimitWait
+	maxWait := p.opts.LimitWait
 	if deadline, ok := ctx.Deadline(); ok {
-		most = min(most, deadline.Sub(now))
+		maxWait = min(maxWait, deadline.Sub(now))
 	}
 	p.mu.Lock()
-	wait, ok := p.limit.reserve(now, max(most, 0))
+	wait, ok := p.rateLimit.reserve(now, max(maxWait, 0))
 	p.mu.Unlock()
 	if !ok {
-		return errLimited
+		return errRateLimited
 	}
 	if wait == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (p *Puller) awaitToken(ctx context.Context) error {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.limit.giveBack()
+		p.rateLimit.returnToken()
 	}
 	return err
 }

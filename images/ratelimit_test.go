@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 )
 
-// started is when pulls of images began.
+// started is a runtime that records the start times of pulls.
 type started struct {
 	mu    sync.Mutex // guards all below
 	began time.Time
@@ -44,8 +44,8 @@ func (s *started) puller(t *testing.T, o images.Options) *images.Puller {
 	return puller
 }
 
-// Keeps pods that want an image at once from failing into back-off because of a limit whose wait is known: 50 wait for
-// their turns, first come, first served, at the rate of the limit and no faster.
+// 50 concurrent requests must not fail because of the rate limit: they wait in the order of arrival, at the rate of the limit
+// and no faster.
 func TestEnsureWaitsForTheRateLimit(t *testing.T) {
 	for _, parallel := range []int{1, 5, 50} {
 		synctest.Test(t, func(t *testing.T) {
@@ -73,9 +73,9 @@ func TestEnsureWaitsForTheRateLimit(t *testing.T) {
 	}
 }
 
-// Keeps a pod that is deleted while it waits for the limit from costing the others its turn, and one whose time would be
-// up before its turn from waiting for nothing.
-func TestEnsureLeavesTheRateLimit(t *testing.T) {
+// A request that is cancelled while it waits must return its token, and a request whose deadline is before its token must fail
+// at once.
+func TestEnsureReturnsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s started
 		puller := s.puller(t, images.Options{QPS: 1, Burst: 1, LimitWait: 3 * time.Second})
@@ -114,7 +114,7 @@ func TestEnsureLeavesTheRateLimit(t *testing.T) {
 	})
 }
 
-// Keeps limits that no clock can count to from being taken for none.
+// Rates too small for time.Duration must not count as no limit.
 func TestEnsureTinyRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s started

@@ -17,13 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// The types below are those of k8s.io/kubelet/config/v1beta1, as the kubelet writes them to its files. v1alpha1 is the
-// same and is read too.
+// The types below are those of k8s.io/kubelet/config/v1beta1, in the format of the kubelet's files. v1alpha1 has the same
+// fields and can be read too.
 const (
 	recordVersion    = "kubelet.config.k8s.io/v1beta1"
 	recordVersionOld = "kubelet.config.k8s.io/v1alpha1"
-	intentKind       = "ImagePullIntent"
-	pulledKind       = "ImagePulledRecord"
+	pullIntentKind   = "ImagePullIntent"
+	pulledRecordKind = "ImagePulledRecord"
 )
 
 type typeMeta struct {
@@ -31,25 +31,25 @@ type typeMeta struct {
 	APIVersion string `json:"apiVersion"`
 }
 
-// intent says that a pull has begun. It is gone when the pull has failed, or a pulledRecord has been written.
-type intent struct {
+// pullIntent records the start of a pull. It is removed after a failed pull, or once the pulledRecord of the image is written.
+type pullIntent struct {
 	typeMeta
-	Image string `json:"image"` // as it stands in the container
+	Image string `json:"image"` // name in the container spec
 }
 
-// pulledRecord says what an image was pulled with.
+// pulledRecord records the credentials with which an image was pulled.
 type pulledRecord struct {
 	typeMeta
 	LastUpdatedTime   time.Time                      `json:"lastUpdatedTime"`
-	ImageRef          string                         `json:"imageRef"` // the image's ID
+	ImageRef          string                         `json:"imageRef"` // ID of the image
 	CredentialMapping map[string]recordedCredentials `json:"credentialMapping,omitempty"`
 }
 
-// recordedCredentials are for one name of the image, as it stands in containers, without tag and digest.
+// recordedCredentials are the known credentials for one name of an image, without tag and digest.
 type recordedCredentials struct {
 	KubernetesSecrets         []recordedSecret `json:"kubernetesSecrets,omitempty"`
 	KubernetesServiceAccounts []recordedObject `json:"kubernetesServiceAccounts,omitempty"`
-	NodePodsAccessible        bool             `json:"nodePodsAccessible,omitempty"` // by every pod
+	NodePodsAccessible        bool             `json:"nodePodsAccessible,omitempty"` // usable by every pod
 }
 
 type recordedSecret struct {
@@ -63,12 +63,12 @@ type recordedObject struct {
 	Name      string `json:"name"`
 }
 
-func (o recordedObject) compare(p recordedObject) int {
-	return cmp.Or(cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Name, p.Name), cmp.Compare(o.UID, p.UID))
+func (o recordedObject) compare(other recordedObject) int {
+	return cmp.Or(cmp.Compare(o.Namespace, other.Namespace), cmp.Compare(o.Name, other.Name), cmp.Compare(o.UID, other.UID))
 }
 
-// record returns what to write down about a pull with a credential, or without one.
-func record(used *credential.Credential) recordedCredentials {
+// newRecordedCredentials returns the record of a pull with this credential; nil: anonymous pull.
+func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	if used != nil {
 		object := recordedObject(used.Source.Object)
 		switch used.Source.Kind {
@@ -81,41 +81,41 @@ func record(used *credential.Credential) recordedCredentials {
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of two: secrets by their coordinates, the hash being that of add. What every pod may have
-// needs no more said.
-func (c recordedCredentials) merge(add recordedCredentials) recordedCredentials {
-	if c.NodePodsAccessible || add.NodePodsAccessible {
+// merge returns the union of both. For a secret in both, the hash of added is used. An image usable by every pod needs no
+// credentials in its record.
+func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
+	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}
 	}
 	hashes := map[recordedObject]string{}
-	for _, s := range slices.Concat(c.KubernetesSecrets, add.KubernetesSecrets) {
+	for _, s := range slices.Concat(c.KubernetesSecrets, added.KubernetesSecrets) {
 		hashes[s.recordedObject] = s.CredentialHash
 	}
-	var u recordedCredentials
+	var union recordedCredentials
 	for _, o := range slices.SortedFunc(maps.Keys(hashes), recordedObject.compare) {
-		u.KubernetesSecrets = append(u.KubernetesSecrets, recordedSecret{o, hashes[o]})
+		union.KubernetesSecrets = append(union.KubernetesSecrets, recordedSecret{o, hashes[o]})
 	}
-	u.KubernetesServiceAccounts = slices.Concat(c.KubernetesServiceAccounts, add.KubernetesServiceAccounts)
-	slices.SortFunc(u.KubernetesServiceAccounts, recordedObject.compare)
-	u.KubernetesServiceAccounts = slices.Compact(u.KubernetesServiceAccounts)
-	return u
+	union.KubernetesServiceAccounts = slices.Concat(c.KubernetesServiceAccounts, added.KubernetesServiceAccounts)
+	slices.SortFunc(union.KubernetesServiceAccounts, recordedObject.compare)
+	union.KubernetesServiceAccounts = slices.Compact(union.KubernetesServiceAccounts)
+	return union
 }
 
-func (c recordedCredentials) equal(d recordedCredentials) bool {
-	return c.NodePodsAccessible == d.NodePodsAccessible &&
-		slices.Equal(c.KubernetesSecrets, d.KubernetesSecrets) &&
-		slices.Equal(c.KubernetesServiceAccounts, d.KubernetesServiceAccounts)
+func (c recordedCredentials) isEqual(other recordedCredentials) bool {
+	return c.NodePodsAccessible == other.NodePodsAccessible &&
+		slices.Equal(c.KubernetesSecrets, other.KubernetesSecrets) &&
+		slices.Equal(c.KubernetesServiceAccounts, other.KubernetesServiceAccounts)
 }
 
-// encode writes an object as the kubelet does.
-func encode(object any) ([]byte, error) {
+// encodeRecord encodes an object like the kubelet: JSON and a newline.
+func encodeRecord(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	return append(data, '\n'), err
 }
 
-// decode reads an object and checks its kind and version. As in the kubelet, an unknown field is an error: what cannot
-// be understood whole is not to open an image.
-func decode[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
+// decodeRecord decodes an object and checks its kind and version. As in the kubelet, an unknown field is an error: a record
+// that is not fully understood must not grant access to an image.
+func decodeRecord[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
 	var object, none T
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -132,10 +132,10 @@ func decode[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) 
 	return object, nil
 }
 
-func decodeIntent(data []byte) (intent, error) {
-	return decode(data, intentKind, func(i *intent) typeMeta { return i.typeMeta })
+func decodeIntent(data []byte) (pullIntent, error) {
+	return decodeRecord(data, pullIntentKind, func(i *pullIntent) typeMeta { return i.typeMeta })
 }
 
-func decodePulled(data []byte) (pulledRecord, error) {
-	return decode(data, pulledKind, func(r *pulledRecord) typeMeta { return r.typeMeta })
+func decodePulledRecord(data []byte) (pulledRecord, error) {
+	return decodeRecord(data, pulledRecordKind, func(r *pulledRecord) typeMeta { return r.typeMeta })
 }

@@ -18,143 +18,145 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// filePrefix begins the names of records; the SHA-256 of what they are about follows.
-// Source: pkg/kubelet/images/pullmanager/fs_pullrecords.go.
+// filePrefix is the prefix of record file names, before the SHA-256 of the image name or ID. Source:
+// pkg/kubelet/images/pullmanager/fs_pullrecords.go.
 const filePrefix = "sha256-"
 
-// records are the files about pulled images. Nil are none: nothing is kept. No lock is held while a file is on its way
-// to the disk but the one of those who change records, so that pods whose images are there do not wait for that.
-type records struct {
-	pulling string // directory of intents
-	pulled  string // directory of pulledRecords
+// recordStore reads and writes the records of pulls. A nil recordStore has no records. Writes of files hold only recordMu, so
+// that pods whose images exist do not wait for the disk.
+type recordStore struct {
+	intentDir string // directory of pullIntents
+	pulledDir string // directory of pulledRecords
 
-	changing sync.Mutex // held while a record is read, changed and written
+	recordMu sync.Mutex // serializes changes of pulledRecords
 
-	mu       sync.Mutex     // guards inFlight, and the removal of intents
-	inFlight map[string]int // pulls by their image
+	mu         sync.Mutex     // guards pullCounts and the removal of pullIntents
+	pullCounts map[string]int // number of running pulls by image name
 }
 
-func newRecords(dir string) *records {
+func newRecordStore(dir string) *recordStore {
 	if dir == "" {
 		return nil
 	}
-	return &records{
-		pulling:  filepath.Join(dir, "pulling"),
-		pulled:   filepath.Join(dir, "pulled"),
-		inFlight: make(map[string]int),
+	return &recordStore{
+		intentDir:  filepath.Join(dir, "pulling"),
+		pulledDir:  filepath.Join(dir, "pulled"),
+		pullCounts: make(map[string]int),
 	}
 }
 
-func recordFile(dir, about string) string {
-	return filepath.Join(dir, fmt.Sprintf("%s%x", filePrefix, sha256.Sum256([]byte(about))))
+// recordPath returns the path of the record in dir about subject, an image name or ID.
+func recordPath(dir, subject string) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%x", filePrefix, sha256.Sum256([]byte(subject))))
 }
 
-// begin takes note that a pull begins. When it returns nil, end or succeed follows.
-func (s *records) begin(image string) error {
+// recordPullStart records the start of a pull. After success the caller must call recordPullEnd or recordPullSuccess.
+func (s *recordStore) recordPullStart(image string) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
-	s.inFlight[image]++
+	s.pullCounts[image]++
 	s.mu.Unlock()
-	err := write(s.pulling, image, intent{typeMeta: typeMeta{intentKind, recordVersion}, Image: image})
+	err := writeRecord(s.intentDir, image, pullIntent{typeMeta: typeMeta{pullIntentKind, recordVersion}, Image: image})
 	if err != nil {
-		return errors.Join(err, s.end(image))
+		return errors.Join(err, s.recordPullEnd(image))
 	}
 	return nil
 }
 
-// end takes note that a pull is over. The intent of an image goes with its last pull.
-func (s *records) end(image string) error {
+// recordPullEnd records the end of a pull. The end of the last running pull of an image removes its intent.
+func (s *recordStore) recordPullEnd(image string) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inFlight[image] > 1 {
-		s.inFlight[image]--
+	if s.pullCounts[image] > 1 {
+		s.pullCounts[image]--
 		return nil
 	}
-	delete(s.inFlight, image)
-	return remove(recordFile(s.pulling, image))
+	delete(s.pullCounts, image)
+	return removeFile(recordPath(s.intentDir, image))
 }
 
-// succeed takes note of a pull that worked. When that fails the intent stays, so that the image is not taken for one
-// that has always been there.
-func (s *records) succeed(image, short, id string, c recordedCredentials, now time.Time) error {
+// recordPullSuccess records a successful pull. On error the intent remains, so that the image does not count as preloaded. name
+// is the image name without tag and digest.
+func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCredentials, now time.Time) error {
 	if s == nil {
 		return nil
 	}
-	if err := s.learn(short, id, c, now); err != nil {
+	if err := s.addCredentials(name, id, used, now); err != nil {
 		return err
 	}
-	return s.end(image)
+	return s.recordPullEnd(image)
 }
 
-// learn writes a record if it says more than the one that is there. One that cannot be read is replaced.
-func (s *records) learn(short, id string, c recordedCredentials, now time.Time) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	r, found, err := s.read(id)
-	before := r.CredentialMapping[short]
-	after := before.merge(c)
-	if err == nil && found && after.equal(before) {
+// addCredentials adds credentials to the record of an image and writes it if it has changed. An unreadable record is replaced.
+// name is the image name without tag and digest.
+func (s *recordStore) addCredentials(name, id string, added recordedCredentials, now time.Time) error {
+	s.recordMu.Lock()
+	defer s.recordMu.Unlock()
+	record, found, err := s.readRecord(id)
+	before := record.CredentialMapping[name]
+	after := before.merge(added)
+	if err == nil && found && after.isEqual(before) {
 		return nil
 	}
-	if r.CredentialMapping == nil {
-		r.CredentialMapping = make(map[string]recordedCredentials)
+	if record.CredentialMapping == nil {
+		record.CredentialMapping = make(map[string]recordedCredentials)
 	}
-	if !after.equal(recordedCredentials{}) {
-		r.CredentialMapping[short] = after
+	if !after.isEqual(recordedCredentials{}) {
+		record.CredentialMapping[name] = after
 	}
-	r.typeMeta = typeMeta{pulledKind, recordVersion}
-	r.ImageRef = id
-	r.LastUpdatedTime = now.UTC().Truncate(time.Second)
-	return write(s.pulled, id, r)
+	record.typeMeta = typeMeta{pulledRecordKind, recordVersion}
+	record.ImageRef = id
+	record.LastUpdatedTime = now.UTC().Truncate(time.Second)
+	return writeRecord(s.pulledDir, id, record)
 }
 
-// read returns the record of an image.
-func (s *records) read(id string) (r pulledRecord, found bool, err error) {
-	path := recordFile(s.pulled, id)
+// readRecord returns the pulledRecord of the image with this ID.
+func (s *recordStore) readRecord(id string) (record pulledRecord, found bool, err error) {
+	path := recordPath(s.pulledDir, id)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, nil
+		return record, false, nil
 	}
 	if err != nil {
-		return r, false, err
+		return record, false, err
 	}
-	if r, err = decodePulled(data); err != nil {
-		return r, false, fmt.Errorf("read %s: %w", path, err)
+	if record, err = decodePulledRecord(data); err != nil {
+		return record, false, fmt.Errorf("read %s: %w", path, err)
 	}
-	if r.ImageRef != id {
+	if record.ImageRef != id {
 		return pulledRecord{}, false, nil
 	}
-	return r, true, nil
+	return record, true, nil
 }
 
-// has reports whether there is a record of an image. What it says does not matter: an agent has pulled the image.
-func (s *records) has(id string) bool {
+// hasRecord reports whether there is a record of the image with this ID, readable or not.
+func (s *recordStore) hasRecord(id string) bool {
 	if s == nil {
 		return false
 	}
-	info, err := os.Lstat(recordFile(s.pulled, id))
+	info, err := os.Lstat(recordPath(s.pulledDir, id))
 	return err == nil && info.Mode().IsRegular()
 }
 
-// lookup returns what an image was pulled with under a name, and whether an agent has pulled it at all. It looks for
-// the intent first: a pull that ends in between has its record by then.
-func (s *records) lookup(image, short, id string) (c recordedCredentials, pulled bool, err error) {
-	begun, intentErr := s.begun(image)
-	r, found, err := s.read(id)
+// lookupCredentials returns the recorded credentials of an image under one name. pulled reports whether any agent has pulled
+// the image. The intent is read first: a pull that ends in between has written its record by then.
+func (s *recordStore) lookupCredentials(image, name, id string) (credentials recordedCredentials, pulled bool, err error) {
+	begun, intentErr := s.isPullStarted(image)
+	r, found, err := s.readRecord(id)
 	if err != nil || found {
-		return r.CredentialMapping[short], found, err
+		return r.CredentialMapping[name], found, err
 	}
-	return c, begun, intentErr
+	return credentials, begun, intentErr
 }
 
-// begun reports whether a pull of an image has begun and not ended, in this agent or in one before it.
-func (s *records) begun(image string) (bool, error) {
-	path := recordFile(s.pulling, image)
+// isPullStarted reports whether there is an intent for an image: a pull by this agent or an earlier one that has not ended.
+func (s *recordStore) isPullStarted(image string) (bool, error) {
+	path := recordPath(s.intentDir, image)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -169,8 +171,8 @@ func (s *records) begun(image string) (bool, error) {
 	return i.Image == image, nil
 }
 
-// each calls f with the content of every record in a directory. The error joins those of f.
-func each(dir string, f func(path string, data []byte) error) error {
+// visitRecords calls visit with the content of each record in dir and returns its joined errors. A missing directory is empty.
+func visitRecords(dir string, visit func(path string, data []byte) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -183,7 +185,7 @@ func each(dir string, f func(path string, data []byte) error) error {
 		path := filepath.Join(dir, e.Name())
 		data, err := os.ReadFile(path)
 		if err == nil {
-			err = f(path, data)
+			err = visit(path, data)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", path, err))
@@ -192,19 +194,20 @@ func each(dir string, f func(path string, data []byte) error) error {
 	return errors.Join(errs...)
 }
 
-func write(dir, about string, object any) error {
-	data, err := encode(object)
+// writeRecord writes the record about subject, an image name or ID, to dir.
+func writeRecord(dir, subject string, object any) error {
+	data, err := encodeRecord(object)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(recordFile(dir, about), data, 0o600)
+	return atomicfile.WriteFile(recordPath(dir, subject), data, 0o600)
 }
 
-// remove removes a file, if it is there.
-func remove(path string) error {
+// removeFile removes a file; a missing file is no error.
+func removeFile(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// files returns the records in a directory, by what they are about.
+// files returns the contents of the records in a directory by their subjects.
 func files(t *testing.T, dir, kind string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, kind))
@@ -44,18 +44,18 @@ func files(t *testing.T, dir, kind string) map[string]string {
 	return found
 }
 
-// about is the name of a record.
+// about returns the file name of the record about an image.
 func about(s string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s))) }
 
-// put writes a record.
+// put writes a record file.
 func put(t *testing.T, dir, kind, name, content string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, kind), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, kind, about(name)), []byte(content), 0o600))
 }
 
-// The files are those of the kubelet, byte by byte.
-func TestRecordsAreTheKubelets(t *testing.T) {
+// Record files are byte for byte those of the kubelet.
+func TestRecordFormat(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		during := map[string]string{}
@@ -122,7 +122,7 @@ func TestRecordsAreTheKubelets(t *testing.T) {
 	})
 }
 
-// present is a puller on a node where the image r.io/app:v1 lies, with records in dir.
+// present returns a puller on a node with the image r.io/app:v1 and the records in dir.
 func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
 	t.Helper()
 	image := critest.NewImage("r.io/app:v1", 1)
@@ -139,7 +139,7 @@ func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
 	return puller, image
 }
 
-// may reports whether a pod may use an image that is present.
+// may reports whether a pod may use the existing image without a pull.
 func may(t *testing.T, puller *images.Puller, image, user string) bool {
 	t.Helper()
 	r := request("p", image, user)
@@ -148,8 +148,8 @@ func may(t *testing.T, puller *images.Puller, image, user string) bool {
 	return err == nil
 }
 
-// What the kubelet has written is understood, in both versions; what nobody understands opens nothing.
-func TestRecordsOfTheKubelet(t *testing.T) {
+// Records written by the kubelet are understood in both versions; a record that is not understood grants no access.
+func TestReadKubeletRecords(t *testing.T) {
 	id := critest.NewImage("r.io/app:v1", 1).ID
 	head := `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z","imageRef":"` + id + `"`
 	everybody := head + `,"credentialMapping":{"r.io/app":{"nodePodsAccessible":true}}}`
@@ -186,8 +186,8 @@ func TestRecordsOfTheKubelet(t *testing.T) {
 	}
 }
 
-// The 100th secret that is as good as another is not written down any more; it still opens the image by its content.
-func TestRecordsDoNotGrowWithoutEnd(t *testing.T) {
+// From 100 secrets on, equivalent secrets are no longer added to a record; they still grant access by their hash.
+func TestRecordSizeIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	puller, image := present(t, dir)
 	hash := credential.Credential{Username: "u", Password: "password"}.Hash()
@@ -208,8 +208,8 @@ func TestRecordsDoNotGrowWithoutEnd(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// The mark goes with the last of the pulls that it is for.
-func TestRecordsOfTwoPulls(t *testing.T) {
+// The intent of an image is removed at the end of its last running pull.
+func TestIntentOfTwoPulls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		p := pulls{refused: map[string]bool{"": true}}
@@ -233,7 +233,7 @@ func TestRecordsOfTwoPulls(t *testing.T) {
 	})
 }
 
-// The mark of a pull whose agent died keeps the image from being taken for a preloaded one.
+// The intent of an interrupted pull prevents the image from counting as preloaded.
 func TestRecover(t *testing.T) {
 	dir := t.TempDir()
 	intent := func(image string) {
@@ -255,7 +255,7 @@ func TestRecover(t *testing.T) {
 	assert.False(t, may(t, puller, "docker.io/library/busybox:latest", ""))
 }
 
-func TestRecoverWithDamage(t *testing.T) {
+func TestRecoverSkipsDamagedIntents(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "pulling", "x", `{"kind"`)
 	put(t, dir, "pulling", "r.io/app:v1", `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}`)

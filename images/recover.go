@@ -13,16 +13,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Recover settles the pulls that an earlier agent did not live to see the end of. An image that is there by now is
-// recorded as pulled with credentials that are not known, so that a pod has to show its own; for the others, and until
-// Recover is called, the mark that a pull has begun stands for the same. It is called once, before the first Ensure.
-// Records that cannot be read are part of the error, and the others are settled.
+// Recover completes the records of pulls that were interrupted by the end of an earlier agent. Images that exist by now are
+// recorded as pulled with unknown credentials, so that each pod must prove access with its own. Call it once before the first
+// Ensure; until then the intents have the same effect. Unreadable records are part of the error and do not stop the recovery of
+// others.
 func (p *Puller) Recover(ctx context.Context) error {
-	if p.records == nil {
+	if p.pullRecords == nil {
 		return nil
 	}
-	begun := map[string][]string{} // by their full names, as they stood in containers
-	err := each(p.records.pulling, func(_ string, data []byte) error {
+	intents := map[string][]string{} // image names of intents by their full names
+	err := visitRecords(p.pullRecords.intentDir, func(_ string, data []byte) error {
 		i, err := decodeIntent(data)
 		if err != nil {
 			return err
@@ -31,15 +31,15 @@ func (p *Puller) Recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		begun[ref.Identity()] = append(begun[ref.Identity()], i.Image)
+		intents[ref.Identity()] = append(intents[ref.Identity()], i.Image)
 		return nil
 	})
-	if len(begun) == 0 {
+	if len(intents) == 0 {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	present, listErr := call(ctx, p, callee[[]cri.Image]{name: "ListImages", key: "ListImages", make: p.images.ListImages})
+	present, listErr := callOrAbandon(ctx, p, cancellableCall[[]cri.Image]{name: "ListImages", identity: "ListImages", run: p.images.ListImages})
 	if listErr != nil {
 		return fmt.Errorf("recover pulls: %w", listErr)
 	}
@@ -47,11 +47,11 @@ func (p *Puller) Recover(ctx context.Context) error {
 		for _, name := range slices.Concat(image.RepoDigests, image.RepoTags) {
 			ref, parseErr := reference.Parse(name)
 			if parseErr != nil {
-				continue // it is in no intent either
+				continue // such a name is in no intent
 			}
-			for _, as := range begun[ref.Identity()] {
-				if err := p.records.settle(as, image.ID, time.Now()); err != nil {
-					p.report(fmt.Errorf("recover the pull of image %q: %w", as, err))
+			for _, name := range intents[ref.Identity()] {
+				if err := p.pullRecords.recordUnknownCredentials(name, image.ID, time.Now()); err != nil {
+					p.reportError(fmt.Errorf("recover the pull of image %q: %w", name, err))
 				}
 			}
 		}
@@ -59,40 +59,41 @@ func (p *Puller) Recover(ctx context.Context) error {
 	return err
 }
 
-// settle turns an intent into a record without credentials.
-func (s *records) settle(image, id string, now time.Time) error {
+// recordUnknownCredentials replaces an intent by a record without credentials.
+func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) error {
 	ref, err := reference.Parse(image)
 	if err != nil {
 		return err
 	}
-	return s.succeed(image, ref.Short, id, recordedCredentials{}, now)
+	return s.recordPullSuccess(image, ref.Short, id, recordedCredentials{}, now)
 }
 
-// Prune removes the records of images that are gone: present are all that there are, listed at the given time. A
-// record that was written since then stays. It is to be called after images were removed.
+// Prune removes the records of images that no longer exist. present are all images of the node, listed at this time; records
+// written since are kept. Call it after images were removed.
 func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
-	if p.records == nil {
+	if p.pullRecords == nil {
 		return nil
 	}
 	ids := make(map[string]bool, len(present))
 	for _, image := range present {
 		ids[image.ID] = true
 	}
-	return p.records.prune(ids, listed)
+	return p.pullRecords.pruneRecords(ids, listed)
 }
 
-func (s *records) prune(present map[string]bool, listed time.Time) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	return each(s.pulled, func(path string, data []byte) error {
-		r, err := decodePulled(data)
+// pruneRecords removes the records of image IDs that are not in present and were not changed since listed.
+func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) error {
+	s.recordMu.Lock()
+	defer s.recordMu.Unlock()
+	return visitRecords(s.pulledDir, func(path string, data []byte) error {
+		record, err := decodePulledRecord(data)
 		if err != nil {
 			return err
 		}
-		// The records know whole seconds.
-		if present[r.ImageRef] || !r.LastUpdatedTime.Before(listed.Truncate(time.Second)) {
+		// Times in records have no fractions of a second.
+		if present[record.ImageRef] || !record.LastUpdatedTime.Before(listed.Truncate(time.Second)) {
 			return nil
 		}
-		return remove(path)
+		return removeFile(path)
 	})
 }

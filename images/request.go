@@ -9,18 +9,18 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Policy is when to pull. The values are those of a container's imagePullPolicy.
+// Policy decides when an image is pulled, like the imagePullPolicy of a container.
 type Policy string
 
-// The pull policies. An empty one is what the API server would fill in; see [DefaultPolicy].
+// The pull policies. The empty policy is the default of the API server; see [DefaultPolicy].
 const (
 	PullAlways       Policy = "Always"
 	PullIfNotPresent Policy = "IfNotPresent"
 	PullNever        Policy = "Never"
 )
 
-// DefaultPolicy returns the policy of a container that names none: [PullAlways] for the tag "latest", said or meant,
-// and [PullIfNotPresent] for everything else. Source: pkg/apis/core/v1/defaults.go.
+// DefaultPolicy returns the policy of a container without one: [PullAlways] for images with the tag "latest" or without tag and
+// digest, otherwise [PullIfNotPresent]. Source: pkg/apis/core/v1/defaults.go.
 func DefaultPolicy(image string) Policy {
 	if reference.IsLatest(image) {
 		return PullAlways
@@ -28,14 +28,14 @@ func DefaultPolicy(image string) Policy {
 	return PullIfNotPresent
 }
 
-// Request is what a container needs.
+// Request is the request of a container for its image, the argument of [Puller.Ensure].
 type Request struct {
 	Pod            credential.Pod
-	Container      string // its name, for hooks; may be empty
-	Image          string // as it stands in the container
+	Container      string // name of the container, for hooks; may be empty
+	Image          string // image name in the container spec
 	Policy         Policy
-	RuntimeHandler string            // whose images are meant; empty: the default's
-	Annotations    map[string]string // of the pod, for the runtime
+	RuntimeHandler string            // runtime handler of the image; empty: default handler
+	Annotations    map[string]string // annotations of the pod, for the runtime
 	Secrets        []credential.Secret
-	Sandbox        *cri.SandboxConfig // that the image is for; may be nil
+	Sandbox        *cri.SandboxConfig // sandbox of the container, for the runtime; may be nil
 }

@@ -24,17 +24,17 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
-// TestScenarios runs testdata/ensure/*.txt. What is indented below a line is what it leads to: the pulls that the
-// runtime was asked for, what was reported beside, and the answer. Lines:
+// TestScenarios runs testdata/ensure/*.txt. The indented lines below an action are its results: the pulls of the runtime,
+// reported errors, and the result of Ensure. Lines:
 //
 //	options KEY=VALUE...                      verify, allowlist, records=no, qps, burst, limitwait
-//	preloaded IMAGE...                        are there from the beginning
-//	registry PREFIX KEY=VALUE...              users=u:password,... or open to all; error=TEXT to the end of the line
-//	secret NAME REGISTRY USER:PASSWORD...     or "broken"; naming it again changes it
-//	node REGISTRY USER:PASSWORD               a provider of credentials for all pods; or "node broken"
-//	TIME POD wants IMAGE KEY=VALUE...         policy, secrets=NAME,...
+//	preloaded IMAGE...                        images that exist from the start
+//	registry PREFIX KEY=VALUE...              users=u:password,... (none: open to all); error=TEXT up to the end of the line
+//	secret NAME REGISTRY USER:PASSWORD...     or "broken"; the same name again changes the secret
+//	node REGISTRY USER:PASSWORD               credential provider for all pods; or "node broken"
+//	TIME POD wants IMAGE KEY=VALUE...         Ensure; policy, secrets=NAME,...
 //	TIME agent restarts                       with the same runtime and records
-//	TIME records are damaged
+//	TIME records are damaged                  truncates all records
 func TestScenarios(t *testing.T) {
 	script.Run(t, "testdata/ensure/*.txt", func(t *testing.T, text string) (result string) {
 		dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scene is a node with one puller.
+// scene is the state of one scenario: a node with a puller.
 type scene struct {
 	t        *testing.T
 	began    time.Time
@@ -100,7 +100,7 @@ func (s *scene) options(args []string) {
 		k, v, _ := strings.Cut(arg, "=")
 		switch k {
 		case "verify":
-			s.opts.Verify = images.Verify(v)
+			s.opts.Verify = images.VerifyPolicy(v)
 		case "allowlist":
 			s.opts.Allowlist = strings.Split(v, ",")
 		case "records":
@@ -121,7 +121,7 @@ func (s *scene) options(args []string) {
 	}
 }
 
-// secret is a pull secret with logins, or one that cannot be read.
+// secret returns a pull secret with logins, or an unreadable one.
 func secret(name string, args []string) credential.Secret {
 	data := []byte(`{"auths":`)
 	if args[0] != "broken" {
@@ -131,7 +131,7 @@ func secret(name string, args []string) credential.Secret {
 	return credential.Secret{Object: credential.Object{UID: "uid-" + name, Namespace: "ns", Name: name}, Data: data}
 }
 
-// node is a provider that knows one login.
+// node is a credential provider with one login.
 func node(args []string) credential.Provider {
 	return credential.ProviderFunc(func(_ context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {
 		if args[0] == "broken" {
@@ -163,7 +163,7 @@ func (s *scene) act(f []string) {
 	}
 }
 
-// damage leaves half of every record.
+// damage truncates each record to half of its length.
 func (s *scene) damage() {
 	files, err := filepath.Glob(filepath.Join(s.opts.Records, "*", "*"))
 	require.NoError(s.t, err)
@@ -215,7 +215,7 @@ func (s *scene) pull(_ context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Im
 	return s.registry.pull(i.Image, auth)
 }
 
-// registry is every registry there is.
+// registry simulates all registries.
 type registry struct {
 	rules []rule
 }

@@ -12,27 +12,28 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Verify says for which images that are present a pod has to show that it could have pulled them. The values are those
-// of the kubelet's imagePullCredentialsVerificationPolicy. An empty one is [NeverVerifyPreloadedImages].
-// Source: pkg/kubelet/images/pullmanager/image_pull_policies.go.
-type Verify string
+// VerifyPolicy selects the images on the node that a pod may use only with credentials that could have pulled them. The values
+// are those of the kubelet's imagePullCredentialsVerificationPolicy. Empty: [NeverVerifyPreloadedImages]. Source:
+// pkg/kubelet/images/pullmanager/image_pull_policies.go.
+type VerifyPolicy string
 
 // The verification policies.
 const (
-	NeverVerify                  Verify = "NeverVerify"                  // for none
-	NeverVerifyPreloadedImages   Verify = "NeverVerifyPreloadedImages"   // for those that an agent has pulled
-	NeverVerifyAllowlistedImages Verify = "NeverVerifyAllowlistedImages" // for those that are not in Options.Allowlist
-	AlwaysVerify                 Verify = "AlwaysVerify"                 // for all
+	NeverVerify                  VerifyPolicy = "NeverVerify"                  // no image
+	NeverVerifyPreloadedImages   VerifyPolicy = "NeverVerifyPreloadedImages"   // images pulled by an agent
+	NeverVerifyAllowlistedImages VerifyPolicy = "NeverVerifyAllowlistedImages" // images that are not in Options.Allowlist
+	AlwaysVerify                 VerifyPolicy = "AlwaysVerify"                 // all images
 )
 
-// verifier decides by the policy alone.
+// verifier applies a VerifyPolicy and its allowlist to image names.
 type verifier struct {
-	policy   Verify
-	names    []string // names of images without tag and digest
-	prefixes []string // ending in a slash
+	policy   VerifyPolicy
+	names    []string // image names without tag and digest
+	prefixes []string // prefixes of image names, ending in a slash
 }
 
-func newVerifier(policy Verify, allowlist []string) (verifier, error) {
+// newVerifier checks the policy and the allowlist.
+func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	v := verifier{policy: policy}
 	switch policy {
 	case "":
@@ -43,7 +44,7 @@ func newVerifier(policy Verify, allowlist []string) (verifier, error) {
 			policy, NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages, AlwaysVerify)
 	}
 	if len(allowlist) > 0 && v.policy != NeverVerifyAllowlistedImages {
-		return verifier{}, fmt.Errorf("allowlist: %q: only %s has one, and verify is %s", allowlist, NeverVerifyAllowlistedImages, v.policy)
+		return verifier{}, fmt.Errorf("allowlist: %q: only valid with %s, and verify is %s", allowlist, NeverVerifyAllowlistedImages, v.policy)
 	}
 	for _, p := range allowlist {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok && len(prefix) > 1 &&
@@ -59,49 +60,49 @@ func newVerifier(policy Verify, allowlist []string) (verifier, error) {
 	return v, nil
 }
 
-// exempt reports whether an image is for every pod, whatever is known about it.
-func (v verifier) exempt(short string) bool {
+// isExempt reports whether every pod may use the image with this name, regardless of its records.
+func (v verifier) isExempt(name string) bool {
 	switch v.policy {
 	case NeverVerify:
 		return true
 	case NeverVerifyAllowlistedImages:
-		return slices.Contains(v.names, short) ||
-			slices.ContainsFunc(v.prefixes, func(p string) bool { return strings.HasPrefix(short, p) })
+		return slices.Contains(v.names, name) ||
+			slices.ContainsFunc(v.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	default:
 		return false
 	}
 }
 
-// preloaded reports whether an image that no agent has pulled is for every pod.
-func (v verifier) preloaded() bool { return v.policy == NeverVerifyPreloadedImages }
+// allowsPreloaded reports whether every pod may use an image that no agent has pulled.
+func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreloadedImages }
 
-// maxSecrets is how many secrets may be in a record for another to be added because it is as good as one of them.
-const maxSecrets = 100
+// maxRecordedSecrets is the number of secrets in a record from which no equivalent secrets are added.
+const maxRecordedSecrets = 100
 
-// access decides whether one of a pod's credentials opens an image that was pulled with others: the same user and
-// password, the same secret, whose content has changed since, or the same service account. learned is what to add to
-// the record, so that the next pod with the same is recognised.
-// Source: pkg/kubelet/images/pullmanager/image_pull_manager.go (MustAttemptImagePull).
-func access(recorded recordedCredentials, shown []credential.Credential) (ok bool, learned recordedCredentials) {
-	room := len(recorded.KubernetesSecrets) < maxSecrets
-	for _, c := range shown {
+// matchCredentials reports whether one of a pod's credentials grants access to an image that was pulled with the recorded ones:
+// by the same user and password, by the same secret even with changed content, or by the same service account. learned are the
+// credentials to add to the record, so that other pods with them are recognized by their hash. Source:
+// pkg/kubelet/images/pullmanager/image_pull_manager.go (MustAttemptImagePull).
+func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
+	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets
+	for _, c := range credentials {
 		if c.Source.Kind != credential.FromSecret {
 			continue
 		}
-		mine := recordedSecret{recordedObject(c.Source.Object), c.Hash()}
-		for _, theirs := range recorded.KubernetesSecrets {
-			sameHash := theirs.CredentialHash == mine.CredentialHash
-			sameSecret := theirs.recordedObject == mine.recordedObject
-			if !sameHash && (!sameSecret || !room) {
+		shown := recordedSecret{recordedObject(c.Source.Object), c.Hash()}
+		for _, known := range recorded.KubernetesSecrets {
+			sameHash := known.CredentialHash == shown.CredentialHash
+			sameSecret := known.recordedObject == shown.recordedObject
+			if !sameHash && (!sameSecret || !canAdd) {
 				continue
 			}
-			if room && (!sameHash || !sameSecret) {
-				learned.KubernetesSecrets = []recordedSecret{mine}
+			if canAdd && (!sameHash || !sameSecret) {
+				learned.KubernetesSecrets = []recordedSecret{shown}
 			}
 			return true, learned
 		}
 	}
-	for _, c := range shown {
+	for _, c := range credentials {
 		if c.Source.Kind == credential.FromServiceAccount {
 			return slices.Contains(recorded.KubernetesServiceAccounts, recordedObject(c.Source.Object)), learned
 		}

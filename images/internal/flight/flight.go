@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flight lets callers that want the same thing at the same time share one making of it. It starts no
-// goroutine and keeps no result: who comes after the making has ended begins a new one.
+// Package flight lets concurrent callers share one call of a function. It starts no goroutine and caches no results: a caller
+// that comes after the end of the shared call starts a new one.
 package flight
 
 import (
@@ -10,64 +10,64 @@ import (
 	"sync"
 )
 
-// Group shares what is made under one key. The zero value is ready, and all methods may be called from anywhere.
+// Group shares calls with equal keys. The zero value is ready to use, and Do is safe for concurrent use.
 type Group[V any] struct {
 	mu    sync.Mutex // guards calls
-	calls map[string]*call[V]
+	calls map[string]*sharedCall[V]
 }
 
-// call is one making. Its result may be read when done is closed.
-type call[V any] struct {
-	done   chan struct{}
-	value  V
-	err    error
-	gaveUp bool // the maker's context ended, or it panicked: the result says nothing about the thing
+// sharedCall is a running call. Its result may be read after done is closed.
+type sharedCall[V any] struct {
+	done      chan struct{}
+	value     V
+	err       error
+	abandoned bool // the leader's context ended or it panicked, so that the result is not valid for the others
 }
 
-// Do calls work with ctx, unless another caller is doing that for the same key: then it waits for what comes of it, or
-// for the end of ctx. When the caller that works gives up, because its own context has ended, one of those that
-// wait takes over.
+// Do calls work with ctx and returns its result. If another caller is running work for the same key, Do waits for that result
+// or the end of ctx. If the running caller fails because its context has ended, one of the waiting callers takes over.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context) (V, error)) (V, error) {
 	for {
-		c, mine := g.join(key)
-		if mine {
-			return g.lead(ctx, key, c, work)
+		shared, isLeader := g.joinCall(key)
+		if isLeader {
+			return g.leadCall(ctx, key, shared, work)
 		}
 		select {
 		case <-ctx.Done():
 			var none V
 			return none, ctx.Err()
-		case <-c.done:
+		case <-shared.done:
 		}
-		if !c.gaveUp {
-			return c.value, c.err
+		if !shared.abandoned {
+			return shared.value, shared.err
 		}
 	}
 }
 
-// join returns the call of a key, and whether it is the caller's to make.
-func (g *Group[V]) join(key string) (c *call[V], mine bool) {
+// joinCall returns the running call of a key, or registers a new one that the caller must run.
+func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c := g.calls[key]; c != nil {
-		return c, false
+	if shared := g.calls[key]; shared != nil {
+		return shared, false
 	}
 	if g.calls == nil {
-		g.calls = make(map[string]*call[V])
+		g.calls = make(map[string]*sharedCall[V])
 	}
-	c = &call[V]{done: make(chan struct{}), gaveUp: true}
-	g.calls[key] = c
-	return c, true
+	shared = &sharedCall[V]{done: make(chan struct{}), abandoned: true}
+	g.calls[key] = shared
+	return shared, true
 }
 
-func (g *Group[V]) lead(ctx context.Context, key string, c *call[V], work func(context.Context) (V, error)) (V, error) {
+// leadCall runs work, and publishes its result to the callers that wait for shared.
+func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[V], work func(context.Context) (V, error)) (V, error) {
 	defer func() {
 		g.mu.Lock()
 		delete(g.calls, key)
 		g.mu.Unlock()
-		close(c.done)
+		close(shared.done)
 	}()
-	c.value, c.err = work(ctx)
-	c.gaveUp = c.err != nil && ctx.Err() != nil
-	return c.value, c.err
+	shared.value, shared.err = work(ctx)
+	shared.abandoned = shared.err != nil && ctx.Err() != nil
+	return shared.value, shared.err
 }

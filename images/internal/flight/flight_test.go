@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slow is work that takes a second, unless its context ends.
+// slow returns a function that takes a second, unless its context ends.
 func slow(made *int, err error) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		*made++
@@ -39,7 +39,7 @@ func slow(made *int, err error) func(context.Context) (int, error) {
 	}
 }
 
-func TestOneMakingForAll(t *testing.T) {
+func TestConcurrentCallersShareACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
@@ -61,7 +61,7 @@ func TestOneMakingForAll(t *testing.T) {
 	})
 }
 
-func TestOtherKeysAreApart(t *testing.T) {
+func TestKeysAreSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
@@ -75,8 +75,8 @@ func TestOtherKeysAreApart(t *testing.T) {
 	})
 }
 
-// A pod that is deleted while its pull serves others costs them the pull, but not the image.
-func TestAnotherTakesOver(t *testing.T) {
+// If the running caller is cancelled, one of the waiting callers runs the function again.
+func TestWaitingCallerTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]
 		var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func TestAnotherTakesOver(t *testing.T) {
 	})
 }
 
-// A panic is the panicking caller's alone.
+// A panic affects only the caller that runs the function.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g flight.Group[int]

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// returnGrace is the time from the end of a call's context until the call is abandoned.
+	returnGrace = 5 * time.Second
+	// maxHungCalls is the number of hung calls at which no further call is made.
+	maxHungCalls = 100
+	// callTimeout limits each call to the runtime except pulls. It equals the kubelet's runtimeRequestTimeout.
+	callTimeout = 2 * time.Minute
+	// providerTimeout limits each call to one of Options.Providers. Plugins of package credential have their own timeout of one
+	// minute.
+	providerTimeout = 5 * time.Minute
+)
+
+// hungCalls counts abandoned calls that have not returned yet, by identity. A call with the same identity is refused until
+// then, so that a call that ignores its context costs one goroutine, not one per attempt.
+type hungCalls struct {
+	mu    sync.Mutex // guards calls
+	calls map[string]int
+}
+
+// checkAllowed returns a timeoutError if a call with this identity must not be made.
+func (a *hungCalls) checkAllowed(key string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.calls[key] > 0:
+		return &timeoutError{"an earlier call has not returned although it was cancelled"}
+	case len(a.calls) >= maxHungCalls:
+		return &timeoutError{fmt.Sprintf("%d other calls have not returned although they were cancelled", len(a.calls))}
+	}
+	return nil
+}
+
+// addCount adds delta, which may be negative, to the number of hung calls with this identity. It returns the number of
+// identities with hung calls.
+func (a *hungCalls) addCount(key string, delta int) (hung int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.calls == nil {
+		a.calls = make(map[string]int)
+	}
+	if a.calls[key] += delta; a.calls[key] <= 0 {
+		delete(a.calls, key)
+	}
+	return len(a.calls)
+}
+
+// cancellableCall describes a call of callOrAbandon to the runtime or a provider.
+type cancellableCall[V any] struct {
+	name         string // for errors, for example "ListImages"
+	identity     string // calls with the same identity are the same call
+	run          func(ctx context.Context) (V, error)
+	onAbandoned  func()         // called when the call is abandoned; may be nil
+	onLateReturn func(V, error) // called when the abandoned call returns; may be nil
+}
+
+// callOrAbandon makes a call. If the call has not returned returnGrace after the end of ctx, it is abandoned: callOrAbandon
+// returns the error of ctx, and the goroutine of the call ends when the call returns.
+func callOrAbandon[V any](ctx context.Context, p *Puller, callee cancellableCall[V]) (value V, err error) {
+	if err := p.hungCalls.checkAllowed(callee.identity); err != nil {
+		return value, fmt.Errorf("%s: %w", callee.name, err)
+	}
+	done, abandoned := make(chan struct{}), make(chan struct{})
+	var result V
+	var resultErr error
+	go func() {
+		result, resultErr = callee.run(ctx)
+		select {
+		case done <- struct{}{}:
+		case <-abandoned:
+			if callee.onLateReturn != nil {
+				callee.onLateReturn(result, resultErr)
+			}
+			p.hungCalls.addCount(callee.identity, -1)
+		}
+	}()
+	select {
+	case <-done:
+		return result, resultErr
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(returnGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return result, resultErr
+	case <-timer.C:
+	}
+	hung := p.hungCalls.addCount(callee.identity, 1)
+	if callee.onAbandoned != nil {
+		callee.onAbandoned()
+	}
+	close(abandoned)
+	p.reportError(fmt.Errorf("%s: has not returned %v after it was cancelled; abandoned calls: %d", callee.name, returnGrace, hung))
+	return value, ctx.Err()
+}
