@@ -77,7 +77,7 @@ func Open(dir string, opts Options) (*Pods, error) {
 		}
 	}
 	for _, path := range []string{dir, opts.NetnsDir} {
-		lock, err := dirlock.Take(path, ".lock")
+		lock, err := dirlock.Acquire(path, ".lock")
 		if err != nil {
 			return nil, fmt.Errorf("open CNI records: lock %s: %w", path, errors.Join(err, p.Close()))
 		}

@@ -27,12 +27,12 @@ type walker struct {
 // The targets may change before the next call.
 func (w *walker) measureDue(ctx context.Context) time.Time {
 	if w.pace == nil {
-		w.pace = &dirusage.Pace{Part: w.cpuFraction}
+		w.pace = &dirusage.Pace{CPUFraction: w.cpuFraction}
 	}
 	due, _ := w.targets.dueTargets(time.Now())
 	for _, m := range due {
 		if ctx.Err() == nil && !w.measureTarget(ctx, m, w.pace) {
-			w.pace = &dirusage.Pace{Part: w.cpuFraction} // the abandoned walk keeps its pace
+			w.pace = &dirusage.Pace{CPUFraction: w.cpuFraction} // the abandoned walk keeps its pace
 		}
 	}
 	now := time.Now()
@@ -88,7 +88,7 @@ func (w *walker) runJob(ctx context.Context, j *job, entry *measurement, tgt tar
 	switch {
 	case ctx.Err() != nil && err != nil: // it was stopped, or returns after it was abandoned
 		entry.lastTry, entry.err = time.Time{}, nil
-	case err == nil || j.walk.Deep:
+	case err == nil || j.walk.TooDeep:
 		entry.usage, entry.fs, entry.started = j.walk.Usage, fs, at
 		if tgt.mounted {
 			entry.usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}

@@ -140,7 +140,7 @@ func TestIntegrationNFSServerGone(t *testing.T) {
 	w.await(time.Minute, "all are gone", func() bool { return len(w.gone) == 42 })
 	assert.Empty(t, remainingPaths(t, filepath.Join(root, "pods")))
 	s.relay.wake() // for what the kernel still wants to tell the server
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	assert.Empty(t, mount.Below(table, root))
+	assert.Empty(t, mount.MountsBelow(table, root))
 }

@@ -100,9 +100,9 @@ func remainingPaths(t *testing.T, root string) (paths []string) {
 		}
 		return err
 	}))
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	for _, m := range mount.Below(table, root) {
+	for _, m := range mount.MountsBelow(table, root) {
 		paths = append(paths, "mounted: "+m.Point)
 	}
 	return paths
@@ -124,9 +124,9 @@ func TestReleasedPodsLeaveNothing(t *testing.T) {
 		_, err := podspec.Container(p, &p.Spec.Containers[0], launch, podspec.Options{})
 		assert.NoError(t, err)
 	})
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	assert.Len(t, mount.Below(table, root), 4*n, "two tmpfs for files, one for the container, and a path within a volume")
+	assert.Len(t, mount.MountsBelow(table, root), 4*n, "two tmpfs for files, one for the container, and a path within a volume")
 	runParallel(n, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("u", i))) })
 	assert.Empty(t, remainingPaths(t, root))
 	assert.Empty(t, a.Pods())
@@ -323,9 +323,9 @@ func TestMountInVolumePropagatesFromSharedRoot(t *testing.T) {
 	require.FileExists(t, filepath.Join(seen, memory, "file"))
 	require.NoError(t, a.Release(t.Context(), "u1"))
 	require.NoError(t, a.Release(t.Context(), "u2"))
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(t, err)
-	assert.Len(t, mount.Below(table, root), 1, "it is bound over itself once")
+	assert.Len(t, mount.MountsBelow(table, root), 1, "it is bound over itself once")
 }
 
 // BenchmarkUpAndDown sets up and tears down a pod with five volumes.

@@ -50,6 +50,6 @@ func (pc *pluginCall) isStillMounted() bool {
 	if staged, err := mount.IsMountPoint(v.StagingDir); v.StagingDir != "" && staged && err == nil {
 		return true
 	}
-	table, err := mount.Table()
-	return err == nil && len(mount.Below(table, v.Dir)) > 0
+	table, err := mount.ReadTable()
+	return err == nil && len(mount.MountsBelow(table, v.Dir)) > 0
 }

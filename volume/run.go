@@ -67,7 +67,7 @@ const lockFile = ".volumes.lock"
 func (v *Volumes) lockRoot() (release func() error, err error) {
 	if err = os.MkdirAll(v.opts.Root, 0o750); err == nil {
 		var lock *dirlock.Lock
-		if lock, err = dirlock.Take(v.opts.Root, lockFile); err == nil {
+		if lock, err = dirlock.Acquire(v.opts.Root, lockFile); err == nil {
 			return lock.Release, nil
 		}
 	}

@@ -89,11 +89,11 @@ func checkUnreferenced(dir string) error {
 	if mounted, err := mount.IsMountPoint(dir); err != nil || !mounted {
 		return notexist.Ignore(err)
 	}
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
-	if others := mount.Others(table, dir); len(others) > 0 {
+	if others := mount.OtherMounts(table, dir); len(others) > 0 {
 		return fmt.Errorf("%s is still mounted at %s, of %d", dir, others[0].Point, len(others))
 	}
 	return nil

@@ -122,7 +122,7 @@ func (r *Runtime) openRoot() error {
 			return err
 		}
 	}
-	lock, err := dirlock.Take(r.root, rootLock)
+	lock, err := dirlock.Acquire(r.root, rootLock)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func TestSecondAgentOfADirectory(t *testing.T) {
 	m, state := exetest.NewDir(t), t.TempDir()
 	pods := filepath.Join(state, "pods")
 	require.NoError(t, os.Mkdir(pods, 0o750))
-	lock, err := dirlock.Take(pods, ".lock") // as an agent of another runtime does, whose processes are not here
+	lock, err := dirlock.Acquire(pods, ".lock") // as an agent of another runtime does, whose processes are not here
 	require.NoError(t, err)
 	a := program.Start(t, "-manifests", m.Path, "-state", state, "-logs", t.TempDir(), "-node", "n1")
 	a.AwaitLine(10*time.Second, "minimal:", pods, fmt.Sprintf("process %d", os.Getpid()))

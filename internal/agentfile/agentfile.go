@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentfile writes the configuration file of examples/agent from one map of fields, for tests and benchmarks that start the program.
+// Package agentfile writes the configuration file of examples/agent from one map of fields, for tests and benchmarks that start
+// the program.
 package agentfile
 
 import (
@@ -12,10 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
 
-// Marshal returns the documents of a file. A field that a KubeletConfiguration has is in that document, any other in the NodeConfiguration.
+// Marshal returns the YAML documents of a configuration file. A field of KubeletConfiguration is written to that document, any
+// other field to NodeConfiguration.
 //
-// Tests share their machine with other agents, so these defaults are not the kubelet's: without cgroupRoot pods get no cgroup, without
-// evictionHard and evictionSoft none is evicted, and healthzPort is 0.
+// Tests share their machine with other agents, so some defaults differ from the kubelet: without cgroupRoot pods get no cgroup,
+// without evictionHard and evictionSoft no pod is evicted, and healthzPort is 0.
 func Marshal(fields map[string]any) ([]byte, error) {
 	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
 	node := map[string]any{"apiVersion": kubeletconfig.NodeAPIVersion, "kind": kubeletconfig.NodeKind}
@@ -26,13 +28,13 @@ func Marshal(fields map[string]any) ([]byte, error) {
 		kubelet["evictionHard"] = map[string]string{}
 	}
 	for name, value := range fields {
-		if isKubelets(name) {
+		if isKubeletField(name) {
 			kubelet[name] = value
 		} else {
 			node[name] = value
 		}
 	}
-	first, err := json.Marshal(kubelet) // which is YAML as well
+	first, err := json.Marshal(kubelet) // JSON is valid YAML
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +42,8 @@ func Marshal(fields map[string]any) ([]byte, error) {
 	return append(append(append(first, "\n---\n"...), second...), '\n'), err
 }
 
-// isKubelets reports whether a KubeletConfiguration has a field.
-func isKubelets(name string) bool {
+// isKubeletField reports whether name is a field of KubeletConfiguration.
+func isKubeletField(name string) bool {
 	t := reflect.TypeFor[kubeletconfig.Configuration]()
 	for i := range t.NumField() {
 		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces files as a whole: a reader finds the old content or the new one, never a mix. It locks nothing: of two writers at the same time the one that comes last wins.
+// Package atomicfile replaces files atomically: a reader sees the old or the new content, never a mix. It does not lock: of two
+// concurrent writers the last one wins.
 package atomicfile
 
 import (
@@ -15,72 +16,70 @@ import (
 	"syscall"
 )
 
-// WriteFile makes data the content of the file at path and returns when both are on the disk. The file gets exactly
-// the mode perm, whatever the umask and whatever it had before. What is no regular file, a link included, is refused.
+// WriteFile replaces the content of the file at path, and returns when it is on disk. The file gets the mode perm, regardless of
+// the umask. Anything but a regular file, such as a symbolic link, is an error.
 //
-// On an error the file is as it was, but for one case: if only the last step fails, the sync of the directory, the
-// new content is there and may be gone after a loss of power. A writer that is killed leaves a temporary file beside
-// path, whose name begins with a dot; see [Clean].
+// On error the old content stays, except that the new content may already be visible if only the sync of the directory failed. A
+// writer that is killed leaves a temporary file; see [Clean].
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
-	return named(path, writeFile(path, data, perm, true))
+	return wrapError(path, replaceFile(path, data, perm, true))
 }
 
-// Replace is WriteFile that does not wait for the disk, and costs a hundredth: a machine that loses power may come back
-// with the old content, an empty file or none. A process that is killed leaves the old or the new one.
+// Replace is WriteFile without waiting for the disk, at a hundredth of the cost. After a power failure the file may have the old
+// content, be empty or be missing. After a kill it has the old or the new content.
 func Replace(path string, data []byte, perm fs.FileMode) error {
-	return named(path, writeFile(path, data, perm, false))
+	return wrapError(path, replaceFile(path, data, perm, false))
 }
 
-func named(path string, err error) error {
+func wrapError(path string, err error) error {
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 	return nil
 }
 
-func writeFile(path string, data []byte, perm fs.FileMode, lasting bool) error {
+func replaceFile(path string, data []byte, perm fs.FileMode, durable bool) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("it is no regular file: %s", info.Mode())
 	}
 	dir, name := filepath.Split(path)
 	if dir == "" {
-		dir = "." // CreateTemp would take the empty string for the system's directory of temporary files
+		dir = "." // CreateTemp would use the system's temporary directory for an empty name
 	}
 	f, err := os.CreateTemp(dir, "."+name+".*"+suffix)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fill(f, data, perm, lasting), f.Close()); err != nil {
+	if err := errors.Join(writeTemp(f, data, perm, durable), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	if !lasting {
+	if !durable {
 		return nil
 	}
 	return SyncDir(dir)
 }
 
-// suffix ends the names of temporary files.
+// suffix is the extension of temporary files.
 const suffix = ".tmp"
 
-// fill writes a temporary file. It is private to the user until its content is there.
-func fill(f *os.File, data []byte, perm fs.FileMode, lasting bool) error {
+// writeTemp writes a temporary file, which is private until its content is complete.
+func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
 	if err := f.Chmod(perm); err != nil {
 		return err
 	}
-	if !lasting {
+	if !durable {
 		return nil
 	}
 	return f.Sync()
 }
 
-// SyncDir brings the names in a directory to the disk. Windows does so by itself, and some network file systems have
-// no such call.
+// SyncDir syncs the names in a directory to disk. It does nothing on Windows and on file systems without that call.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -96,8 +95,8 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Clean removes the temporary files that killed writers of the file at path have left. Nobody may be writing it. A
-// directory that is not there is clean.
+// Clean removes the temporary files that killed writers of the file at path have left. It must not run concurrently with a
+// writer. A missing directory is no error.
 func Clean(path string) error {
 	dir, name := filepath.Split(path)
 	if dir == "" {
@@ -111,7 +110,7 @@ func Clean(path string) error {
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), "."+name+".")
 		number, isTemp := strings.CutSuffix(rest, suffix)
-		// Anything but a number belongs to another file, whose name begins like this one's.
+		// Another suffix belongs to a file whose name starts with this one.
 		if ok && isTemp && number != "" && strings.Trim(number, "0123456789") == "" {
 			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
-// Resolve returns the path of a block device that a path leads to, through links.
+// Resolve returns the path of the block device that path refers to through symbolic links.
 func Resolve(path string) (string, error) {
 	device, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func Resolve(path string) (string, error) {
 	return device, err
 }
 
-// IsDevice reports whether a path, through links, is a block device.
+// IsDevice reports whether path is a block device. It follows symbolic links.
 func IsDevice(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -39,9 +39,9 @@ func IsDevice(path string) (bool, error) {
 }
 
 // Same reports whether two paths are the same block device.
-func Same(a, b string) (bool, error) { return same(a, b) }
+func Same(a, b string) (bool, error) { return isSameDevice(a, b) }
 
-// Size returns how many bytes a block device has.
+// Size returns the size of a block device in bytes.
 func Size(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,20 +52,21 @@ func Size(path string) (uint64, error) {
 	return uint64(max(n, 0)), err
 }
 
-// Hold keeps a block device open until Release, also when the agent ends: a loop device is made on it, unless there is one.
-func Hold(ctx context.Context, path string) error { return hold(ctx, path) }
+// Hold keeps a block device open until Release, also after the agent has exited, by attaching a loop device to it. It does
+// nothing if there is one.
+func Hold(ctx context.Context, path string) error { return attachLoop(ctx, path) }
 
-// Release undoes Hold. A device that is not held is success.
-func Release(ctx context.Context, path string) error { return release(ctx, path) }
+// Release undoes Hold. It does nothing for a device without a loop device.
+func Release(ctx context.Context, path string) error { return detachLoop(ctx, path) }
 
-// maxOutput is how much of the output of a program is kept, and maxText how much of it is in an error.
+// Limits of the program output that is kept, and of its part in an error, in bytes.
 const (
 	maxOutput = 64 << 10
 	maxText   = 1 << 10
 )
 
-// run runs a program and returns its output and its exit code. Only what keeps it from running to its end is an error.
-func run(ctx context.Context, name string, args ...string) (output string, code int, err error) {
+// runProgram runs a program and returns its output and exit code. err is not nil only if the program did not exit by itself.
+func runProgram(ctx context.Context, name string, args ...string) (output string, code int, err error) {
 	out := &plugincmd.Output{Max: maxOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -77,8 +78,8 @@ func run(ctx context.Context, name string, args ...string) (output string, code 
 	return output, 0, err
 }
 
-// failed returns an error with the end of what a program has printed.
-func failed(name, device, output string, code int) error {
+// exitError returns an error with the exit code and the end of the output of a program.
+func exitError(name, device, output string, code int) error {
 	if len(output) > maxText {
 		output = "…" + output[len(output)-maxText:]
 	}

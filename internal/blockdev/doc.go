@@ -1,30 +1,28 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blockdev finds block devices, keeps them open without a process, and makes, checks and grows the file systems on them with the
-// node's own programs. It mounts nothing and knows no pods.
+// Package blockdev resolves block devices, keeps them open without a process, and creates, checks and grows their file systems
+// with programs of the node. It does not mount them.
 //
 // # Model
 //
-// A device whose name a container was given must not be taken away for another one that gets the same name. [Hold] sees to that with a
-// loop device on it, as the kubelet does, so that it outlives the agent, and either can undo what the other did:
+// While a container uses a device, its name must not be given to another device. [Hold] prevents that by attaching a loop device,
+// as the kubelet does. The loop device outlives the agent, and agent and kubelet can release each other's devices:
 //
 //	device, err := blockdev.Resolve("/dev/disk/by-id/x")
 //	err = blockdev.Hold(ctx, device)
 //	...
 //	err = blockdev.Release(ctx, device)
 //
-// [Format] makes a file system where there is none, and checks one that is there. [Grow] lets it fill its device.
-//
-// What belongs here: what is done with a block device of this node. Which volume it is of does not.
+// [Format] creates a file system on an empty device, and checks an existing one. [Grow] extends it to the size of its device.
 //
 // # Concurrency
 //
-// All functions may be called from any number of goroutines, for one device from one at a time.
+// All functions are safe for concurrent use, with at most one call per device at a time.
 //
 // # Errors
 //
-// An error names the device, and has the end of what a program has printed. On systems other than Linux it is errors.ErrUnsupported.
+// An error names the device and contains the end of the program output. On systems other than Linux it is errors.ErrUnsupported.
 //
 // Test kit: none; internal/mounttest has loop devices.
 package blockdev

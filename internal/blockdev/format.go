@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// partitions is the format of a device that is no file system, and must not become one.
+// partitions is the format that [Probe] returns for a device with a partition table, which must not be formatted.
 const partitions = "unknown data, probably partitions"
 
-// noFormat is the exit code of blkid for a device on which it finds nothing.
-const noFormat = 2
+// blkidNothingFound is the exit code of blkid for an empty device.
+const blkidNothingFound = 2
 
-// Probe returns the format of a block device, such as "ext4", or "" for one that is empty.
+// Probe returns the format of a block device, such as "ext4"; "" for an empty device.
 func Probe(ctx context.Context, device string) (format string, err error) {
-	if is, err := IsDevice(device); err != nil || !is { // for which blkid has the same code as for an empty one
+	if is, err := IsDevice(device); err != nil || !is { // blkid has one exit code for an empty device and for another file
 		return "", errors.Join(err, fmt.Errorf("%s is no block device", device))
 	}
-	output, code, err := run(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+	output, code, err := runProgram(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("blkid %s: %w", device, err)
-	case code == noFormat:
+	case code == blkidNothingFound:
 		return "", nil
 	case code != 0:
-		return "", failed("blkid", device, output, code)
+		return "", exitError("blkid", device, output, code)
 	}
 	for line := range strings.Lines(output) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -45,13 +45,13 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether a name can be that of a file system, for which there is a program mkfs.NAME.
+// isType reports whether name can be a file system type, for which a program mkfs.NAME exists.
 func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format makes a file system on a device that has no format, and repairs one that is there, as far as that needs nobody to decide. Nothing
-// is written to a device that is to be read only. A device of another format is left alone, and is for mount to refuse.
+// Format creates a file system on an empty device. It checks and repairs an existing one, as far as that needs no decision. With
+// readOnly it writes nothing, and an empty device is an error. A device with another format is kept; mounting it will fail.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is no type of a file system", fstype)
@@ -65,48 +65,48 @@ func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	case readOnly:
 		return nil
 	case format == "":
-		return mkfs(ctx, device, fstype)
+		return makeFileSystem(ctx, device, fstype)
 	default:
-		return check(ctx, device)
+		return checkFileSystem(ctx, device)
 	}
 }
 
-func mkfs(ctx context.Context, device, fstype string) error {
+func makeFileSystem(ctx context.Context, device, fstype string) error {
 	var args []string
 	switch fstype {
 	case "ext3", "ext4":
-		args = []string{"-F", "-m0"} // without a question, and without blocks for root alone
+		args = []string{"-F", "-m0"} // without a question, and without blocks reserved for root
 	case "xfs":
 		args = []string{"-f"}
 	}
-	output, code, err := run(ctx, "mkfs."+fstype, append(args, device)...)
+	output, code, err := runProgram(ctx, "mkfs."+fstype, append(args, device)...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("mkfs.%s %s: %w", fstype, device, err)
 	case code != 0:
-		return failed("mkfs."+fstype, device, output, code)
+		return exitError("mkfs."+fstype, device, output, code)
 	}
 	return nil
 }
 
-// uncorrected is the exit code of fsck for a file system that it cannot repair. A higher one says that it did not run.
-const uncorrected = 4
+// fsckUncorrected is the exit code of fsck for errors that it cannot repair. A higher code means that fsck did not run.
+const fsckUncorrected = 4
 
-func check(ctx context.Context, device string) error {
-	output, code, err := run(ctx, "fsck", "-a", device)
+func checkFileSystem(ctx context.Context, device string) error {
+	output, code, err := runProgram(ctx, "fsck", "-a", device)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil // as the kubelet does
+		return nil // ignored, as in the kubelet
 	case err != nil:
 		return fmt.Errorf("fsck %s: %w", device, err)
-	case code == uncorrected:
-		return failed("fsck", device, output, code)
+	case code == fsckUncorrected:
+		return exitError("fsck", device, output, code)
 	}
 	return nil
 }
 
-// Grow lets the file system of a device fill it, while it is mounted on a directory. One that fills it already is success, and so is a
-// device without a format.
+// Grow extends the file system of a device, which is mounted on dir, to the size of the device. It does nothing if the file
+// system has that size or the device is empty.
 func Grow(ctx context.Context, device, dir string) error {
 	format, err := Probe(ctx, device)
 	if err != nil || format == "" {
@@ -124,12 +124,12 @@ func Grow(ctx context.Context, device, dir string) error {
 	default:
 		return fmt.Errorf("file system %s of %s cannot grow", format, device)
 	}
-	output, code, err := run(ctx, name, args...)
+	output, code, err := runProgram(ctx, name, args...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", name, device, err)
 	case code != 0:
-		return failed(name, device, output, code)
+		return exitError(name, device, output, code)
 	}
 	return nil
 }

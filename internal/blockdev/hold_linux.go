@@ -19,10 +19,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// maxTries is how many loop devices others may take away before the next one is ours.
+// maxTries is how often attaching a loop device is retried after another program was faster.
 const maxTries = 16
 
-func same(a, b string) (bool, error) {
+func isSameDevice(a, b string) (bool, error) {
 	var at, bt unix.Stat_t
 	if err := unix.Stat(a, &at); err != nil {
 		return false, &fs.PathError{Op: "stat", Path: a, Err: err}
@@ -33,8 +33,8 @@ func same(a, b string) (bool, error) {
 	return at.Mode&unix.S_IFMT == unix.S_IFBLK && bt.Mode&unix.S_IFMT == unix.S_IFBLK && at.Rdev == bt.Rdev, nil
 }
 
-func hold(ctx context.Context, path string) error {
-	if loop, err := holder(path); err != nil || loop != "" {
+func attachLoop(ctx context.Context, path string) error {
+	if loop, err := findLoop(path); err != nil || loop != "" {
 		return err
 	}
 	device, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -58,16 +58,16 @@ func hold(ctx context.Context, path string) error {
 		if err != nil {
 			return fmt.Errorf("find a free loop device: %w", err)
 		}
-		err = attach("/dev/loop"+strconv.Itoa(n), device, path)
-		if !errors.Is(err, unix.EBUSY) { // that somebody was faster
+		err = configureLoop("/dev/loop"+strconv.Itoa(n), device, path)
+		if !errors.Is(err, unix.EBUSY) { // another program was faster
 			return err
 		}
 	}
 	return errors.New("others take all free loop devices")
 }
 
-// attach puts a loop device on an open device.
-func attach(loop string, device *os.File, path string) error {
+// configureLoop attaches a loop device to an open block device.
+func configureLoop(loop string, device *os.File, path string) error {
 	f, err := os.OpenFile(loop, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -85,9 +85,9 @@ func attach(loop string, device *os.File, path string) error {
 	return nil
 }
 
-func release(ctx context.Context, path string) error {
-	for range maxTries { // one as a rule
-		loop, err := holder(path)
+func detachLoop(ctx context.Context, path string) error {
+	for range maxTries { // usually one
+		loop, err := findLoop(path)
 		if err != nil || loop == "" {
 			return err
 		}
@@ -100,7 +100,7 @@ func release(ctx context.Context, path string) error {
 		if err != nil && !errors.Is(err, unix.ENXIO) {
 			return &fs.PathError{Op: "detach", Path: loop, Err: err}
 		}
-		select { // the kernel lets go of it when the last who has it open is gone, which may be a program that looks at new devices
+		select { // the kernel detaches it when the last process closes it, such as a program that inspects new devices
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
@@ -109,8 +109,8 @@ func release(ctx context.Context, path string) error {
 	return fmt.Errorf("%s is still held", path)
 }
 
-// holder returns the loop device on a path, or "".
-func holder(path string) (string, error) {
+// findLoop returns the loop device that is attached to path, or "".
+func findLoop(path string) (string, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -10,8 +10,8 @@ import (
 	"errors"
 )
 
-func same(string, string) (bool, error) { return false, errors.ErrUnsupported }
+func isSameDevice(string, string) (bool, error) { return false, errors.ErrUnsupported }
 
-func hold(context.Context, string) error { return errors.ErrUnsupported }
+func attachLoop(context.Context, string) error { return errors.ErrUnsupported }
 
-func release(context.Context, string) error { return errors.ErrUnsupported }
+func detachLoop(context.Context, string) error { return errors.ErrUnsupported }

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := dirlock.Take(dir, lockName)
+	lock, err := dirlock.Acquire(dir, lockName)
 	if err != nil {
 		return fmt.Errorf("serve control plane in %s: %w", dir, err)
 	}
@@ -118,7 +118,7 @@ func Open(dir string) (*SharedPlane, error) {
 		return nil, fmt.Errorf("open control plane: parse %s: %w", filepath.Join(dir, recordName), err)
 	}
 	// If Serve was killed, its record is outdated.
-	held, err := dirlock.Held(dir, lockName)
+	held, err := dirlock.IsLocked(dir, lockName)
 	if err == nil && !held {
 		err = fmt.Errorf("process %d has ended: %w", s.record.PID, fs.ErrNotExist)
 	}
@@ -173,7 +173,7 @@ func (s *SharedPlane) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop control plane: end process %d: %w", s.record.PID, err)
 	}
 	for {
-		held, err := dirlock.Held(s.dir, lockName)
+		held, err := dirlock.IsLocked(s.dir, lockName)
 		if err != nil || !held {
 			return err
 		}

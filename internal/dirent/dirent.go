@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dirent reads the entries of an open directory one block at a time, with their types, and without a string for
-// each: package os makes all three of them. It is for walks over directories that somebody else writes to and that may
-// have any number of entries. It opens nothing.
+// Package dirent reads the entries of an open directory block by block, with their types and without allocating a string per
+// entry. It is for scans of directories that other programs write to and that may have any number of entries.
 package dirent
 
-// Type is what a directory says that an entry is. The zero value says that the file system does not know.
+// Type is the type of a directory entry. The zero value means that the file system does not report it.
 type Type uint8
 
-// Types of entries, those of getdents64.
+// Types of entries, as in getdents64(2).
 const (
 	Unknown   Type = 0
 	Directory Type = 4
@@ -17,15 +16,15 @@ const (
 	Link      Type = 10
 )
 
-// BufferSize is a good size for the buffer of [Next]. The smallest that works is [MaxRecord].
+// BufferSize is a good size for the buffer of [Next]. The minimum is [MaxRecord].
 const BufferSize = 32 << 10
 
-// MaxRecord is how many bytes of a buffer one entry takes at most.
+// MaxRecord is the maximum size of one entry in the buffer, in bytes.
 const MaxRecord = 280
 
-// Next reads as many entries of a directory as fit into buf and calls f with each but "." and "..". The name is in buf, so
-// that it is f's until f returns. The descriptor remembers where to go on. Next returns how many bytes of buf were used: at
-// the end of the directory none, and before that usually all that one more entry would not fit into.
+// Next reads as many entries as fit into buf, and calls f for each except "." and "..". name is part of buf and only valid during
+// the call. The next call continues after these entries. used is the number of bytes read into buf; zero at the end of the
+// directory.
 func Next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
-	return next(dir, buf, f)
+	return readBlock(dir, buf, f)
 }

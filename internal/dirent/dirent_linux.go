@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameAt is where the name is in a linux_dirent64: after an inode number and an offset of eight bytes each, the length of
-// the record in two, and the type.
+// nameAt is the offset of the name in struct linux_dirent64, after inode, offset, record length and type.
 const nameAt = 19
 
-func next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
+func readBlock(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
 	n, err := unix.Getdents(dir, buf)
 	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Getdents(dir, buf)
@@ -24,11 +23,11 @@ func next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error
 	if err != nil {
 		return 0, os.NewSyscallError("getdents", err)
 	}
-	return n, parse(buf[:n], f)
+	return n, parseRecords(buf[:n], f)
 }
 
-// parse goes through records of the kernel.
-func parse(records []byte, f func(name []byte, t Type)) error {
+// parseRecords calls f for each directory entry in records.
+func parseRecords(records []byte, f func(name []byte, t Type)) error {
 	for len(records) > 0 {
 		if len(records) <= nameAt {
 			return os.NewSyscallError("getdents", unix.EIO)

@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(make([]byte, 24))
 	f.Fuzz(func(t *testing.T, records []byte) {
 		total := 0
-		err := parse(records, func(name []byte, _ Type) { total += nameAt + len(name) })
+		err := parseRecords(records, func(name []byte, _ Type) { total += nameAt + len(name) })
 		if err == nil && total > len(records) {
 			t.Fatalf("%d bytes out of %d", total, len(records))
 		}

@@ -10,6 +10,6 @@ import (
 	"fmt"
 )
 
-func next(int, []byte, func([]byte, Type)) (int, error) {
+func readBlock(int, []byte, func([]byte, Type)) (int, error) {
 	return 0, fmt.Errorf("getdents: %w", errors.ErrUnsupported)
 }

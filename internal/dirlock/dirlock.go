@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dirlock locks a directory, so that one agent at a time uses it. The kernel holds the lock (flock) and
-// releases it when the agent ends, however it ends. The lock keeps out only those that ask for it.
+// Package dirlock locks a directory, so that only one agent uses it at a time. The kernel releases the lock (flock) when the
+// agent exits. Programs that do not call this package are not kept out.
 package dirlock
 
 import (
@@ -14,55 +14,55 @@ import (
 	"time"
 )
 
-// wait is how long a lock that is taken is asked for again. A child that a program forked just when it was killed holds
-// its lock until the child executes another program, which takes long on a busy machine: where the program that has signed
-// has ended, it is that child, and waited for until orphanWait. One that lives in another PID namespace looks as if it had.
+// Timeouts of Acquire. A child process that was forked just when its parent was killed holds the lock until it executes another
+// program. If the recorded process has exited, the holder is such a child, and Acquire retries until orphanTimeout. A process in
+// another PID namespace also looks as if it had exited.
 const (
-	wait       = time.Second
-	orphanWait = 15 * time.Second
+	retryTimeout  = time.Second
+	orphanTimeout = 15 * time.Second
 )
 
-// HeldError says that a directory is locked by another holder.
-type HeldError struct {
+// LockedError means that another agent has locked the directory.
+type LockedError struct {
 	Dir string
-	PID int // of the holder; 0: it is not known
+	PID int // of the holder; 0: unknown
 }
 
-// Error names the holder; whoever asked for the lock names the directory.
-func (e *HeldError) Error() string {
+// Error names the holder, but not the directory.
+func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return "another agent has it open"
 	}
 	return fmt.Sprintf("another agent has it open: process %d", e.PID)
 }
 
-// Lock is a lock that is held.
+// Lock is an acquired lock.
 type Lock struct{ file *os.File }
 
-// Take locks a directory that exists, by a file with this name in it, which it makes when needed. Where another holder
-// has the lock, in this process too, the error is a [*HeldError].
-func Take(dir, name string) (*Lock, error) {
+// Acquire locks the existing directory dir, using the file name in it, which is created if necessary. If the directory is locked,
+// also by this process, the error is a [*LockedError].
+func Acquire(dir, name string) (*Lock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := take(f); err != nil {
-		if errors.Is(err, errTaken) {
-			err = &HeldError{Dir: dir, PID: holder(f)}
+	if err := acquireInTime(f); err != nil {
+		if errors.Is(err, errLocked) {
+			err = &LockedError{Dir: dir, PID: readPID(f)}
 		}
 		f.Close()
 		return nil, err
 	}
-	if err := sign(f); err != nil {
+	if err := writePID(f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return &Lock{file: f}, nil
 }
 
-// Held reports whether somebody has such a lock at this moment, in this process or in another one. It does not wait, and where there
-// is no such file nobody has it.
-func Held(dir, name string) (bool, error) {
+// IsLocked reports whether any process has locked the directory. It does not wait, and returns false if the lock file does not
+// exist.
+func IsLocked(dir, name string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -70,33 +70,33 @@ func Held(dir, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close() // that releases it again
-	err = try(f)
-	if errors.Is(err, errTaken) {
+	defer f.Close() // closing releases the lock
+	err = tryLock(f)
+	if errors.Is(err, errLocked) {
 		return true, nil
 	}
 	return false, err
 }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// errTaken says that somebody else has a lock.
-var errTaken = errors.New("taken")
+// errLocked means that the lock is held by another agent.
+var errLocked = errors.New("taken")
 
-// take locks a file, or returns errTaken when that is not possible in time.
-func take(f *os.File) error {
+// acquireInTime locks a file, and retries until its timeout. It returns errLocked if that fails.
+func acquireInTime(f *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err := try(f)
+		err := tryLock(f)
 		waited := time.Since(begin)
-		if !errors.Is(err, errTaken) || waited > orphanWait || waited > wait && !ended(holder(f)) {
+		if !errors.Is(err, errLocked) || waited > orphanTimeout || waited > retryTimeout && !hasExited(readPID(f)) {
 			return err
 		}
 	}
 }
 
-// sign writes who has the lock.
-func sign(f *os.File) error {
+// writePID records this process as the holder.
+func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func sign(f *os.File) error {
 	return err
 }
 
-// holder returns who has signed, or 0.
-func holder(f *os.File) int {
+// readPID returns the recorded holder, or 0.
+func readPID(f *os.File) int {
 	var text [20]byte
 	n, _ := f.ReadAt(text[:], 0)
 	pid, err := strconv.Atoi(string(text[:n]))

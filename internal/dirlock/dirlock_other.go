@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// try fails: such a system has no flock.
+// tryLock fails: this system has no flock.
 func try(*os.File) error { return fmt.Errorf("flock: %w", errors.ErrUnsupported) }
 
-// ended is not asked for a lock that nobody can have.
+// hasExited is not used on this system.
 func ended(int) bool { return false }

@@ -20,15 +20,15 @@ import (
 func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		first, err := dirlock.Take(dir, "lock")
+		first, err := dirlock.Acquire(dir, "lock")
 		require.NoError(t, err)
-		_, err = dirlock.Take(dir, "lock")
-		var held *dirlock.HeldError
+		_, err = dirlock.Acquire(dir, "lock")
+		var held *dirlock.LockedError
 		require.ErrorAs(t, err, &held)
-		assert.Equal(t, dirlock.HeldError{Dir: dir, PID: os.Getpid()}, *held)
+		assert.Equal(t, dirlock.LockedError{Dir: dir, PID: os.Getpid()}, *held)
 		assert.EqualError(t, err, fmt.Sprintf("another agent has it open: process %d", os.Getpid()))
 		require.NoError(t, first.Release())
-		second, err := dirlock.Take(dir, "lock")
+		second, err := dirlock.Acquire(dir, "lock")
 		require.NoError(t, err, "a lock that was released is free")
 		require.NoError(t, second.Release())
 	})
@@ -38,11 +38,11 @@ func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
 func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		first, err := dirlock.Take(dir, "lock")
+		first, err := dirlock.Acquire(dir, "lock")
 		require.NoError(t, err)
 		for _, text := range []string{"", "-1", "x", "99999999999999999999999999"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600))
-			_, err = dirlock.Take(dir, "lock")
+			_, err = dirlock.Acquire(dir, "lock")
 			assert.EqualError(t, err, "another agent has it open")
 		}
 		require.NoError(t, first.Release())
@@ -56,21 +56,21 @@ func TestHeld(t *testing.T) {
 		var lock *dirlock.Lock
 		var err error
 		if want {
-			lock, err = dirlock.Take(dir, "lock")
+			lock, err = dirlock.Acquire(dir, "lock")
 			require.NoError(t, err)
 		}
-		held, err := dirlock.Held(dir, "lock")
+		held, err := dirlock.IsLocked(dir, "lock")
 		require.NoError(t, err)
 		require.Equal(t, want, held)
 		if want {
 			require.NoError(t, lock.Release())
 		}
 	}
-	_, err := dirlock.Held(string([]byte{0}), "lock")
+	_, err := dirlock.IsLocked(string([]byte{0}), "lock")
 	require.Error(t, err)
 }
 
 func TestTakeInNoDirectory(t *testing.T) {
-	_, err := dirlock.Take(filepath.Join(t.TempDir(), "missing"), "lock")
+	_, err := dirlock.Acquire(filepath.Join(t.TempDir(), "missing"), "lock")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try locks a file, or returns errTaken.
-func try(f *os.File) error {
+// tryLock locks a file without waiting, or returns errLocked.
+func tryLock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return errTaken
+		return errLocked
 	}
 	return os.NewSyscallError("flock", err)
 }
 
-// ended reports whether there is no process with this number, which is not 0, any more.
-func ended(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// hasExited reports whether the process no longer exists. It returns false for pid 0.
+func hasExited(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

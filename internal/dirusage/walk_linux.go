@@ -15,34 +15,33 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// batch is after how many files the walk looks at its budget.
-const batch = 64
+// stepFiles is the number of files between two calls of takeStep.
+const stepFiles = 64
 
-// Run measures what is at a path: a directory, or one file. The path itself may lead through links, as those of a node
-// do; nothing below it does.
+// Run measures a directory or one file. The path itself may contain symbolic links; links below it are not followed.
 func (w *Walk) Run(ctx context.Context, path string) error {
-	if err := w.step(ctx); err != nil {
+	if err := w.takeStep(ctx); err != nil {
 		return err
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	st, err := statx(fd, "")
+	st, err := statEntry(fd, "")
 	unix.Close(fd)
 	if err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	w.device = device(&st)
+	w.device = deviceOf(&st)
 	directory := isDirectory(&st)
 	if !w.Flat || !directory {
-		w.count(st.Ino, st.Blocks, uint64(st.Nlink), directory)
+		w.countFile(st.Ino, st.Blocks, uint64(st.Nlink), directory)
 	}
 	if !directory {
 		return nil
 	}
 	fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOATIME, 0)
-	if errors.Is(err, unix.EPERM) { // to leave the time of access alone takes the owner
+	if errors.Is(err, unix.EPERM) { // O_NOATIME requires the owner of the directory
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
@@ -52,18 +51,18 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 		w.Buf = make([]byte, dirent.BufferSize)
 	}
 	defer unix.Close(fd)
-	if err := w.directory(ctx, &fd, w.Buf, 1); err != nil {
+	if err := w.countDirectory(ctx, &fd, w.Buf, 1); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if w.Deep {
+	if w.TooDeep {
 		return fmt.Errorf("%s: what is more than %d levels deep is not counted", path, maxLevels)
 	}
 	return nil
 }
 
-// directory adds the files of an open directory, whose descriptor may become another one of the same directory. It reads a block of entries
-// before it enters the subdirectories of the block, so that one buffer is enough.
-func (w *Walk) directory(ctx context.Context, fd *int, buf []byte, level int) error {
+// countDirectory adds the files of an open directory. fd may be replaced by another descriptor of that directory. It reads a
+// block of entries before it enters the subdirectories in that block, so one buffer suffices.
+func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
 		var failed error
@@ -72,21 +71,21 @@ func (w *Walk) directory(ctx context.Context, fd *int, buf []byte, level int) er
 			if failed != nil || w.Flat && t == dirent.Directory {
 				return
 			}
-			if w.entry(*fd, string(name)) {
+			if w.countEntry(*fd, string(name)) {
 				below = append(below, string(name))
 			}
-			if files++; files%batch == 0 {
-				failed = w.step(ctx)
+			if files++; files%stepFiles == 0 {
+				failed = w.takeStep(ctx)
 			}
 		})
 		if err == nil && failed == nil {
-			err = w.step(ctx)
+			err = w.takeStep(ctx)
 		}
 		if err = errors.Join(failed, err); err != nil {
 			return err
 		}
 		for _, name := range below {
-			if err := w.enter(ctx, fd, name, buf, level); err != nil {
+			if err := w.enterDirectory(ctx, fd, name, buf, level); err != nil {
 				return err
 			}
 		}
@@ -96,42 +95,41 @@ func (w *Walk) directory(ctx context.Context, fd *int, buf []byte, level int) er
 	}
 }
 
-// entry counts one entry and reports whether to enter it. What was removed meanwhile, and what is mounted there, does not
-// count.
-func (w *Walk) entry(parent int, name string) bool {
-	st, err := statx(parent, name)
-	if err != nil || device(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+// countEntry adds one entry, and reports whether it is a directory to enter. Removed entries and mount points are skipped.
+func (w *Walk) countEntry(parent int, name string) bool {
+	st, err := statEntry(parent, name)
+	if err != nil || deviceOf(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return false
 	}
 	directory := isDirectory(&st)
 	if w.Flat && directory {
 		return false
 	}
-	w.count(st.Ino, st.Blocks, uint64(st.Nlink), directory)
+	w.countFile(st.Ino, st.Blocks, uint64(st.Nlink), directory)
 	return directory
 }
 
-// statx looks at an entry of a directory, or without a name at what is open. It asks no server, so that a dead one that is
-// mounted there keeps nobody.
-func statx(fd int, name string) (st unix.Statx_t, err error) {
+// statEntry returns the attributes of a directory entry, or of fd itself if name is empty. It does not contact a file server, so
+// a hung server does not block it.
+func statEntry(fd int, name string) (st unix.Statx_t, err error) {
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
 	const what = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
 	err = unix.Statx(fd, name, flags, what, &st)
 	return st, err
 }
 
-func device(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.Dev_minor} }
+func deviceOf(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.Dev_minor} }
 
 func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// errMoved reports that a directory is not above its subdirectory any more.
+// errMoved means that a directory was moved during the measurement.
 var errMoved = errors.New("directories are moved meanwhile")
 
-// enter goes into a directory. openat2 keeps it from a file system that was mounted there since, also one of the same
-// device.
-func (w *Walk) enter(ctx context.Context, parent *int, name string, buf []byte, level int) error {
+// enterDirectory measures a subdirectory. openat2 prevents entering a file system that was mounted there meanwhile, even of the
+// same device.
+func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
-		w.Deep = true
+		w.TooDeep = true
 		return nil
 	}
 	fd, err := unix.Openat2(*parent, name, &unix.OpenHow{
@@ -146,27 +144,27 @@ func (w *Walk) enter(ctx context.Context, parent *int, name string, buf []byte, 
 	}
 	defer func() { unix.Close(fd) }()
 	if level < maxOpen {
-		err := w.directory(ctx, &fd, buf, level+1)
+		err := w.countDirectory(ctx, &fd, buf, level+1)
 		if errors.Is(err, errMoved) {
-			w.Deep = true // that part of the tree is left
+			w.TooDeep = true // the remaining part of that tree is skipped
 			err = nil
 		}
 		return err
 	}
-	again, err := suspend(parent)
+	reopen, err := suspendDir(parent)
 	if err != nil {
 		return err
 	}
-	if err := w.directory(ctx, &fd, buf, level+1); err != nil {
+	if err := w.countDirectory(ctx, &fd, buf, level+1); err != nil {
 		return err
 	}
-	return again(fd)
+	return reopen(fd)
 }
 
-// suspend closes a directory, so that a deep tree takes few descriptors. The function that it returns opens the directory again, as the
-// parent of a subdirectory, and reads on where it was.
-func suspend(dir *int) (again func(subdirectory int) error, err error) {
-	st, err := statx(*dir, "")
+// suspendDir closes a directory to save descriptors in a deep tree. reopen opens it again as the parent of subdirectory, at the
+// previous position.
+func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
+	st, err := statEntry(*dir, "")
 	if err != nil {
 		return nil, fmt.Errorf("stat directory: %w", err)
 	}
@@ -182,8 +180,8 @@ func suspend(dir *int) (again func(subdirectory int) error, err error) {
 			return fmt.Errorf("%w: %w", errMoved, err)
 		}
 		*dir = fd
-		now, err := statx(fd, "")
-		if err != nil || now.Ino != st.Ino || device(&now) != device(&st) {
+		now, err := statEntry(fd, "")
+		if err != nil || now.Ino != st.Ino || deviceOf(&now) != deviceOf(&st) {
 			return errors.Join(errMoved, err)
 		}
 		_, err = unix.Seek(fd, offset, io.SeekStart)

@@ -158,10 +158,10 @@ func TestWalkOfATreeThatMoves(t *testing.T) {
 	require.NoError(t, err)
 	sub, err := unix.Openat(fd, "sub", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
-	again, err := suspend(&fd)
+	again, err := suspendDir(&fd)
 	require.NoError(t, err)
 	require.NoError(t, again(sub))
-	again, err = suspend(&fd)
+	again, err = suspendDir(&fd)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(filepath.Join(a, "sub"), filepath.Join(b, "sub")))
 	require.ErrorIs(t, again(sub), errMoved)
@@ -172,8 +172,8 @@ func TestWalkOfATreeThatMoves(t *testing.T) {
 func TestManyLinkedFilesTakeNoMoreMemory(t *testing.T) {
 	w := &Walk{}
 	for i := range uint64(maxLinked + 1000) {
-		w.count(i, 8, 4, false)
-		w.count(i, 8, 4, false)
+		w.countFile(i, 8, 4, false)
+		w.countFile(i, 8, 4, false)
 	}
 	assert.Len(t, w.linked, maxLinked)
 	assert.EqualValues(t, maxLinked*4096+2*1000*1024, w.Bytes, "then each name counts for its part")
@@ -191,21 +191,21 @@ func TestWalkEndsWithItsContext(t *testing.T) {
 // The pace takes its part of the time, whatever the work is.
 func TestPaceKeepsItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &Pace{Part: 0.05}
+		p := &Pace{CPUFraction: 0.05}
 		begin := time.Now()
 		var worked time.Duration
 		for range 2000 {
-			require.NoError(t, p.step(t.Context()))
+			require.NoError(t, p.sleepIfDue(t.Context()))
 			time.Sleep(time.Millisecond) // stands for work
 			worked += time.Millisecond
 		}
 		took := time.Since(begin)
 		assert.InDelta(t, 0.05, worked.Seconds()/took.Seconds(), 0.005)
 
-		all := &Pace{Part: 1}
+		all := &Pace{CPUFraction: 1}
 		begin = time.Now()
 		for range 100 {
-			require.NoError(t, all.step(t.Context()))
+			require.NoError(t, all.sleepIfDue(t.Context()))
 			time.Sleep(time.Millisecond)
 		}
 		assert.Equal(t, 100*time.Millisecond, time.Since(begin))

@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// option is what a mount option does to the flags of mount(2).
-type option struct {
+// flagOption is a mount option that sets or clears a flag of mount(2).
+type flagOption struct {
 	flag  uintptr
 	clear bool
 }
 
-// optionFlags returns the options that are flags of mount(2) (mount(8), FILESYSTEM-INDEPENDENT MOUNT OPTIONS).
-func optionFlags() map[string]option {
-	return map[string]option{
+// flagOptions returns the mount options that are flags of mount(2), by name; see FILESYSTEM-INDEPENDENT MOUNT OPTIONS in
+// mount(8).
+func flagOptions() map[string]flagOption {
+	return map[string]flagOption{
 		"ro": {unix.MS_RDONLY, false}, "rw": {unix.MS_RDONLY, true}, "nosuid": {unix.MS_NOSUID, false}, "suid": {unix.MS_NOSUID, true},
 		"nodev": {unix.MS_NODEV, false}, "dev": {unix.MS_NODEV, true}, "noexec": {unix.MS_NOEXEC, false}, "exec": {unix.MS_NOEXEC, true},
 		"sync": {unix.MS_SYNCHRONOUS, false}, "async": {unix.MS_SYNCHRONOUS, true}, "dirsync": {unix.MS_DIRSYNC, false},
@@ -28,19 +29,20 @@ func optionFlags() map[string]option {
 	}
 }
 
-// ofCommand reports whether an option is one for mount(8) alone.
-func ofCommand(o string) bool {
-	switch o {
+// isMountCommandOption reports whether only the program mount(8) interprets the option, such as "noauto" or
+// "x-systemd.automount".
+func isMountCommandOption(option string) bool {
+	switch option {
 	case "", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail":
 		return true
 	}
-	return strings.HasPrefix(o, "x-") || strings.HasPrefix(o, "X-") || strings.HasPrefix(o, "comment=")
+	return strings.HasPrefix(option, "x-") || strings.HasPrefix(option, "X-") || strings.HasPrefix(option, "comment=")
 }
 
-// flagsOf parts mount options into the flags of mount(2) and what is left for the file system.
-func flagsOf(options []string) (flags uintptr, data string) {
+// splitOptions splits mount options into flags of mount(2) and the data for the file system.
+func splitOptions(options []string) (flags uintptr, data string) {
 	var rest []string
-	known := optionFlags()
+	known := flagOptions()
 	for _, o := range options {
 		f, ok := known[o]
 		switch {
@@ -48,20 +50,20 @@ func flagsOf(options []string) (flags uintptr, data string) {
 			flags &^= f.flag
 		case ok:
 			flags |= f.flag
-		case !ofCommand(o):
+		case !isMountCommandOption(o):
 			rest = append(rest, o)
 		}
 	}
 	return flags, strings.Join(rest, ",")
 }
 
-func disk(source, target, kind string, options []string) error {
+func mountDisk(source, target, kind string, options []string) error {
 	at, err := openTarget(target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	flags, data := flagsOf(options)
+	flags, data := splitOptions(options)
 	if len(data) >= unix.Getpagesize() {
 		return errors.New("too many mount options")
 	}

@@ -1,38 +1,33 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mount mounts, looks and unmounts by system calls, and never by mount(8): a bind of a path or of a descriptor, a
-// tmpfs, a hugetlbfs, the attributes of a mount, a tree that is shared. It formats no disk and knows no network file
-// system.
+// Package mount mounts and unmounts by system calls, without mount(8): bind mounts, tmpfs, hugetlbfs and block devices. It also
+// reads the mount table. It formats no disk and mounts no network file system.
 //
 // # Model
 //
-// What is mounted appears on its target with its attributes, in one step, where the kernel has open_tree, mount_setattr
-// and move_mount (Linux 5.12); before that a bind is without them for a moment. The last element of a target is never
-// followed as a link. The elements before it are, so that the directory of a target belongs to the agent.
+// A mount appears on its target together with its attributes if the kernel has open_tree, mount_setattr and move_mount (Linux
+// 5.12). On older kernels a bind mount lacks them for a moment. The last element of a target is never followed as a symbolic
+// link. The elements before it are, so only the agent may be able to write to the parent directories.
 //
 //	err := mount.Tmpfs("/var/lib/agent/pods/1/volumes/cache", mount.TmpfsOptions{Size: 64 << 20, NoSwap: true})
 //	...
 //	err = unmounter.Unmount(ctx, "/var/lib/agent/pods/1/volumes/cache")
 //
-// # Servers that do not answer
+// # Hung servers
 //
-// A file system whose server is gone keeps whoever asks it for anything. [IsMountPoint] and [Table] do not ask.
-// [Unmounter] does, on a goroutine of its own, forces what does not answer, then detaches it, and returns in bounded time;
-// [Unmounter.Pending] names what the kernel has still not given back.
+// A system call about a file system whose server is unavailable may hang. [IsMountPoint] and [ReadTable] do not access the file
+// system. [Unmounter] calls the kernel in a goroutine, and returns in bounded time: it forces the unmount, and finally detaches
+// the mount. [Unmounter.Pending] lists the calls that have not returned.
 //
 // # Concurrency
 //
-// The functions may be called from any number of goroutines, and act in the mount namespace of their thread. An
-// [Unmounter] may be used from several; there is one for each owner of mounts, and it is not copied.
+// All functions are safe for concurrent use and act in the mount namespace of the calling thread. An [Unmounter] is safe for
+// concurrent use. Each owner of mounts has one, and it must not be copied.
 //
 // # Errors
 //
-// An [*Error] has the operation, the path and what the kernel said. On systems other than Linux that is
-// errors.ErrUnsupported.
-//
-// What belongs here: a system call about mounts, with what it needs to be safe on old kernels and dead servers. What does
-// not: which volume is mounted where.
+// An [*Error] has the operation, the path and the error of the kernel; on systems other than Linux errors.ErrUnsupported.
 //
 // Test kit: package mounttest.
 package mount

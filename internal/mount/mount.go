@@ -8,82 +8,81 @@ import (
 	"time"
 )
 
-// Attr is a set of what a mount forbids.
+// Attr is a set of restrictions of a mount.
 type Attr uint
 
-// Attributes of mounts.
+// Attributes of a mount.
 const (
 	ReadOnly Attr = 1 << iota // no writes
-	NoSuid                    // set-user-ID, set-group-ID and file capabilities do not count
-	NoDev                     // device files are not opened
-	NoExec                    // no program is executed
+	NoSuid                    // set-user-ID, set-group-ID and file capabilities are ignored
+	NoDev                     // device files cannot be opened
+	NoExec                    // programs cannot be executed
 )
 
-// Error says which operation failed, and on what.
+// Error is the error of one operation.
 type Error struct {
 	Op   string // such as "bind"
 	Path string // the target
 	Err  error
 }
 
-// Error names operation, path and cause.
+// Error returns "operation path: cause".
 func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns the cause, for errors.Is.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// failed adds operation and path to an error, if there is one.
-func failed(op, path string, err error) error {
+// wrapError returns err as an [*Error] with operation and path; nil for nil.
+func wrapError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &Error{Op: op, Path: path, Err: err}
 }
 
-// BindOptions says how a bind is made.
+// BindOptions configures a bind mount.
 type BindOptions struct {
-	Recursive bool // with what is mounted below the source
-	Attrs     Attr // of the new mount, and with Recursive of those below it
+	Recursive bool // include the mounts below the source
+	Attrs     Attr // of the new mount, and with Recursive of the mounts below it
 }
 
-// Bind makes what is at source visible at target too, which exists: a directory for a directory, and a file for anything
-// else. Links in source are followed.
-func Bind(source, target string, o BindOptions) error {
-	return failed("bind", target, bind(source, target, o))
+// Bind mounts source on target. Target must exist: a directory for a directory, else a file. Symbolic links in source are
+// followed.
+func Bind(source, target string, opts BindOptions) error {
+	return wrapError("bind", target, bindPath(source, target, opts))
 }
 
-// BindFD is Bind of an open file or directory, whatever its name has become. A descriptor that was opened with O_PATH will
-// do. It stays open.
-func BindFD(source int, target string, o BindOptions) error {
-	return failed("bind", target, bindFD(source, target, o))
+// BindFD mounts an open file or directory on target. sourceFD may be opened with O_PATH, and stays open.
+func BindFD(sourceFD int, target string, opts BindOptions) error {
+	return wrapError("bind", target, bindFD(sourceFD, target, opts))
 }
 
-// SetAttrs adds attributes to the mount at target and takes others away; with recursive, from all mounts below it too.
-// Before Linux 5.12 it cannot do the latter, and says so.
+// SetAttrs sets and clears attributes of the mount at target. With recursive it does so for all mounts below it too, which
+// requires Linux 5.12; on older kernels the error wraps errors.ErrUnsupported.
 func SetAttrs(target string, set, unset Attr, recursive bool) error {
-	return failed("remount", target, setAttrs(target, set, unset, recursive))
+	return wrapError("remount", target, setAttrs(target, set, unset, recursive))
 }
 
-// TmpfsOptions says what a tmpfs is like.
+// TmpfsOptions configures a tmpfs.
 type TmpfsOptions struct {
-	Size   int64       // the bytes that it holds at most; zero: half of the memory, as the kernel has it
-	NoSwap bool        // its pages are not swapped, where the kernel knows the option (6.4); before that they may be
-	Mode   fs.FileMode // of its root; zero: 01777, as the kernel has it. Set-group-ID and sticky count.
+	Size   int64       // limit in bytes; zero: half of the memory, the default of the kernel
+	NoSwap bool        // pages are not swapped; ignored before Linux 6.4
+	Mode   fs.FileMode // of the root directory, including set-group-ID and sticky; zero: 01777, the default of the kernel
 	Attrs  Attr
 }
 
-// Tmpfs mounts a file system in memory on a directory.
-func Tmpfs(target string, o TmpfsOptions) error {
-	return failed("mount tmpfs", target, tmpfs(target, o))
+// Tmpfs mounts a tmpfs on the directory target.
+func Tmpfs(target string, opts TmpfsOptions) error {
+	return wrapError("mount tmpfs", target, mountTmpfs(target, opts))
 }
 
-// Hugetlbfs mounts a file system whose files consist of huge pages of that many bytes.
+// Hugetlbfs mounts a file system of huge pages, each of pageSize bytes, on the directory target.
 func Hugetlbfs(target string, pageSize int64, attrs Attr) error {
-	return failed("mount hugetlbfs", target, hugetlbfs(target, pageSize, attrs))
+	return wrapError("mount hugetlbfs", target, mountHugetlbfs(target, pageSize, attrs))
 }
 
-// AttrsOf returns the attributes that are among mount options.
-func AttrsOf(options []string) (a Attr) {
+// ParseAttrs returns the attributes in a list of mount options, such as "ro" and "nosuid".
+func ParseAttrs(options []string) (a Attr) {
 	for _, o := range options {
 		switch o {
 		case "ro":
@@ -99,26 +98,25 @@ func AttrsOf(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts the file system of a block device on a directory. The options are those of mount(8): what it passes on to the kernel
-// as flags is, what it keeps for itself is left out, and all others are for the file system.
+// Disk mounts the file system of a block device on a directory. options are those of mount(8): flags are passed to the kernel,
+// options of the mount command are ignored, and all remaining options are passed to the file system.
 func Disk(source, target, kind string, options []string) error {
-	return failed("mount "+kind, target, disk(source, target, kind, options))
+	return wrapError("mount "+kind, target, mountDisk(source, target, kind, options))
 }
 
-// IsMountPoint reports whether something is mounted at a path, a bind of the same file system included. It asks only the
-// directory that the path is in, never what is mounted, so that a server that is gone does not matter. It does not follow
-// a link. Where nothing is at the path the error is fs.ErrNotExist.
+// IsMountPoint reports whether path is a mount point, including a bind mount of the same file system. It accesses only the parent
+// directory, so a hung file server does not block it. It does not follow a symbolic link. A missing path is fs.ErrNotExist.
 func IsMountPoint(path string) (bool, error) {
 	mounted, err := isMountPoint(path)
-	return mounted, failed("look at mount", path, err)
+	return mounted, wrapError("look at mount", path, err)
 }
 
-// MakeShared lets what is mounted below a directory appear in other mount namespaces too, those of containers. Nothing
-// happens if the directory is on a shared mount already. Otherwise it is bound over itself, with what is mounted below
-// it, and that is made shared. It is called once, before anything is mounted below: an older mount would be there twice.
+// MakeShared makes mounts below dir propagate to other mount namespaces, such as those of containers. If dir is not on a shared
+// mount, it is bind-mounted on itself, with all mounts below it, and made shared. Call it once, before mounting below dir:
+// earlier mounts would appear twice.
 func MakeShared(dir string) error {
-	return failed("make shared", dir, makeShared(dir))
+	return wrapError("make shared", dir, makeShared(dir))
 }
 
-// defaultGrace is [Unmounter.Grace] where that is zero.
+// defaultGrace is the default of [Unmounter.Grace].
 const defaultGrace = 10 * time.Second

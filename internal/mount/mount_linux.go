@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setattr returns attributes as mount_setattr has them.
-func (a Attr) setattr() uint64 {
+// setattrFlags returns the attributes as flags of mount_setattr(2).
+func (a Attr) setattrFlags() uint64 {
 	var flags uint64
 	for _, f := range []struct {
 		attr Attr
@@ -32,13 +32,13 @@ func (a Attr) setattr() uint64 {
 	return flags
 }
 
-// mountFlags returns attributes as mount(2) has them, which are the same bits.
-func (a Attr) mountFlags() uintptr { return uintptr(a.setattr()) }
+// mountFlags returns the attributes as flags of mount(2), which have equal values.
+func (a Attr) mountFlags() uintptr { return uintptr(a.setattrFlags()) }
 
-// fdPath is a path that leads to an open file, whatever its name has become.
+// fdPath returns a path that refers to an open file, even if the file was renamed.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// openTarget opens what something is to be mounted on. A link is refused.
+// openTarget opens a mount target with O_PATH. A symbolic link is an error.
 func openTarget(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,61 +56,62 @@ func openTarget(path string) (int, error) {
 	return fd, nil
 }
 
-func bind(source, target string, o BindOptions) error {
+func bindPath(source, target string, opts BindOptions) error {
 	fd, err := unix.Open(source, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return bindFD(fd, target, o)
+	return bindFD(fd, target, opts)
 }
 
-func bindFD(source int, target string, o BindOptions) error {
-	at, err := openTarget(target)
+func bindFD(sourceFD int, target string, opts BindOptions) error {
+	targetFD, err := openTarget(target)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(at)
-	if err := bindTree(source, at, o); !lacking(err) {
+	defer unix.Close(targetFD)
+	if err := bindTree(sourceFD, targetFD, opts); !isUnsupported(err) {
 		return err
 	}
-	return bindAndRemount(source, at, target, o)
+	return bindAndRemount(sourceFD, targetFD, target, opts)
 }
 
-// lacking reports whether a system call may be one that this kernel, or a filter of system calls, does not have.
-func lacking(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
+// isUnsupported reports whether the kernel, or a seccomp filter, may lack the system call that returned err.
+func isUnsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// bindTree binds with the system calls of Linux 5.12: the mount has its attributes before anybody can see it.
-func bindTree(source, at int, o BindOptions) error {
+// bindTree creates a bind mount with the system calls of Linux 5.12, so that it has its attributes before it becomes visible.
+func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	recursive := uint(0)
-	if o.Recursive {
+	if opts.Recursive {
 		recursive = unix.AT_RECURSIVE
 	}
-	tree, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|recursive)
+	tree, err := unix.OpenTree(sourceFD, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|recursive)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(tree)
-	if o.Attrs != 0 {
-		attr := unix.MountAttr{Attr_set: o.Attrs.setattr()}
+	if opts.Attrs != 0 {
+		attr := unix.MountAttr{Attr_set: opts.Attrs.setattrFlags()}
 		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &attr); err != nil {
 			return err
 		}
 	}
-	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return unix.MoveMount(tree, "", targetFD, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// bindAndRemount binds with mount(2), which does not do both at once. What it cannot finish it undoes.
-func bindAndRemount(source, at int, target string, o BindOptions) error {
+// bindAndRemount creates a bind mount with mount(2), and sets the attributes in a second step. If that fails, it removes the
+// mount.
+func bindAndRemount(sourceFD, targetFD int, target string, opts BindOptions) error {
 	flags := uintptr(unix.MS_BIND)
-	if o.Recursive {
+	if opts.Recursive {
 		flags |= unix.MS_REC
 	}
-	if err := unix.Mount(fdPath(source), fdPath(at), "", flags, ""); err != nil || o.Attrs == 0 {
+	if err := unix.Mount(fdPath(sourceFD), fdPath(targetFD), "", flags, ""); err != nil || opts.Attrs == 0 {
 		return err
 	}
-	err := remount(target, o.Attrs, 0)
-	if err == nil && o.Recursive {
+	err := remountAttrs(target, opts.Attrs, 0)
+	if err == nil && opts.Recursive {
 		err = fmt.Errorf("recursive attributes: %w", errors.ErrUnsupported)
 	}
 	if err != nil {
@@ -129,19 +130,19 @@ func setAttrs(target string, set, unset Attr, recursive bool) error {
 	if recursive {
 		flags |= unix.AT_RECURSIVE
 	}
-	attr := unix.MountAttr{Attr_set: set.setattr(), Attr_clr: unset.setattr()}
+	attr := unix.MountAttr{Attr_set: set.setattrFlags(), Attr_clr: unset.setattrFlags()}
 	err = unix.MountSetattr(at, "", flags, &attr)
 	switch {
-	case !lacking(err):
+	case !isUnsupported(err):
 		return err
 	case recursive:
 		return fmt.Errorf("recursive attributes: %w", errors.ErrUnsupported)
 	}
-	return remount(target, set, unset)
+	return remountAttrs(target, set, unset)
 }
 
-// remount changes attributes with mount(2), which has to be told those that stay as well.
-func remount(target string, set, unset Attr) error {
+// remountAttrs changes attributes with mount(2), which also needs the attributes that stay.
+func remountAttrs(target string, set, unset Attr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
@@ -155,27 +156,27 @@ func remount(target string, set, unset Attr) error {
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
 }
 
-func tmpfs(target string, o TmpfsOptions) error {
-	if o.Size < 0 {
-		return fmt.Errorf("size %d: %w", o.Size, unix.EINVAL)
+func mountTmpfs(target string, opts TmpfsOptions) error {
+	if opts.Size < 0 {
+		return fmt.Errorf("size %d: %w", opts.Size, unix.EINVAL)
 	}
 	var data []string
-	if o.Size > 0 {
-		data = append(data, "size="+strconv.FormatInt(o.Size, 10))
+	if opts.Size > 0 {
+		data = append(data, "size="+strconv.FormatInt(opts.Size, 10))
 	}
-	if o.Mode != 0 {
-		data = append(data, fmt.Sprintf("mode=%04o", unixMode(o.Mode)))
+	if opts.Mode != 0 {
+		data = append(data, fmt.Sprintf("mode=%04o", unixMode(opts.Mode)))
 	}
-	if o.NoSwap {
-		err := mountNew("tmpfs", target, strings.Join(append(data, "noswap"), ","), o.Attrs)
+	if opts.NoSwap {
+		err := mountFileSystem("tmpfs", target, strings.Join(append(data, "noswap"), ","), opts.Attrs)
 		if !errors.Is(err, unix.EINVAL) {
 			return err
 		}
 	}
-	return mountNew("tmpfs", target, strings.Join(data, ","), o.Attrs)
+	return mountFileSystem("tmpfs", target, strings.Join(data, ","), opts.Attrs)
 }
 
-// unixMode returns a mode as the kernel has it.
+// unixMode returns mode as a mode of the kernel.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	if m&fs.ModeSetuid != 0 {
@@ -190,15 +191,15 @@ func unixMode(m fs.FileMode) uint32 {
 	return mode
 }
 
-func hugetlbfs(target string, pageSize int64, attrs Attr) error {
+func mountHugetlbfs(target string, pageSize int64, attrs Attr) error {
 	if pageSize <= 0 {
 		return fmt.Errorf("page size %d: %w", pageSize, unix.EINVAL)
 	}
-	return mountNew("hugetlbfs", target, "pagesize="+strconv.FormatInt(pageSize, 10), attrs)
+	return mountFileSystem("hugetlbfs", target, "pagesize="+strconv.FormatInt(pageSize, 10), attrs)
 }
 
-// mountNew mounts a file system without a device.
-func mountNew(kind, target, data string, attrs Attr) error {
+// mountFileSystem mounts a file system without a device.
+func mountFileSystem(kind, target, data string, attrs Attr) error {
 	at, err := openTarget(target)
 	if err != nil {
 		return err

@@ -30,9 +30,9 @@ func dirs(t *testing.T, names ...string) []string {
 	root := t.TempDir()
 	t.Cleanup(func() {
 		for left := []Info{{}}; len(left) > 0; { // what is hidden by a mount comes to light
-			table, err := Table()
+			table, err := ReadTable()
 			require.NoError(t, err)
-			left = Below(table, root)
+			left = MountsBelow(table, root)
 			for _, m := range left {
 				_ = unix.Unmount(m.Point, unix.MNT_DETACH)
 			}
@@ -55,9 +55,9 @@ func write(t *testing.T, path string) {
 // mountAt returns what is on top at a path.
 func mountAt(t *testing.T, path string) Info {
 	t.Helper()
-	table, err := Table()
+	table, err := ReadTable()
 	require.NoError(t, err)
-	found := Below(table, path)
+	found := MountsBelow(table, path)
 	for _, m := range found {
 		if m.Point == path {
 			return m
@@ -130,7 +130,7 @@ func TestBindAndRemount(t *testing.T) {
 	defer unix.Close(at)
 	require.NoError(t, bindAndRemount(source, at, d[1], BindOptions{Attrs: ReadOnly | NoDev}))
 	require.Contains(t, mountAt(t, d[1]).Options, "ro,nodev")
-	require.NoError(t, remount(d[1], NoExec, ReadOnly))
+	require.NoError(t, remountAttrs(d[1], NoExec, ReadOnly))
 	require.Contains(t, mountAt(t, d[1]).Options, "rw,nodev,noexec")
 	require.NoError(t, unix.Unmount(d[1], 0))
 
@@ -233,7 +233,7 @@ func requireMountPoint(t *testing.T, path string, mounted bool) {
 	parent, err := unix.Open(filepath.Dir(filepath.Clean(path)), unix.O_PATH|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(parent)
-	got, err = listed(parent, filepath.Base(path))
+	got, err = isListed(parent, filepath.Base(path))
 	require.NoError(t, err, path)
 	require.Equal(t, mounted, got, "%s, by the table", path)
 }
@@ -253,7 +253,7 @@ func TestMakeShared(t *testing.T) {
 	require.NoError(t, MakeShared(dir))
 	require.FileExists(t, filepath.Join(d[0], "kept"), "what was mounted is there")
 	shared := mountAt(t, dir)
-	require.True(t, shared.Shared())
+	require.True(t, shared.IsShared())
 
 	require.NoError(t, MakeShared(dir))
 	require.NoError(t, MakeShared(filepath.Dir(d[0])+"/."))
@@ -262,6 +262,6 @@ func TestMakeShared(t *testing.T) {
 	require.NoError(t, os.Mkdir(inner, 0o755))
 	require.NoError(t, Tmpfs(inner, TmpfsOptions{}))
 	made := mountAt(t, inner)
-	require.True(t, made.Shared())
+	require.True(t, made.IsShared())
 	require.ErrorIs(t, MakeShared(filepath.Join(dir, "absent")), fs.ErrNotExist)
 }

@@ -26,14 +26,14 @@ func isMountPoint(path string) (bool, error) {
 	}
 	defer unix.Close(dir)
 	mounted, err := crossesMount(dir, name)
-	if lacking(err) {
-		return listed(dir, name)
+	if isUnsupported(err) {
+		return isListed(dir, name)
 	}
 	return mounted, err
 }
 
-// crossesMount reports whether the way from a directory to an entry of it leads to another mount. The kernel is told not
-// to go there (Linux 5.6), so that nobody asks what is mounted: statx would, for the attribute that says it.
+// crossesMount reports whether an entry of a directory is a mount point. The kernel does not enter the mount (RESOLVE_NO_XDEV,
+// Linux 5.6), so a hung file server does not matter; statx would access it.
 func crossesMount(dir int, name string) (bool, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, &how)
@@ -46,14 +46,15 @@ func crossesMount(dir int, name string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// listed reports the same from the table of mounts, which takes longer the more there are.
-func listed(dir int, name string) (bool, error) {
+// isListed reports whether an entry of a directory is a mount point according to the mount table. It is slow on a node with many
+// mounts.
+func isListed(dir int, name string) (bool, error) {
 	parent, err := os.Readlink(fdPath(dir))
 	if err != nil {
 		return false, err
 	}
 	path := filepath.Join(parent, name)
-	table, err := Table()
+	table, err := ReadTable()
 	if err != nil {
 		return false, err
 	}
@@ -76,26 +77,26 @@ func makeShared(dir string) error {
 	if err != nil {
 		return err
 	}
-	table, err := Table()
+	table, err := ReadTable()
 	if err != nil {
 		return err
 	}
-	on, ok := holding(table, path)
+	on, ok := mountOf(table, path)
 	switch {
-	case ok && on.Shared():
+	case ok && on.IsShared():
 		return nil
 	case !ok || on.Point != path:
-		if err := bind(path, path, BindOptions{Recursive: true}); err != nil {
+		if err := bindPath(path, path, BindOptions{Recursive: true}); err != nil {
 			return err
 		}
 	}
 	return unix.Mount("", path, "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// holding returns the mount that a path is on: the last of those with the longest path that leads there.
-func holding(table []Info, path string) (on Info, ok bool) {
+// mountOf returns the mount that path is on: the last mount with the longest mount point that contains path.
+func mountOf(table []Info, path string) (on Info, ok bool) {
 	for i := range table {
-		if within(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {
+		if isWithin(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {
 			on, ok = table[i], true
 		}
 	}

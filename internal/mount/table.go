@@ -15,21 +15,21 @@ import (
 	"strings"
 )
 
-// tableFile is the table of the mounts of the thread that opens it.
+// tableFile is the mount table of the thread that opens it.
 const tableFile = "/proc/thread-self/mountinfo"
 
-// Limits of a table. A kernel has 100,000 mounts at most, unless it is told otherwise (fs.mount-max).
+// Limits of a mount table. A kernel has at most 100,000 mounts by default (fs.mount-max).
 const (
 	maxTable = 256 << 20
 	maxLine  = 1 << 20
 )
 
-// Info is one mount, as proc_pid_mountinfo(5) describes it.
+// Info is one entry of the mount table; see proc_pid_mountinfo(5).
 type Info struct {
 	ID, Parent   int
 	Dev          string   // major:minor
-	Root         string   // what of the file system is mounted
-	Point        string   // where
+	Root         string   // mounted directory of the file system
+	Point        string   // mount point
 	Options      string   // of the mount, such as "ro,nosuid"
 	Propagation  []string // such as "shared:5"; none: private
 	Type         string   // of the file system, such as "tmpfs"
@@ -37,32 +37,32 @@ type Info struct {
 	SuperOptions string // of the file system, such as "rw,size=65536k"
 }
 
-// Shared reports whether what is mounted below this mount appears in its peers.
-func (m *Info) Shared() bool {
+// IsShared reports whether mounts below this mount propagate to its peers.
+func (m *Info) IsShared() bool {
 	return slices.ContainsFunc(m.Propagation, func(s string) bool { return strings.HasPrefix(s, "shared:") })
 }
 
-// Table reads all mounts of this mount namespace, in the order of the kernel: of two at the same point, the later one is
-// on top. It costs what the host has mounted, so that it is for a start and not for each volume.
-func Table() ([]Info, error) {
+// ReadTable reads all mounts of the mount namespace in the order of the kernel: of two mounts at one mount point, the later one
+// is on top. Its cost grows with the mounts of the host, so call it at a start, not per volume.
+func ReadTable() ([]Info, error) {
 	f, err := os.Open(tableFile)
 	if err != nil {
-		return nil, failed("read", tableFile, unwrapped(err))
+		return nil, wrapError("read", tableFile, unwrapPathError(err))
 	}
 	defer f.Close()
 	table, err := ParseTable(f)
-	return table, failed("read", tableFile, err)
+	return table, wrapError("read", tableFile, err)
 }
 
-// unwrapped returns the cause of an error of package os, which names a path.
-func unwrapped(err error) error {
+// unwrapPathError returns the cause of an error of package os.
+func unwrapPathError(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err
 	}
 	return err
 }
 
-// ParseTable reads a table in the format of proc_pid_mountinfo(5). An error names the line.
+// ParseTable parses a mount table in the format of proc_pid_mountinfo(5). An error contains the line number.
 func ParseTable(r io.Reader) ([]Info, error) {
 	limited := &io.LimitedReader{R: r, N: maxTable}
 	lines := bufio.NewScanner(limited)
@@ -84,36 +84,36 @@ func ParseTable(r io.Reader) ([]Info, error) {
 	return table, nil
 }
 
-// errLine says that a line is no mount.
-var errLine = errors.New("is no mount")
+// errInvalidLine is the error of a line that is not an entry of the mount table.
+var errInvalidLine = errors.New("is no mount")
 
-// parseLine reads one mount. Fields are apart by one blank, and may be empty.
+// parseLine parses one entry of the mount table. Fields are separated by one space and may be empty.
 func parseLine(line string) (m Info, err error) {
 	left, right, ok := strings.Cut(line, " - ")
 	if !ok {
-		return m, errLine
+		return m, errInvalidLine
 	}
 	fields, rest := strings.SplitN(left, " ", 7), strings.SplitN(right, " ", 3)
 	if len(fields) < 6 || len(rest) < 3 {
-		return m, errLine
+		return m, errInvalidLine
 	}
 	if m.ID, err = strconv.Atoi(fields[0]); err != nil {
-		return m, errLine
+		return m, errInvalidLine
 	}
 	if m.Parent, err = strconv.Atoi(fields[1]); err != nil {
-		return m, errLine
+		return m, errInvalidLine
 	}
-	m.Dev, m.Root, m.Point, m.Options = fields[2], unescape(fields[3]), unescape(fields[4]), fields[5]
+	m.Dev, m.Root, m.Point, m.Options = fields[2], unescapeField(fields[3]), unescapeField(fields[4]), fields[5]
 	if len(fields) == 7 {
 		m.Propagation = strings.Fields(fields[6])
 	}
-	m.Type, m.Source, m.SuperOptions = rest[0], unescape(rest[1]), rest[2]
+	m.Type, m.Source, m.SuperOptions = rest[0], unescapeField(rest[1]), rest[2]
 	return m, nil
 }
 
-// unescape replaces what the kernel writes for blanks, tabs, ends of lines and backslashes: a backslash and three octal
+// unescapeField replaces the escapes of the kernel for spaces, tabs, newlines and backslashes: a backslash and three octal
 // digits.
-func unescape(s string) string {
+func unescapeField(s string) string {
 	at := strings.IndexByte(s, '\\')
 	if at < 0 {
 		return s
@@ -122,7 +122,7 @@ func unescape(s string) string {
 	for ; at >= 0; at = strings.IndexByte(s, '\\') {
 		b.WriteString(s[:at])
 		s = s[at:]
-		if c, ok := octal(s); ok {
+		if c, ok := parseOctal(s); ok {
 			b.WriteByte(c)
 			s = s[4:]
 		} else {
@@ -134,8 +134,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// octal reads a backslash and three octal digits.
-func octal(s string) (byte, bool) {
+// parseOctal parses a backslash and three octal digits.
+func parseOctal(s string) (byte, bool) {
 	if len(s) < 4 {
 		return 0, false
 	}
@@ -143,12 +143,12 @@ func octal(s string) (byte, bool) {
 	return byte(c), err == nil
 }
 
-// Below returns what is mounted at a path and below it, in the order in which it can be unmounted: the deepest first, and
-// of two at the same point the one on top. The path is clean and leads over no link.
-func Below(table []Info, path string) []Info {
+// MountsBelow returns the mounts at path and below it, in the order in which they can be unmounted: deepest first, topmost first.
+// path must be clean and without symbolic links.
+func MountsBelow(table []Info, path string) []Info {
 	var found []Info
 	for _, m := range slices.Backward(table) {
-		if within(m.Point, path) {
+		if isWithin(m.Point, path) {
 			found = append(found, m)
 		}
 	}
@@ -158,15 +158,15 @@ func Below(table []Info, path string) []Info {
 	return found
 }
 
-// within reports whether a path is dir or below it.
-func within(path, dir string) bool {
+// isWithin reports whether path is dir or below dir.
+func isWithin(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// Others returns the mounts that show what is mounted on top at a path, or a part of it, and are neither there nor below it. Other
-// directories of the same file system do not count.
-func Others(table []Info, path string) (others []Info) {
+// OtherMounts returns the mounts elsewhere that show the topmost mount at path or a part of it. Mounts of other directories of
+// the file system are not included.
+func OtherMounts(table []Info, path string) (others []Info) {
 	at := -1
 	for i := range table {
 		if table[i].Point == path {
@@ -177,7 +177,7 @@ func Others(table []Info, path string) (others []Info) {
 		return nil
 	}
 	for i := range table {
-		if table[i].Dev == table[at].Dev && within(table[i].Root, table[at].Root) && !within(table[i].Point, path) {
+		if table[i].Dev == table[at].Dev && isWithin(table[i].Root, table[at].Root) && !isWithin(table[i].Point, path) {
 			others = append(others, table[i])
 		}
 	}

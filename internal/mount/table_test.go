@@ -69,7 +69,7 @@ func TestBelow(t *testing.T) {
 `))
 	require.NoError(t, err)
 	ids := func(path string) (ids []int) {
-		for _, m := range mount.Below(table, path) {
+		for _, m := range mount.MountsBelow(table, path) {
 			ids = append(ids, m.ID)
 		}
 		return ids
@@ -78,8 +78,8 @@ func TestBelow(t *testing.T) {
 	require.Equal(t, []int{5, 4, 3}, ids("/pods/1/a"))
 	require.Equal(t, []int{5, 4, 3, 6, 2, 1}, ids("/"))
 	require.Empty(t, ids("/pods/1/b"))
-	require.True(t, table[1].Shared())
-	require.False(t, table[2].Shared())
+	require.True(t, table[1].IsShared())
+	require.False(t, table[2].IsShared())
 }
 
 func TestOthers(t *testing.T) {
@@ -104,7 +104,7 @@ func TestOthers(t *testing.T) {
 		"/nowhere":    nil,
 	} {
 		var got []int
-		for _, m := range mount.Others(table, path) {
+		for _, m := range mount.OtherMounts(table, path) {
 			got = append(got, m.ID)
 		}
 		require.Equal(t, want, got, path)
@@ -119,6 +119,6 @@ func FuzzParseTable(f *testing.F) {
 		if err != nil && table != nil {
 			t.Fatal("a table and an error")
 		}
-		mount.Below(table, "/")
+		mount.MountsBelow(table, "/")
 	})
 }

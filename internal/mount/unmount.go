@@ -13,52 +13,50 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// maxStacked is how many mounts on top of each other are taken away. Whoever mounts faster than that is an error.
+// maxStacked is the maximum number of mounts on one mount point that Unmount removes.
 const maxStacked = 100
 
-// busyFirst and busyMax are how long to wait before a mount that is busy is tried again.
+// Back-off between attempts to unmount a busy mount.
 const (
 	busyFirst = 5 * time.Millisecond
 	busyMax   = 500 * time.Millisecond
 )
 
-// ErrNoAnswer is why an unmount failed whose system call has not returned, as the server of the file system does not
-// answer.
-var ErrNoAnswer = errors.New("the file system does not answer")
+// ErrTimeout means that an unmount has not returned in time, because the file system hangs.
+var ErrTimeout = errors.New("the file system does not answer")
 
-// Unmounter unmounts in bounded time. The zero value is ready for use.
+// Unmounter unmounts in bounded time. The zero value is ready to use.
 //
-// A system call about a file system whose server is gone may not return. It is left to a goroutine, which ends when the
-// kernel gives it back and which [Unmounter.Pending] counts until then. There is one for each target and way at most, so
-// that a target that is tried again and again takes three.
+// A system call about a hung file system may not return. It is left to a goroutine, which [Unmounter.Pending] reports until it
+// ends. There is at most one goroutine per target and mode, so repeated attempts cost at most three per target.
 type Unmounter struct {
-	// Grace is how long a mount that is busy, or does not answer, is tried in one way before the next: plainly, by force,
-	// which makes a network file system and FUSE drop what they wait for, and lazily, which takes the name away and leaves
-	// the rest to whoever still has a file open. Zero means 10 s.
+	// Grace is how long each unmount mode is tried on a busy or hung mount: first a plain unmount, then a forced one, which makes
+	// network file systems and FUSE fail their pending requests, then a lazy one, which detaches the mount while files are still
+	// open. Zero means 10 s.
 	Grace time.Duration
-	// NoForce leaves out the second way, which all mounts of the same file system feel: for a bind of a volume that others
-	// use.
+	// NoForce skips the forced unmount, which affects all mounts of the file system. Set it for bind mounts of a volume that
+	// other pods use.
 	NoForce bool
 
-	call func(target string, flags int) error // nil: unmount; tests
+	unmount func(target string, flags int) error // nil: unmountOnce; replaced in tests
 
 	mu      sync.Mutex
-	pending map[way]*attempt
+	pending map[unmountKey]*attempt
 }
 
-// way is one way of unmounting one target.
-type way struct {
+// unmountKey identifies a pending system call: target and mode.
+type unmountKey struct {
 	target string
 	flags  int
 }
 
-// attempt is a system call. err is there when returned is closed.
+// attempt is an unmount system call. err is valid once returned is closed.
 type attempt struct {
 	returned chan struct{}
 	err      error
 }
 
-// Pending returns the targets of calls that have not returned, sorted.
+// Pending returns the sorted targets of unmount calls that have not returned.
 func (u *Unmounter) Pending() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,49 +68,48 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount takes away all that is mounted at target, which is no link. That nothing is mounted there, or that there is no
-// such path, is success. It returns after three times Grace at most, or when ctx ends; what it has tried until then stays
-// tried. The error is one that can be tried again: busy (EBUSY), or [ErrNoAnswer].
+// Unmount removes all mounts at target, which must not be a symbolic link. A missing path, and one without a mount, are no error.
+// It returns after at most three times Grace, or when ctx ends. The error can be retried: the mount is busy (EBUSY), or
+// [ErrTimeout].
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)
 		switch {
-		case absent(err):
+		case isAbsent(err):
 			return nil
 		case err != nil:
 			return err
 		case !mounted:
 			return nil
 		}
-		if err := u.top(ctx, target); err != nil {
-			return failed("unmount", target, err)
+		if err := u.unmountTop(ctx, target); err != nil {
+			return wrapError("unmount", target, err)
 		}
 	}
-	return failed("unmount", target, errors.New("more mounts come than go"))
+	return wrapError("unmount", target, errors.New("more mounts come than go"))
 }
 
-// top takes the topmost mount away.
-func (u *Unmounter) top(ctx context.Context, target string) error {
+// unmountTop removes the topmost mount at target. It tries the unmount modes one after another.
+func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	var err error
 	for _, flags := range unmountFlags(u.NoForce) {
-		if err = u.try(ctx, target, flags); err == nil {
+		if err = u.unmountWith(ctx, target, flags); err == nil {
 			return nil
 		}
-		// Somebody else may have unmounted it, and what hangs may have been taken out of the tree of mounts first.
+		// Another program may have unmounted it, and a hung call may have detached it already.
 		mounted, lookErr := IsMountPoint(target)
 		switch {
-		case lookErr == nil && !mounted || absent(lookErr):
+		case lookErr == nil && !mounted || isAbsent(lookErr):
 			return nil
-		case !stuck(err) || ctx.Err() != nil:
+		case !canRetryOtherMode(err) || ctx.Err() != nil:
 			return err
 		}
 	}
 	return err
 }
 
-// try unmounts in one way until that has worked, or has failed for another reason than that the mount is busy, or for as
-// long as Grace.
-func (u *Unmounter) try(ctx context.Context, target string, flags int) error {
+// unmountWith retries one unmount mode while the mount is busy, for at most Grace.
+func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) error {
 	grace := u.Grace
 	if grace <= 0 {
 		grace = defaultGrace
@@ -121,15 +118,15 @@ func (u *Unmounter) try(ctx context.Context, target string, flags int) error {
 	defer end.Stop()
 	again := backoff.Policy{First: busyFirst, Max: busyMax}
 	for wait := again.First; ; wait = again.Next(wait) {
-		a := u.start(target, flags)
+		a := u.startUnmount(target, flags)
 		select {
 		case <-a.returned:
 		case <-end.C:
-			return ErrNoAnswer
+			return ErrTimeout
 		case <-ctx.Done():
-			return errors.Join(ErrNoAnswer, ctx.Err())
+			return errors.Join(ErrTimeout, ctx.Err())
 		}
-		if !busy(a.err) {
+		if !isBusy(a.err) {
 			return a.err
 		}
 		select {
@@ -142,20 +139,20 @@ func (u *Unmounter) try(ctx context.Context, target string, flags int) error {
 	}
 }
 
-// start makes a system call, or returns the same one of before that has not returned yet.
-func (u *Unmounter) start(target string, flags int) *attempt {
+// startUnmount starts an unmount system call, or returns the pending call for this target and mode.
+func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w := way{target, flags}
+	w := unmountKey{target, flags}
 	if a := u.pending[w]; a != nil {
 		return a
 	}
 	if u.pending == nil {
-		u.pending = map[way]*attempt{}
+		u.pending = map[unmountKey]*attempt{}
 	}
-	call := u.call
+	call := u.unmount
 	if call == nil {
-		call = unmount
+		call = unmountOnce
 	}
 	a := &attempt{returned: make(chan struct{})}
 	u.pending[w] = a
@@ -169,5 +166,5 @@ func (u *Unmounter) start(target string, flags int) *attempt {
 	return a
 }
 
-// stuck reports whether another way of unmounting may help.
-func stuck(err error) bool { return busy(err) || errors.Is(err, ErrNoAnswer) }
+// canRetryOtherMode reports whether another unmount mode may succeed after err.
+func canRetryOtherMode(err error) bool { return isBusy(err) || errors.Is(err, ErrTimeout) }

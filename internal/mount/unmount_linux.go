@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountFlags returns the ways of unmounting, in the order in which they are tried.
+// unmountFlags returns the unmount modes in the order in which they are tried: plain, forced, lazy.
 func unmountFlags(noForce bool) []int {
 	flags := []int{unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH}
 	if noForce {
@@ -18,7 +18,7 @@ func unmountFlags(noForce bool) []int {
 	return flags
 }
 
-func unmount(target string, flags int) error {
+func unmountOnce(target string, flags int) error {
 	for {
 		if err := unix.Unmount(target, flags); !errors.Is(err, unix.EINTR) {
 			return err
@@ -26,8 +26,8 @@ func unmount(target string, flags int) error {
 	}
 }
 
-// busy reports whether somebody uses a mount, or has mounted something in it.
-func busy(err error) bool { return errors.Is(err, unix.EBUSY) }
+// isBusy reports whether err means that a process uses the mount or that it contains mounts.
+func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) }
 
-// absent reports whether there is no such path.
-func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
+// isAbsent reports whether err means that the path does not exist.
+func isAbsent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }

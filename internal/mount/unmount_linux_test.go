@@ -117,15 +117,15 @@ func TestUnmountHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 		k := &kernel{hang: map[int]chan struct{}{plain: make(chan struct{}), force: make(chan struct{}), lazy: make(chan struct{})}}
-		u := &Unmounter{call: k.unmount}
+		u := &Unmounter{unmount: k.unmount}
 		start := time.Now()
-		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrNoAnswer)
+		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrTimeout)
 		require.Equal(t, 3*defaultGrace, time.Since(start))
 		synctest.Wait()
 		require.Equal(t, []int{plain, force, lazy}, k.calls)
 		require.Equal(t, []string{d[0]}, u.Pending())
 
-		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrNoAnswer)
+		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrTimeout)
 		synctest.Wait()
 		require.Len(t, k.calls, 3, "no call is made a second time while the first hangs")
 
@@ -155,7 +155,7 @@ func TestUnmountHangsAfterwards(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 		var calls []int
 		release := make(chan struct{})
-		u := &Unmounter{call: func(target string, flags int) error {
+		u := &Unmounter{unmount: func(target string, flags int) error {
 			calls = append(calls, flags)
 			err := unix.Unmount(target, flags)
 			<-release
@@ -177,7 +177,7 @@ func TestUnmountSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
 		var calls []int
-		u := &Unmounter{call: func(target string, flags int) error {
+		u := &Unmounter{unmount: func(target string, flags int) error {
 			if calls = append(calls, flags); len(calls) < 5 {
 				return unix.EBUSY
 			}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func loopDevice(t testing.TB, size int64) string {
+func createLoopDevice(t testing.TB, size int64) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "disk"))
 	if err == nil {

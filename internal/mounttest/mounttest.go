@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mounttest runs the tests of a package in a mount namespace of their own, so that they may mount and unmount, on
-// any goroutine, and the host sees none of it: the namespace ends with the process, and what is still mounted with it. It
-// takes root; without, tests that call [Need] are skipped and the others run as usual.
+// Package mounttest runs the tests of a package in their own mount namespace, so that they can mount and unmount without
+// affecting the host. All mounts end with the test process. It requires root; without it, tests that call [Need] are skipped.
 //
 //	func TestMain(m *testing.M) { mounttest.Main(m) }
 //
@@ -21,10 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-// Main runs the tests and ends the process, as [isolated.Run] does.
+// Main runs the tests in their own mount namespace and exits; see [isolated.Run].
 func Main(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts, m.Run)) }
 
-// Need skips a test that has no mount namespace of its own.
+// Need skips the test if it has no mount namespace of its own.
 func Need(t testing.TB) {
 	t.Helper()
 	if os.Getenv(isolated.Inside) == "" {
@@ -32,30 +31,30 @@ func Need(t testing.TB) {
 	}
 }
 
-// DeadFUSE mounts a FUSE file system on a directory which nobody serves: whoever asks it for anything waits. It returns a
-// function that lets all of them go with an error, which the end of the test calls too.
+// DeadFUSE mounts a FUSE file system without a server on the directory target: every access hangs. abort makes all pending
+// accesses fail; it is also called at the end of the test.
 func DeadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()
 	Need(t)
-	return deadFUSE(t, target)
+	return mountDeadFUSE(t, target)
 }
 
-// LoopDevice returns a block device of so many bytes, which is empty, and gone at the end of the test. Where there are no loop devices
-// the test is skipped.
+// LoopDevice returns an empty block device of size bytes, which exists until the end of the test. Without loop devices it skips
+// the test.
 func LoopDevice(t testing.TB, size int64) string {
 	t.Helper()
 	Need(t)
-	return loopDevice(t, size)
+	return createLoopDevice(t, size)
 }
 
-// Blocked runs f, and returns when f has returned or waits in the kernel, for something like a file system that does not
-// answer. The channel is closed when f has returned.
+// Blocked runs f in a goroutine. It returns when f has returned or waits in the kernel, for example for a hung file system.
+// returned is closed when f has returned.
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
-	return blocked(t, f)
+	return runUntilBlocked(t, f)
 }
 
-// RaceTime is how long a test lets a container race against an agent: 2 s, or what NODEAGENT_RACE says.
+// RaceTime returns how long a test lets a container race against an agent: the duration in NODEAGENT_RACE, else 2 s.
 func RaceTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("NODEAGENT_RACE")

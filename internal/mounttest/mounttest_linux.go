@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func deadFUSE(t testing.TB, target string) (abort func()) {
+func mountDeadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -35,7 +35,7 @@ func deadFUSE(t testing.TB, target string) (abort func()) {
 	return abort
 }
 
-func blocked(t testing.TB, f func()) (returned <-chan struct{}) {
+func runUntilBlocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
 	thread, done := make(chan int, 1), make(chan struct{})
 	go func() {

@@ -7,19 +7,19 @@ package mounttest
 
 import "testing"
 
-func deadFUSE(t testing.TB, _ string) (abort func()) {
+func mountDeadFUSE(t testing.TB, _ string) (abort func()) {
 	t.Helper()
 	t.Skip("not Linux")
 	return nil
 }
 
-func blocked(t testing.TB, _ func()) <-chan struct{} {
+func runUntilBlocked(t testing.TB, _ func()) <-chan struct{} {
 	t.Helper()
 	t.Skip("not Linux")
 	return nil
 }
 
-func loopDevice(t testing.TB, _ int64) string {
+func createLoopDevice(t testing.TB, _ int64) string {
 	t.Skip("there are no loop devices on this system")
 	return ""
 }

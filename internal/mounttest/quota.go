@@ -5,15 +5,15 @@ package mounttest
 
 import "testing"
 
-// QuotaFS mounts an ext4 of 64 MiB for the length of a test and returns its root, and whether it enforces project quotas, which takes
-// a kernel with them: those of hack/vm. It skips the test where there is no loop device or no mkfs.ext4.
+// QuotaFS mounts an ext4 file system of 64 MiB for a test and returns its root. enforced reports whether the kernel enforces
+// project quotas, as those of hack/vm do. Without a loop device or mkfs.ext4 it skips the test.
 func QuotaFS(t testing.TB) (root string, enforced bool) {
 	t.Helper()
 	Need(t)
-	return quotaFS(t)
+	return mountQuotaFS(t)
 }
 
-// WriteLimited makes a file of so many bytes, without the capability with which a process may exceed quotas.
+// WriteLimited creates a file of the given size, without the capability to exceed quotas.
 func WriteLimited(t testing.TB, path string, bytes int) error {
 	t.Helper()
 	return writeLimited(t, path, bytes)

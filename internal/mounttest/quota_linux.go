@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func quotaFS(t testing.TB) (root string, enforced bool) {
+func mountQuotaFS(t testing.TB) (root string, enforced bool) {
 	t.Helper()
 	dir := t.TempDir()
 	image, root := filepath.Join(dir, "image"), filepath.Join(dir, "root")

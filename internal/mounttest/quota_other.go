@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func quotaFS(t testing.TB) (string, bool) {
+func mountQuotaFS(t testing.TB) (string, bool) {
 	t.Helper()
 	t.Skip("this is not Linux")
 	return "", false

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plainfile opens regular files in directories where others may put anything in the place of any file, such as those
-// of pods: a pipe would be waited for, and a link would lead to the files of the host. A directory on the way may be a link;
-// an [os.Root] keeps that from leading out.
+// Package plainfile opens regular files in directories that untrusted programs can write to, such as those of pods. It neither
+// blocks on a named pipe nor follows a symbolic link to a file of the host. Parent directories may be links; an [os.Root]
+// confines them.
 package plainfile
 
 import (
@@ -16,13 +16,13 @@ import (
 	"syscall"
 )
 
-// Why a file is not read that is there.
+// Reasons for not reading an existing file.
 var (
 	ErrIrregular = errors.New("it is no regular file")
 	ErrTooLarge  = errors.New("it is too large")
 )
 
-// Open opens a regular file that is there.
+// Open opens the existing regular file name below root.
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	found, err := root.Lstat(name)
 	if err != nil {
@@ -41,8 +41,8 @@ func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads a regular file of so many bytes at most. Its error is an [fs.PathError], which names the file.
-func Read(path string, most int64) ([]byte, error) {
+// Read returns the content of a regular file of at most maxBytes. The error is an [fs.PathError].
+func Read(path string, maxBytes int64) ([]byte, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -50,18 +50,18 @@ func Read(path string, most int64) ([]byte, error) {
 	defer root.Close()
 	f, err := Open(root, filepath.Base(path), os.O_RDONLY)
 	if err != nil {
-		return nil, named(path, err)
+		return nil, wrapError(path, err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && int64(len(data)) > maxBytes {
+		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxBytes)
 	}
-	return data, named(path, err)
+	return data, wrapError(path, err)
 }
 
-// named returns an error with the whole path of a file, which one of an [os.Root] does not have.
-func named(path string, err error) error {
+// wrapError returns err with the full path of the file, which errors of an [os.Root] lack.
+func wrapError(path string, err error) error {
 	if err == nil {
 		return nil
 	}

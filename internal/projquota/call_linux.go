@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attr is struct fsxattr (linux/fs.h).
-type attr struct {
+// fileAttr is struct fsxattr (linux/fs.h).
+type fileAttr struct {
 	flags, extentSize, extents uint32
 	project                    uint32
 	copyExtentSize             uint32
 	_                          [8]byte
 }
 
-// The calls that read and write it, and the flag with which what is made in a directory gets its project.
+// ioctls that read and write fileAttr, and the flag that makes new files inherit the project of a directory.
 const (
 	ioctlGetAttr = 0x801c581f // FS_IOC_FSGETXATTR
 	ioctlSetAttr = 0x401c5820 // FS_IOC_FSSETXATTR
 	flagInherit  = 0x200      // FS_XFLAG_PROJINHERIT
 )
 
-// quota is struct if_dqblk (linux/quota.h). Limits are in blocks of 1 KiB, space is in bytes.
-type quota struct {
+// projectQuota is struct if_dqblk (linux/quota.h). Limits are in blocks of 1 KiB, space is in bytes.
+type projectQuota struct {
 	hard, soft           uint64
 	space                uint64
 	hardInodes           uint64
@@ -55,16 +55,16 @@ const (
 	stateEnforced = 1 << 5 // FS_QUOTA_PDQ_ENFD
 )
 
-// state is the beginning of struct fs_quota_statv (linux/dqblk_xfs.h), with more room than the rest takes.
-type state struct {
+// quotaState is the beginning of struct fs_quota_statv (linux/dqblk_xfs.h); its padding is larger than the remaining fields.
+type quotaState struct {
 	version int8
 	_       uint8
 	flags   uint16
 	_       [252]byte
 }
 
-// open opens a directory, and follows no link at its end.
-func open(dir string) (*os.File, error) {
+// openDir opens a directory. It does not follow a symbolic link at the end.
+func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
@@ -72,49 +72,49 @@ func open(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-func getAttr(f *os.File) (a attr, err error) {
-	return a, ioctl(f, ioctlGetAttr, &a)
+func getAttr(f *os.File) (a fileAttr, err error) {
+	return a, callIoctl(f, ioctlGetAttr, &a)
 }
 
-func setAttr(f *os.File, a attr) error { return ioctl(f, ioctlSetAttr, &a) }
+func setAttr(f *os.File, a fileAttr) error { return callIoctl(f, ioctlSetAttr, &a) }
 
-func ioctl(f *os.File, request uintptr, a *attr) error {
+func callIoctl(f *os.File, request uintptr, a *fileAttr) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(a))); errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// quotactl is quotactl_fd(2), Linux 5.14.
-func quotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
+// callQuotactl calls quotactl_fd(2), Linux 5.14.
+func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(cmd), uintptr(id), uintptr(arg), 0, 0); errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// getQuota returns the quota of a project. One that nobody has heard of is empty.
-func getQuota(f *os.File, id uint32) (q quota, err error) {
-	err = quotactl(f, cmdGet, id, unsafe.Pointer(&q))
+// getQuota returns the quota of a project; empty for an unused project.
+func getQuota(f *os.File, id uint32) (q projectQuota, err error) {
+	err = callQuotactl(f, cmdGet, id, unsafe.Pointer(&q))
 	if errors.Is(err, unix.ENOENT) {
-		return quota{}, nil
+		return projectQuota{}, nil
 	}
 	return q, err
 }
 
-func setLimit(f *os.File, id uint32, bytes uint64) error {
+func writeLimit(f *os.File, id uint32, bytes uint64) error {
 	blocks := bytes / blockSize
 	if bytes%blockSize > 0 {
 		blocks++
 	}
-	q := quota{hard: blocks, valid: validLimits}
-	return quotactl(f, cmdSet, id, unsafe.Pointer(&q))
+	q := projectQuota{hard: blocks, valid: validLimits}
+	return callQuotactl(f, cmdSet, id, unsafe.Pointer(&q))
 }
 
-// enforced returns an error unless the file system enforces the quotas of projects.
-func enforced(f *os.File) error {
-	s := state{version: stateVersion}
-	if err := quotactl(f, cmdState, 0, unsafe.Pointer(&s)); err != nil {
+// checkEnforced returns an error unless the file system enforces project quotas.
+func checkEnforced(f *os.File) error {
+	s := quotaState{version: stateVersion}
+	if err := callQuotactl(f, cmdState, 0, unsafe.Pointer(&s)); err != nil {
 		return err
 	}
 	if s.flags&(stateAccount|stateEnforced) != stateAccount|stateEnforced {
@@ -123,8 +123,8 @@ func enforced(f *os.File) error {
 	return nil
 }
 
-// lacking reports whether an error means that there are no quotas here, or not for us.
-func lacking(err error) bool {
+// isUnsupported reports whether err means that project quotas are unavailable, or not permitted to this process.
+func isUnsupported(err error) bool {
 	for _, errno := range []unix.Errno{
 		unix.ENOSYS, unix.ENOTTY, unix.EOPNOTSUPP, unix.ESRCH, unix.EPERM, unix.EACCES, unix.ENOTBLK, unix.EINVAL, unix.ENODEV,
 	} {

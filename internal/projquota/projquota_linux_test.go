@@ -32,13 +32,13 @@ func TestIntegrationQuota(t *testing.T) {
 		require.ErrorIs(t, p.Limit(dir, 1<<20), errors.ErrUnsupported)
 		_, err := projquota.UsageOf(dir)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		assert.Zero(t, projquota.Of(dir))
+		assert.Zero(t, projquota.ProjectOf(dir))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 2<<20), 0o600))
 		require.Empty(t, os.Getenv("IN_TEST_VM"), "the kernels of hack/vm have quotas")
 		return
 	}
 	require.NoError(t, p.Limit(dir, 1<<20))
-	id := projquota.Of(dir)
+	id := projquota.ProjectOf(dir)
 	require.GreaterOrEqual(t, id, uint32(projquota.FirstID))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a/b/file"), make([]byte, 512<<10), 0o600))
@@ -52,20 +52,20 @@ func TestIntegrationQuota(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
 	require.NoError(t, p.Limit(dir, 4<<20), "another limit for what is there")
 	require.NoError(t, mounttest.WriteLimited(t, filepath.Join(dir, "large"), 1<<20))
-	assert.Equal(t, id, projquota.Of(dir))
-	assert.Zero(t, projquota.Of(filepath.Join(dir, "a")), "a project that a directory has from its parent is not its own")
+	assert.Equal(t, id, projquota.ProjectOf(dir))
+	assert.Zero(t, projquota.ProjectOf(filepath.Join(dir, "a")), "a project that a directory has from its parent is not its own")
 
 	other := filepath.Join(root, "w")
 	require.NoError(t, os.Mkdir(other, 0o777))
 	same := projquota.Projects{Rand: func() uint32 { return id }}
 	require.NoError(t, same.Limit(other, 1<<20))
-	assert.NotEqual(t, id, projquota.Of(other), "an ID that is taken is left alone")
+	assert.NotEqual(t, id, projquota.ProjectOf(other), "an ID that is taken is left alone")
 
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, projquota.Release(root, id))
 	require.NoError(t, os.Mkdir(dir, 0o777))
 	require.NoError(t, same.Limit(dir, 1<<20))
-	assert.Equal(t, id, projquota.Of(dir), "and is free again")
+	assert.Equal(t, id, projquota.ProjectOf(dir), "and is free again")
 
 	full := filepath.Join(root, "full")
 	require.NoError(t, os.Mkdir(full, 0o777))

@@ -7,8 +7,8 @@ package projquota
 
 import "errors"
 
-func (p *Projects) limit(string, uint64) error {
-	_ = p.start()
+func (p *Projects) setLimit(string, uint64) error {
+	_ = p.firstCandidate()
 	return errors.ErrUnsupported
 }
 
@@ -16,4 +16,4 @@ func usageOf(string) (Usage, error) { return Usage{}, errors.ErrUnsupported }
 
 func projectOf(string) uint32 { return 0 }
 
-func release(string, uint32) error { return errors.ErrUnsupported }
+func releaseProject(string, uint32) error { return errors.ErrUnsupported }

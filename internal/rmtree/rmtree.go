@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rmtree removes a directory with all that is in it, and never what is mounted there. A volume that is still mounted
-// below the directory of a pod holds somebody's data: os.RemoveAll would delete that.
+// Package rmtree removes a directory tree, except mounts in it. Unlike os.RemoveAll, it cannot delete the data of a volume that
+// is still mounted below a pod directory.
 package rmtree
 
 import (
@@ -10,20 +10,20 @@ import (
 	"os"
 )
 
-// MountError is why a tree was not removed: something is mounted in it. All else in the tree is removed.
+// MountError means that a tree contains a mount and was not removed completely. Everything else in it was removed.
 type MountError struct {
-	Path string // where the first of the mounts is
+	Path string // the first mount point
 }
 
-// Error names the mount.
+// Error names the mount point.
 func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }
 
-// Remove removes what is at a path, with all that is below it, and follows no links. An absent path is success. What is
-// mounted at the path or below it is left alone, with the directories that lead there, and is a [*MountError].
+// Remove removes the file or directory tree at path. It follows no symbolic links, and a missing path is no error. A mount at
+// path or below it is kept, with its parent directories, and the error is a [*MountError].
 //
-// On systems other than Linux mounts are not seen.
+// On systems other than Linux mounts are not detected.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how many levels are open at a time, as each takes a descriptor. What a container has nested deeper is moved to
-// the top of the tree, and removed from there.
+// maxDepth is the maximum number of open directory levels, to limit descriptors. Deeper directories are moved to the top of the
+// tree and removed from there.
 const maxDepth = 100
 
-// removeTree removes a directory.
+// removeTree removes a directory tree except mounts.
 func removeTree(path string) error {
 	path = filepath.Clean(path)
 	parent, err := unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -29,19 +29,19 @@ func removeTree(path string) error {
 	if err != nil {
 		return &os.PathError{Op: "statx", Path: filepath.Dir(path), Err: err}
 	}
-	t := &tree{mount: mount, top: -1}
-	return t.remove(parent, filepath.Base(path), path, 0)
+	t := &removal{mount: mount, top: -1}
+	return t.removeEntry(parent, filepath.Base(path), path, 0)
 }
 
-// tree is a removal. What is of another mount is not of the tree.
-type tree struct {
+// removal is the state of one call of Remove. Entries on another mount are kept.
+type removal struct {
 	mount uint64
-	top   int // the directory that is removed; -1 until it is open
-	moved int // how many directories were moved there
+	top   int // descriptor of the directory to remove; -1: not open yet
+	moved int // number of directories moved to top
 }
 
-// remove removes an entry of a directory with all that is below it. path is its name for errors.
-func (t *tree) remove(parent int, name, path string, depth int) error {
+// removeEntry removes a directory entry and everything below it. path is its path for errors.
+func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
@@ -51,7 +51,7 @@ func (t *tree) remove(parent int, name, path string, depth int) error {
 	case errors.Is(openErr, unix.ENOENT):
 		return nil
 	case errors.Is(openErr, unix.ENOTDIR) || errors.Is(openErr, unix.ELOOP):
-		return t.leaf(parent, name, path, err)
+		return t.leafError(parent, name, path, err)
 	case openErr != nil:
 		return &os.PathError{Op: "open", Path: path, Err: openErr}
 	}
@@ -68,9 +68,9 @@ func (t *tree) remove(parent int, name, path string, depth int) error {
 	case t.top < 0:
 		t.top = dir
 	case depth > maxDepth:
-		return t.move(parent, name, path)
+		return t.moveToTop(parent, name, path)
 	}
-	if err := t.empty(f, path, depth); err != nil {
+	if err := t.removeContents(f, path, depth); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -79,13 +79,13 @@ func (t *tree) remove(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// move moves a directory to the top of the tree, which is read again as something in it was removed.
-func (t *tree) move(parent int, name, path string) error {
+// moveToTop moves a deep directory to the top of the tree. The top is read again after a removal.
+func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
 		err := unix.Renameat2(parent, name, t.top, fmt.Sprintf(".rmtree-%d", t.moved), unix.RENAME_NOREPLACE)
 		switch {
-		case errors.Is(err, unix.EEXIST): // left by a removal that a mount stopped, or made by somebody else
+		case errors.Is(err, unix.EEXIST): // left by a previous removal, or created by another program
 		case err != nil:
 			return &os.PathError{Op: "rename", Path: path, Err: err}
 		default:
@@ -94,22 +94,22 @@ func (t *tree) move(parent int, name, path string) error {
 	}
 }
 
-// leaf returns why an entry that is no directory cannot be removed: a file may be mounted on it.
-func (t *tree) leaf(parent int, name, path string, err error) error {
+// leafError returns why an entry that is not a directory cannot be removed: it may be a mount point.
+func (t *removal) leafError(parent int, name, path string, err error) error {
 	if mount, statErr := mountOf(parent, name); statErr == nil && mount != t.mount {
 		return &MountError{Path: path}
 	}
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// empty removes what is in a directory, as far as that can be, and returns the first error.
-func (t *tree) empty(dir *os.File, path string, depth int) error {
+// removeContents removes the entries of a directory, and returns the first error.
+func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	var first error
 	for {
 		names, err := dir.Readdirnames(1000)
 		removed := false
 		for _, name := range names {
-			if err := t.remove(int(dir.Fd()), name, filepath.Join(path, name), depth+1); err == nil {
+			if err := t.removeEntry(int(dir.Fd()), name, filepath.Join(path, name), depth+1); err == nil {
 				removed = true
 			} else if first == nil {
 				first = err
@@ -120,7 +120,7 @@ func (t *tree) empty(dir *os.File, path string, depth int) error {
 			return first
 		case err != nil:
 			return err
-		case removed: // what was skipped, as the directory has changed, is read again
+		case removed: // entries may have been skipped because the directory has changed: read it again
 			if _, err := dir.Seek(0, io.SeekStart); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (t *tree) empty(dir *os.File, path string, depth int) error {
 	}
 }
 
-// mountOf returns the ID of the mount that a directory, or an entry of it, is on.
+// mountOf returns the mount ID of a directory, or of the entry name in it.
 func mountOf(dir int, name string) (uint64, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT

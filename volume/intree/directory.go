@@ -111,11 +111,11 @@ func mayHaveMounts(v volume.Volume) bool {
 
 // unmountBelow unmounts all file systems at dir and below, the deepest first.
 func (n *node) unmountBelow(ctx context.Context, dir string) error {
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
-	for _, m := range mount.Below(table, dir) {
+	for _, m := range mount.MountsBelow(table, dir) {
 		if err := n.unmounter.Unmount(ctx, m.Point); err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 			return err
 		}
 	}
-	project := projquota.Of(v.Dir)
+	project := projquota.ProjectOf(v.Dir)
 	if err := d.node.removeVolume(ctx, v); err != nil {
 		return err
 	}

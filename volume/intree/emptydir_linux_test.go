@@ -266,7 +266,7 @@ func TestIntegrationNoQuotaInTheHostsUserNamespace(t *testing.T) {
 		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{"+users+"volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
 		m := n.setUp(v)
 		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "large"), 2<<20), users)
-		require.Zero(t, projquota.Of(v.Dir))
+		require.Zero(t, projquota.ProjectOf(v.Dir))
 		n.tearDown(v)
 	}
 }
@@ -297,7 +297,7 @@ func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 			require.Empty(t, os.Getenv("IN_TEST_VM"), "the kernels of hack/vm have quotas")
 		}
 		n.setUp(v)
-		project := projquota.Of(v.Dir)
+		project := projquota.ProjectOf(v.Dir)
 		assert.Equal(t, has, project != 0)
 		if !known {
 			v.Pod, v.Source = nil, nil // as an agent knows it that was started again
@@ -310,7 +310,7 @@ func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 		require.NoError(t, os.Mkdir(again, 0o755))
 		p := projquota.Projects{Rand: func() uint32 { return project }}
 		require.NoError(t, p.Limit(again, 1<<20))
-		assert.Equal(t, project, projquota.Of(again), "nothing is left of the quota")
+		assert.Equal(t, project, projquota.ProjectOf(again), "nothing is left of the quota")
 		require.NoError(t, os.Remove(again))
 		require.NoError(t, projquota.Release(root, project))
 	}

@@ -160,7 +160,7 @@ func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 
 // bindVolume bind-mounts a directory for a pod, with the mount options of its PV that apply to bind mounts.
 func bindVolume(source string, v volume.Volume) error {
-	o := mount.BindOptions{Attrs: mount.AttrsOf(v.MountOptions)}
+	o := mount.BindOptions{Attrs: mount.ParseAttrs(v.MountOptions)}
 	if v.ReadOnly {
 		o.Attrs |= mount.ReadOnly
 	}

@@ -56,9 +56,9 @@ func newDisks(t *testing.T) *disks {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
-		table, err := mount.Table()
+		table, err := mount.ReadTable()
 		require.NoError(t, err)
-		assert.Empty(t, mount.Below(table, d.root), "nothing stays mounted")
+		assert.Empty(t, mount.MountsBelow(table, d.root), "nothing stays mounted")
 	})
 	return d
 }

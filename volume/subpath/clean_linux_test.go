@@ -41,9 +41,9 @@ func TestCleanRemovesTargets(t *testing.T) {
 				require.NoError(t, err)
 			}
 			err := Clean(t.Context(), h.path)
-			table, tableErr := mount.Table()
+			table, tableErr := mount.ReadTable()
 			require.NoError(t, tableErr)
-			require.Empty(t, mount.Below(table, h.path))
+			require.Empty(t, mount.MountsBelow(table, h.path))
 			require.FileExists(t, filepath.Join(h.volume, "a/kept"))
 			if test.left == nil {
 				require.NoError(t, err)

@@ -32,9 +32,9 @@ func newHost(t *testing.T) *host {
 	h.path = filepath.Join(h.pod, "volume-subpaths")
 	require.NoError(t, os.MkdirAll(h.volume, 0o755))
 	t.Cleanup(func() {
-		table, err := mount.Table()
+		table, err := mount.ReadTable()
 		require.NoError(t, err)
-		for _, m := range mount.Below(table, root) {
+		for _, m := range mount.MountsBelow(table, root) {
 			_ = unix.Unmount(m.Point, unix.MNT_DETACH)
 		}
 	})
@@ -98,7 +98,7 @@ func (h *host) requireClean() {
 	h.t.Helper()
 	require.NoError(h.t, Clean(h.t.Context(), h.path))
 	require.NoDirExists(h.t, h.path)
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(h.t, err)
-	require.Empty(h.t, mount.Below(table, h.pod))
+	require.Empty(h.t, mount.MountsBelow(table, h.pod))
 }

@@ -119,9 +119,9 @@ func TestCreatedDirectoriesHaveModeOfRoot(t *testing.T) {
 // mountID returns the ID of the mount at the target.
 func (h *host) mountID() int {
 	h.t.Helper()
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	require.NoError(h.t, err)
-	found := mount.Below(table, h.target())
+	found := mount.MountsBelow(table, h.target())
 	require.Len(h.t, found, 1, "one mount at the target")
 	return found[0].ID
 }

@@ -39,7 +39,7 @@ func LockRoot(root, named string) (*LockedRoot, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("create directory of pods: %w", err)
 	}
-	lock, err := dirlock.Take(root, lockName)
+	lock, err := dirlock.Acquire(root, lockName)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory of pods %s: %w", root, err)
 	}

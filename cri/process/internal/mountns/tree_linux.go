@@ -79,7 +79,7 @@ func checkPropagation(propagation Propagation, id uint64) error {
 	if propagation == Private {
 		return nil
 	}
-	table, err := mount.Table()
+	table, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func checkPropagation(propagation Propagation, id uint64) error {
 		return fmt.Errorf("source is on mount %d, which is not in the table", id)
 	}
 	isSlave := slices.ContainsFunc(table[i].Propagation, func(s string) bool { return strings.HasPrefix(s, "master:") })
-	if table[i].Shared() || propagation == Slave && isSlave {
+	if table[i].IsShared() || propagation == Slave && isSlave {
 		return nil
 	}
 	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", propagation, table[i].Point)
