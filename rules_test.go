@@ -44,7 +44,7 @@ func TestAgentOnlyWires(t *testing.T) {
 	const limit = 1500
 	lines := 0
 	for _, f := range load(t).Files {
-		if f.Dir() == "agent" && f.Go != nil && !f.Test() {
+		if f.Dir() == "agent" && f.Go != nil && !f.IsTest() {
 			lines += strings.Count(f.Text, "\n")
 		}
 	}

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package costtest fails a test whose function allocates more memory or takes more time than it may. It holds fuzz
-// targets of parsers to a bound per input, and it is no benchmark: what stays below the bound is not reported.
+// Package costtest fails a test whose function allocates too much memory or takes too long. It bounds parsers in fuzz tests, per
+// input. It is no benchmark: a cost below the limit is not reported.
 //
-// A test that uses it does not run in parallel with others: what they allocate at the same time counts, too.
+// A test that uses it must not run in parallel with other tests, because their allocations count too.
 package costtest
 
 import (
@@ -16,56 +16,55 @@ import (
 	"time"
 )
 
-// The bounds of a zero [Limit]: what a manifest of 1 MiB may cost.
+// The limits of a zero [Limit], for a manifest of 1 MiB.
 const (
 	DefaultBytes = 64 << 20
 	DefaultTime  = time.Second
 )
 
-// runs is how often a function is run before it is over its limit. Whatever else the machine does adds to what one run
-// seems to cost and never takes from it, so that the cheapest run counts.
-const runs = 3
+// maxRuns is how often a function is run before Check fails. Other programs only add to the measured cost, so the cheapest run
+// counts.
+const maxRuns = 3
 
-// Limit is what a function may cost.
+// Limit is the largest cost of a function.
 type Limit struct {
-	// Bytes is how much the function may allocate in all, including what is garbage before it returns. Zero means
-	// [DefaultBytes]. The race detector makes it twice as much: with it, a sync.Pool loses at random what it is given, so
-	// that decoders allocate their buffers again and again.
+	// Bytes is the largest total allocation, including garbage. Zero means [DefaultBytes]. With the race detector the limit is
+	// doubled, because a sync.Pool then drops buffers at random.
 	Bytes uint64
-	// Time is how long the function may take: CPU time, or a quarter of what the clock says if that is more, so that a
-	// function that waits is found and one that waits for a busy machine is not. Zero means [DefaultTime]. The race detector
-	// makes it ten times as long.
+	// Time is the longest duration: the CPU time, or a quarter of the elapsed time if that is more. So a waiting function is
+	// found, and one on a busy machine passes. Zero means [DefaultTime]. With the race detector the limit is ten times as long.
 	Time time.Duration
 }
 
-func (l Limit) orDefault() Limit {
+// withDefaults returns the limit with defaults for zero fields, raised if the race detector is on.
+func (l Limit) withDefaults() Limit {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes
 	}
 	if l.Time == 0 {
 		l.Time = DefaultTime
 	}
-	if raceDetector() {
+	if hasRaceDetector() {
 		l.Time *= 10
 		l.Bytes *= 2
 	}
 	return l
 }
 
-// Check runs f and fails the test if it costs more than the limit. One that is over the limit is run again, at most
-// twice, and passes if any run is within it: f does the same each time.
+// Check runs f, and fails the test if f costs more than limit. If so, it runs f again, at most twice, and passes if one run is
+// within the limit. f must do the same work each time.
 func Check(t testing.TB, limit Limit, f func()) {
 	t.Helper()
-	if err := check(limit.orDefault(), f); err != nil {
+	if err := checkCost(limit.withDefaults(), f); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// check is Check with its limits filled in.
-func check(limit Limit, f func()) error {
-	least := measure(f)
-	for i := 1; i < runs && (least.Bytes > limit.Bytes || least.Time > limit.Time); i++ {
-		again := measure(f)
+// checkCost returns an error if f exceeds limit, which has no zero fields, in all of its runs.
+func checkCost(limit Limit, f func()) error {
+	least := measureCost(f)
+	for i := 1; i < maxRuns && (least.Bytes > limit.Bytes || least.Time > limit.Time); i++ {
+		again := measureCost(f)
 		least = Limit{Bytes: min(least.Bytes, again.Bytes), Time: min(least.Time, again.Time)}
 	}
 	switch {
@@ -77,8 +76,8 @@ func check(limit Limit, f func()) error {
 	return nil
 }
 
-// measure returns what one run of f costs.
-func measure(f func()) Limit {
+// measureCost runs f once and returns its allocated bytes and its duration.
+func measureCost(f func()) Limit {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start, cpu := time.Now(), cpuTime()
@@ -88,8 +87,8 @@ func measure(f func()) Limit {
 	return Limit{Bytes: after.TotalAlloc - before.TotalAlloc, Time: took}
 }
 
-// raceDetector reports whether the test was built with the race detector.
-func raceDetector() bool {
+// hasRaceDetector reports whether the test was built with the race detector.
+func hasRaceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

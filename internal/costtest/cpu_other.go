@@ -7,7 +7,7 @@ package costtest
 
 import "time"
 
-// cpuTime returns the time, as nothing better is known.
+// cpuTime returns the elapsed time, because the CPU time is not available on this operating system.
 func cpuTime() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now() //nolint:gochecknoglobals // a constant

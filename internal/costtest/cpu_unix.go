@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cpuTime returns what all threads of the process have used.
+// cpuTime returns the CPU time of all threads of the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails only for bad arguments

@@ -5,21 +5,22 @@ package hostile
 
 import "strings"
 
-// aliases returns manifests that are small and expand to much. The largest of them that a library takes are small, too.
-func aliases(size int) []Manifest {
+// aliasManifests returns small manifests whose YAML aliases expand to much data. size is the approximate number of bytes of the
+// largest ones.
+func aliasManifests(size int) []Manifest {
 	long := strings.Repeat("x", min(size, 100_000))
 	uses := strings.Repeat("*a,", min(size/3, 10_000))
-	scalar := pod("alias-scalar", "  annotations:\n    a: &a "+long+"\n", "", "    args: ["+uses+"]\n")
-	lists := pod("alias-scalar-in-lists", "  annotations:\n    a: &a "+long+"\n", "",
+	scalar := podManifest("alias-scalar", "  annotations:\n    a: &a "+long+"\n", "", "    args: ["+uses+"]\n")
+	lists := podManifest("alias-scalar-in-lists", "  annotations:\n    a: &a "+long+"\n", "",
 		"    args: ["+strings.Repeat("["+strings.Repeat("*a,", 500)+"],", 20)+"]\n")
-	escaped := pod("alias-escaped", "  annotations:\n    a: &a "+strings.Repeat("<", len(long))+"\n", "", "    args: ["+strings.Repeat("*a,", 100)+"]\n")
-	key := pod("alias-key", "  annotations:\n    a: &a "+long+"\n", "", "    x: ["+strings.Repeat("{*a : b},", min(size/9, 3_000))+"]\n")
-	merge := pod("alias-merge", "", "", "    x: &a {k: "+long+"}\n    y: ["+strings.Repeat("{<<: *a},", min(size/9, 3_000))+"]\n")
+	escaped := podManifest("alias-escaped", "  annotations:\n    a: &a "+strings.Repeat("<", len(long))+"\n", "", "    args: ["+strings.Repeat("*a,", 100)+"]\n")
+	key := podManifest("alias-key", "  annotations:\n    a: &a "+long+"\n", "", "    x: ["+strings.Repeat("{*a : b},", min(size/9, 3_000))+"]\n")
+	merge := podManifest("alias-merge", "", "", "    x: &a {k: "+long+"}\n    y: ["+strings.Repeat("{<<: *a},", min(size/9, 3_000))+"]\n")
 
 	var levels strings.Builder
-	levels.WriteString(pod("alias-many-levels", "", "", "    l0: &l0 [x,x,x,x,x,x,x,x]\n"))
+	levels.WriteString(podManifest("alias-many-levels", "", "", "    l0: &l0 [x,x,x,x,x,x,x,x]\n"))
 	for i := range 60 {
-		name, before := "l"+letters(i+1), "l"+letters(i)
+		name, before := "l"+levelSuffix(i+1), "l"+levelSuffix(i)
 		if i == 0 {
 			before = "l0"
 		}
@@ -35,5 +36,5 @@ func aliases(size int) []Manifest {
 	}
 }
 
-// letters writes a number so that no two numbers are written the same.
-func letters(n int) string { return strings.Repeat("i", n) }
+// levelSuffix returns a text that is different for each n.
+func levelSuffix(n int) string { return strings.Repeat("i", n) }

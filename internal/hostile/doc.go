@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostile is a corpus of manifests that want to stop an agent: by its memory, its time or its stack. It is for
-// tests, and knows nothing of how manifests are read.
+// Package hostile is a corpus of manifests that attack an agent by memory use, CPU time or stack depth. It is for tests, and does
+// not parse manifests.
 //
-// Small ones are the files in the directory manifests; what is large is written when it is asked for, as large as the
-// test wants it. Whatever an agent makes of one, it must go on and run the pods of other manifests.
+// Small manifests are files in the directory manifests. Large ones are generated in the size that the test requests. Whether an
+// agent accepts or rejects a manifest, it must continue and run the pods of other manifests.
 package hostile

@@ -13,26 +13,25 @@ import (
 //go:embed manifests
 var manifests embed.FS
 
-// Manifest is a file that no agent should die of.
+// Manifest is a hostile manifest file.
 type Manifest struct {
-	Name string // of the file, such as alias-levels.yaml
+	Name string // file name, such as alias-levels.yaml
 	Text []byte
-	Fine bool // an agent may also find nothing wrong with it, and run its pods
+	Fine bool // an agent may accept it and run its pods
 }
 
-// All returns the corpus. What is not a file in the repository is about as
-// many bytes as size says.
+// All returns the whole corpus. Generated manifests have about size bytes.
 func All(size int) []Manifest {
-	all := slices.Concat(files(), aliases(size), nested(size), many(size), long(size))
+	all := slices.Concat(embeddedManifests(), aliasManifests(size), nestedManifests(size), manyManifests(size), longManifests(size))
 	for i := range all {
 		all[i].Name += ".yaml"
 	}
 	return all
 }
 
-// files returns the manifests of the directory. What variables expand to shows only when a container is started,
-// and that a text is a quantity only when the field is used.
-func files() []Manifest {
+// embeddedManifests returns the files of the directory manifests. Fine is set for attacks that only show later: variables that
+// expand when a container is started, and quantities that are parsed when their field is used.
+func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -46,8 +45,8 @@ func files() []Manifest {
 	return all
 }
 
-// pod returns a manifest of a pod with more fields of its spec and of its container, and metadata.
-func pod(name, metadata, spec, container string) string {
+// podManifest returns the manifest of a pod. metadata, spec and container are lines to add to these parts.
+func podManifest(name, metadata, spec, container string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n" + metadata +
 		"spec:\n  terminationGracePeriodSeconds: 1\n" + spec + "  containers:\n  - name: main\n    image: i\n    command: [sleep, '1000']\n" + container
 }

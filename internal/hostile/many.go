@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// many returns manifests of very many small things.
-func many(size int) []Manifest {
+// manyManifests returns manifests with very many small elements, in total about size bytes.
+func manyManifests(size int) []Manifest {
 	const container, mount = "{name: c%d, image: i}", "{name: v, mountPath: /%d}"
 	text := func(name, text string) Manifest { return Manifest{Name: name, Text: []byte(text)} }
 	repeat := func(name, element string) Manifest {
 		return text(name, strings.Repeat(element, max(2, size/len(element))))
 	}
 	list := func(name, indent, field, element string) Manifest {
-		head := pod(name, "", "", "")
+		head := podManifest(name, "", "", "")
 		if indent == "  " && field == "containers" {
 			head, _, _ = strings.Cut(head, "  containers:")
 		}
-		return text(name, head+indent+field+": ["+numbered(element+",", size-len(head))+"]\n")
+		return text(name, head+indent+field+": ["+repeatNumbered(element+",", size-len(head))+"]\n")
 	}
 	head := "apiVersion: v1\nkind: PodList\nitems: ["
 	return []Manifest{
@@ -35,18 +35,18 @@ func many(size int) []Manifest {
 		list("many-ports", "    ", "ports", "{containerPort: %d}"),
 		list("many-lists", "    ", "args", "[]"),
 		list("many-pairs", "    ", "args", "a: b"),
-		text("many-items-empty", head+numbered("{},", size)+"]"),
-		text("many-items", head+numbered("{metadata: {name: p%d}, spec: {containers: [{name: c, image: i}], restartPolicy: Sometimes}},", size)+"]"),
+		text("many-items-empty", head+repeatNumbered("{},", size)+"]"),
+		text("many-items", head+repeatNumbered("{metadata: {name: p%d}, spec: {containers: [{name: c, image: i}], restartPolicy: Sometimes}},", size)+"]"),
 		text("many-json-containers", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[`+
-			strings.TrimSuffix(numbered(`{"name":"c%d","image":"i"},`, size), ",")+"]}}"),
-		text("many-json-pods-of-empty-containers", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(numbered(
+			strings.TrimSuffix(repeatNumbered(`{"name":"c%d","image":"i"},`, size), ",")+"]}}"),
+		text("many-json-pods-of-empty-containers", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(repeatNumbered(
 			`{"metadata":{"name":"p%d"},"spec":{"containers":[{}`+strings.Repeat(",{}", 900)+"]}},", size), ",")+"]}"),
-		text("many-pods-of-empty-containers", head+numbered("{spec: {containers: ["+strings.Repeat("{},", 900)+"]}},", size)+"]"),
-		text("many-json-items", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(numbered("1,", size), ",")+"]}"),
-		text("many-labels", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"}\n", "", "")),
-		text("many-labels-of-a-wrong-type", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"z: []}\n", "", "")),
-		text("many-unknown-fields", pod("many-unknown", "", "", numbered("    f%d: v\n", size))),
-		text("many-duplicate-fields", pod("many-duplicate", "", "", strings.Repeat("    image: v\n", size/13))),
+		text("many-pods-of-empty-containers", head+repeatNumbered("{spec: {containers: ["+strings.Repeat("{},", 900)+"]}},", size)+"]"),
+		text("many-json-items", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(repeatNumbered("1,", size), ",")+"]}"),
+		text("many-labels", podManifest("many-labels", "  labels: {"+repeatNumbered("l%d: v,", size)+"}\n", "", "")),
+		text("many-labels-of-a-wrong-type", podManifest("many-labels", "  labels: {"+repeatNumbered("l%d: v,", size)+"z: []}\n", "", "")),
+		text("many-unknown-fields", podManifest("many-unknown", "", "", repeatNumbered("    f%d: v\n", size))),
+		text("many-duplicate-fields", podManifest("many-duplicate", "", "", strings.Repeat("    image: v\n", size/13))),
 		repeat("many-separators", "---\n"),
 		repeat("many-documents", "---\na\n"),
 		repeat("many-comments", "#\n\n"),
@@ -54,12 +54,12 @@ func many(size int) []Manifest {
 		repeat("many-anchors", "- &a b\n"),
 		repeat("many-tags", "- !a b\n"),
 		repeat("many-questions", "? \n"),
-		text("many-pods", numbered("---\n"+pod("p%d", "", "  restartPolicy: Sometimes\n", ""), size)),
+		text("many-pods", repeatNumbered("---\n"+podManifest("p%d", "", "  restartPolicy: Sometimes\n", ""), size)),
 	}
 }
 
-// numbered repeats a text that may have a %d in it.
-func numbered(element string, size int) string {
+// repeatNumbered repeats element until the text has about size bytes. A %d in element becomes the number of the repetition.
+func repeatNumbered(element string, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len()+len(element) < size || i < 2; i++ {
 		if strings.Contains(element, "%d") {

@@ -5,8 +5,9 @@ package hostile
 
 import "strings"
 
-// nested returns manifests with more levels than a stack should have: as many as fit, and as many as parsers take.
-func nested(size int) []Manifest {
+// nestedManifests returns manifests with too many nested levels: as many as fit into size, and as many as YAML and JSON parsers
+// permit.
+func nestedManifests(size int) []Manifest {
 	var all []Manifest
 	for _, n := range []struct{ name, open, closed string }{
 		{"nested-lists", "[", "]"},
@@ -21,7 +22,7 @@ func nested(size int) []Manifest {
 		for suffix, levels := range map[string]int{"": size, "-allowed": 9_900} {
 			levels = min(levels, size/len(n.open+n.closed))
 			deep := strings.Repeat(n.open, levels) + "1" + strings.Repeat(n.closed, levels)
-			text := pod("x", "", "", "    args:\n      "+deep+"\n")
+			text := podManifest("x", "", "", "    args:\n      "+deep+"\n")
 			if strings.Contains(n.name, "json") {
 				text = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":` + deep + "}"
 			}

@@ -14,16 +14,15 @@ import (
 	"net/http"
 )
 
-// maxReply bounds what is read of one answer of the runtime.
+// maxReply is the largest response of the runtime, in bytes.
 const maxReply = 16 << 20
 
-// runtimeClient makes the few CRI calls that starting and checking a lab takes. It frames gRPC by hand, over the
-// HTTP/2 of net/http, so that this package needs no gRPC library and the client under test is not also the one
-// that says what the test left behind.
+// runtimeClient makes the few CRI calls that a lab needs to start and to be checked. It frames gRPC by hand over net/http, so
+// that this package needs no gRPC library and leaks are not detected by the tested client.
 type runtimeClient struct{ http *http.Client }
 
-func (l *Lab) client() *runtimeClient {
-	socket := l.socket()
+func (l *Lab) newRuntimeClient() *runtimeClient {
+	socket := l.socketPath()
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	return &runtimeClient{&http.Client{Transport: &http.Transport{
@@ -34,12 +33,11 @@ func (l *Lab) client() *runtimeClient {
 	}}}
 }
 
-func (c *runtimeClient) close() { c.http.CloseIdleConnections() }
+func (c *runtimeClient) closeConns() { c.http.CloseIdleConnections() }
 
-// call makes one unary call with an empty request, which is a valid message of every type, and returns the answer
-// as an encoded protobuf message.
-func (c *runtimeClient) call(ctx context.Context, method string) ([]byte, error) {
-	frame := make([]byte, 5) // not compressed, of length 0
+// invoke makes a unary call with an empty request, which is valid for every message type, and returns the encoded response.
+func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, error) {
+	frame := make([]byte, 5) // uncompressed, of length 0
 	url := "http://cri/runtime.v1.RuntimeService/" + method
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(frame))
 	if err != nil {
@@ -57,7 +55,7 @@ func (c *runtimeClient) call(ctx context.Context, method string) ([]byte, error)
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
 	status, message := resp.Trailer.Get("Grpc-Status"), resp.Trailer.Get("Grpc-Message")
-	if status == "" { // an answer without a body has its trailers in the header
+	if status == "" { // a response without a body has its trailers in the header
 		status, message = resp.Header.Get("Grpc-Status"), resp.Header.Get("Grpc-Message")
 	}
 	if status != "0" {
@@ -69,10 +67,10 @@ func (c *runtimeClient) call(ctx context.Context, method string) ([]byte, error)
 	return body[len(frame):], nil
 }
 
-// list returns the ids in the answer of ListPodSandbox or ListContainers: both are a repeated message in field
-// 1 whose own field 1 is the id.
-func (c *runtimeClient) list(ctx context.Context, method string) ([]string, error) {
-	reply, err := c.call(ctx, method)
+// listIDs returns the IDs in the response of ListPodSandbox or ListContainers. Both have a repeated message in field 1 whose
+// field 1 is the ID.
+func (c *runtimeClient) listIDs(ctx context.Context, method string) ([]string, error) {
+	reply, err := c.invoke(ctx, method)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +97,7 @@ const (
 	wireFixed4 = 5
 )
 
-// firstField returns the values that field 1 has in a protobuf message, in order. They are length-delimited:
-// strings, bytes or messages.
+// firstField returns the values of field 1 in a protobuf message, in order. They must be strings, bytes or messages.
 func firstField(msg []byte) ([][]byte, error) {
 	var values [][]byte
 	for len(msg) > 0 {

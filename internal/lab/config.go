@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// configText is what differs from containerd's own defaults: where things are, and nothing of it outside of the
-// lab. Network namespaces are mounted under the state directory rather than /run/netns, where `ip netns add`
-// would make them impossible to remove. NRI is off because its socket has one fixed place on the machine.
+// configText has the settings that differ from containerd's defaults: all paths are inside the lab. Network namespaces are
+// mounted in the state directory, because `ip netns add` would make those in /run/netns impossible to remove. NRI is disabled,
+// because its socket has a fixed path.
 const configText = `version = 4
 root = %[1]q
 state = %[2]q
@@ -60,11 +60,11 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	conf := filepath.Join(l.Dir(), "cni", "net.d")
 	text := fmt.Sprintf(configText,
 		filepath.Join(l.Dir(), "root"), filepath.Join(l.StateDir(), "state"), filepath.Join(l.Dir(), "tmp"),
-		l.socket(), l.socket()+".ttrpc", filepath.Join(l.StateDir(), "s"),
+		l.socketPath(), l.socketPath()+".ttrpc", filepath.Join(l.StateDir(), "s"),
 		filepath.Join(l.Dir(), "opt"), filepath.Join(l.Dir(), "opt", "verifiers"),
-		l.rec.Snapshotter, PauseImage, restrictOOMScore,
+		l.record.Snapshotter, PauseImage, restrictOOMScore,
 		l.BinDir(), conf,
-		l.bin("containerd-shim-runc-v2"), l.bin("runc"), l.runcRoot(), l.MirrorDir())
+		l.binPath("containerd-shim-runc-v2"), l.binPath("runc"), l.runcRoot(), l.MirrorDir())
 	if err := os.MkdirAll(conf, 0o755); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	return os.WriteFile(filepath.Join(conf, "10-lab.conflist"), list, 0o600)
 }
 
-// networkConfig is the CNI configuration: a bridge that the host has an address on, so that tests reach the pods.
+// networkConfig returns the CNI configuration: a bridge with an address of the host, so that tests can reach the pods.
 func (l *Lab) networkConfig(portMappings bool) map[string]any {
 	plugins := []map[string]any{{
 		"type":      "bridge",
@@ -87,25 +87,25 @@ func (l *Lab) networkConfig(portMappings bool) map[string]any {
 		"ipam": map[string]any{
 			"type":    "host-local",
 			"dataDir": l.addressDir(),
-			"ranges":  [][]map[string]string{{{"subnet": l.rec.Subnet}}},
+			"ranges":  [][]map[string]string{{{"subnet": l.record.Subnet}}},
 			"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
 		},
 	}}
 	if portMappings {
 		plugins = append(plugins, map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}})
 	}
-	return map[string]any{"cniVersion": cniVersion, "name": l.network(), "plugins": plugins}
+	return map[string]any{"cniVersion": cniVersion, "name": l.networkName(), "plugins": plugins}
 }
 
 const cniVersion = "1.1.0"
 
-// network is the name of the pod network: the traces it leaves on the machine tell by it whose they are.
-func (l *Lab) network() string { return "lab-" + l.rec.ID }
+// networkName returns the name of the pod network. It identifies the lab's CNI results and firewall rules on the machine.
+func (l *Lab) networkName() string { return "lab-" + l.record.ID }
 
 func (l *Lab) configPath() string { return filepath.Join(l.Dir(), "config.toml") }
 
-// runcRoot is where runc keeps the state of the containers that the CRI made.
+// runcRoot returns the directory with runc's state of the CRI containers.
 func (l *Lab) runcRoot() string { return filepath.Join(l.StateDir(), "runc") }
 
-// addressDir is where host-local keeps one file for each address in use.
+// addressDir returns the directory in which host-local stores one file per used address.
 func (l *Lab) addressDir() string { return filepath.Join(l.Dir(), "cni", "addresses") }

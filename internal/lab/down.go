@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// cniResults is where libcni keeps the results of ADD. containerd gives it no other place.
+// cniResults is the directory in which libcni stores the results of ADD. containerd cannot configure it.
 const cniResults = "/var/lib/cni/results"
 
-// downTimeout is for all of Down, which takes a second and a tenth of one for each container.
+// downTimeout limits Down, which takes a second and 0.1 s per container.
 const downTimeout = 2 * time.Minute
 
-// Down stops what runs, pods among it, and removes all that the lab made. It may be called for a lab that
-// crashed, half started, or is gone.
+// Down stops all processes and pods of the lab, and removes its files. It also works for a lab that has crashed, is half started,
+// or does not exist.
 func (l *Lab) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
@@ -32,36 +32,36 @@ func (l *Lab) Down(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	if err := l.clear(ctx); err != nil {
-		return fmt.Errorf("stop lab %s: %w", l.rec.Name, err)
+	if err := l.removeAll(ctx); err != nil {
+		return fmt.Errorf("stop lab %s: %w", l.record.Name, err)
 	}
 	return nil
 }
 
-// downIfOnDemand is Down, unless the lab has been asked for by name in the meantime.
+// downIfOnDemand stops the lab unless it was requested by name meanwhile.
 func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	lock, err := lockHome(ctx, l.home)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if now, err := Open(l.home, l.rec.Name); err != nil || !now.rec.OnDemand {
+	if now, err := Open(l.home, l.record.Name); err != nil || !now.record.OnDemand {
 		return nil
 	}
-	return l.clear(ctx)
+	return l.removeAll(ctx)
 }
 
-// clear is Down with the lock held. It does not ask containerd to remove the pods, which may be dead, hung or
-// half started: what a pod is made of is known. Every step runs, whatever the ones before it came to, and the
-// directories go last and only when nothing is mounted below them.
-func (l *Lab) clear(ctx context.Context) error {
+// removeAll stops the lab; the caller holds the lock. It does not use containerd, which may be dead or hung, but removes the
+// parts of pods itself. Every step runs, also after an error. The directories are removed last, and only if nothing is mounted
+// below them.
+func (l *Lab) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	err := errors.Join(
-		stopAll(ctx, processesOf(l.bin("containerd"), l.configPath()), stopGrace),
-		stopAll(ctx, processesOf(l.bin("crane"), l.registryDir()), stopGrace),
+		stopAll(ctx, findProcesses(l.binPath("containerd"), l.configPath()), stopGrace),
+		stopAll(ctx, findProcesses(l.binPath("crane"), l.registryDir()), stopGrace),
 		l.removeContainers(ctx),
-		stopAll(ctx, l.shims(), 0),
+		stopAll(ctx, l.findShims(), 0),
 		l.removeAttachments(ctx),
 		l.unmountAll(),
 		l.removeBridge(ctx),
@@ -70,30 +70,30 @@ func (l *Lab) clear(ctx context.Context) error {
 		return err
 	}
 	err = errors.Join(os.RemoveAll(l.Dir()), os.RemoveAll(l.StateDir()))
-	// These are shared with other labs and go with the last one.
+	// These directories are shared with other labs: the last lab removes them.
 	_ = os.Remove(filepath.Dir(l.Dir()))
 	_ = os.Remove(runBase)
 	return err
 }
 
-// removeContainers kills and removes all that runc knows of, sandboxes among them.
+// removeContainers kills and removes all containers of runc, including sandboxes.
 func (l *Lab) removeContainers(ctx context.Context) error {
 	root := filepath.Join(l.runcRoot(), "k8s.io")
 	var errs []error
-	for _, id := range names(root) {
-		_, err := l.output(ctx, "runc", "--root", root, "delete", "--force", id)
+	for _, id := range listDir(root) {
+		_, err := l.runTool(ctx, "runc", "--root", root, "delete", "--force", id)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// removeAttachments removes what the networks of pods leave outside of namespace, bridge and directories:
-// firewall rules, by having portmap do it, and the results that libcni keeps, which also tell whose they are.
+// removeAttachments removes the firewall rules of pods, by portmap, and the results that libcni stores. The name of the pod
+// network identifies both.
 func (l *Lab) removeAttachments(ctx context.Context) error {
-	results, err := filepath.Glob(filepath.Join(cniResults, l.network()+"-*"))
+	results, err := filepath.Glob(filepath.Join(cniResults, l.networkName()+"-*"))
 	errs := []error{err}
 	for _, path := range results {
-		sandbox, iface, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), l.network()+"-"), "-")
+		sandbox, iface, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), l.networkName()+"-"), "-")
 		errs = append(errs, l.removeHostPorts(ctx, sandbox, iface), os.Remove(path))
 		loopback := filepath.Join(cniResults, "cni-loopback-"+sandbox+"-lo")
 		if err := os.Remove(loopback); !errors.Is(err, fs.ErrNotExist) {
@@ -104,31 +104,31 @@ func (l *Lab) removeAttachments(ctx context.Context) error {
 }
 
 func (l *Lab) removeHostPorts(ctx context.Context, sandbox, iface string) error {
-	cmd := exec.CommandContext(ctx, l.bin("portmap"))
+	cmd := exec.CommandContext(ctx, l.binPath("portmap"))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+sandbox, "CNI_IFNAME="+iface, "CNI_PATH="+l.BinDir())
-	// The port is made up: portmap does nothing without one, and finds its rules by the id.
+	// portmap needs any port mapping, and finds its rules by the ID.
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion":%q,"name":%q,"type":"portmap",
-		"runtimeConfig":{"portMappings":[{"hostPort":1,"containerPort":1,"protocol":"tcp"}]}}`, cniVersion, l.network()))
+		"runtimeConfig":{"portMappings":[{"hostPort":1,"containerPort":1,"protocol":"tcp"}]}}`, cniVersion, l.networkName()))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("remove host ports of pod %s: %w: %s", sandbox, err, out)
 	}
 	return nil
 }
 
-func (l *Lab) shims() []process {
-	return processesOf(l.bin("containerd-shim-runc-v2"), l.socket())
+func (l *Lab) findShims() []process {
+	return findProcesses(l.binPath("containerd-shim-runc-v2"), l.socketPath())
 }
 
 func (l *Lab) unmountAll() error {
-	points, err := l.mounts()
+	points, err := l.listMounts()
 	errs := []error{err}
 	for _, point := range points {
-		errs = append(errs, detach(point))
+		errs = append(errs, unmountLazily(point))
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Lab) mounts() ([]string, error) {
+func (l *Lab) listMounts() ([]string, error) {
 	state, err := mountsBelow(l.StateDir())
 	if err != nil {
 		return nil, err
@@ -137,17 +137,16 @@ func (l *Lab) mounts() ([]string, error) {
 	return slices.Concat(state, stored), err
 }
 
-// removeBridge removes the bridge and what is attached to it. The other end of each pair is gone already or goes
-// with it.
+// removeBridge removes the bridge and the host ends of the pods' interfaces. The other ends are removed with them.
 func (l *Lab) removeBridge(ctx context.Context) error {
-	links := append(l.ports(), l.Bridge())
+	links := append(l.listPorts(), l.Bridge())
 	var errs []error
 	for _, link := range links {
 		if !linkExists(link) {
 			continue
 		}
 		out, err := exec.CommandContext(ctx, "ip", "link", "delete", link).CombinedOutput()
-		if err != nil && linkExists(link) { // not gone by itself in between
+		if err != nil && linkExists(link) { // it was not removed meanwhile
 			errs = append(errs, fmt.Errorf("delete interface %s: %w: %s", link, err, out))
 		}
 	}
@@ -159,14 +158,14 @@ func linkExists(name string) bool {
 	return err == nil
 }
 
-// ports returns the host ends of the pods' interfaces.
-func (l *Lab) ports() []string {
-	return names("/sys/class/net/" + l.Bridge() + "/brif")
+// listPorts returns the host ends of the pods' interfaces.
+func (l *Lab) listPorts() []string {
+	return listDir("/sys/class/net/" + l.Bridge() + "/brif")
 }
 
-// Leftovers lists what exists because pods exist, one "kind name" a line, sorted: sandboxes, containers, shims,
-// mounts, network namespaces, interfaces and addresses. An empty lab has none, so a private lab must return none
-// once its pods are removed; what is left then was leaked.
+// Leftovers lists the existing resources of pods, one "kind name" per line, sorted: sandboxes, containers, shims, mounts, network
+// namespaces, interfaces and addresses. An empty lab has none, so that resources that remain in a private lab after its pods were
+// removed are leaks.
 func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -176,31 +175,31 @@ func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 			found = append(found, kind+" "+name)
 		}
 	}
-	c := l.client()
-	defer c.close()
-	sandboxes, err := c.list(ctx, "ListPodSandbox")
+	c := l.newRuntimeClient()
+	defer c.closeConns()
+	sandboxes, err := c.listIDs(ctx, "ListPodSandbox")
 	if err != nil {
 		return nil, err
 	}
-	containers, err := c.list(ctx, "ListContainers")
+	containers, err := c.listIDs(ctx, "ListContainers")
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := l.mounts()
+	mounts, err := l.listMounts()
 	if err != nil {
 		return nil, err
 	}
 	add("sandbox", sandboxes...)
 	add("container", containers...)
 	add("mount", mounts...)
-	add("interface", l.ports()...)
-	add("netns", names(filepath.Join(l.StateDir(), "state", "io.containerd.grpc.v1.cri", "netns"))...)
-	add("runc", names(filepath.Join(l.runcRoot(), "k8s.io"))...)
-	for _, p := range l.shims() {
+	add("interface", l.listPorts()...)
+	add("netns", listDir(filepath.Join(l.StateDir(), "state", "io.containerd.grpc.v1.cri", "netns"))...)
+	add("runc", listDir(filepath.Join(l.runcRoot(), "k8s.io"))...)
+	for _, p := range l.findShims() {
 		add("shim", fmt.Sprint(p.PID))
 	}
-	for _, name := range names(filepath.Join(l.addressDir(), l.network())) {
-		if strings.Count(name, ".") == 3 { // host-local keeps a lock and a cursor beside the addresses
+	for _, name := range listDir(filepath.Join(l.addressDir(), l.networkName())) {
+		if strings.Count(name, ".") == 3 { // host-local also stores a lock and a cursor
 			add("address", name)
 		}
 	}
@@ -208,8 +207,8 @@ func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// names returns the entries of a directory that may not exist.
-func names(dir string) []string {
+// listDir returns the entries of a directory; none if it does not exist.
+func listDir(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var names []string
 	for _, e := range entries {

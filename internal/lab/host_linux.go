@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// unsupported returns why a lab cannot run here, or "".
-func unsupported() string {
+// unsupportedReason returns why a lab cannot run on this host; empty if it can.
+func unsupportedReason() string {
 	if os.Geteuid() != 0 {
 		return "a lab needs root: namespaces, mounts and cgroups"
 	}
@@ -25,13 +25,14 @@ func unsupported() string {
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// processStart returns when the process started, in ticks after boot, and false if it is gone or a zombie.
+// processStart returns the start time of a process in clock ticks since boot. ok is false if the process has exited or is a
+// zombie.
 func processStart(pid int) (uint64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false
 	}
-	// proc(5): pid (comm) state ...; comm may hold anything, so count from its closing parenthesis.
+	// proc(5): pid (comm) state ...; comm may contain any character, so fields are counted from its closing parenthesis.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return 0, false
@@ -40,15 +41,15 @@ func processStart(pid int) (uint64, bool) {
 	return start, err == nil
 }
 
-// reap collects the process if it was a child of this one; init collects the others.
-func reap(pid int) {
+// reapProcess waits for an exited child process. init reaps processes of other parents.
+func reapProcess(pid int) {
 	var status syscall.WaitStatus
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 }
 
-// processesOf returns the processes that run the executable with the argument. A link to it is as good: checkouts may share what
-// was built.
-func processesOf(exe, arg string) []process {
+// findProcesses returns the processes that run the executable exe with the argument arg. It resolves symbolic links, because
+// checkouts may share the executables.
+func findProcesses(exe, arg string) []process {
 	if target, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = target
 	}
@@ -59,7 +60,7 @@ func processesOf(exe, arg string) []process {
 	var found []process
 	for _, dir := range dirs {
 		target, err := os.Readlink(filepath.Join(dir, "exe"))
-		if err != nil || strings.TrimSuffix(target, " (deleted)") != exe { // deleted: built anew since
+		if err != nil || strings.TrimSuffix(target, " (deleted)") != exe { // deleted: rebuilt since the start
 			continue
 		}
 		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -89,7 +90,7 @@ func tryLock(f *os.File, shared bool) error {
 	return err
 }
 
-// mountsBelow returns the mount points at or below dir, the newest first, which is the order to unmount them in.
+// mountsBelow returns the mount points at or below dir, the newest first, which is the order for unmounting.
 func mountsBelow(dir string) ([]string, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -110,18 +111,19 @@ func mountsBelow(dir string) ([]string, error) {
 	return points, nil
 }
 
-// unescapeMount undoes what the kernel does to white space and backslashes in mountinfo.
+// unescapeMount decodes white space and backslashes in mountinfo.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-func detach(point string) error {
+// unmountLazily detaches a mount point, which stays usable for processes with open files.
+func unmountLazily(point string) error {
 	if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", point, err)
 	}
 	return nil
 }
 
-// pickSnapshotter mounts an overlay below dir to see whether the file system there can carry one: it cannot on
-// another overlay, nor where the kernel has none.
+// pickSnapshotter returns "overlayfs" if an overlay can be mounted below dir, and "native" otherwise, for example on another
+// overlay.
 func pickSnapshotter(dir string) (string, error) {
 	probe, err := os.MkdirTemp(dir, "overlay")
 	if err != nil {
@@ -137,11 +139,10 @@ func pickSnapshotter(dir string) (string, error) {
 	if err := syscall.Mount("overlay", probe+"/merged", "overlay", 0, data); err != nil {
 		return "native", nil
 	}
-	return "overlayfs", detach(probe + "/merged")
+	return "overlayfs", unmountLazily(probe + "/merged")
 }
 
-// mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, without which no process gets an OOM score
-// below that of its parent.
+// mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, which is required to lower an OOM score adjustment.
 func mayLowerOOMScore() (bool, error) {
 	const capSysResource = 24 // linux/capability.h
 	b, err := os.ReadFile("/proc/self/status")

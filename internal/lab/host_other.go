@@ -11,21 +11,21 @@ import (
 	"syscall"
 )
 
-func unsupported() string { return "a lab needs Linux" }
+func unsupportedReason() string { return "a lab needs Linux" }
 
 func newSession() *syscall.SysProcAttr { return nil }
 
 func processStart(int) (uint64, bool) { return 0, false }
 
-func reap(int) {}
+func reapProcess(int) {}
 
-func processesOf(string, string) []process { return nil }
+func findProcesses(string, string) []process { return nil }
 
 func tryLock(*os.File, bool) error { return errors.ErrUnsupported }
 
 func mountsBelow(string) ([]string, error) { return nil, errors.ErrUnsupported }
 
-func detach(string) error { return errors.ErrUnsupported }
+func unmountLazily(string) error { return errors.ErrUnsupported }
 
 func pickSnapshotter(string) (string, error) { return "", errors.ErrUnsupported }
 

@@ -17,68 +17,68 @@ import (
 	"path/filepath"
 )
 
-// Names of the images that every lab has from the start. No registry serves them, so that a pod has to use them
-// with the pull policy IfNotPresent or Never.
+// The names of the images that every lab has. No registry serves them, so that pods must use the pull policy IfNotPresent or
+// Never.
 const (
 	BusyboxImage = "nodeagent.test/busybox:1"
 	PauseImage   = "nodeagent.test/pause:1"
 )
 
-// MainName is the name of the lab that tests share.
+// MainName is the name of the shared lab.
 const MainName = "main"
 
-// runBase holds state and sockets of every lab of the machine.
+// runBase is the directory for state and sockets of all labs on the machine.
 const runBase = "/run/nodeagent-lab"
 
-// Lab is one containerd with its network, images and registry.
+// Lab is a containerd with its network, images and registry.
 type Lab struct {
-	home string // the .lab directory of the checkout
-	rec  record
+	home   string // .lab directory of the checkout
+	record labRecord
 }
 
-// record is what a lab keeps in lab.json, for other processes and for the time after a crash.
-type record struct {
+// labRecord is the content of lab.json, for other processes and for cleanup after a crash.
+type labRecord struct {
 	Name           string  `json:"name"`
-	ID             string  `json:"id"` // 8 hex digits of home and name: makes names of the machine unique
+	ID             string  `json:"id"` // 8 hex digits of a hash of home and name, for unique names on the machine
 	Subnet         string  `json:"subnet"`
 	Snapshotter    string  `json:"snapshotter"`
-	OnDemand       bool    `json:"onDemand"` // ends with its last user
+	OnDemand       bool    `json:"onDemand"` // stops after its last user
 	Containerd     process `json:"containerd"`
 	Registry       process `json:"registry"`
 	RegistryHost   string  `json:"registryHost"`
 	RegistryDigest string  `json:"registryDigest"`
 }
 
-// Endpoint returns the address of the CRI as a kubelet flag has it: unix:///path.
-func (l *Lab) Endpoint() string { return "unix://" + l.socket() }
+// Endpoint returns the address of the CRI as in kubelet flags: unix:///path.
+func (l *Lab) Endpoint() string { return "unix://" + l.socketPath() }
 
-// Dir returns the directory with the configuration, the logs and the stored images of the lab.
-func (l *Lab) Dir() string { return filepath.Join(l.home, "instances", l.rec.Name) }
+// Dir returns the directory with configuration, logs and images of the lab.
+func (l *Lab) Dir() string { return filepath.Join(l.home, "instances", l.record.Name) }
 
-// StateDir returns the directory under which the lab keeps its mounts, network namespaces and sockets.
-func (l *Lab) StateDir() string { return filepath.Join(runBase, l.rec.ID) }
+// StateDir returns the directory with mounts, network namespaces and sockets of the lab.
+func (l *Lab) StateDir() string { return filepath.Join(runBase, l.record.ID) }
 
-// Bridge returns the name of the bridge that the pods are attached to.
-func (l *Lab) Bridge() string { return "nal-" + l.rec.ID }
+// Bridge returns the name of the bridge for the pods.
+func (l *Lab) Bridge() string { return "nal-" + l.record.ID }
 
-// Subnet returns the addresses that pods of this lab get.
-func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.rec.Subnet) }
+// Subnet returns the subnet of the pod addresses.
+func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.record.Subnet) }
 
-// RegistryHost returns host and port of the registry of the lab. It speaks plain HTTP and accepts pushes.
-func (l *Lab) RegistryHost() string { return l.rec.RegistryHost }
+// RegistryHost returns host and port of the lab's registry. It uses plain HTTP and accepts pushes.
+func (l *Lab) RegistryHost() string { return l.record.RegistryHost }
 
-// MirrorDir returns the directory where containerd looks up other addresses of registries, in REGISTRY/hosts.toml, at each pull. It
-// does not exist: a test that needs a mirror makes it.
+// MirrorDir returns the directory in which containerd reads REGISTRY/hosts.toml for mirrors at each pull. A test that needs a
+// mirror creates it.
 func (l *Lab) MirrorDir() string { return filepath.Join(l.Dir(), "certs.d") }
 
-// RegistryImage returns an image by tag that is in the registry and, until a test pulls it, not in the runtime.
-func (l *Lab) RegistryImage() string { return l.rec.RegistryHost + "/busybox:1" }
+// RegistryImage returns the tag of an image in the registry. The runtime does not have it until a test pulls it.
+func (l *Lab) RegistryImage() string { return l.record.RegistryHost + "/busybox:1" }
 
-// RegistryImageByDigest returns the same image as RegistryImage, by digest.
-func (l *Lab) RegistryImageByDigest() string { return l.rec.RegistryDigest }
+// RegistryImageByDigest returns the image of RegistryImage by digest.
+func (l *Lab) RegistryImageByDigest() string { return l.record.RegistryDigest }
 
-// ContainerdPID returns the process id of containerd, which changes with every [Lab.Restart].
-func (l *Lab) ContainerdPID() int { return l.rec.Containerd.PID }
+// ContainerdPID returns the process ID of containerd, which changes at every [Lab.Restart].
+func (l *Lab) ContainerdPID() int { return l.record.Containerd.PID }
 
 // LogPath returns the log file of containerd.
 func (l *Lab) LogPath() string { return filepath.Join(l.Dir(), "containerd.log") }
@@ -86,13 +86,13 @@ func (l *Lab) LogPath() string { return filepath.Join(l.Dir(), "containerd.log")
 // BinDir returns the directory with containerd, runc, ctr, crane and the CNI plugins.
 func (l *Lab) BinDir() string { return filepath.Join(l.home, "bin") }
 
-func (l *Lab) socket() string { return filepath.Join(l.StateDir(), "containerd.sock") }
+func (l *Lab) socketPath() string { return filepath.Join(l.StateDir(), "containerd.sock") }
 
-func (l *Lab) bin(name string) string { return filepath.Join(l.BinDir(), name) }
+func (l *Lab) binPath(name string) string { return filepath.Join(l.BinDir(), name) }
 
 func (l *Lab) recordPath() string { return filepath.Join(l.Dir(), "lab.json") }
 
-// FindHome returns the .lab directory of the checkout that the working directory is in.
+// FindHome returns the .lab directory of the checkout that contains the working directory.
 func FindHome() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -108,24 +108,23 @@ func FindHome() (string, error) {
 	}
 }
 
-// Open returns the lab of that name under home, running or not. It fails with [fs.ErrNotExist] where there is
-// none.
+// Open returns the lab of that name in home, running or not. It returns an error that wraps [fs.ErrNotExist] if there is none.
 func Open(home, name string) (*Lab, error) {
 	l := newLab(home, name)
 	b, err := os.ReadFile(l.recordPath())
 	if err != nil {
 		return nil, fmt.Errorf("open lab %s: %w", name, err)
 	}
-	if err := json.Unmarshal(b, &l.rec); err != nil {
+	if err := json.Unmarshal(b, &l.record); err != nil {
 		return nil, fmt.Errorf("open lab %s: parse %s: %w", name, l.recordPath(), err)
 	}
-	if want := newLab(home, name).rec.ID; l.rec.ID != want {
-		return nil, fmt.Errorf("open lab %s: %s has id %q, want %q", name, l.recordPath(), l.rec.ID, want)
+	if want := newLab(home, name).record.ID; l.record.ID != want {
+		return nil, fmt.Errorf("open lab %s: %s has id %q, want %q", name, l.recordPath(), l.record.ID, want)
 	}
 	return l, nil
 }
 
-// Instances returns the names of the labs under home, running or not.
+// Instances returns the names of the labs in home, running or not.
 func Instances(home string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(home, "instances"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,11 +141,12 @@ func Instances(home string) ([]string, error) {
 
 func newLab(home, name string) *Lab {
 	sum := sha256.Sum256([]byte(home + "\x00" + name))
-	return &Lab{home: home, rec: record{Name: name, ID: hex.EncodeToString(sum[:4])}}
+	return &Lab{home: home, record: labRecord{Name: name, ID: hex.EncodeToString(sum[:4])}}
 }
 
-func (l *Lab) save() error {
-	b, err := json.MarshalIndent(l.rec, "", "\t")
+// saveRecord writes lab.json atomically.
+func (l *Lab) saveRecord() error {
+	b, err := json.MarshalIndent(l.record, "", "\t")
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,8 @@ func (l *Lab) save() error {
 	return os.Rename(tmp, l.recordPath())
 }
 
-// pickSubnet returns a /22 of 10.0.0.0/8 that overlaps no address in use and depends on id first.
+// pickSubnet returns a /22 of 10.0.0.0/8 that overlaps none of the used addresses. The search starts at a subnet that depends on
+// id.
 func pickSubnet(id string, used []net.Addr) (netip.Prefix, error) {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 4 {

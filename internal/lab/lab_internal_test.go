@@ -67,35 +67,35 @@ func TestPickSubnetAvoidsAddressesInUse(t *testing.T) {
 }
 
 func TestProcessIsNotMistakenForAnother(t *testing.T) {
-	if reason := unsupported(); reason != "" {
+	if reason := unsupportedReason(); reason != "" {
 		t.Skip(reason)
 	}
 	start, ok := processStart(os.Getpid())
 	require.True(t, ok)
-	assert.True(t, process{os.Getpid(), start}.alive())
+	assert.True(t, process{os.Getpid(), start}.isAlive())
 	reused := process{os.Getpid(), start + 1}
-	assert.False(t, reused.alive())
-	require.NoError(t, reused.kill(t.Context()), "and is not killed: this test goes on")
+	assert.False(t, reused.isAlive())
+	require.NoError(t, reused.killProcess(t.Context()), "and is not killed: this test goes on")
 }
 
 func TestStopKillsAfterTheGrace(t *testing.T) {
-	if reason := unsupported(); reason != "" {
+	if reason := unsupportedReason(); reason != "" {
 		t.Skip(reason)
 	}
 	log := t.TempDir() + "/log"
-	p, err := spawn(log, "/", "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+	p, err := startProcess(log, "/", "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		b, _ := os.ReadFile(log)
 		return len(b) > 0
 	}, time.Minute, 10*time.Millisecond)
-	require.NoError(t, p.stop(t.Context(), 50*time.Millisecond))
-	assert.False(t, p.alive())
+	require.NoError(t, p.stopProcess(t.Context(), 50*time.Millisecond))
+	assert.False(t, p.isAlive())
 }
 
 // TestExclusiveLockWaitsForSharedOnes is what keeps a lab from being ended under its users.
 func TestExclusiveLockWaitsForSharedOnes(t *testing.T) {
-	if reason := unsupported(); reason != "" {
+	if reason := unsupportedReason(); reason != "" {
 		t.Skip(reason)
 	}
 	home := t.TempDir()
@@ -103,13 +103,13 @@ func TestExclusiveLockWaitsForSharedOnes(t *testing.T) {
 	require.NoError(t, err)
 	second, err := useLock(t.Context(), home, "x", true)
 	require.NoError(t, err)
-	_, err = tryAcquire(usePath(home, "x"), false)
+	_, err = tryAcquireLock(usePath(home, "x"), false)
 	require.ErrorIs(t, err, errLocked)
 	require.NoError(t, first.Close())
-	_, err = tryAcquire(usePath(home, "x"), false)
+	_, err = tryAcquireLock(usePath(home, "x"), false)
 	require.ErrorIs(t, err, errLocked)
 	require.NoError(t, second.Close())
-	last, err := tryAcquire(usePath(home, "x"), false)
+	last, err := tryAcquireLock(usePath(home, "x"), false)
 	require.NoError(t, err)
 	require.NoError(t, last.Close())
 }
@@ -129,6 +129,6 @@ func TestProcessesOfALink(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	require.Eventually(t, func() bool { return len(processesOf(link, "1234.5")) == 1 }, time.Minute, 10*time.Millisecond)
-	require.Empty(t, processesOf(link, "1234.6"), "another argument is somebody else's")
+	require.Eventually(t, func() bool { return len(findProcesses(link, "1234.5")) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Empty(t, findProcesses(link, "1234.6"), "another argument is somebody else's")
 }

@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// PluginDir returns the directory of the lab's CNI plugins, for tests that run them without a containerd. The test is
-// skipped where a lab cannot run, or where one of these plugins is missing.
+// PluginDir returns the directory of the lab's CNI plugins, for tests that run them without containerd. The test is skipped if a
+// lab cannot run, or if one of the plugins is missing.
 func PluginDir(t testing.TB, plugins ...string) string {
 	t.Helper()
 	return toolDir(t, plugins...)
 }
 
-// Tool returns the path of a program that the lab has built, such as crictl. The test is skipped where a lab cannot run, or where the
-// program is missing.
+// Tool returns the path of a program that `make lab` has built, such as crictl. The test is skipped if a lab cannot run, or if
+// the program is missing.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(toolDir(t, name), name)
 }
 
-// toolDir returns the directory of programs, and skips or fails the test where one is missing.
+// toolDir returns the directory of the programs, and skips or fails the test if one is missing.
 func toolDir(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := filepath.Join(homeFor(t), "bin")

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// poll is the pause between two looks at something that another process does.
-const poll = 20 * time.Millisecond
+// pollInterval is the time between two checks of another process.
+const pollInterval = 20 * time.Millisecond
 
-// process is a process that this or another process started. The start time tells it from a later process with
-// the same id.
+// process identifies a process of any parent. Its start time distinguishes it from a later process with the same ID.
 type process struct {
 	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // in clock ticks after boot
+	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// spawn starts a program that outlives the caller, in a session of its own, with its output in a file.
-func spawn(logPath, dir, path string, args ...string) (process, error) {
+// startProcess starts a program in a session of its own, so that it outlives the caller. Its output is appended to the file
+// logPath.
+func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return process{}, err
@@ -33,7 +33,7 @@ func spawn(logPath, dir, path string, args ...string) (process, error) {
 	defer log.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, dir
-	// CNI plugins are found by configuration; iptables and mount helpers by PATH, which may lack sbin.
+	// CNI plugins are found by configuration, but iptables and mount helpers by PATH, which may lack sbin.
 	cmd.Env = []string{"PATH=" + filepath.Dir(path) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.SysProcAttr = newSession()
 	if err := cmd.Start(); err != nil {
@@ -50,8 +50,8 @@ func spawn(logPath, dir, path string, args ...string) (process, error) {
 	return process{PID: pid, Start: start}, nil
 }
 
-// alive reports whether the process still runs. A zombie does not.
-func (p process) alive() bool {
+// isAlive reports whether the process still runs. A zombie does not.
+func (p process) isAlive() bool {
 	if p.PID == 0 {
 		return false
 	}
@@ -59,31 +59,32 @@ func (p process) alive() bool {
 	return ok && start == p.Start
 }
 
-// kill sends SIGKILL and waits until the process is gone.
-func (p process) kill(ctx context.Context) error {
-	return p.end(ctx, syscall.SIGKILL)
+// killProcess sends SIGKILL and waits until the process has exited.
+func (p process) killProcess(ctx context.Context) error {
+	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
 
-// stop sends SIGTERM, and SIGKILL after the grace.
-func (p process) stop(ctx context.Context, grace time.Duration) error {
+// stopProcess sends SIGTERM, and SIGKILL after the grace period.
+func (p process) stopProcess(ctx context.Context, grace time.Duration) error {
 	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := p.end(asked, syscall.SIGTERM); err == nil || ctx.Err() != nil {
+	if err := p.signalAndWait(asked, syscall.SIGTERM); err == nil || ctx.Err() != nil {
 		return err
 	}
-	return p.end(ctx, syscall.SIGKILL)
+	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
 
 func stopAll(ctx context.Context, all []process, grace time.Duration) error {
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, p.stop(ctx, grace))
+		errs = append(errs, p.stopProcess(ctx, grace))
 	}
 	return errors.Join(errs...)
 }
 
-func (p process) end(ctx context.Context, sig syscall.Signal) error {
-	if !p.alive() {
+// signalAndWait sends a signal and waits until the process has exited or ctx ends.
+func (p process) signalAndWait(ctx context.Context, sig syscall.Signal) error {
+	if !p.isAlive() {
 		return nil
 	}
 	running, err := os.FindProcess(p.PID)
@@ -93,17 +94,17 @@ func (p process) end(ctx context.Context, sig syscall.Signal) error {
 	if err := running.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
 	}
-	for p.alive() {
-		if err := pause(ctx, poll); err != nil {
+	for p.isAlive() {
+		if err := sleepFor(ctx, pollInterval); err != nil {
 			return fmt.Errorf("wait for the end of process %d after %v: %w", p.PID, sig, err)
 		}
 	}
-	reap(p.PID)
+	reapProcess(p.PID)
 	return nil
 }
 
-// pause waits for d or for the end of ctx, whose error it returns.
-func pause(ctx context.Context, d time.Duration) error {
+// sleepFor waits for d, or returns the error of ctx if that ends first.
+func sleepFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -112,24 +113,24 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acquire takes a lock on a file, shared or exclusive, and waits for it until ctx ends. Closing the file, or the
-// end of the process, releases it.
-func acquire(ctx context.Context, path string, shared bool) (*os.File, error) {
+// acquireLock locks a file, shared or exclusive, and waits for the lock until ctx ends. Closing the file or the exit of the
+// process releases it.
+func acquireLock(ctx context.Context, path string, shared bool) (*os.File, error) {
 	for {
-		f, err := tryAcquire(path, shared)
+		f, err := tryAcquireLock(path, shared)
 		if err == nil || !errors.Is(err, errLocked) {
 			return f, err
 		}
-		if err := pause(ctx, poll); err != nil {
+		if err := sleepFor(ctx, pollInterval); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 	}
 }
 
-// errLocked says that another process holds the lock.
+// errLocked reports that another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
-func tryAcquire(path string, shared bool) (*os.File, error) {
+func tryAcquireLock(path string, shared bool) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

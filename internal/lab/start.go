@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// RequiredEnv is the environment variable that turns skipping into failing, with the value "required".
+// RequiredEnv is an environment variable. With the value "required", tests fail instead of being skipped if no lab can run.
 const RequiredEnv = "NODEAGENT_LAB"
 
-// idleTimeout is how long a lab started on demand outlives its last user: long enough for the next test binary
-// of the same run to be linked and started.
+// idleTimeout is how long a lab that was started on demand runs without a user. The next test binary of the same run is linked
+// and started within this time.
 const idleTimeout = time.Minute
 
-// Start returns the lab that all tests of the machine share. It starts it if it does not run yet; then it ends
-// a minute after the last test that used it. The test is skipped where a lab cannot run.
+// Start returns the lab that all tests on the machine share, and starts it if necessary. It stops a minute after its last test.
+// The test is skipped if a lab cannot run.
 func Start(t testing.TB) *Lab {
 	t.Helper()
 	l, release, err := Use(t.Context(), homeFor(t))
@@ -34,13 +34,13 @@ func Start(t testing.TB) *Lab {
 	return l
 }
 
-// Use returns the shared lab, starts it if it does not run yet, and keeps it from ending until release is called.
+// Use returns the shared lab, starts it if necessary, and keeps it running until release is called. home is the .lab directory.
 func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	use, err := useLock(ctx, home, MainName, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err = up(ctx, home, MainName, true)
+	l, err = startLab(ctx, home, MainName, true)
 	if err != nil {
 		use.Close()
 		return nil, nil, err
@@ -48,8 +48,7 @@ func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	return l, func() { use.Close() }, nil
 }
 
-// StartPrivate starts a lab for this test alone and removes it when the test ends. The test is skipped where a
-// lab cannot run.
+// StartPrivate starts a lab for this test only and removes it when the test ends. The test is skipped if a lab cannot run.
 func StartPrivate(t testing.TB) *Lab {
 	t.Helper()
 	home := homeFor(t)
@@ -61,7 +60,7 @@ func StartPrivate(t testing.TB) *Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.WithoutCancel(t.Context()) // cleanup runs after the test's own context has ended
+	ctx := context.WithoutCancel(t.Context()) // the cleanup runs after the end of the test's context
 	t.Cleanup(func() { use.Close(); _ = os.Remove(use.Name()) })
 	l, err := Up(t.Context(), home, name)
 	if err != nil {
@@ -78,10 +77,10 @@ func StartPrivate(t testing.TB) *Lab {
 	return l
 }
 
-// homeFor returns the .lab directory, and skips or fails the test if no lab can be started from it.
+// homeFor returns the .lab directory. It skips or fails the test if no lab can be started from it.
 func homeFor(t testing.TB) string {
 	t.Helper()
-	reason := unsupported()
+	reason := unsupportedReason()
 	if reason == "" {
 		home, err := FindHome()
 		if err == nil {
@@ -99,28 +98,28 @@ func homeFor(t testing.TB) string {
 	return ""
 }
 
-// useLock marks a lab as used for as long as the file is open.
+// useLock marks a lab as used until the returned file is closed.
 func useLock(ctx context.Context, home, name string, shared bool) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(home, "use"), 0o700); err != nil {
 		return nil, err
 	}
-	return acquire(ctx, usePath(home, name), shared)
+	return acquireLock(ctx, usePath(home, name), shared)
 }
 
 func usePath(home, name string) string { return filepath.Join(home, "use", name+".lock") }
 
-// DownAll stops the shared lab, and every private one whose test process is gone.
+// DownAll stops the shared lab, and every private lab whose test process has exited.
 func DownAll(ctx context.Context, home string) error {
 	return errors.Join(newLab(home, MainName).Down(ctx), removeLeftovers(ctx, home))
 }
 
-// DownUnused stops the shared lab unless it was started by [Up] or somebody uses it, and every private one whose
-// test process is gone.
+// DownUnused stops the shared lab unless it was started by [Up] or is in use, and every private lab whose test process has
+// exited.
 func DownUnused(ctx context.Context, home string) error {
 	removed := removeLeftovers(ctx, home)
-	use, err := tryAcquire(usePath(home, MainName), false)
+	use, err := tryAcquireLock(usePath(home, MainName), false)
 	if errors.Is(err, errLocked) {
-		return removed // its watcher ends it after its last user
+		return removed // its watcher stops it after the last user
 	}
 	if err != nil {
 		return errors.Join(removed, err)
@@ -128,7 +127,7 @@ func DownUnused(ctx context.Context, home string) error {
 	return errors.Join(removed, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
 }
 
-// removeLeftovers removes private labs that a test process left behind when it died.
+// removeLeftovers removes private labs of test processes that were killed.
 func removeLeftovers(ctx context.Context, home string) error {
 	names, err := Instances(home)
 	if err != nil {
@@ -139,7 +138,7 @@ func removeLeftovers(ctx context.Context, home string) error {
 		if name == MainName {
 			continue
 		}
-		use, err := tryAcquire(usePath(home, name), false)
+		use, err := tryAcquireLock(usePath(home, name), false)
 		if errors.Is(err, errLocked) {
 			continue
 		}
@@ -152,28 +151,28 @@ func removeLeftovers(ctx context.Context, home string) error {
 	return errors.Join(errs...)
 }
 
-// Watch ends the lab of that name once nobody has used it for a minute. It returns when the lab is gone, or is no
-// longer one that was started on demand.
+// Watch stops the lab of that name after a minute without a user. It returns when the lab has stopped, or if it is no longer an
+// on-demand lab.
 func Watch(ctx context.Context, home, name string) error {
 	idle := time.Now()
 	for {
 		l, err := Open(home, name)
-		if err != nil || !l.rec.OnDemand {
+		if err != nil || !l.record.OnDemand {
 			return nil
 		}
-		use, err := tryAcquire(usePath(home, name), false)
+		use, err := tryAcquireLock(usePath(home, name), false)
 		switch {
 		case errors.Is(err, errLocked):
 			idle = time.Now()
 		case err != nil:
 			return fmt.Errorf("watch lab %s: %w", name, err)
 		case time.Since(idle) >= idleTimeout:
-			// Whoever wants to use the lab now waits for the lock, and then starts a new one.
+			// A new user waits for the lock, and then starts a new lab.
 			return errors.Join(l.downIfOnDemand(ctx), use.Close())
 		default:
 			use.Close()
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := sleepFor(ctx, time.Second); err != nil {
 			return nil
 		}
 	}

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	upTimeout   = 3 * time.Minute  // for all of Up; it takes about a second
-	stopGrace   = 10 * time.Second // of containerd and the registry
-	logTailSize = 4 << 10
+	upTimeout   = 3 * time.Minute  // of Up, which usually takes a second
+	stopGrace   = 10 * time.Second // for containerd and the registry to exit
+	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab of that name under home, or returns the one that runs and answers. What an earlier lab of
-// that name left behind is removed first.
+// Up starts the lab of that name in home, or returns the running one. It first removes remains of a previous lab of that name.
 func Up(ctx context.Context, home, name string) (*Lab, error) {
-	return up(ctx, home, name, false)
+	return startLab(ctx, home, name, false)
 }
 
-func up(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
-	if reason := unsupported(); reason != "" {
+// startLab implements Up. An onDemand lab stops after its last user.
+func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
+	if reason := unsupportedReason(); reason != "" {
 		return nil, errors.New(reason)
 	}
 	if err := Built(home); err != nil {
@@ -44,27 +44,27 @@ func up(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
 	defer lock.Close()
 	if l, err := Open(home, name); err == nil {
 		err := l.awaitReady(ctx)
-		if err == nil && l.rec.OnDemand && !onDemand { // asked for by name now: it stays until Down
-			l.rec.OnDemand = false
-			return l, l.save()
+		if err == nil && l.record.OnDemand && !onDemand { // requested by name now: it runs until Down
+			l.record.OnDemand = false
+			return l, l.saveRecord()
 		}
-		if err == nil || ctx.Err() != nil { // slow is not broken: others may be using it
+		if err == nil || ctx.Err() != nil { // a slow lab is not broken: other tests may use it
 			return l, err
 		}
 	}
 	l := newLab(home, name)
-	if err := l.clear(ctx); err != nil {
+	if err := l.removeAll(ctx); err != nil {
 		return nil, fmt.Errorf("clear lab %s: %w", name, err)
 	}
-	l.rec.OnDemand = onDemand
-	if err := l.start(ctx); err != nil {
+	l.record.OnDemand = onDemand
+	if err := l.startAll(ctx); err != nil {
 		err = fmt.Errorf("start lab %s: %w%s", name, err, l.logTail())
-		return nil, errors.Join(err, l.clear(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, l.removeAll(context.WithoutCancel(ctx)))
 	}
 	return l, nil
 }
 
-// Built returns an error that names what `make lab` has not made under home.
+// Built returns an error that names the first missing file of `make lab` in home.
 func Built(home string) error {
 	for _, path := range []string{
 		"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "bin/crane",
@@ -78,23 +78,23 @@ func Built(home string) error {
 	return nil
 }
 
-// lockHome serialises all that starts or stops a lab under home.
+// lockHome serializes starts and stops of labs in home.
 func lockHome(ctx context.Context, home string) (*os.File, error) {
-	return acquire(ctx, filepath.Join(home, "lock"), false)
+	return acquireLock(ctx, filepath.Join(home, "lock"), false)
 }
 
-// start makes a lab where there is nothing.
-func (l *Lab) start(ctx context.Context) error {
+// startAll starts the processes of a new lab and loads its images.
+func (l *Lab) startAll(ctx context.Context) error {
 	for _, dir := range []string{l.Dir(), filepath.Join(l.Dir(), "tmp"), l.registryDir(), l.StateDir()} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}
 	}
-	if err := l.configure(); err != nil {
+	if err := l.prepareConfig(); err != nil {
 		return err
 	}
 	var err error
-	l.rec.Registry, err = spawn(l.registryLog(), l.Dir(), l.bin("crane"), "registry", "serve",
+	l.record.Registry, err = startProcess(l.registryLog(), l.Dir(), l.binPath("crane"), "registry", "serve",
 		"--address", "127.0.0.1:0", "--disk", l.registryDir())
 	if err != nil {
 		return err
@@ -108,24 +108,25 @@ func (l *Lab) start(ctx context.Context) error {
 	if err := l.loadImages(ctx); err != nil {
 		return err
 	}
-	if err := l.save(); err != nil || !l.rec.OnDemand {
+	if err := l.saveRecord(); err != nil || !l.record.OnDemand {
 		return err
 	}
-	_, err = spawn(filepath.Join(l.home, "watch.log"), l.home, l.bin("lab"), "watch", l.rec.Name)
+	_, err = startProcess(filepath.Join(l.home, "watch.log"), l.home, l.binPath("lab"), "watch", l.record.Name)
 	return err
 }
 
-func (l *Lab) configure() error {
+// prepareConfig selects subnet and snapshotter, and writes the configuration files.
+func (l *Lab) prepareConfig() error {
 	used, err := net.InterfaceAddrs()
 	if err != nil {
 		return err
 	}
-	subnet, err := pickSubnet(l.rec.ID, used)
+	subnet, err := pickSubnet(l.record.ID, used)
 	if err != nil {
 		return err
 	}
-	l.rec.Subnet = subnet.String()
-	if l.rec.Snapshotter, err = pickSnapshotter(l.Dir()); err != nil {
+	l.record.Subnet = subnet.String()
+	if l.record.Snapshotter, err = pickSnapshotter(l.Dir()); err != nil {
 		return err
 	}
 	mayLower, err := mayLowerOOMScore()
@@ -136,52 +137,52 @@ func (l *Lab) configure() error {
 	return l.writeConfig(!mayLower, err == nil)
 }
 
-// startContainerd starts containerd and waits until its CRI answers. The process id is saved in between, for
-// those who look at a lab that is still starting.
+// startContainerd starts containerd and waits until its CRI responds. It saves the process ID first, for processes that inspect a
+// starting lab.
 func (l *Lab) startContainerd(ctx context.Context) error {
-	p, err := spawn(l.LogPath(), l.Dir(), l.bin("containerd"), "--config", l.configPath())
+	p, err := startProcess(l.LogPath(), l.Dir(), l.binPath("containerd"), "--config", l.configPath())
 	if err != nil {
 		return err
 	}
-	l.rec.Containerd = p
-	if err := l.save(); err != nil {
+	l.record.Containerd = p
+	if err := l.saveRecord(); err != nil {
 		return err
 	}
 	return l.awaitReady(ctx)
 }
 
-// awaitReady waits until the CRI answers. It fails at once when containerd does not run, and not before the end
-// of ctx when it is only slow: a busy lab must not be taken for a broken one.
+// awaitReady waits until the CRI responds. It fails at once if containerd has exited, but waits until the end of ctx if it is
+// slow: a busy lab is not broken.
 func (l *Lab) awaitReady(ctx context.Context) error {
 	for {
 		err := l.Ready(ctx)
 		if err == nil {
 			return nil
 		}
-		if !l.rec.Containerd.alive() {
-			reap(l.rec.Containerd.PID)
+		if !l.record.Containerd.isAlive() {
+			reapProcess(l.record.Containerd.PID)
 			return err
 		}
-		if pause(ctx, poll) != nil {
+		if sleepFor(ctx, pollInterval) != nil {
 			return fmt.Errorf("wait for containerd: %w", err)
 		}
 	}
 }
 
-// Ready returns nil if containerd runs and its CRI answers.
+// Ready returns nil if containerd runs and its CRI responds.
 func (l *Lab) Ready(ctx context.Context) error {
-	if !l.rec.Containerd.alive() {
+	if !l.record.Containerd.isAlive() {
 		return errors.New("containerd does not run")
 	}
-	c := l.client()
-	defer c.close()
+	c := l.newRuntimeClient()
+	defer c.closeConns()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := c.call(ctx, "Version")
+	_, err := c.invoke(ctx, "Version")
 	return err
 }
 
-// awaitRegistry reads the port that the registry chose from its log.
+// awaitRegistry waits until the registry has logged its port, and records its address.
 func (l *Lab) awaitRegistry(ctx context.Context) error {
 	for {
 		b, err := os.ReadFile(l.registryLog())
@@ -190,37 +191,37 @@ func (l *Lab) awaitRegistry(ctx context.Context) error {
 		}
 		if _, rest, ok := strings.Cut(string(b), "serving on port "); ok && strings.Contains(rest, "\n") {
 			port, _, _ := strings.Cut(rest, "\n")
-			l.rec.RegistryHost = net.JoinHostPort("127.0.0.1", port)
+			l.record.RegistryHost = net.JoinHostPort("127.0.0.1", port)
 			return nil
 		}
-		if !l.rec.Registry.alive() {
+		if !l.record.Registry.isAlive() {
 			return fmt.Errorf("the registry ended at once: %s", b)
 		}
-		if err := pause(ctx, poll); err != nil {
+		if err := sleepFor(ctx, pollInterval); err != nil {
 			return fmt.Errorf("wait for the registry: %w", err)
 		}
 	}
 }
 
-// loadImages gives both images to containerd, and busybox to the registry as well.
+// loadImages imports the images into containerd, and pushes busybox to the registry.
 func (l *Lab) loadImages(ctx context.Context) error {
 	if err := l.Import(ctx, "pause", "busybox"); err != nil {
 		return err
 	}
-	// The flag makes crane use HTTP; its answer is the name with the digest.
-	pushed, err := l.output(ctx, "crane", "push", "--insecure", l.imagePath("busybox"), l.RegistryImage())
+	// The flag makes crane use HTTP; its output is the name with the digest.
+	pushed, err := l.runTool(ctx, "crane", "push", "--insecure", l.imagePath("busybox"), l.RegistryImage())
 	if err != nil {
 		return err
 	}
-	l.rec.RegistryDigest = strings.TrimSpace(pushed)
+	l.record.RegistryDigest = strings.TrimSpace(pushed)
 	return nil
 }
 
-// Import loads images into containerd, by the names of their archives in .lab/images.
+// Import loads images into containerd. names are those of their archives in .lab/images.
 func (l *Lab) Import(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		_, err := l.output(ctx, "ctr", "--address", l.socket(), "--namespace", "k8s.io",
-			"images", "import", "--local", "--snapshotter", l.rec.Snapshotter, l.imagePath(name))
+		_, err := l.runTool(ctx, "ctr", "--address", l.socketPath(), "--namespace", "k8s.io",
+			"images", "import", "--local", "--snapshotter", l.record.Snapshotter, l.imagePath(name))
 		if err != nil {
 			return err
 		}
@@ -228,8 +229,9 @@ func (l *Lab) Import(ctx context.Context, names ...string) error {
 	return nil
 }
 
-func (l *Lab) output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, l.bin(name), args...)
+// runTool runs a program of the lab and returns its standard output.
+func (l *Lab) runTool(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, l.binPath(name), args...)
 	cmd.WaitDelay = time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -246,7 +248,7 @@ func (l *Lab) registryLog() string { return filepath.Join(l.Dir(), "registry.log
 
 func (l *Lab) registryDir() string { return filepath.Join(l.Dir(), "registry") }
 
-// logTail returns the end of containerd's log, to be read below an error.
+// logTail returns the end of containerd's log, as part of an error text.
 func (l *Lab) logTail() string {
 	b, err := os.ReadFile(l.LogPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,12 +260,11 @@ func (l *Lab) logTail() string {
 	return fmt.Sprintf("\nend of %s:\n%s", l.LogPath(), b[max(0, len(b)-logTailSize):])
 }
 
-// Kill ends containerd the hard way, as a crash would. Pods go on under their shims. A test does this to a private
-// lab only: others are at work in the shared one.
-func (l *Lab) Kill(ctx context.Context) error { return l.rec.Containerd.kill(ctx) }
+// Kill kills containerd with SIGKILL. Pods continue under their shims. Only for private labs, because other tests use the shared
+// one.
+func (l *Lab) Kill(ctx context.Context) error { return l.record.Containerd.killProcess(ctx) }
 
-// Restart kills containerd if it runs, starts it again on the same state and waits until it answers. Pods are
-// left as they are.
+// Restart kills containerd if it runs, starts it with the same state and waits until it responds. Pods are not changed.
 func (l *Lab) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -276,7 +277,7 @@ func (l *Lab) Restart(ctx context.Context) error {
 		return err
 	}
 	if err := l.startContainerd(ctx); err != nil {
-		return fmt.Errorf("restart lab %s: %w%s", l.rec.Name, err, l.logTail())
+		return fmt.Errorf("restart lab %s: %w%s", l.record.Name, err, l.logTail())
 	}
 	return nil
 }

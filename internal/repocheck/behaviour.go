@@ -12,32 +12,31 @@ import (
 	"strings"
 )
 
-// initFunctions wants no init: importing a package must do nothing.
-func initFunctions(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+// checkInitFunctions reports each func init, because importing a package must have no effect.
+func checkInitFunctions(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
 			if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.Name == "init" {
-				found = append(found, t.at(f, d.Pos(), "func init runs at import"))
+				found = append(found, t.complaintAt(f, d.Pos(), "func init runs at import"))
 			}
 		}
 	}
 	return found
 }
 
-// globals wants no package-level variable but those that nobody can write to by accident: errors, compiled
-// expressions and templates, embedded files and interface assertions. A table that is only read says so with the
-// remark that silences the linter of the same name.
-func globals(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
-		excused := t.remarks(f, "//nolint:gochecknoglobals // ")
+// checkGlobals reports package-level variables that can be changed. Errors, compiled expressions and templates, embedded files
+// and interface assertions are permitted. A read-only table must have a nolint:gochecknoglobals comment.
+func checkGlobals(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
+		excused := t.linesWithComment(f, "//nolint:gochecknoglobals // ")
 		for _, decl := range f.Go.Decls {
 			d, ok := decl.(*ast.GenDecl)
-			if !ok || d.Tok != token.VAR || strings.Contains(directives(d.Doc), "//go:embed") {
+			if !ok || d.Tok != token.VAR || strings.Contains(rawComment(d.Doc), "//go:embed") {
 				continue
 			}
-			for _, name := range variables(d) {
+			for _, name := range mutableVariables(d) {
 				if !excused[t.fset.Position(name.Pos()).Line] {
-					found = append(found, t.at(f, name.Pos(), "var %s is state of the package", name.Name))
+					found = append(found, t.complaintAt(f, name.Pos(), "var %s is state of the package", name.Name))
 				}
 			}
 		}
@@ -45,12 +44,12 @@ func globals(t *Tree) (found []Complaint) {
 	return found
 }
 
-// variables returns the names in a declaration whose values can be written to.
-func variables(d *ast.GenDecl) (names []*ast.Ident) {
+// mutableVariables returns the names in a variable declaration whose values can be changed.
+func mutableVariables(d *ast.GenDecl) (names []*ast.Ident) {
 	for _, spec := range d.Specs {
 		s, _ := spec.(*ast.ValueSpec)
 		for i, name := range s.Names {
-			if name.Name != "_" && (i >= len(s.Values) || !constant(s.Values[i])) {
+			if name.Name != "_" && (i >= len(s.Values) || !isImmutable(s.Values[i])) {
 				names = append(names, name)
 			}
 		}
@@ -58,8 +57,8 @@ func variables(d *ast.GenDecl) (names []*ast.Ident) {
 	return names
 }
 
-// remarks returns the lines that carry a comment which begins with prefix.
-func (t *Tree) remarks(f *File, prefix string) map[int]bool {
+// linesWithComment returns the lines of f with a comment that starts with prefix.
+func (t *Tree) linesWithComment(f *File, prefix string) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range f.Go.Comments {
 		for _, c := range group.List {
@@ -71,8 +70,8 @@ func (t *Tree) remarks(f *File, prefix string) map[int]bool {
 	return lines
 }
 
-// directives returns a comment as it is written, with the lines that Text leaves out.
-func directives(doc *ast.CommentGroup) string {
+// rawComment returns the text of a comment group with its directives, which the method Text omits.
+func rawComment(doc *ast.CommentGroup) string {
 	var b strings.Builder
 	if doc != nil {
 		for _, c := range doc.List {
@@ -82,8 +81,8 @@ func directives(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// constant reports whether an expression makes a value that has no method or field to change it.
-func constant(e ast.Expr) bool {
+// isImmutable reports whether an expression calls a function, such as errors.New, whose result cannot be changed.
+func isImmutable(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
 		return false
@@ -95,14 +94,14 @@ func constant(e ast.Expr) bool {
 	return false
 }
 
-// detachedContexts wants no context that nobody can end, outside of commands and tests.
-func detachedContexts(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() }) {
+// checkContexts reports context.Background and context.TODO outside of commands and tests, because the caller cannot cancel them.
+func checkContexts(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		pkg := importName(f.Go, "context")
 		ast.Inspect(f.Go, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok && (sel.Sel.Name == "Background" || sel.Sel.Name == "TODO") {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == pkg {
-					found = append(found, t.at(f, sel.Pos(), "context.%s cannot be ended by the caller", sel.Sel.Name))
+					found = append(found, t.complaintAt(f, sel.Pos(), "context.%s cannot be ended by the caller", sel.Sel.Name))
 				}
 			}
 			return true
@@ -111,7 +110,7 @@ func detachedContexts(t *Tree) (found []Complaint) {
 	return found
 }
 
-// importName returns the name under which a file knows a package of the standard library, or "".
+// importName returns the name under which f imports a package of the standard library; empty if it does not.
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {
 		switch p, _ := strconv.Unquote(spec.Path.Value); {
@@ -125,21 +124,21 @@ func importName(f *ast.File, importPath string) string {
 	return ""
 }
 
-// constructor matches the names of functions that make a value.
-var constructor = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
+// constructorName matches the names of constructors.
+var constructorName = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
 
-// startingConstructors wants no goroutine in a function that makes a value: what starts one must be able to end it.
-// It sees go statements and calls of a method Go (of a WaitGroup or an errgroup), not what the function calls.
-func startingConstructors(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+// checkConstructors reports constructors that start a goroutine, which the caller could not stop. It finds go statements and
+// calls of a method Go, but not those in called functions.
+func checkConstructors(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
 			d, ok := decl.(*ast.FuncDecl)
-			if !ok || d.Recv != nil || d.Body == nil || !constructor.MatchString(d.Name.Name) {
+			if !ok || d.Recv != nil || d.Body == nil || !constructorName.MatchString(d.Name.Name) {
 				continue
 			}
 			ast.Inspect(d.Body, func(n ast.Node) bool {
-				if starts(n) {
-					found = append(found, t.at(f, n.Pos(), "%s starts a goroutine", d.Name.Name))
+				if startsGoroutine(n) {
+					found = append(found, t.complaintAt(f, n.Pos(), "%s starts a goroutine", d.Name.Name))
 				}
 				return true
 			})
@@ -148,8 +147,8 @@ func startingConstructors(t *Tree) (found []Complaint) {
 	return found
 }
 
-// starts reports whether a node starts a goroutine.
-func starts(n ast.Node) bool {
+// startsGoroutine reports whether a node is a go statement or a call of a method Go.
+func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		return true

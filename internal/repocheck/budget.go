@@ -18,18 +18,18 @@ import (
 	"strings"
 )
 
-// Closure is what comes along with each package of a module: the third-party packages that it imports, and that
-// those import, and so on, without tests. Keys are paths from the top of the repository.
+// Closure has the third-party packages that each package of a module imports, directly or indirectly, without tests. Keys are
+// paths relative to the repository.
 type Closure map[string][]Dependency
 
-// Dependency is one third-party package.
+// Dependency is a third-party package.
 type Dependency struct {
 	Package string
 	Module  string
 }
 
-// listed is what go list says about a package.
-type listed struct {
+// listedPackage is the output of go list for a package.
+type listedPackage struct {
 	ImportPath string
 	Standard   bool
 	Imports    []string
@@ -39,8 +39,8 @@ type listed struct {
 	}
 }
 
-// LoadClosure asks the go command about the module in a directory, as it is built for Linux. Packages of
-// golang.org/x/sys are not counted: they are the part of the standard library that knows the kernel.
+// LoadClosure runs go list for the module in dir, as built for Linux. Packages of golang.org/x/sys are not counted, because they
+// extend the standard library.
 func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "./...")
 	cmd.Dir = dir
@@ -51,9 +51,9 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list packages: %w\n%s", err, stderr.String())
 	}
-	graph := map[string]listed{}
+	graph := map[string]listedPackage{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
+		var p listedPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -65,14 +65,14 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	for _, p := range graph {
 		if p.Module != nil && p.Module.Main {
 			name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
-			closure[cmp.Or(name, ".")] = thirdParty(graph, p.ImportPath)
+			closure[cmp.Or(name, ".")] = thirdPartyDependencies(graph, p.ImportPath)
 		}
 	}
 	return closure, nil
 }
 
-// thirdParty walks the graph from a package and returns what it finds outside of the module.
-func thirdParty(graph map[string]listed, from string) (deps []Dependency) {
+// thirdPartyDependencies returns the third-party packages that can be reached from a package in the import graph.
+func thirdPartyDependencies(graph map[string]listedPackage, from string) (deps []Dependency) {
 	seen := map[string]bool{from: true}
 	for queue := []string{from}; len(queue) > 0; {
 		p := graph[queue[0]]
@@ -90,12 +90,11 @@ func thirdParty(graph map[string]listed, from string) (deps []Dependency) {
 	return deps
 }
 
-// CheckBudgets complains about every package that brings more third-party packages along than the policy allows,
-// and names the modules they are from.
+// CheckBudgets reports each package with more third-party packages in its closure than the policy permits, and their modules.
 func (p *Policy) CheckBudgets(closure Closure) (found []Complaint) {
 	for _, name := range slices.Sorted(maps.Keys(closure)) {
 		deps := closure[name]
-		g, ok := p.lookup(name)
+		g, ok := p.findGrant(name)
 		if !ok || g.max < 0 || len(deps) <= g.max {
 			continue
 		}

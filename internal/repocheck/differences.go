@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// differencesFile is where a package lists all that sets it apart from what it is modelled on.
+	// differencesFile is the file in which a package lists all differences from the program that it models.
 	differencesFile = "DIFFERENCES.md"
-	// maxDifferences is how many of them the package comment may have: those that a user must act on.
+	// maxDifferences is the largest number of differences in a package comment: those that a user must act on.
 	maxDifferences = 5
-	// conformanceDir is where the tests are that pin them.
+	// conformanceDir is the directory of the tests that prove the differences.
 	conformanceDir = "conformance"
 )
 
 var (
-	// differsHeading begins the section of a package comment about them.
+	// differsHeading matches the heading of the section with differences in a package comment.
 	differsHeading = regexp.MustCompile(`^# .*([Dd]iffers from|[Dd]ifferences)`)
-	// listItem is an item of a list in a package comment.
+	// listItem matches an item of a list in a package comment.
 	listItem = regexp.MustCompile(`^\s+- `)
-	// pinned is the end of a line of a list of differences.
+	// pinned matches the end of a list item: a conformance case, or the reason why there is none.
 	pinned = regexp.MustCompile(`\((?:conformance: ([^()/]+)(?:/([^()]+))?|no conformance case: \S.*)\)$`)
 )
 
-// differences wants the package comment to list no more differences than a user has to act on, and all others to be in
-// the file beside it, one line each, with the conformance case that pins it or the reason why none does. Each difference
-// that package conformance names is in one of these files.
-func differences(t *Tree) (found []Complaint) {
+// checkDifferences reports package comments with more than maxDifferences differences, and items of differences files that name
+// neither an existing conformance case nor a reason. It also reports differences that package conformance names and no file
+// lists.
+func checkDifferences(t *Tree) (found []Complaint) {
 	comments := map[string]*File{} // by directory: the file with the package comment
-	sources := map[string]bool{}   // directories that hold a package
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+	sources := map[string]bool{}   // directories of packages
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		sources[f.Dir()] = true
 		if f.Go.Doc.Text() != "" {
 			comments[f.Dir()] = f
@@ -53,23 +53,23 @@ func differences(t *Tree) (found []Complaint) {
 		if !sources[f.Dir()] {
 			found = append(found, Complaint{Path: f.Path, Text: "lists the differences of no package"})
 		}
-		found = append(found, unpinned(f, cases, named)...)
+		found = append(found, checkDifferencesFile(f, cases, named)...)
 	}
-	found = append(found, t.unnamed(named)...)
-	for f := range t.source(func(f *File) bool { return comments[f.Dir()] == f }) {
+	found = append(found, t.checkConformanceNames(named)...)
+	for f := range t.goFiles(func(f *File) bool { return comments[f.Dir()] == f }) {
 		n := countDifferences(f.Go.Doc.Text())
 		if n > maxDifferences {
-			found = append(found, t.at(f, f.Go.Package, "package comment lists %d differences, not at most %d; the others go to %s", n, maxDifferences, differencesFile))
+			found = append(found, t.complaintAt(f, f.Go.Package, "package comment lists %d differences, not at most %d; the others go to %s", n, maxDifferences, differencesFile))
 		}
 		if listed[f.Dir()] && !strings.Contains(f.Go.Doc.Text(), differencesFile) {
-			found = append(found, t.at(f, f.Go.Package, "package comment does not name %s", differencesFile))
+			found = append(found, t.complaintAt(f, f.Go.Package, "package comment does not name %s", differencesFile))
 		}
 	}
 	return found
 }
 
-// unpinned returns the lines of a list of differences that do not end as they have to, and notes the cases that are named.
-func unpinned(f *File, cases, named map[string]bool) (found []Complaint) {
+// checkDifferencesFile returns the invalid items of a differences file. It adds the conformance cases of all items to named.
+func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Complaint) {
 	number := 0
 	for line := range strings.Lines(f.Text) {
 		number++
@@ -83,28 +83,28 @@ func unpinned(f *File, cases, named map[string]bool) (found []Complaint) {
 			continue
 		}
 		test, name := end[1], end[2]
-		named[underscored(name)] = true
+		named[goCaseName(name)] = true
 		if test != "" && !cases[test] {
 			found = append(found, Complaint{f.Path, number, fmt.Sprintf("%s has no test %s", conformanceDir, test)})
 		}
-		if name != "" && !cases["/"+underscored(name)] {
+		if name != "" && !cases["/"+goCaseName(name)] {
 			found = append(found, Complaint{f.Path, number, fmt.Sprintf("%s has no case %q", conformanceDir, name)})
 		}
 	}
 	return found
 }
 
-// unnamed returns the differences that package conformance names and no list does: the values with a name and a reason.
-func (t *Tree) unnamed(named map[string]bool) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return f.Test() && f.Dir() == conformanceDir }) {
+// checkConformanceNames returns the differences in package conformance, values with a name and a reason, that are not in named.
+func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {
 			list, ok := n.(*ast.CompositeLit)
 			if !ok {
 				return true
 			}
 			name, ok := literalField(list, "Name")
-			if _, exception := literalField(list, "Reason"); ok && exception && !named[underscored(name)] {
-				found = append(found, t.at(f, list.Pos(), "%q is in no %s", name, differencesFile))
+			if _, exception := literalField(list, "Reason"); ok && exception && !named[goCaseName(name)] {
+				found = append(found, t.complaintAt(f, list.Pos(), "%q is in no %s", name, differencesFile))
 			}
 			return true
 		})
@@ -112,7 +112,7 @@ func (t *Tree) unnamed(named map[string]bool) (found []Complaint) {
 	return found
 }
 
-// literalField returns the string that a composite literal gives a field.
+// literalField returns the string value of a field in a composite literal.
 func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	for _, element := range list.Elts {
 		pair, isPair := element.(*ast.KeyValueExpr)
@@ -128,18 +128,18 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns the names of the tests in package conformance, and behind a slash those of their cases: every
-// string in the code of the tests may be one.
+// conformanceCases returns the names of all tests in package conformance. It also returns all strings in their code after a
+// slash, because each may be the name of a case.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
-	for f := range t.source(func(f *File) bool { return f.Test() && f.Dir() == conformanceDir }) {
+	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				cases[n.Name.Name] = n.Recv == nil && strings.HasPrefix(n.Name.Name, "Test")
 			case *ast.BasicLit:
 				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
-					cases["/"+underscored(text)] = true
+					cases["/"+goCaseName(text)] = true
 				}
 			}
 			return true
@@ -148,10 +148,10 @@ func (t *Tree) conformanceCases() map[string]bool {
 	return cases
 }
 
-// underscored writes the name of a case as the go command does.
-func underscored(name string) string { return strings.ReplaceAll(name, " ", "_") }
+// goCaseName returns the name of a case as the go command prints it, with underscores.
+func goCaseName(name string) string { return strings.ReplaceAll(name, " ", "_") }
 
-// countDifferences returns how many items the section of a package comment has that says what differs.
+// countDifferences returns the number of list items in the differences section of a package comment.
 func countDifferences(doc string) (n int) {
 	section := false
 	for line := range strings.Lines(doc) {

@@ -1,16 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repocheck holds the rules of this repository as functions over its source, for the tests in the root
-// directory. It reads and complains; it changes no file, and it looks at one file or one import at a time, never
-// at what the program does.
-//
-// # Model
-//
-// [Load] reads a repository into a [Tree]. A [Rule] turns a tree into a list of [Complaint], empty when all is
-// well; [Rules] lists them. Three rules are parsed from a readable text: a [Policy] says which package may import what
-// and how many third-party packages may come along, [Sizes] how long files may be, and a [Glossary] which
-// words must not come back.
+// Package repocheck implements the rules of this repository as functions over its source, for the tests in the root directory. It
+// changes no file, and checks files and imports one by one, not the behaviour of the program.
 //
 //	tree, err := repocheck.Load(os.DirFS("."))
 //	for _, rule := range repocheck.Rules() {
@@ -19,5 +11,9 @@
 //		}
 //	}
 //
-// Every rule has a test with a planted violation, so that a rule which can no longer fail is noticed.
+// [Load] reads a repository into a [Tree]. A [Rule] returns a [Complaint] for each violation in a tree; [Rules] lists the rules.
+// Three more rules are parsed from text: a [Policy] defines which package may import which packages and how many third-party
+// packages it may depend on, [Sizes] limits the lines of files, and a [Glossary] lists forbidden words.
+//
+// Every rule has a test with an intentional violation, so that a rule that finds nothing is noticed.
 package repocheck

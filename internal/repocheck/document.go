@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// packageComments wants one file of each package, and no second one, to carry the package comment.
-func packageComments(t *Tree) (found []Complaint) {
+// checkPackageComments reports packages without a package comment, or with more than one.
+func checkPackageComments(t *Tree) (found []Complaint) {
 	carriers := map[string][]string{}
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		files := carriers[f.Dir()]
 		if f.Go.Doc.Text() != "" {
 			files = append(files, f.Path)
 		}
 		carriers[f.Dir()] = files
-		if text := f.Go.Doc.Text(); text != "" && !f.Main() && !strings.HasPrefix(text, "Package "+f.Go.Name.Name+" ") {
-			found = append(found, t.at(f, f.Go.Package, "package comment does not begin with \"Package %s\"", f.Go.Name.Name))
+		if text := f.Go.Doc.Text(); text != "" && !f.IsMain() && !strings.HasPrefix(text, "Package "+f.Go.Name.Name+" ") {
+			found = append(found, t.complaintAt(f, f.Go.Package, "package comment does not begin with \"Package %s\"", f.Go.Name.Name))
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(carriers)) {
@@ -35,12 +35,12 @@ func packageComments(t *Tree) (found []Complaint) {
 	return found
 }
 
-// exportedDocs wants a comment on every exported type, function, method, constant and variable. A group of
-// constants or variables may share one; fields, and the only method of an interface, may lean on that of their type.
-func exportedDocs(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() }) {
+// checkExportedDocs reports exported types, functions, methods, constants and variables without a comment. A group of constants
+// or variables may share one. Fields, and the only method of an interface, need none.
+func checkExportedDocs(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		missing := func(pos token.Pos, kind, name string) {
-			found = append(found, t.at(f, pos, "%s %s has no comment", kind, name))
+			found = append(found, t.complaintAt(f, pos, "%s %s has no comment", kind, name))
 		}
 		for _, decl := range f.Go.Decls {
 			switch d := decl.(type) {
@@ -50,7 +50,7 @@ func exportedDocs(t *Tree) (found []Complaint) {
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
-					specDocs(d, spec, missing)
+					checkSpecDocs(d, spec, missing)
 				}
 			}
 		}
@@ -58,8 +58,8 @@ func exportedDocs(t *Tree) (found []Complaint) {
 	return found
 }
 
-// specDocs reports the undocumented names of one specification of a declaration.
-func specDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, name string)) {
+// checkSpecDocs calls missing for each undocumented exported name of a specification.
+func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, name string)) {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:
 		if !s.Name.IsExported() {
@@ -88,7 +88,7 @@ func specDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, n
 	}
 }
 
-// funcName returns the name of a function, "T.M" for a method, and whether a user of the package sees it.
+// funcName returns the name of a function, or "T.M" for a method, and whether it is exported.
 func funcName(d *ast.FuncDecl) (name string, exported bool) {
 	if d.Recv == nil {
 		return d.Name.Name, d.Name.IsExported()

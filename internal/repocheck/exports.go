@@ -50,7 +50,7 @@ func UnusedExports(ctx context.Context, dir string) ([]string, error) {
 	for _, p := range loaded {
 		u.collectUses(p)
 	}
-	return u.unused(), nil
+	return u.unusedNames(), nil
 }
 
 // exportUse is the state of [UnusedExports]. Names of objects are those of key: a package that is loaded for its tests has objects of its own.
@@ -68,12 +68,12 @@ func (u *exportUse) isPublic(path string) bool {
 	case path == u.module, strings.Contains(path+"/", "/internal/"), strings.HasSuffix(path, ".test"), strings.HasSuffix(path, "_test"):
 		return false
 	}
-	area := u.area(path)
+	area := u.rootDir(path)
 	return area != "examples" && area != "hack" && area != "tools"
 }
 
-// area returns the directory at the root of the module that a package is in; empty: it is of another module.
-func (u *exportUse) area(path string) string {
+// rootDir returns the directory at the root of the module that contains a package; empty for a package of another module.
+func (u *exportUse) rootDir(path string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "_test"), u.module+"/")
 	if !ok {
 		return ""
@@ -89,11 +89,11 @@ func (u *exportUse) collectNames(p *types.Package) {
 		if !o.Exported() {
 			continue
 		}
-		u.names[key(o)] = o
+		u.names[objectKey(o)] = o
 		if t, ok := o.(*types.TypeName); ok && !t.IsAlias() {
 			for m := range methodsOf(t) {
 				if m.Exported() && !types.IsInterface(t.Type()) {
-					u.names[key(m)] = m
+					u.names[objectKey(m)] = m
 				}
 			}
 		}
@@ -135,7 +135,7 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 
 // collectUses marks the names that a package uses as a user of them does.
 func (u *exportUse) collectUses(p *packages.Package) {
-	area := u.area(p.PkgPath)
+	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {
 		isTest := strings.HasSuffix(filepath.Base(p.Fset.Position(file.Pos()).Filename), "_test.go")
 		for _, d := range file.Decls {
@@ -150,8 +150,8 @@ func (u *exportUse) collectUses(p *packages.Package) {
 				}
 				if id, ok := n.(*ast.Ident); ok {
 					o := p.TypesInfo.Uses[id]
-					if o != nil && o.Pkg() != nil && (isTest || u.area(o.Pkg().Path()) != area) {
-						u.mark(o)
+					if o != nil && o.Pkg() != nil && (isTest || u.rootDir(o.Pkg().Path()) != area) {
+						u.markUsed(o)
 					}
 				}
 				return true
@@ -169,14 +169,14 @@ func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	}
 }
 
-// isExampleHelper reports whether a test file is there for Examples: what surrounds them is part of them.
+// isExampleHelper reports whether a test file exists for Examples, whose surrounding code counts as part of them.
 func isExampleHelper(p *packages.Package, file *ast.File) bool {
 	return strings.HasPrefix(filepath.Base(p.Fset.Position(file.Pos()).Filename), "example_")
 }
 
-// mark records that an object is used, with the names that its declaration mentions.
-func (u *exportUse) mark(o types.Object) {
-	k := key(o)
+// markUsed records an object as used, with the names that its declaration mentions.
+func (u *exportUse) markUsed(o types.Object) {
+	k := objectKey(o)
 	if u.used[k] {
 		return
 	}
@@ -200,13 +200,13 @@ func (u *exportUse) markType(t types.Type) {
 	u.seen[t] = true
 	switch t := t.(type) {
 	case *types.Named:
-		u.mark(t.Obj())
+		u.markUsed(t.Obj())
 		for arg := range t.TypeArgs().Types() {
 			u.markType(arg)
 		}
 		u.markType(t.Underlying())
 	case *types.Alias:
-		u.mark(t.Obj())
+		u.markUsed(t.Obj())
 		u.markType(types.Unalias(t))
 	case *types.Pointer:
 		u.markType(t.Elem())
@@ -239,11 +239,11 @@ func (u *exportUse) markType(t types.Type) {
 	}
 }
 
-// unused returns the sorted names without a user.
-func (u *exportUse) unused() (names []string) {
+// unusedNames returns the sorted exported names without a user.
+func (u *exportUse) unusedNames() (names []string) {
 	for name, o := range u.names {
 		if c, ok := o.(*types.Const); ok {
-			if named, ok := c.Type().(*types.Named); ok && u.used[key(named.Obj())] {
+			if named, ok := c.Type().(*types.Named); ok && u.used[objectKey(named.Obj())] {
 				continue
 			}
 		}
@@ -258,8 +258,8 @@ func (u *exportUse) unused() (names []string) {
 	return names
 }
 
-// key names an object.
-func key(o types.Object) string {
+// objectKey returns a name of an object that is unique in the module and equal for a package that is also loaded for its tests.
+func objectKey(o types.Object) string {
 	if o.Pkg() == nil {
 		return o.Name()
 	}

@@ -12,25 +12,24 @@ import (
 	"strings"
 )
 
-// Glossary is a list of words that must not come back, each with the one that is said instead. A text of these lines makes
-// one ([ParseGlossary]):
+// Glossary is a list of forbidden words with their replacements. [ParseGlossary] reads it from a text of these lines:
 //
 //	PATTERN => WORD
 //
-// A pattern is a regular expression for whole words, in capitals or not; a blank in it stands for any white space, the
-// end of a line of a comment too. What follows a "#" is a remark.
+// PATTERN is a regular expression for whole words, case-insensitive. A blank in it matches any white space, including a line
+// break in a comment. Text after "#" is a comment.
 type Glossary struct {
-	entries []entry
-	all     *regexp.Regexp // any of the patterns, which is quicker than each
+	entries []glossaryEntry
+	all     *regexp.Regexp // matches any of the patterns, which is faster than each
 }
 
-// entry is one line of a [Glossary].
-type entry struct {
-	pattern *regexp.Regexp
-	say     string
+// glossaryEntry is one line of a [Glossary].
+type glossaryEntry struct {
+	pattern     *regexp.Regexp
+	replacement string
 }
 
-// ParseGlossary reads the text of a glossary. An error names the line.
+// ParseGlossary parses a glossary. An error names the line.
 func ParseGlossary(text string) (*Glossary, error) {
 	g := new(Glossary)
 	var patterns []string
@@ -52,7 +51,7 @@ func ParseGlossary(text string) (*Glossary, error) {
 			return nil, fmt.Errorf("parse glossary: line %d: %w", number, err)
 		}
 		patterns = append(patterns, pattern)
-		g.entries = append(g.entries, entry{compiled, say})
+		g.entries = append(g.entries, glossaryEntry{compiled, say})
 	}
 	all, err := regexp.Compile(`(?i)\b(?:` + strings.Join(patterns, "|") + `)\b`)
 	if err != nil {
@@ -62,12 +61,12 @@ func ParseGlossary(text string) (*Glossary, error) {
 	return g, nil
 }
 
-// Check complains about every word that is on the list: in the comments, strings, names and file names of Go, and in
-// Markdown. Test data is left out, and so are the files that are named.
+// Check reports each forbidden word in comments, strings, names and file names of Go files, and in Markdown files. It skips test
+// data and the files in except.
 func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
-		if slices.Contains(except, f.Path) || f.Go == nil && !f.markdown() {
+		if slices.Contains(except, f.Path) || f.Go == nil && !f.isMarkdown() {
 			continue
 		}
 		seen := map[Complaint]bool{}
@@ -81,36 +80,36 @@ func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 		text := f.Text
 		if f.Go != nil {
 			text = commentMark.ReplaceAllString(text, "$1  ")
-			g.find(split(strings.TrimSuffix(path.Base(f.Path), ".go")), func(_ int, say, words string) { complain(0, say, words) })
+			g.findWords(splitName(strings.TrimSuffix(path.Base(f.Path), ".go")), func(_ int, say, words string) { complain(0, say, words) })
 		}
-		g.find(text, func(at int, say, words string) { complain(1+strings.Count(text[:at], "\n"), say, words) })
+		g.findWords(text, func(at int, say, words string) { complain(1+strings.Count(text[:at], "\n"), say, words) })
 		g.checkNames(t, f, complain)
 	}
 	return found
 }
 
-// find calls complain with each place in a text where one of the patterns is, and the words there.
-func (g *Glossary) find(text string, complain func(at int, say, words string)) {
+// findWords calls complain for each match of a pattern in text, with its offset, the replacement and the matched words.
+func (g *Glossary) findWords(text string, complain func(at int, say, words string)) {
 	if !g.all.MatchString(text) {
 		return
 	}
 	for i := range g.entries {
 		e := &g.entries[i]
 		for _, at := range e.pattern.FindAllStringIndex(text, -1) {
-			complain(at[0], e.say, text[at[0]:at[1]])
+			complain(at[0], e.replacement, text[at[0]:at[1]])
 		}
 	}
 }
 
-// commentMark is what a line of a comment begins with.
+// commentMark matches the start of a comment line.
 var commentMark = regexp.MustCompile(`(?m)^([ \t]*)//`)
 
-// markdown reports whether a file is documentation outside of the code.
-func (f *File) markdown() bool {
+// isMarkdown reports whether f is a Markdown file outside of test data.
+func (f *File) isMarkdown() bool {
 	return strings.HasSuffix(f.Path, ".md") && !slices.Contains(strings.Split(f.Path, "/"), "testdata")
 }
 
-// checkNames looks at each name in a Go file where it comes first.
+// checkNames reports forbidden words in the identifiers of a Go file, at the first use of each identifier.
 func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, words string)) {
 	if f.Go == nil {
 		return
@@ -119,17 +118,17 @@ func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, wor
 	ast.Inspect(f.Go, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && !known[id.Name] {
 			known[id.Name] = true
-			g.find(split(id.Name), func(_ int, say, _ string) { complain(t.fset.Position(id.Pos()).Line, say, id.Name) })
+			g.findWords(splitName(id.Name), func(_ int, say, _ string) { complain(t.fset.Position(id.Pos()).Line, say, id.Name) })
 		}
 		return true
 	})
 }
 
-// split returns the words of a name, such as "exit Code" for exitCode and for exit_Code.
-func split(name string) string {
+// splitName returns the words of an identifier, such as "exit Code" for exitCode and exit_Code.
+func splitName(name string) string {
 	return wordStart.ReplaceAllString(strings.ReplaceAll(name, "_", " "), "$1$3 $2$4")
 }
 
-// wordStart is where one word of a name ends and another begins: before a capital that follows no capital, and before the
-// last of several capitals.
+// wordStart matches the boundary of two words in an identifier: before a capital after a small letter, and before the last of
+// several capitals.
 var wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)

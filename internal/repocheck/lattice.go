@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// CheckImports complains about every import that the policy does not grant, and once about every package that the
-// policy does not know. It reads the imports from the files, whatever system they are built for. Nested modules are
-// their own masters.
+// CheckImports reports each import that the policy does not grant, and each package that the policy does not know. It reads the
+// files of all operating systems. Nested modules are skipped.
 func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	unknown := map[string]bool{}
-	for f := range t.source(func(f *File) bool { return !f.Nested }) {
-		g, ok := p.lookup(f.Dir())
+	for f := range t.goFiles(func(f *File) bool { return !f.Nested }) {
+		g, ok := p.findGrant(f.Dir())
 		if !ok {
 			if !unknown[f.Dir()] {
 				unknown[f.Dir()] = true
@@ -32,30 +31,30 @@ func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkImport checks one import of a file whose package has the grant g.
+// checkImport checks one import of a file. g is the grant of its package.
 func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (Complaint, bool) {
 	full, err := strconv.Unquote(spec.Path.Value)
-	if err != nil { // the parser has seen to that
+	if err != nil { // the parser has checked the syntax
 		return Complaint{}, false
 	}
-	name, own := t.local(full)
-	granted := covers(g.words, name)
-	if f.Test() {
-		granted = granted || own && related(f.Dir(), name) || covers(p.tests[""], name) || covers(p.tests[f.Dir()], name)
+	name, own := t.localPath(full)
+	granted := matchesAny(g.words, name)
+	if f.IsTest() {
+		granted = granted || own && isRelated(f.Dir(), name) || matchesAny(p.tests[""], name) || matchesAny(p.tests[f.Dir()], name)
 	}
 	switch {
-	case covers(p.ban, full):
-		return t.at(f, spec.Pos(), "imports %s, which nothing may", full), true
+	case matchesAny(p.ban, full):
+		return t.complaintAt(f, spec.Pos(), "imports %s, which nothing may", full), true
 	case granted:
 		return Complaint{}, false
-	case !own && standard(full) && (f.Test() || !covers(p.named, full)):
+	case !own && isStandard(full) && (f.IsTest() || !matchesAny(p.named, full)):
 		return Complaint{}, false
 	}
-	return t.at(f, spec.Pos(), "imports %s, which the policy does not grant to %s", name, f.Dir()), true
+	return t.complaintAt(f, spec.Pos(), "imports %s, which the policy does not grant to %s", name, f.Dir()), true
 }
 
-// local returns the path of a package from the top of the repository, and whether it belongs to it.
-func (t *Tree) local(importPath string) (name string, own bool) {
+// localPath returns an import path relative to the repository. own is false for a package of another module.
+func (t *Tree) localPath(importPath string) (name string, own bool) {
 	if importPath == t.Module {
 		return ".", true
 	}
@@ -63,13 +62,13 @@ func (t *Tree) local(importPath string) (name string, own bool) {
 	return name, own
 }
 
-// related reports whether one of two packages of the repository is the other or contains it.
-func related(a, b string) bool {
+// isRelated reports whether one package contains the other or equals it.
+func isRelated(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// standard reports whether an import path is one of the standard library, whose first element has no dot.
-func standard(importPath string) bool {
+// isStandard reports whether an import path is in the standard library: its first element has no dot.
+func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
 }

@@ -10,21 +10,21 @@ import (
 	"strconv"
 )
 
-// logKey is how the key of a log line is written.
+// logKey matches a valid key of a log line.
 var logKey = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// logKeys wants one way to write the keys of log lines, lowerCamel, and one key for errors: who looks for what went wrong
-// in the log of an agent does not know which package wrote the line.
-func logKeys(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+// checkLogKeys reports keys of log lines that are not lowerCamel, and the key err, which must be error. Uniform keys make the log
+// of an agent searchable.
+func checkLogKeys(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		slog := importName(f.Go, "log/slog")
 		ast.Inspect(f.Go, func(n ast.Node) bool {
-			for _, key := range keysOf(n, slog) {
+			for _, key := range logKeysOf(n, slog) {
 				switch text, _ := strconv.Unquote(key.Value); {
 				case text == "err":
-					found = append(found, t.at(f, key.Pos(), "log key err is error elsewhere"))
-				case text != "" && !logKey.MatchString(text): // a group without a name is its members
-					found = append(found, t.at(f, key.Pos(), "log key %q is not lowerCamel", text))
+					found = append(found, t.complaintAt(f, key.Pos(), "log key err is error elsewhere"))
+				case text != "" && !logKey.MatchString(text): // the members of a group without a name
+					found = append(found, t.complaintAt(f, key.Pos(), "log key %q is not lowerCamel", text))
 				}
 			}
 			return true
@@ -33,12 +33,12 @@ func logKeys(t *Tree) (found []Complaint) {
 	return found
 }
 
-// keysOf returns the keys in one call that logs, or makes an attribute, or in a list of arguments for one.
-func keysOf(n ast.Node, slog string) []*ast.BasicLit {
+// logKeysOf returns the keys in a call that logs or creates an attribute, or in a list of log arguments.
+func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	if list, ok := n.(*ast.CompositeLit); ok {
 		array, ok := list.Type.(*ast.ArrayType)
-		if element, isName := arrayElement(array, ok); isName && element == "any" && len(list.Elts)%2 == 0 {
-			return alternate(list.Elts)
+		if element, isName := elementType(array, ok); isName && element == "any" && len(list.Elts)%2 == 0 {
+			return literalKeys(list.Elts)
 		}
 		return nil
 	}
@@ -51,17 +51,17 @@ func keysOf(n ast.Node, slog string) []*ast.BasicLit {
 		return nil
 	}
 	if pkg, ok := method.X.(*ast.Ident); ok && slog != "" && pkg.Name == slog && len(call.Args) == 2 && attributes[method.Sel.Name] {
-		return alternate(call.Args)
+		return literalKeys(call.Args)
 	}
-	message, logs := messageAt[method.Sel.Name]
+	message, logs := messageIndex[method.Sel.Name]
 	if !logs || len(call.Args) <= message || message >= 0 && stringLiteral(call.Args[message]) == nil {
 		return nil
 	}
-	return alternate(call.Args[message+1:])
+	return literalKeys(call.Args[message+1:])
 }
 
-// arrayElement returns the name of the type of which there is a list.
-func arrayElement(array *ast.ArrayType, ok bool) (name string, isName bool) {
+// elementType returns the name of the element type of a slice literal.
+func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false
 	}
@@ -72,22 +72,22 @@ func arrayElement(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	return element.Name, true
 }
 
-// messageAt says which argument of a method that logs is the message; the keys and values come after it. The last ones are
-// those of this repository, which add what a line is about.
-var messageAt = map[string]int{ //nolint:gochecknoglobals // only read
+// messageIndex has the argument index of the message of each logging method; keys and values follow it. The last two methods are
+// those of this repository.
+var messageIndex = map[string]int{ //nolint:gochecknoglobals // only read
 	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "With": -1,
 	"DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
 	"log": 0, "warn": 0,
 }
 
-// attributes are the functions of log/slog that make one.
+// attributes are the functions of log/slog that create an attribute.
 var attributes = map[string]bool{ //nolint:gochecknoglobals // only read
 	"Any": true, "String": true, "Bool": true, "Int": true, "Int64": true, "Uint64": true, "Float64": true,
 	"Duration": true, "Time": true,
 }
 
-// alternate returns the literal keys among keys and values. An attribute is both at once.
-func alternate(args []ast.Expr) (keys []*ast.BasicLit) {
+// literalKeys returns the literal keys among alternating keys and values. An attribute is a key and a value in one.
+func literalKeys(args []ast.Expr) (keys []*ast.BasicLit) {
 	for i := 0; i < len(args); {
 		key := stringLiteral(args[i])
 		if key == nil {

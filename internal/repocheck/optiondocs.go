@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// optionLines is how long the comment of an option may be, in lines. What takes longer to say is about the package or a group
-// of options, and stands there.
+// optionLines is the largest number of comment lines of an option field. Longer text belongs into the package comment or that of
+// the struct.
 const optionLines = 2
 
-// optionDocs wants the fields of exported structs of options to be read at a glance.
-func optionDocs(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() }) {
+// checkOptionDocs reports fields of exported Options structs whose comment exceeds optionLines.
+func checkOptionDocs(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		for _, decl := range f.Go.Decls {
 			d, ok := decl.(*ast.GenDecl)
 			if !ok {
@@ -31,7 +31,7 @@ func optionDocs(t *Tree) (found []Complaint) {
 				}
 				for _, field := range fields.Fields.List {
 					if n := commentLines(field.Doc); n > optionLines {
-						found = append(found, t.at(f, field.Pos(),
+						found = append(found, t.complaintAt(f, field.Pos(),
 							"option of %s has a comment of %d lines, and %d are enough", s.Name.Name, n, optionLines))
 					}
 				}
@@ -41,7 +41,7 @@ func optionDocs(t *Tree) (found []Complaint) {
 	return found
 }
 
-// commentLines returns how many lines a comment has.
+// commentLines returns the number of lines of a comment.
 func commentLines(c *ast.CommentGroup) int {
 	if c == nil {
 		return 0

@@ -13,23 +13,21 @@ import (
 	"strings"
 )
 
-// Policy says which package may import what. The standard library is open to all; everything else is granted, line
-// by line. A text of these lines makes one ([ParsePolicy]):
+// Policy defines which package may import which packages. The standard library is permitted; other imports are granted line
+// by line. [ParsePolicy] reads it from a text of these lines:
 //
 //	GROUP = PATTERN...              a name for some patterns
-//	ban: PATTERN...                 what nothing may import, whatever else is granted
-//	named: PATTERN...               what must be granted although it is in the standard library
-//	tests: WORD...                  what the tests of every package may import besides
-//	tests PACKAGE...: WORD...       what the tests of these packages may import besides
-//	PACKAGE... [max N]: WORD...     what these packages may import, and how many third-party packages may come along
+//	ban: PATTERN...                 imports that are forbidden to all packages
+//	named: PATTERN...               packages of the standard library that must be granted
+//	tests: WORD...                  additional imports of the tests of every package
+//	tests PACKAGE...: WORD...       additional imports of the tests of these packages
+//	PACKAGE... [max N]: WORD...     imports of these packages, and the largest number of third-party packages in their closure
 //
-// A package is a path from the top of the repository, such as cri/remote, or "." for the top. A pattern is the path
-// of a package, of this repository or another; with "/..." at its end it also covers all packages below. A word is a
-// group, a pattern, or "any". Of the lines that cover a package the longest pattern counts. What follows a "#" is a
-// remark.
+// A PACKAGE is a path relative to the repository, such as cri/remote, or "." for the root. A PATTERN is the path of a package of
+// this repository or another; with "/..." at its end it also matches all packages below. A WORD is a group, a pattern, or "any".
+// The line with the longest matching pattern applies to a package. Text after "#" is a comment.
 //
-// The tests of a package may import what the package may, the packages above and below it, and what the tests lines
-// grant.
+// The tests of a package may import the imports of the package, the packages above and below it, and the grants of the tests lines.
 type Policy struct {
 	groups     map[string][]string
 	ban, named []string
@@ -37,16 +35,16 @@ type Policy struct {
 	tests      map[string][]string // by package; those of all packages under ""
 }
 
-// grant is what the packages that a pattern covers may do.
+// grant is the imports and the dependency budget of the packages that a pattern matches.
 type grant struct {
 	words []string
-	max   int // third-party packages in the closure; negative for no limit
+	max   int // largest number of third-party packages in the closure; negative: no limit
 }
 
-// pattern is the form of a package or a pattern in a policy.
+// pattern matches a valid package path of a policy.
 var pattern = regexp.MustCompile(`^(\.|C|[a-z0-9][\w.-]*(/[\w.-]+)*)$`)
 
-// ParsePolicy reads the text of a policy. An error names the line.
+// ParsePolicy parses a policy. An error names the line.
 func ParsePolicy(text string) (*Policy, error) {
 	p := &Policy{groups: map[string][]string{}, grants: map[string]grant{}, tests: map[string][]string{}}
 	number := 0
@@ -63,10 +61,10 @@ func ParsePolicy(text string) (*Policy, error) {
 	return p, nil
 }
 
-// parseLine adds one line that is neither empty nor a remark.
+// parseLine parses a line that is neither empty nor a comment.
 func (p *Policy) parseLine(line string) error {
 	if name, patterns, ok := strings.Cut(line, "="); ok {
-		words, err := p.expand(patterns)
+		words, err := p.expandGroups(patterns)
 		p.groups[strings.TrimSpace(name)] = words
 		return err
 	}
@@ -74,7 +72,7 @@ func (p *Policy) parseLine(line string) error {
 	if !ok {
 		return fmt.Errorf("%q is neither a group nor a grant", strings.TrimSpace(line))
 	}
-	words, err := p.expand(right)
+	words, err := p.expandGroups(right)
 	if err != nil {
 		return err
 	}
@@ -95,7 +93,7 @@ func (p *Policy) parseLine(line string) error {
 	return nil
 }
 
-// parseGrant adds a line that grants words to packages.
+// parseGrant adds a line that grants the imports words to packages.
 func (p *Policy) parseGrant(packages, words []string) error {
 	limit := -1
 	if i := slices.Index(packages, "max"); i >= 0 {
@@ -120,8 +118,8 @@ func (p *Policy) parseGrant(packages, words []string) error {
 	return nil
 }
 
-// expand splits words and replaces the groups among them.
-func (p *Policy) expand(text string) (patterns []string, err error) {
+// expandGroups splits text into words and replaces group names by their patterns.
+func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	for word := range strings.FieldsSeq(text) {
 		group, ok := p.groups[word]
 		switch {
@@ -136,8 +134,8 @@ func (p *Policy) expand(text string) (patterns []string, err error) {
 	return patterns, nil
 }
 
-// lookup returns what the package in a directory is granted.
-func (p *Policy) lookup(dir string) (grant, bool) {
+// findGrant returns the grant of the longest pattern that matches the directory dir.
+func (p *Policy) findGrant(dir string) (grant, bool) {
 	if g, ok := p.grants[dir]; ok {
 		return g, true
 	}
@@ -149,8 +147,8 @@ func (p *Policy) lookup(dir string) (grant, bool) {
 	return grant{}, false
 }
 
-// covers reports whether one of the patterns covers a path.
-func covers(patterns []string, name string) bool {
+// matchesAny reports whether one of the patterns matches a package path.
+func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		below, wide := strings.CutSuffix(p, "/...")
 		return p == "any" || p == name || wide && (name == below || strings.HasPrefix(name, below+"/"))

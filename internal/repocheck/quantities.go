@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// The package that parses quantities, and the one whose parser takes minutes for some texts.
+// quantityDir is the package that parses quantities. Its parser is bounded, that of resourcePackage can take minutes.
 const (
 	quantityDir     = "internal/quantity"
 	resourcePackage = "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantities requires that quantities are parsed by internal/quantity, which bounds the time. Tests and their kits are excepted, constants,
-// and the flags of commands.
-func quantities(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool {
-		return !f.Test() && !f.Nested && f.Dir() != quantityDir && !strings.HasSuffix(f.Dir(), "test")
+// checkQuantities reports quantities that are not parsed by internal/quantity. Tests, test kits, constants and command-line flags
+// are exempt.
+func checkQuantities(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool {
+		return !f.IsTest() && !f.Nested && f.Dir() != quantityDir && !strings.HasSuffix(f.Dir(), "test")
 	}) {
 		pkg := importName(f.Go, resourcePackage)
 		if pkg == "" {
@@ -33,10 +33,10 @@ func quantities(t *Tree) (found []Complaint) {
 			}
 			x, _ := sel.X.(*ast.Ident)
 			switch name := sel.Sel.Name; {
-			case x != nil && x.Name == pkg && (name == "ParseQuantity" || name == "MustParse" || name == "QuantityValue" && !f.Main()):
-				found = append(found, t.at(f, sel.Pos(), "resource.%s can take minutes: use %s.Parse", name, quantityDir))
+			case x != nil && x.Name == pkg && (name == "ParseQuantity" || name == "MustParse" || name == "QuantityValue" && !f.IsMain()):
+				found = append(found, t.complaintAt(f, sel.Pos(), "resource.%s can take minutes: use %s.Parse", name, quantityDir))
 			case name == "UnmarshalJSON" || name == "UnmarshalCBOR":
-				found = append(found, t.at(f, sel.Pos(), "%s beside package resource: a quantity is parsed by %s.Parse", name, quantityDir))
+				found = append(found, t.complaintAt(f, sel.Pos(), "%s beside package resource: a quantity is parsed by %s.Parse", name, quantityDir))
 			}
 			return true
 		})
@@ -44,7 +44,7 @@ func quantities(t *Tree) (found []Complaint) {
 	return found
 }
 
-// constantArguments returns the functions that a file calls with a string literal alone.
+// constantArguments returns the functions of the calls in f whose only argument is a string literal.
 func constantArguments(f *ast.File) map[ast.Expr]bool {
 	calls := map[ast.Expr]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -16,36 +16,35 @@ type Rule struct {
 	Check func(*Tree) []Complaint
 }
 
-// Rules returns the rules that need no configuration. Each has an archive testdata/NAME.txtar with violations of it
-// and, beside them, what it must let pass.
+// Rules returns the rules without configuration. Each has an archive testdata/NAME.txtar with violations and permitted code.
 func Rules() []Rule {
 	return []Rule{
-		{"parse", func(t *Tree) []Complaint { return t.broken }},
-		{"header", headers},
-		{"names", vagueNames},
-		{"paths", machinePaths},
-		{"packagecomment", packageComments},
-		{"testkits", testKits},
-		{"exporteddocs", exportedDocs},
-		{"optiondocs", optionDocs},
-		{"init", initFunctions},
-		{"globals", globals},
-		{"contexts", detachedContexts},
-		{"logkeys", logKeys},
-		{"quantities", quantities},
-		{"constructors", startingConstructors},
-		{"differences", differences},
+		{"parse", func(t *Tree) []Complaint { return t.parseErrors }},
+		{"header", checkHeaders},
+		{"names", checkVagueNames},
+		{"paths", checkMachinePaths},
+		{"packagecomment", checkPackageComments},
+		{"testkits", checkTestKits},
+		{"exporteddocs", checkExportedDocs},
+		{"optiondocs", checkOptionDocs},
+		{"init", checkInitFunctions},
+		{"globals", checkGlobals},
+		{"contexts", checkContexts},
+		{"logkeys", checkLogKeys},
+		{"quantities", checkQuantities},
+		{"constructors", checkConstructors},
+		{"differences", checkDifferences},
 	}
 }
 
-// The lines that a file begins with, in Go and, behind the interpreter line, in shell.
+// The licence header of Go files, and of shell scripts after the interpreter line.
 const (
 	goHeader    = "// SPDX-FileCopyrightText: The nodeagent Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
 	shellHeader = "# SPDX-FileCopyrightText: The nodeagent Authors\n# SPDX-License-Identifier: Apache-2.0\n"
 )
 
-// headers wants the licence header. It looks at the text, so that files which do not parse are covered too.
-func headers(t *Tree) (found []Complaint) {
+// checkHeaders reports files without the licence header. It reads the text, so that it also covers files that do not parse.
+func checkHeaders(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
 		first, rest, _ := strings.Cut(f.Text, "\n")
@@ -60,29 +59,29 @@ func headers(t *Tree) (found []Complaint) {
 	return found
 }
 
-// vague are names that any code would fit under.
-var vague = regexp.MustCompile(`^(utils?|helpers?|common|misc|types|base|managers?)$`)
+// vagueName matches file and package names without a meaning.
+var vagueName = regexp.MustCompile(`^(utils?|helpers?|common|misc|types|base|managers?)$`)
 
-// vagueNames wants packages and files to be named after what they hold.
-func vagueNames(t *Tree) (found []Complaint) {
+// checkVagueNames reports packages and files whose name does not describe their content.
+func checkVagueNames(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
 		if !strings.HasSuffix(f.Path, ".go") {
 			continue
 		}
 		stem := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.Path), ".go"), "_test")
-		if vague.MatchString(stem) || vague.MatchString(path.Base(f.Dir())) {
+		if vagueName.MatchString(stem) || vagueName.MatchString(path.Base(f.Dir())) {
 			found = append(found, Complaint{Path: f.Path, Text: "is named after nothing in particular"})
 		}
 	}
 	return found
 }
 
-// machinePath matches an absolute path below a directory where people and build machines keep their own files.
+// machinePath matches an absolute path in a directory that exists on some machines only.
 var machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:(])/(?:home|Users|work|mnt|farm)/[\\w.-]+")
 
-// machinePaths wants files to make sense on any machine.
-func machinePaths(t *Tree) (found []Complaint) {
+// checkMachinePaths reports paths that are specific to one machine.
+func checkMachinePaths(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
 		if slices.Contains(strings.Split(f.Path, "/"), "testdata") {

@@ -12,23 +12,22 @@ import (
 	"strings"
 )
 
-// Sizes limits the lines of a file. [ParseSizes] reads it from a text of these lines:
+// Sizes limits the number of lines of files. [ParseSizes] reads it from a text of these lines:
 //
 //	file:      LINES          limit of a file that is not a test
 //	test file: LINES          limit of a test file
 //	PATH LINES: REASON        exception: a file that may be longer
 //
-// Text after "#" is a comment. An exception that no file needs is a complaint. Packages have no limit: a package is split
-// where it has two ideas, and a number of lines does not find them.
+// Text after "#" is a comment. An exception that is not needed is a violation. Packages have no limit.
 type Sizes struct {
 	limits     map[string]int // by kind
 	exceptions map[string]int // by path of a file
 }
 
-// sizeKinds are the kinds of files that have a limit.
+// sizeKinds are the kinds of files with a limit.
 var sizeKinds = []string{"file", "test file"} //nolint:gochecknoglobals // only read
 
-// ParseSizes reads the text of sizes. An error names the line.
+// ParseSizes parses limits. An error names the line.
 func ParseSizes(text string) (*Sizes, error) {
 	s := &Sizes{limits: map[string]int{}, exceptions: map[string]int{}}
 	number := 0
@@ -50,7 +49,7 @@ func ParseSizes(text string) (*Sizes, error) {
 	return s, nil
 }
 
-// parseLine adds one line that is neither empty nor a remark.
+// parseLine parses a line that is neither empty nor a comment.
 func (s *Sizes) parseLine(line string) error {
 	left, right, ok := strings.Cut(line, ":")
 	left, right = strings.TrimSpace(left), strings.TrimSpace(right)
@@ -73,7 +72,7 @@ func (s *Sizes) parseLine(line string) error {
 	return nil
 }
 
-// Check complains about every file that is too long, and about every exception that no file needs.
+// Check reports each file that is too long, and each exception that no file needs.
 func (s *Sizes) Check(t *Tree) (found []Complaint) {
 	needed := map[string]bool{}
 	check := func(path, kind string, lines int) {
@@ -86,9 +85,9 @@ func (s *Sizes) Check(t *Tree) (found []Complaint) {
 			found = append(found, Complaint{Path: path, Text: fmt.Sprintf("%s of %d lines, not at most %d", kind, lines, limit)})
 		}
 	}
-	for f := range t.source(func(*File) bool { return true }) {
+	for f := range t.goFiles(func(*File) bool { return true }) {
 		lines := strings.Count(f.Text, "\n")
-		if f.Test() {
+		if f.IsTest() {
 			check(f.Path, "test file", lines)
 			continue
 		}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// testKits wants the comment of each package that others import to say what they test with, in a sentence or a section that
-// begins with "Test kit". The map of the house, kits themselves and what is internal need none.
-func testKits(t *Tree) (found []Complaint) {
-	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() }) {
+// checkTestKits reports public packages whose comment does not name their test kit, in text that starts with "Test kit". The root
+// package, test kits, commands and internal packages are exempt.
+func checkTestKits(t *Tree) (found []Complaint) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		text := f.Go.Doc.Text()
 		internal := slices.Contains(strings.Split(f.Dir(), "/"), "internal")
 		compared := strings.HasPrefix(f.Dir(), "conformance") // a module of tests
@@ -19,7 +19,7 @@ func testKits(t *Tree) (found []Complaint) {
 			continue
 		}
 		if !strings.Contains(text, "Test kit") {
-			found = append(found, t.at(f, f.Go.Package, "package comment does not say where the test kit is"))
+			found = append(found, t.complaintAt(f, f.Go.Package, "package comment does not say where the test kit is"))
 		}
 	}
 	return found

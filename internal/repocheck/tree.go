@@ -20,34 +20,34 @@ import (
 
 // Tree is the content of a repository.
 type Tree struct {
-	Module string // the module path of the go.mod at the top
-	Files  []File // in the order of their paths
+	Module string // module path of the go.mod in the root directory
+	Files  []File // sorted by path
 
-	fset   *token.FileSet
-	broken []Complaint
+	fset        *token.FileSet
+	parseErrors []Complaint
 }
 
 // File is one file of a [Tree].
 type File struct {
-	Path   string    // slash-separated, from the top of the repository
+	Path   string    // slash-separated, relative to the repository
 	Text   string    // the whole content
-	Go     *ast.File // nil for what is not Go, is test data, or does not parse
-	Nested bool      // belongs to a module below the one at the top
+	Go     *ast.File // nil for test data and files that are not Go or do not parse
+	Nested bool      // is in a module below the root
 }
 
-// Dir returns the directory of the file, "." for the top.
+// Dir returns the directory of the file, "." for the root.
 func (f *File) Dir() string { return path.Dir(f.Path) }
 
-// Test reports whether the file is compiled for tests only.
-func (f *File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
+// IsTest reports whether the file is a Go test file.
+func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// Main reports whether the file belongs to a command.
-func (f *File) Main() bool { return f.Go != nil && f.Go.Name.Name == "main" }
+// IsMain reports whether the file is part of a command.
+func (f *File) IsMain() bool { return f.Go != nil && f.Go.Name.Name == "main" }
 
-// Complaint is one place where a rule is broken.
+// Complaint is one violation of a rule.
 type Complaint struct {
-	Path string // a file, or a directory for what concerns a package
-	Line int    // zero when no single line is to blame
+	Path string // a file, or the directory of a package
+	Line int    // zero: not one line
 	Text string
 }
 
@@ -59,8 +59,8 @@ func (c Complaint) String() string {
 	return fmt.Sprintf("%s:%d: %s", c.Path, c.Line, c.Text)
 }
 
-// Load reads a repository. What Git and the test lab keep for themselves (.git, .lab) is left out. A Go file that
-// does not parse is no error but a complaint of the first of [Rules].
+// Load reads a repository, except for .git and .lab. A Go file that does not parse is no error, but a violation of the first of
+// [Rules].
 func Load(fsys fs.FS) (*Tree, error) {
 	t := &Tree{fset: token.NewFileSet()}
 	var nested []string
@@ -80,7 +80,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 		if d.Name() == "go.mod" && name != "go.mod" {
 			nested = append(nested, path.Dir(name)+"/")
 		}
-		t.Files = append(t.Files, t.parse(name, string(text)))
+		t.Files = append(t.Files, t.parseFile(name, string(text)))
 		return nil
 	})
 	if err != nil {
@@ -97,22 +97,22 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, nil
 }
 
-// parse makes a File of a path and its content.
-func (t *Tree) parse(name, text string) File {
+// parseFile returns the File for a path and its content, and parses Go source.
+func (t *Tree) parseFile(name, text string) File {
 	f := File{Path: name, Text: text}
 	if !strings.HasSuffix(name, ".go") || slices.Contains(strings.Split(name, "/"), "testdata") {
 		return f
 	}
 	parsed, err := parser.ParseFile(t.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if list, ok := errors.AsType[scanner.ErrorList](err); ok {
-		t.broken = append(t.broken, Complaint{name, list[0].Pos.Line, list[0].Msg})
+		t.parseErrors = append(t.parseErrors, Complaint{name, list[0].Pos.Line, list[0].Msg})
 		return f
 	}
 	f.Go = parsed
 	return f
 }
 
-// modulePath returns the path in the module line of a go.mod, or "".
+// modulePath returns the module path of a go.mod; empty if it has none.
 func modulePath(gomod string) string {
 	m := regexp.MustCompile(`(?m)^module\s+(\S+)`).FindStringSubmatch(gomod)
 	if m == nil {
@@ -121,9 +121,9 @@ func modulePath(gomod string) string {
 	return m[1]
 }
 
-// Packages returns the directories of the packages that others can import, but for the one at the top.
+// Packages returns the sorted directories of the public packages, except for the root.
 func (t *Tree) Packages() (dirs []string) {
-	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() && !f.Nested }) {
+	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() && !f.Nested }) {
 		if dir := f.Dir(); dir != "." && !slices.Contains(strings.Split(dir, "/"), "internal") {
 			dirs = append(dirs, dir)
 		}
@@ -132,8 +132,8 @@ func (t *Tree) Packages() (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// source yields the Go files that are parsed and that keep accepts.
-func (t *Tree) source(keep func(*File) bool) func(yield func(*File) bool) {
+// goFiles iterates over the parsed Go files for which keep returns true.
+func (t *Tree) goFiles(keep func(*File) bool) func(yield func(*File) bool) {
 	return func(yield func(*File) bool) {
 		for i := range t.Files {
 			if f := &t.Files[i]; f.Go != nil && keep(f) && !yield(f) {
@@ -143,7 +143,7 @@ func (t *Tree) source(keep func(*File) bool) func(yield func(*File) bool) {
 	}
 }
 
-// at makes a complaint about a place in a Go file.
-func (t *Tree) at(f *File, pos token.Pos, format string, args ...any) Complaint {
+// complaintAt returns a Complaint about a position in a Go file.
+func (t *Tree) complaintAt(f *File, pos token.Pos, format string, args ...any) Complaint {
 	return Complaint{Path: f.Path, Line: t.fset.Position(pos).Line, Text: fmt.Sprintf(format, args...)}
 }

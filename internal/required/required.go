@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package required checks the arguments that a constructor cannot do without, in one way for all packages: a constructor that returns
-// an error returns that of Args, and one that cannot calls MustArgs, which panics with the same text.
+// Package required checks the required arguments of constructors in one way for all packages. A constructor with an error result
+// returns the error of Args; others call MustArgs, which panics with the same text.
 package required
 
 import (
@@ -10,15 +10,15 @@ import (
 	"reflect"
 )
 
-// Arg is an argument of a constructor.
+// Arg is a required argument of a constructor.
 type Arg struct {
-	Name  string // of the parameter
+	Name  string // parameter name
 	Value any
-	Hint  string // a value that serves, such as "a *remote.Client"
+	Hint  string // example of a valid value, such as "a *remote.Client"
 }
 
-// Args returns an error that names the first argument that is nil, also where an interface holds a nil pointer, which a program with a
-// variable that it has not set yet hands over.
+// Args returns an error that names the first argument that is nil or an interface with a nil pointer, which a program passes if
+// it has not set a variable.
 func Args(constructor string, args ...Arg) error {
 	for _, a := range args {
 		if isNil(a.Value) {
@@ -28,14 +28,14 @@ func Args(constructor string, args ...Arg) error {
 	return nil
 }
 
-// MustArgs panics with the error of [Args].
+// MustArgs panics with the error of [Args], if there is one.
 func MustArgs(constructor string, args ...Arg) {
 	if err := Args(constructor, args...); err != nil {
 		panic(err.Error())
 	}
 }
 
-// isNil reports whether a value is nil, or holds a nil pointer or func.
+// isNil reports whether value is nil, or holds a nil pointer, func or map.
 func isNil(value any) bool {
 	if value == nil {
 		return true

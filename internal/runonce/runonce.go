@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runonce guards the Run method of a component: a second call is an error, and a program that uses the component without
-// calling Run is reported.
+// Package runonce checks that the Run method of a component is called exactly once. A second call is an error, and a component
+// that is used without a running Run is reported.
 package runonce
 
 import (
@@ -14,71 +14,71 @@ import (
 	"time"
 )
 
-// Wait is how long a component that is used may lack its Run before that is reported.
+// Wait is how long a used component may lack a running Run before that is reported.
 const Wait = 8 * time.Second
 
-// Errors that callers may see.
+// Errors about calls of Run.
 var (
 	ErrTwice  = errors.New("second call of Run")
 	ErrNotRun = errors.New("Run is not running: call it in a goroutine of its own")
 )
 
-// Guard guards one Run. The zero value is ready. Its methods may be called from any goroutine.
+// Guard checks the calls of one Run method. The zero value is ready. Its methods may be called from any goroutine.
 type Guard struct {
-	settled atomic.Bool // Need has nothing left to do
+	needRecorded atomic.Bool // further calls of Need have no effect
 
-	mu      sync.Mutex // guards what follows
-	begun   bool
+	mu      sync.Mutex // guards the fields below
+	started bool
 	running bool
 	needed  bool
-	spared  bool
-	timer   *time.Timer // reports that Run is missing; nil: it was not needed yet
+	exempt  bool
+	timer   *time.Timer // reports a missing Run; nil: Run was not needed yet
 }
 
-// NotRun returns an [ErrNotRun] that names a component by package and type, such as "volume.Volumes".
+// NotRun returns an error that wraps [ErrNotRun] and names a component by package and type, such as "volume.Volumes".
 func NotRun(component string) error { return fmt.Errorf("%s.%w", component, ErrNotRun) }
 
-// Begin is called when Run begins, and returns ErrTwice when it has begun before.
+// Begin is called at the start of Run. It returns ErrTwice if Run was called before.
 func (g *Guard) Begin() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.begun {
+	if g.started {
 		return ErrTwice
 	}
-	g.begun, g.running = true, true
-	g.stop()
+	g.started, g.running = true, true
+	g.stopTimer()
 	return nil
 }
 
-// End is called when Run ends.
+// End is called when Run returns.
 func (g *Guard) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running = false
 }
 
-// Spare records that the component is used without Run, which it can be: a missing Run is not reported any more.
+// Spare records that the component is intentionally used without Run: a missing Run is not reported any more.
 func (g *Guard) Spare() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.spared = true
-	g.stop()
+	g.exempt = true
+	g.stopTimer()
 }
 
-// stop ends the wait for Run. The lock is held.
-func (g *Guard) stop() {
+// stopTimer cancels the report of a missing Run. The caller holds g.mu.
+func (g *Guard) stopTimer() {
 	if g.timer != nil {
 		g.timer.Stop()
 	}
 }
 
-// Needed reports whether Require or Need was called: neither has anything left to do then.
-func (g *Guard) Needed() bool { return g.settled.Load() }
+// Needed reports whether Require or Need was called before, so that further calls have no effect.
+func (g *Guard) Needed() bool { return g.needRecorded.Load() }
 
-// Require is Need that logs [NotRun] of a component as an error, and calls hook with it, which may be nil. A component whose methods
-// do not need Run calls it in its constructor.
+// Require calls Need with a report that logs [NotRun] as an error and passes it to hook, which may be nil. A component whose
+// methods do not need Run calls it in its constructor.
 func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
-	if g.settled.Load() {
+	if g.needRecorded.Load() {
 		return
 	}
 	g.Need(func() {
@@ -90,15 +90,15 @@ func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	})
 }
 
-// Need records that there is work for Run. If Run has not begun within Wait of the first call, report is called once, with no lock
-// held. A nil report is not called.
+// Need records that Run must be running. If Run has not started within Wait of the first call, report is called once, with no
+// lock held. report may be nil.
 func (g *Guard) Need(report func()) {
-	if g.settled.Load() {
+	if g.needRecorded.Load() {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.needed && !g.begun && !g.spared && report != nil {
+	if !g.needed && !g.started && !g.exempt && report != nil {
 		g.timer = time.AfterFunc(Wait, func() {
 			if g.Err() != nil {
 				report()
@@ -106,14 +106,14 @@ func (g *Guard) Need(report func()) {
 		})
 	}
 	g.needed = true
-	g.settled.Store(true)
+	g.needRecorded.Store(true)
 }
 
-// Err returns ErrNotRun when there is work for Run and it is not running, unless the component is used without.
+// Err returns ErrNotRun if Run is needed and not running, unless Spare was called.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.needed && !g.running && !g.spared {
+	if g.needed && !g.running && !g.exempt {
 		return ErrNotRun
 	}
 	return nil

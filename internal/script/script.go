@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package script runs tests that are written as scripts in testdata: what happens, line by line, and below each line
-// what comes of it. What a line means is for the test to say.
+// Package script runs tests that are written as scripts in testdata: each line is an input, and the lines below it are the
+// expected output. The test defines the meaning of the lines.
 package script
 
 import (
@@ -16,12 +16,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nolint:gochecknoglobals // a flag of test binaries
 
-// title is the line that a section of a file begins with.
-var title = regexp.MustCompile(`(?m)^-- (.+) --\n`)
+// sectionTitle matches the first line of a section of a script file.
+var sectionTitle = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
-// Run plays the scripts in the files that match pattern and wants each to come out of play as it went in; with the
-// flag -update it writes down what comes out. A file is one script, or a remark and then sections of one script each,
-// which begin with a line "-- NAME --". Every script is a subtest.
+// Run executes the scripts in the files that match pattern, each as a subtest. play returns the script with the actual output,
+// which must equal the script; with the flag -update the file is rewritten instead. A file is one script, or a comment and
+// sections that start with a line "-- NAME --" and hold one script each.
 func Run(t *testing.T, pattern string, play func(t *testing.T, script string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -43,24 +43,24 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 	}
 }
 
-// runSections plays the scripts in a file and returns what the file becomes.
+// runSections executes the scripts of a file and returns the new content of the file.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
-	titles, scripts := title.FindAllStringSubmatch(text, -1), title.Split(text, -1)
+	titles, scripts := sectionTitle.FindAllStringSubmatch(text, -1), sectionTitle.Split(text, -1)
 	if titles == nil {
-		return run(t, name, text, play)
+		return runScript(t, name, text, play)
 	}
 	var result strings.Builder
 	result.WriteString(scripts[0])
 	for i, script := range scripts[1:] {
 		result.WriteString(titles[i][0])
-		result.WriteString(run(t, name+"/"+titles[i][1], script, play))
+		result.WriteString(runScript(t, name+"/"+titles[i][1], script, play))
 	}
 	return result.String()
 }
 
-// run plays one script and returns what comes out, or the script if it fails.
-func run(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
+// runScript executes one script as a subtest and returns its actual content, or script if the test fails early.
+func runScript(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	result := script
 	t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func run(t *testing.T, name, script string, play func(t *testing.T, script strin
 		if result == script || *update {
 			return
 		}
-		from, line := 0, 1 // the first line that is not the same
+		from, line := 0, 1 // the first line that differs
 		for i := 0; i < min(len(result), len(script)) && result[i] == script[i]; i++ {
 			if result[i] == '\n' {
 				from, line = i+1, line+1
@@ -79,8 +79,8 @@ func run(t *testing.T, name, script string, play func(t *testing.T, script strin
 	return result
 }
 
-// Lines plays a script line by line: it returns the script with what do writes below each line. Lines that begin with
-// mark are what came out the last time; they are left out. Blank lines and comments, which begin with "#", do nothing.
+// Lines executes a script line by line. do writes the output of each line, split into words, to out. Lines that start with mark
+// are previous output and are dropped. Blank lines and comments, which start with "#", are copied.
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

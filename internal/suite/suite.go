@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite is what the conformance suites of the test kits share: checks that name the rule that is broken. A rule
-// is a sentence of the documentation of the package whose interfaces the suite checks; package suitetest finds each
-// there.
+// Package suite has the helpers of the conformance suites in test kits: checks that name the violated rule. A rule is a sentence
+// in the documentation of the checked interface; package suitetest verifies that it is there.
 package suite
 
 import (
@@ -14,11 +13,11 @@ import (
 // Check is a test of a conformance suite.
 type Check struct {
 	*testing.T
-	Timeout time.Duration // how long Until waits
-	Poll    time.Duration // between its looks
+	Timeout time.Duration // longest wait of Until
+	Poll    time.Duration // between two calls of the condition in Until
 }
 
-// Hold fails the test when ok is false: what is tested breaks the rule.
+// Hold fails the test if ok is false, with a message that quotes the violated rule.
 func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	c.Helper()
 	if !ok {
@@ -26,13 +25,13 @@ func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	}
 }
 
-// Succeed fails the test when a call failed that the rule lets succeed.
+// Succeed fails the test if err, the result of call, is not nil.
 func (c *Check) Succeed(err error, rule, call string) {
 	c.Helper()
 	c.Hold(err == nil, rule, "%s: %v", call, err)
 }
 
-// Until waits for a condition that comes with words for what is missing.
+// Until waits until cond returns true. missing describes the unmet condition for the failure message.
 func (c *Check) Until(rule string, cond func() (ok bool, missing string)) {
 	c.Helper()
 	for begin := time.Now(); ; time.Sleep(c.Poll) {

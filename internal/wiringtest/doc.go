@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wiringtest has the tests of a rule of all packages: wiring that is left out is never silent. Its tests take each option,
-// each required argument and each Run away. It has no code of its own.
+// Package wiringtest has tests of a rule for all packages: a missing option, required argument or call of Run is reported, never
+// ignored. The tests omit each of them. The package has no code.
 package wiringtest
