@@ -23,8 +23,8 @@ const (
 	kindRuntimeClass = "RuntimeClass"
 )
 
-// cacheOrLoad stores the object o in the cache on disk, without managed fields. If err reports that the API server is
-// unavailable, it returns the cached copy instead.
+// cacheOrLoad completes a read of an API object. If err is nil, it stores object in the cache on disk, without managed fields,
+// and returns it. If err means that the API server is unavailable, it returns the cached copy.
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object

@@ -98,7 +98,8 @@ func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	return &adopted
 }
 
-// isEqual reports whether two updates have the same pod pointers, errors and completeness.
+// isEqual reports whether two updates have the same pods, by pointer, and the same errors, so that the consumer need not be
+// called.
 func (u Update) isEqual(other Update) bool {
 	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })

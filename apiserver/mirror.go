@@ -153,7 +153,7 @@ func (p *Pods) MirrorCount() (count int) {
 
 // mirrorOf returns the mirror pod that shows the status of a static pod. ok is false if there is none, if it mirrors another pod
 // of the same name, or if it is being deleted.
-func (p *Pods) mirrorOf(static *corev1.Pod) (*corev1.Pod, bool) {
+func (p *Pods) mirrorOf(static *corev1.Pod) (mirrorPod *corev1.Pod, ok bool) {
 	if static == nil {
 		return nil, false
 	}

@@ -175,7 +175,7 @@ func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Ob
 	return nil
 }
 
-// removeObject deletes the file of an object, if there is one.
+// removeObject deletes the cached copy of an API object, if there is one.
 func (k *objectCache) removeObject(kind, namespace, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -201,8 +201,8 @@ func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, cacheFallbackWait)
 }
 
-// cacheOrLoadConfigMap stores the config map o in the cache. If err reports that the API server is unavailable, it returns the
-// cached copy instead.
+// cacheOrLoadConfigMap completes a read of a config map. If err is nil, it stores configMap in the cache on disk and returns it.
+// If err means that the API server is unavailable, it returns the cached copy.
 func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
 	if b.cache == nil {
 		return orNil(configMap, err)
@@ -215,8 +215,8 @@ func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, n
 	return orNil(configMap, b.loadFromCache(kindConfigMap, namespace, name, configMap, err))
 }
 
-// cacheOrLoadSecret stores the secret o in the cache. If err reports that the API server is unavailable, it returns the cached
-// copy instead.
+// cacheOrLoadSecret completes a read of a secret. If err is nil, it stores secret in the cache on disk and returns it. If err
+// means that the API server is unavailable, it returns the cached copy.
 func (b *Objects) cacheOrLoadSecret(secret *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
 	if b.cache == nil {
 		return orNil(secret, err)

@@ -154,7 +154,8 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 	}
 }
 
-// Set passes the pods of a source. Call it after the Reconciler has received the same set.
+// Set passes the pods of one source to the managers of mirror pods and cached objects. Call it after the Reconciler has received
+// the same set.
 func (p *Parts) Set(set lifecycle.PodSet) {
 	if set.Source != API {
 		p.Mirrors.Set(set)

@@ -131,7 +131,7 @@ func newCertificateRequest(request volume.CertificateRequest, account types.UID,
 // errRequestDeleted reports that a pod certificate request was deleted before it was issued.
 var errRequestDeleted = errors.New("it was deleted before it was issued")
 
-// awaitOutcome waits until the created request is issued, denied, failed or deleted, or ctx ends.
+// awaitOutcome waits until the PodCertificateRequest created is issued, denied, failed or deleted, or ctx ends.
 func (b *Objects) awaitOutcome(ctx context.Context, created *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
 	seen := false
 	for {

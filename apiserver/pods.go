@@ -205,6 +205,6 @@ func (p *Pods) Err() error { return p.store.Status().Err }
 
 // getObject returns a pod of the node, mirror pods included. The annotation kubernetes.io/config.source of other pods is "api";
 // all else is unchanged. The pod is shared and must not be changed.
-func (p *Pods) getObject(namespace, name string) (*corev1.Pod, bool) {
+func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

@@ -124,7 +124,7 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, 
 	sleep.Wake(r.wakeup)
 }
 
-// Stats returns the event counts.
+// Stats returns how many events were recorded, sent, skipped, dropped and queued since the creation of the Recorder.
 func (r *Recorder) Stats() RecorderStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,7 +53,7 @@ func openServiceCache(path string) (cache *serviceCache, damaged, err error) {
 }
 
 // getServices returns the stored services of a namespace. ok is false if there is no entry for it.
-func (k *serviceCache) getServices(namespace string) ([]service, bool) {
+func (k *serviceCache) getServices(namespace string) (stored []service, ok bool) {
 	if k == nil {
 		return nil, false
 	}

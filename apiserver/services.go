@@ -90,7 +90,7 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 }
 
 // cachedServices returns the services of the cache on disk. ok is false if there are none or the API server is available.
-func (s *serviceTable) cachedServices(namespace string) ([]service, bool) {
+func (s *serviceTable) cachedServices(namespace string) (cached []service, ok bool) {
 	found, ok := s.cache.getServices(namespace)
 	if !ok || !isUnavailable(s.table.Status().Err) {
 		return nil, false

@@ -104,7 +104,8 @@ type trackedPod struct {
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// newestPod returns the newer of the watched pod and the pod in the last response.
+// newestPod returns the newer of two versions of the pod: api, the watched one, and the one in the last response of the API
+// server.
 func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	if api == nil || t.response == nil {
 		return api
@@ -171,7 +172,8 @@ func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince = true, view, time.Time{}
 }
 
-// recheckTime returns when the pod of the last response is too old to be trusted; zero: there is none.
+// recheckTime returns when the pod of the last response is too old to be trusted and the watched pod is used again; the zero
+// time if there was no response.
 func (t *trackedPod) recheckTime() time.Time {
 	if t.response == nil {
 		return time.Time{}
@@ -243,7 +245,7 @@ func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
-// recordSuccess stores the pod of a successful response.
+// recordSuccess stores the pod of a successful response, which newestPod uses until the watch has reported that version.
 func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
 	t.notBefore = time.Time{}
 	switch {

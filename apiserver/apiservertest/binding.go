@@ -39,7 +39,7 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bindPod returns a copy of the pod before with the node of the binding, or the error of a real API server.
+// bindPod returns a copy of the stored pod before with the node of binding, or the error that a real API server returns.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	if before == nil {
 		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)

@@ -50,11 +50,11 @@ func (c *call) negotiateEncoding() encoding {
 }
 
 // findSerializer returns the serializer of a supported media type: JSON or protobuf.
-func (c *call) findSerializer(name string) (runtime.SerializerInfo, bool) {
-	if name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
+func (c *call) findSerializer(mediaType string) (info runtime.SerializerInfo, supported bool) {
+	if mediaType != runtime.ContentTypeJSON && mediaType != runtime.ContentTypeProtobuf {
 		return runtime.SerializerInfo{}, false
 	}
-	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), name)
+	return runtime.SerializerInfoForMediaType(c.server.kinds.codecs.SupportedMediaTypes(), mediaType)
 }
 
 // writeObject sends obj as the response, in the negotiated encoding, with an HTTP status code.
@@ -100,7 +100,7 @@ func (c *call) buildList(objects []Object, version int64) (runtime.Object, error
 	return list, nil
 }
 
-// decodeBody decodes the body of the request, of the type of into. It sets no defaults.
+// decodeBody decodes the request body, JSON or protobuf, into an object of the type of into. It sets no default values.
 func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	name := mediaType(c.r.Header.Get("Content-Type"))
 	if name == "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // selectableField returns the value of a field of obj for field selectors. ok is false if the field cannot be selected.
-func selectableField(obj Object, name string) (string, bool) {
+func selectableField(obj Object, name string) (value string, ok bool) {
 	switch name {
 	case "metadata.name":
 		return obj.GetName(), true

@@ -47,7 +47,7 @@ func (p *pages) cutPage(from remainder, limit int) (page []Object, token string)
 }
 
 // resumeList returns the rest of a list. ok is false if the token has expired.
-func (p *pages) resumeList(token string) (remainder, bool) {
+func (p *pages) resumeList(token string) (rest remainder, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, ok := p.remainders[token]

@@ -84,7 +84,7 @@ func Change[T Object](server *Server, namespace, name string, edit func(T)) erro
 }
 
 // Get returns a copy of an object, and whether it exists.
-func Get[T Object](server *Server, namespace, name string) (T, bool) {
+func Get[T Object](server *Server, namespace, name string) (object T, exists bool) {
 	var none T
 	k := server.kinds.byType[reflect.TypeFor[T]().Elem()]
 	if k == nil {

@@ -215,7 +215,7 @@ func equalObjects(a, b Object) bool {
 
 // watchEvent returns the event of a change for a watch of objects of kind that matches selects: ADDED or DELETED if the object
 // starts or stops to match. ok is false if the watch gets no event.
-func (c change) watchEvent(kind *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
+func (c change) watchEvent(kind *kind, matches func(Object) bool) (eventType watch.EventType, obj runtime.Object, ok bool) {
 	if c.kind != kind {
 		return "", nil, false
 	}

@@ -20,7 +20,7 @@ import (
 
 // dispatchVerb handles the request, and returns the object of the response and its HTTP status. The object is nil if the response
 // is already written.
-func (c *call) dispatchVerb() (runtime.Object, int, error) {
+func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
 		obj, err := c.createToken()
 		return obj, http.StatusCreated, err

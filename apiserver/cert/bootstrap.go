@@ -139,7 +139,7 @@ func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Clien
 
 // createRequest creates the CertificateSigningRequest, whose name is derived from the key. If the name exists, it adopts that
 // request after checking that it is equivalent.
-func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (string, types.UID, error) {
+func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (name string, uid types.UID, err error) {
 	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
 	if err != nil {
@@ -180,7 +180,7 @@ func (b *bootstrap) discardKey() error {
 
 // loadKey returns the private key for a request, and its PEM: the key of the expired certificate, else that of the last attempt,
 // else a new one.
-func (b *bootstrap) loadKey() (crypto.Signer, []byte, error) {
+func (b *bootstrap) loadKey() (key crypto.Signer, keyPEM []byte, err error) {
 	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {
 			return key, text, nil
@@ -198,7 +198,7 @@ func (b *bootstrap) loadKey() (crypto.Signer, []byte, error) {
 		}
 		return nil, nil, fmt.Errorf("read key %s: %w", b.keyPath(), err)
 	}
-	key, text, err := certstore.NewKey()
+	key, text, err = certstore.NewKey()
 	if err != nil {
 		return nil, nil, err
 	}

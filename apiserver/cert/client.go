@@ -167,7 +167,7 @@ func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error
 // requestClient returns a client for certificate requests. It uses the current certificate, else the bootstrap kubeconfig, else
 // other credentials in the kubeconfig. The files are read at each call, because an administrator may have repaired them. The
 // returned function closes the client.
-func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
+func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), err error) {
 	pair := c.rotation.currentPair()
 	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
 	if pair != nil && !other {
@@ -197,13 +197,13 @@ func (c *Client) requestClient() (*kubeapi.Client, func(), error) {
 
 // newRequestClient returns a client for certificate requests with the credentials in config, and a function that closes its
 // connections. path is the kubeconfig of config, for errors.
-func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (*kubeapi.Client, func(), error) {
-	config, err := kubeconfig.Inline(config)
+func newRequestClient(config *rest.Config, path string, opts *ClientOptions) (client *kubeapi.Client, closeClient func(), err error) {
+	config, err = kubeconfig.Inline(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	config.Dial = opts.Dial
-	client, err := kubeapi.New(config, kubeapi.Options{Logger: opts.Logger})
+	client, err = kubeapi.New(config, kubeapi.Options{Logger: opts.Logger})
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}

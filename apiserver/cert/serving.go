@@ -68,8 +68,8 @@ func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 
 // findCertificate loads the certificate of the store, unless it has expired. The bool is always false: no certificate of the
 // store must be replaced at once.
-func (s *Serving) findCertificate() (*tls.Certificate, bool, error) {
-	pair, err := s.rotation.base.store.Current()
+func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err error) {
+	pair, err = s.rotation.base.store.Current()
 	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
 		return nil, false, err
 	}

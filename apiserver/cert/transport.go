@@ -45,7 +45,7 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 }
 
 // unwrapTransport returns the [http.Transport] that next wraps.
-func unwrapTransport(next http.RoundTripper) (*http.Transport, bool) {
+func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) {
 	for {
 		switch t := next.(type) {
 		case *http.Transport:

@@ -126,10 +126,10 @@ func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) e
 	return err
 }
 
-// Tokens returns the API for token reviews.
+// Tokens returns the TokenReview API of the reviewer, for package nodeapi/auth.
 func (r *Reviewer) Tokens() Tokens { return Tokens{r} }
 
-// Access returns the API for access reviews.
+// Access returns the SubjectAccessReview API of the reviewer, for package nodeapi/auth.
 func (r *Reviewer) Access() Access { return Access{r} }
 
 // Tokens implements the TokenReview API. Create one with [Reviewer.Tokens].

@@ -35,7 +35,7 @@ func ClientTemplate(node string) Template {
 
 // ServingTemplate returns the names for the serving certificate of a node with these addresses. The bool is false if no address
 // is an IP address: the kubelet requests no certificate then.
-func ServingTemplate(node string, addresses []corev1.NodeAddress) (Template, bool) {
+func ServingTemplate(node string, addresses []corev1.NodeAddress) (names Template, hasIP bool) {
 	t := ClientTemplate(node)
 	for _, a := range addresses {
 		ip, isIP := parseIP(a.Address)
@@ -64,9 +64,9 @@ func ServingTemplate(node string, addresses []corev1.NodeAddress) (Template, boo
 }
 
 // parseIP parses an IP address. As in Kubernetes, numbers may have leading zeros: 010.0.0.1 is 10.0.0.1.
-func parseIP(s string) (netip.Addr, bool) {
-	if at := strings.LastIndexByte(s, ':') + 1; strings.Contains(s[at:], ".") {
-		parts := strings.Split(s[at:], ".")
+func parseIP(text string) (ip netip.Addr, ok bool) {
+	if at := strings.LastIndexByte(text, ':') + 1; strings.Contains(text[at:], ".") {
+		parts := strings.Split(text[at:], ".")
 		for i, part := range parts {
 			if short := strings.TrimLeft(part, "0"); part != "" {
 				parts[i] = short
@@ -75,9 +75,9 @@ func parseIP(s string) (netip.Addr, bool) {
 				}
 			}
 		}
-		s = s[:at] + strings.Join(parts, ".")
+		text = text[:at] + strings.Join(parts, ".")
 	}
-	ip, err := netip.ParseAddr(s)
+	ip, err := netip.ParseAddr(text)
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // NewKey returns a new ECDSA private key, and its PEM.
-func NewKey() (crypto.Signer, []byte, error) {
+func NewKey() (private crypto.Signer, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key: %w", err)
@@ -66,7 +66,7 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 }
 
 // EncodeKey returns the private key of a certificate, and its PEM.
-func EncodeKey(pair *tls.Certificate) (crypto.Signer, []byte, error) {
+func EncodeKey(pair *tls.Certificate) (private crypto.Signer, keyPEM []byte, err error) {
 	switch key := pair.PrivateKey.(type) {
 	case *ecdsa.PrivateKey:
 		der, err := x509.MarshalECPrivateKey(key)

@@ -89,7 +89,8 @@ func (s *Store) finishUpdate() error {
 	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
-// runStep runs one operation that changes files, after the test hook.
+// runStep calls operate, which changes one file. Tests set a hook that is called first with the name of the operation, and kills
+// the process there.
 func (s *Store) runStep(operation string, operate func() error) error {
 	if s.beforeStep != nil {
 		s.beforeStep(operation)
@@ -261,7 +262,7 @@ func allExist(paths ...string) (bool, error) {
 	return true, nil
 }
 
-// isLink reports whether path is a symbolic link. It returns an error if path is anything else.
+// isLink reports whether path is a symbolic link, and false if nothing exists there. It returns an error for any other file.
 func isLink(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

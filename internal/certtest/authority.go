@@ -101,7 +101,7 @@ func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// DecidePending decides all certificate signing requests without a decision.
+// DecidePending decides all CertificateSigningRequests without a decision, as Options.Decide says.
 func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide

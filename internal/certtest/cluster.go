@@ -135,7 +135,7 @@ func (c *Cluster) SetToken(token string) {
 	c.token = token
 }
 
-// SetDecide replaces Options.Decide.
+// SetDecide replaces Options.Decide, which decides each new CertificateSigningRequest; nil issues all.
 func (c *Cluster) SetDecide(decide func(*certificatesv1.CertificateSigningRequest) Verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

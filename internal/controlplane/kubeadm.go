@@ -115,7 +115,8 @@ const (
 	schedulerPort  = "10259"
 )
 
-// fixedPorts returns all fixed ports of kubeadm: those of etcd for clients, peers and probes, and those above.
+// fixedPorts returns the ports that kubeadm does not let users configure: those of etcd for clients, peers and probes, and of
+// controller manager and scheduler.
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
 // adaptManifests reads the manifests, and replaces ports and host paths.

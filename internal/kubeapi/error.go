@@ -39,7 +39,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // RetryAfter returns how long the API server asks the client to wait before the next request, at most 5 minutes. ok is false if
 // it does not ask for a wait.
-func RetryAfter(err error) (time.Duration, bool) {
+func RetryAfter(err error) (wait time.Duration, ok bool) {
 	seconds, asked := apierrors.SuggestsClientDelay(err)
 	return time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second, asked
 }

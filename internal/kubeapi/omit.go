@@ -26,7 +26,7 @@ func (t *Table[T, V]) Omitted() (count int, first V) {
 	return t.omitted.count, t.omitted.first.value
 }
 
-// compareRows orders rows by importance.
+// compareRows orders two rows of a table by importance, as TableOptions.Compare does, and then by key.
 func (t *Table[T, V]) compareRows(a, b row[V]) int {
 	return cmp.Or(t.options.Compare(a.value, b.value), cmp.Compare(a.key, b.key))
 }

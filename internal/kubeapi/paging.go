@@ -24,7 +24,8 @@ func (p *paging) nextSize() int64 {
 	return p.limit
 }
 
-// halveSize halves the page size after a page that was too large. It returns false if the size is one already.
+// halveSize halves the number of objects per page of a list, after a page that exceeded its limit in bytes. It returns false if
+// a page has one object already.
 func (p *paging) halveSize() bool {
 	if p.nextSize() == 1 {
 		return false
@@ -33,7 +34,8 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the page size after a page of at most a quarter of the limit, both in bytes.
+// growSize doubles the number of objects per page of a list, up to the default, after a page whose size in bytes was at most a
+// quarter of limit.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)
@@ -59,7 +61,7 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 
 // nextPage reads the next page of a list. If a page is too large, it retries with half the objects. It skips an object that is
 // too large by itself, reports it, and returns the row that the table has of it.
-func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (Page[T], rows[V], error) {
+func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)
 		switch {
@@ -80,12 +82,12 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOption
 }
 
 // skipOversized returns a page without its only object, which is too large, and the row that the table has of this object.
-func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (Page[T], rows[V], error) {
+func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (page Page[T], skipped rows[V], err error) {
 	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {
 		return Page[T]{}, nil, fmt.Errorf("%w; its name: %w", cause, err)
 	}
-	page := Page[T]{ResourceVersion: list.ResourceVersion, Continue: list.Continue}
+	page = Page[T]{ResourceVersion: list.ResourceVersion, Continue: list.Continue}
 	var kept rows[V]
 	for i := range list.Items {
 		key := Key(list.Items[i].Namespace, list.Items[i].Name)

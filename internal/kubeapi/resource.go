@@ -66,7 +66,8 @@ func (r Resource[T]) Patch(ctx context.Context, name string, patchType types.Pat
 	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(patchType).Body(patch) }, subresources...)
 }
 
-// Delete deletes an object. The preconditions of o protect another object of the same name.
+// Delete deletes an object. opts may have preconditions, for example the UID, so that another object of that name is not
+// deleted.
 func (r Resource[T]) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&opts) })
 }

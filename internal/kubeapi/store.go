@@ -89,7 +89,7 @@ func NewTable[T Object, V any](resource Resource[T], opts TableOptions[T, V]) *T
 }
 
 // Get returns the value of an object by its [Key], and whether it exists.
-func (t *Table[T, V]) Get(key string) (V, bool) {
+func (t *Table[T, V]) Get(key string) (value V, exists bool) {
 	r, ok := t.getRow(key)
 	return r.value, ok
 }
@@ -115,7 +115,7 @@ func (t *Table[T, V]) RowsIn(namespace string) (keys []string, values []V) {
 	return keys, values
 }
 
-// Len returns the number of objects.
+// Len returns the number of objects in the table.
 func (t *Table[T, V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -81,7 +81,7 @@ func parseKubeconfig(data []byte, path string) (*File, error) {
 
 // currentContext returns the cluster and the user of the current context. A missing one is an error: client-go would use an empty
 // cluster or user in its place.
-func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, err error) {
 	if file.CurrentContext == "" {
 		return nil, nil, errors.New("current-context: required")
 	}
@@ -89,7 +89,7 @@ func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcm
 	if context == nil {
 		return nil, nil, fmt.Errorf("current-context: there is no context %q", file.CurrentContext)
 	}
-	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
+	cluster, user = file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
 	switch {
 	case cluster == nil:
 		return nil, nil, fmt.Errorf("contexts[%s].cluster: there is no cluster %q", file.CurrentContext, context.Cluster)

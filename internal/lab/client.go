@@ -35,7 +35,8 @@ func (l *Lab) newRuntimeClient() *runtimeClient {
 
 func (c *runtimeClient) closeConns() { c.http.CloseIdleConnections() }
 
-// invoke makes a unary call with an empty request, which is valid for every message type, and returns the encoded response.
+// invoke makes a unary gRPC call of the CRI with an empty request, which is valid for every message type, and returns the
+// encoded response.
 func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, error) {
 	frame := make([]byte, 5) // uncompressed, of length 0
 	url := "http://cri/runtime.v1.RuntimeService/" + method

@@ -27,7 +27,7 @@ func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: tru
 
 // processStart returns the start time of a process in clock ticks since boot. ok is false if the process has exited or is a
 // zombie.
-func processStart(pid int) (uint64, bool) {
+func processStart(pid int) (ticks uint64, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false

@@ -78,7 +78,7 @@ func Built(home string) error {
 	return nil
 }
 
-// lockHome serializes starts and stops of labs in home.
+// lockHome locks the .lab directory home, so that only one process at a time starts or stops labs there.
 func lockHome(ctx context.Context, home string) (*os.File, error) {
 	return acquireLock(ctx, filepath.Join(home, "lock"), false)
 }

@@ -94,7 +94,8 @@ func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Compla
 	return found
 }
 
-// checkConformanceNames returns the differences in package conformance, values with a name and a reason, that are not in named.
+// checkConformanceNames reports differences that the tests in package conformance permit, as values with a name and a reason,
+// but no DIFFERENCES.md lists. named has the listed names.
 func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {

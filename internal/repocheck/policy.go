@@ -135,7 +135,7 @@ func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 }
 
 // findGrant returns the grant of the longest pattern that matches the directory dir.
-func (p *Policy) findGrant(dir string) (grant, bool) {
+func (p *Policy) findGrant(dir string) (granted grant, ok bool) {
 	if g, ok := p.grants[dir]; ok {
 		return g, true
 	}

@@ -44,7 +44,7 @@ func fields(t *testing.T) (found []field) {
 	public := tree.Packages()
 	for i := range tree.Files {
 		f := &tree.Files[i]
-		if f.Go == nil || f.Test() || f.Nested || !slices.Contains(public, f.Dir()) || isKit(f.Dir()) {
+		if f.Go == nil || f.IsTest() || f.Nested || !slices.Contains(public, f.Dir()) || isKit(f.Dir()) {
 			continue
 		}
 		ast.Inspect(f.Go, func(n ast.Node) bool {
