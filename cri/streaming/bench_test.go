@@ -17,16 +17,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// ways are how a client reaches a runtime: at its URL, which is the floor, or through a node.
-func ways(b *testing.B, f func(b *testing.B, r *rig)) {
+// benchmarkModes runs a benchmark with a client that connects to the runtime directly, and through a node.
+func benchmarkModes(b *testing.B, f func(b *testing.B, r *testNode)) {
 	for _, way := range []string{"floor", "proxied", "spoken"} {
 		b.Run(way, func(b *testing.B) {
 			mode := "runner"
 			if way == "proxied" {
 				mode = "streamer"
 			}
-			r := newRig(b, mode, streaming.Options{})
-			if way == "floor" { // a server that asks a runtime for the URL, and tells the client
+			r := newTestNode(b, mode, streaming.Options{})
+			if way == "floor" { // a server that only redirects the client to the URL of the runtime
 				s := streamtest.Serve(handler{r.Server})
 				b.Cleanup(s.Close)
 				r.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { redirect(w, req, s) })
@@ -36,7 +36,7 @@ func ways(b *testing.B, f func(b *testing.B, r *rig)) {
 	}
 }
 
-// redirect tells the URL of a session, where a client goes by itself.
+// redirect returns the session URL to clients that connect directly.
 func redirect(w http.ResponseWriter, req *http.Request, s *streamtest.Streamer) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	var url string
@@ -53,8 +53,8 @@ func redirect(w http.ResponseWriter, req *http.Request, s *streamtest.Streamer) 
 	_, _ = io.WriteString(w, url)
 }
 
-// locate returns where a client has to go.
-func (r *rig) locate(b *testing.B, url string) string {
+// locate returns the URL to which a client connects.
+func (r *testNode) locate(b *testing.B, url string) string {
 	if !strings.HasSuffix(b.Name(), "floor") {
 		return url
 	}
@@ -66,10 +66,10 @@ func (r *rig) locate(b *testing.B, url string) string {
 
 // An exec of a command that only ends.
 func BenchmarkExec(b *testing.B) {
-	ways(b, func(b *testing.B, r *rig) {
+	benchmarkModes(b, func(b *testing.B, r *testNode) {
 		for b.Loop() {
 			c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
-			c.URL = r.locate(b, r.url("exec", "c", c, "exit=0"))
+			c.URL = r.locate(b, r.sessionURL("exec", "c", c, "exit=0"))
 			_, err := c.Run(b.Context())
 			require.NoError(b, err)
 		}
@@ -79,7 +79,7 @@ func BenchmarkExec(b *testing.B) {
 // Bytes from a port.
 func BenchmarkForward(b *testing.B) {
 	const size = 64 << 10
-	ways(b, func(b *testing.B, r *rig) {
+	benchmarkModes(b, func(b *testing.B, r *testNode) {
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{80: func(c io.ReadWriteCloser) error {
 			buf := make([]byte, size)
 			for {
@@ -91,7 +91,7 @@ func BenchmarkForward(b *testing.B) {
 		f, err := streamtest.Forward(b.Context(), r.locate(b, r.http.URL+"/portforward/s"), false)
 		require.NoError(b, err)
 		defer f.Close()
-		c := connect(b, f, 80)
+		c := openConnection(b, f, 80)
 		b.SetBytes(size)
 		buf := make([]byte, size)
 		for b.Loop() {

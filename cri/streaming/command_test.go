@@ -18,17 +18,17 @@ import (
 )
 
 // everywhere runs a test with each protocol and each kind of runtime.
-func everywhere(t *testing.T, f func(t *testing.T, r *rig, protocol string)) {
+func everywhere(t *testing.T, f func(t *testing.T, r *testNode, protocol string)) {
 	for _, mode := range modes {
 		for _, protocol := range streamtest.Protocols() {
-			t.Run(mode+"/"+protocol, func(t *testing.T) { f(t, newRig(t, mode, streaming.Options{}), protocol) })
+			t.Run(mode+"/"+protocol, func(t *testing.T) { f(t, newTestNode(t, mode, streaming.Options{}), protocol) })
 		}
 	}
 }
 
 func TestCommandOutputs(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		got := r.exec(t, protocol, streamtest.Command{}, "out=hello", "err=world")
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		got := r.runExec(t, protocol, streamtest.Command{}, "out=hello", "err=world")
 		require.NoError(t, got.err)
 		assert.Equal(t, "hello", got.stdout.String())
 		assert.Equal(t, "world", got.stderr.String())
@@ -42,8 +42,8 @@ func TestCommandOutputs(t *testing.T) {
 
 func TestCommandExitCode(t *testing.T) {
 	const message = "command terminated with non-zero exit code: error executing command [out=x exit=42], exit code 42"
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		got := r.exec(t, protocol, streamtest.Command{}, "out=x", "exit=42")
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		got := r.runExec(t, protocol, streamtest.Command{}, "out=x", "exit=42")
 		require.NoError(t, got.err)
 		assert.Equal(t, "x", got.stdout.String())
 		switch {
@@ -59,8 +59,8 @@ func TestCommandExitCode(t *testing.T) {
 }
 
 func TestRuntimeErrorReachesTheClient(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		got := r.exec(t, protocol, streamtest.Command{}, "fail=no such file")
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		got := r.runExec(t, protocol, streamtest.Command{}, "fail=no such file")
 		require.NoError(t, got.err)
 		const message = "Internal error occurred: error executing command in container: no such file"
 		if asJSON(protocol) {
@@ -81,22 +81,22 @@ func TestRuntimeErrorReachesTheClient(t *testing.T) {
 // Stdin reaches the command, and its end too in protocols that can send it.
 func TestStdinAndItsEndReachTheCommand(t *testing.T) {
 	text := strings.Repeat("some text that is longer than a frame\n", 5000)
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
 		if strings.HasPrefix(protocol, "WebSocket") && !strings.Contains(protocol, "v5") {
 			t.Log("this protocol has no end of stdin but that of the connection")
-			got := r.exec(t, protocol, streamtest.Command{Stdin: strings.NewReader("abc")}, "sleep=50ms", "out=done")
+			got := r.runExec(t, protocol, streamtest.Command{Stdin: strings.NewReader("abc")}, "sleep=50ms", "out=done")
 			require.NoError(t, got.err)
 			assert.Equal(t, "done", got.stdout.String())
 			return
 		}
-		got := r.exec(t, protocol, streamtest.Command{Stdin: strings.NewReader(text)}, "cat", "out=.", "exit=3")
+		got := r.runExec(t, protocol, streamtest.Command{Stdin: strings.NewReader(text)}, "cat", "out=.", "exit=3")
 		require.NoError(t, got.err)
 		assert.Equal(t, text+".", got.stdout.String())
 	})
 }
 
 func TestTerminalSizesReachTheCommand(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
 		c := streamtest.Command{TTY: true, Sizes: []cri.TerminalSize{{Width: 132, Height: 43}}}
 		steps := []string{"out=a", "err=b", "size"}
 		want := "ab132x43"
@@ -105,7 +105,7 @@ func TestTerminalSizesReachTheCommand(t *testing.T) {
 				steps, want = steps[:2], "ab"
 			}
 		}
-		got := r.exec(t, protocol, c, steps...)
+		got := r.runExec(t, protocol, c, steps...)
 		require.NoError(t, got.err)
 		assert.Equal(t, want, got.stdout.String())
 		assert.Empty(t, got.stderr.String())
@@ -113,11 +113,11 @@ func TestTerminalSizesReachTheCommand(t *testing.T) {
 }
 
 func TestAttach(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
 		r.runtime.Main = []string{"out=log line", "exit=7"}
 		var out strings.Builder
 		c := streamtest.Command{Protocol: protocol, Stdout: &out}
-		c.URL = r.url("attach", "uid/c", c)
+		c.URL = r.sessionURL("attach", "uid/c", c)
 		fault, err := c.Run(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "log line", out.String())
@@ -132,14 +132,14 @@ func TestAttach(t *testing.T) {
 func TestAttachWithoutTerminalToContainerWithOne(t *testing.T) {
 	for _, protocol := range streamtest.Protocols() {
 		t.Run(protocol, func(t *testing.T) {
-			r := newRig(t, "runner", streaming.Options{CreationTimeout: 20 * time.Second})
+			r := newTestNode(t, "runner", streaming.Options{CreationTimeout: 20 * time.Second})
 			r.runtime.Main = []string{"out=a", "err=b"}
 			if strings.HasPrefix(protocol, "SPDY") { // the oldest do not wait for stderr; stdin ends when it is there
 				r.runtime.Main = []string{"cat", "out=a", "err=b"}
 			}
 			var out, errs strings.Builder
 			c := streamtest.Command{Protocol: protocol, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
-			c.URL = r.url("attach", "uid/c", streamtest.Command{Stdin: c.Stdin, Stdout: &out, TTY: true}) // as package nodeapi has it
+			c.URL = r.sessionURL("attach", "uid/c", streamtest.Command{Stdin: c.Stdin, Stdout: &out, TTY: true}) // as package nodeapi has it
 			fault, err := c.Run(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "ab", out.String())
@@ -147,15 +147,15 @@ func TestAttachWithoutTerminalToContainerWithOne(t *testing.T) {
 			if asJSON(protocol) {
 				assert.JSONEq(t, `{"status":"Success"}`, fault)
 			}
-			settled(t, r)
+			awaitNoSessions(t, r)
 		})
 	}
 }
 
 // Large output arrives complete, however it is split into frames.
 func TestLargeOutputArrivesWhole(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		got := r.exec(t, protocol, streamtest.Command{}, "flood=3000001", "err=end")
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		got := r.runExec(t, protocol, streamtest.Command{}, "flood=3000001", "err=end")
 		require.NoError(t, got.err)
 		want := make([]byte, 3000001)
 		streamtest.FillPattern(0, want)

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// containerd is a pod on containerd, on the host's network, whose container echoes its stdin.
-func containerd(t *testing.T) (r *rig, sandbox, container string) {
+// containerd starts a pod on containerd in the network of the host, whose container echoes its stdin.
+func containerd(t *testing.T) (r *testNode, sandbox, container string) {
 	t.Helper()
 	client, err := remote.Dial(lab.Start(t).Endpoint(), remote.Options{})
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func containerd(t *testing.T) (r *rig, sandbox, container string) {
 	require.NoError(t, err)
 	require.NoError(t, client.StartContainer(t.Context(), container))
 
-	r = &rig{runtime: &streamtest.Runtime{}}
+	r = &testNode{runtime: &streamtest.Runtime{}}
 	r.Server, err = streaming.New(streaming.Options{Streamer: client})
 	require.NoError(t, err)
 	r.http = httptest.NewServer(http.HandlerFunc(r.serve))
@@ -64,8 +64,8 @@ func containerd(t *testing.T) (r *rig, sandbox, container string) {
 	return r, sandbox, container
 }
 
-// run runs a command in a container by a protocol.
-func (r *rig) run(t *testing.T, kind, container string, c streamtest.Command, cmd ...string) *result {
+// runCommand runs a command in a container with a protocol.
+func (r *testNode) runCommand(t *testing.T, kind, container string, c streamtest.Command, cmd ...string) *result {
 	t.Helper()
 	var got result
 	c.Stdout = &got.stdout
@@ -74,7 +74,7 @@ func (r *rig) run(t *testing.T, kind, container string, c streamtest.Command, cm
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	c.URL = r.url(kind, container, c, cmd...)
+	c.URL = r.sessionURL(kind, container, c, cmd...)
 	got.fault, got.err = c.Run(ctx)
 	return &got
 }
@@ -84,7 +84,7 @@ func TestIntegrationContainerd(t *testing.T) {
 	r, sandbox, container := containerd(t)
 	for _, protocol := range streamtest.Protocols() {
 		t.Run(protocol, func(t *testing.T) {
-			got := r.run(t, "exec", container, streamtest.Command{Protocol: protocol}, "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
+			got := r.runCommand(t, "exec", container, streamtest.Command{Protocol: protocol}, "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
 			require.NoError(t, got.err)
 			assert.Equal(t, "out\n", got.stdout.String())
 			assert.Equal(t, "err\n", got.stderr.String())
@@ -93,13 +93,13 @@ func TestIntegrationContainerd(t *testing.T) {
 			}
 			if strings.HasPrefix(protocol, "SPDY v") || strings.HasSuffix(protocol, "v5.channel.k8s.io") {
 				text := strings.Repeat("a line of text\n", 20000)
-				got = r.run(t, "exec", container, streamtest.Command{Protocol: protocol, Stdin: strings.NewReader(text)}, "/bin/cat")
+				got = r.runCommand(t, "exec", container, streamtest.Command{Protocol: protocol, Stdin: strings.NewReader(text)}, "/bin/cat")
 				require.NoError(t, got.err)
 				assert.Equal(t, len(text), got.stdout.Len())
 			}
 			if asJSON(protocol) && !strings.HasPrefix(protocol, "WebSocket v4") { // for which containerd ends the terminal's input
 				size := []cri.TerminalSize{{Width: 132, Height: 43}}
-				got = r.run(t, "exec", container, streamtest.Command{Protocol: protocol, TTY: true, Sizes: size},
+				got = r.runCommand(t, "exec", container, streamtest.Command{Protocol: protocol, TTY: true, Sizes: size},
 					"/bin/sh", "-c", `i=0; while [ "$(stty size)" != "43 132" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done; stty size`)
 				require.NoError(t, got.err)
 				assert.Contains(t, got.stdout.String(), "43 132")
@@ -107,7 +107,7 @@ func TestIntegrationContainerd(t *testing.T) {
 		})
 	}
 	t.Run("absent", func(t *testing.T) {
-		got := r.run(t, "exec", "absent", streamtest.Command{Protocol: "SPDY v4.channel.k8s.io"}, "true")
+		got := r.runCommand(t, "exec", "absent", streamtest.Command{Protocol: "SPDY v4.channel.k8s.io"}, "true")
 		var no *streamtest.Refused
 		require.ErrorAs(t, got.err, &no)
 		assert.Equal(t, http.StatusNotFound, no.Code)
@@ -123,7 +123,7 @@ func TestIntegrationContainerd(t *testing.T) {
 				return len(b), nil
 			}),
 		}
-		c.URL = r.url("attach", container, c)
+		c.URL = r.sessionURL("attach", container, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -151,8 +151,8 @@ func (n neverEnds) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// forwardToHost forwards to a port of the host, whose network the pod has.
-func forwardToHost(t *testing.T, r *rig, sandbox string, tunnel bool) {
+// forwardToHost forwards to a port of the host, because the pod uses the host's network.
+func forwardToHost(t *testing.T, r *testNode, sandbox string, tunnel bool) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -173,7 +173,7 @@ func forwardToHost(t *testing.T, r *rig, sandbox string, tunnel bool) {
 	defer f.Close()
 	text := bytes.Repeat([]byte("0123456789"), 200000)
 	for range 3 {
-		c := connect(t, f, l.Addr().(*net.TCPAddr).Port)
+		c := openConnection(t, f, l.Addr().(*net.TCPAddr).Port)
 		go func() {
 			_, _ = c.Write(text)
 			_ = c.CloseWrite()

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// soak returns the first of two values for NODEAGENT_SOAK=1.
+// soak returns long if NODEAGENT_SOAK=1 is set, otherwise short.
 func soak[T any](long, short T) T {
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
 		return long
@@ -32,11 +32,11 @@ func soak[T any](long, short T) T {
 	return short
 }
 
-// hostile are the protocols of the tests here: what a runtime gets as it is, and what is translated for it.
+// hostile has the protocols of these tests: one that is proxied unchanged, and one that is translated.
 var hostile = []string{"SPDY v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"}
 
-// relay puts a network in front of a node.
-func (r *rig) relay(t testing.TB) *streamtest.Relay {
+// startRelay starts a relay in front of the node.
+func (r *testNode) startRelay(t testing.TB) *streamtest.Relay {
 	t.Helper()
 	relay, err := streamtest.StartRelay(t.Context(), strings.TrimPrefix(r.http.URL, "http://"))
 	require.NoError(t, err)
@@ -44,32 +44,32 @@ func (r *rig) relay(t testing.TB) *streamtest.Relay {
 	return relay
 }
 
-// through is a URL of the node that is reached through a relay.
-func (r *rig) through(relay *streamtest.Relay, url string) string {
+// relayURL returns a URL of the node through a relay.
+func (r *testNode) relayURL(relay *streamtest.Relay, url string) string {
 	return strings.Replace(url, r.http.URL, "http://"+relay.Address(), 1)
 }
 
-// inUse is the memory of the process that is in use.
-func inUse() uint64 {
+// memoryInUse returns the memory of the process in use.
+func memoryInUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse + m.StackInuse
 }
 
-// more is how much memory there is beyond what there was.
-func more(before uint64) uint64 { return max(before, inUse()) - before }
+// memoryGrowth returns the memory in use beyond before.
+func memoryGrowth(before uint64) uint64 { return max(before, memoryInUse()) - before }
 
 // A client that reads a byte per second holds only its own buffers, and does not delay other sessions.
 func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range hostile {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
-				r := newRig(t, mode, streaming.Options{})
-				r.exec(t, protocol, streamtest.Command{}, "flood=1000000")
-				goroutines, descriptors := settled(t, r)
-				before := inUse()
-				relay := r.relay(t)
+				r := newTestNode(t, mode, streaming.Options{})
+				r.runExec(t, protocol, streamtest.Command{}, "flood=1000000")
+				goroutines, descriptors := awaitNoSessions(t, r)
+				before := memoryInUse()
+				relay := r.startRelay(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				first := make(chan struct{})
@@ -78,7 +78,7 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 					once.Do(func() { close(first) })
 					return len(b), nil
 				})}
-				c.URL = r.through(relay, r.url("exec", "uid/c", c, "flood=1000000000000"))
+				c.URL = r.relayURL(relay, r.sessionURL("exec", "uid/c", c, "flood=1000000000000"))
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -88,7 +88,7 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 				relay.SetDelay(time.Second)
 				for until := time.Now().Add(soak(20*time.Second, 0)); ; {
 					for range 5 {
-						got := r.exec(t, protocol, streamtest.Command{}, "flood=2000000")
+						got := r.runExec(t, protocol, streamtest.Command{}, "flood=2000000")
 						require.NoError(t, got.err)
 						require.Equal(t, 2000000, got.stdout.Len())
 					}
@@ -96,27 +96,27 @@ func TestSlowReaderHoldsBoundedMemory(t *testing.T) {
 						break
 					}
 				}
-				assert.True(t, soon(func() bool { return len(r.Streams()) == 1 }), "who reads slowly is there, too, and nobody else")
-				assert.Less(t, more(before), uint64(16<<20), "of both ends, the network, the runtime and the node")
+				assert.True(t, eventually(func() bool { return len(r.Streams()) == 1 }), "who reads slowly is there, too, and nobody else")
+				assert.Less(t, memoryGrowth(before), uint64(16<<20), "of both ends, the network, the runtime and the node")
 				cancel()
 				relay.Close()
 				<-done
-				sameAsBefore(t, r, goroutines, descriptors)
+				checkNoLeaks(t, r, goroutines, descriptors)
 			})
 		}
 	}
 }
 
-// vanishing is a session whose client goes without a word.
-type vanishing struct {
+// vanishingSession is a session whose client stops responding.
+type vanishingSession struct {
 	name string
-	open func(t *testing.T, r *rig, relay *streamtest.Relay) // returns when it is under way
+	open func(t *testing.T, r *testNode, relay *streamtest.Relay) // returns when it is under way
 	why  error
 }
 
-// command is a session that has written a byte.
-func vanishingCommand(kind, protocol string, cmd ...string) func(*testing.T, *rig, *streamtest.Relay) {
-	return func(t *testing.T, r *rig, relay *streamtest.Relay) {
+// vanishingCommand starts a session that has transferred a byte.
+func vanishingCommand(kind, protocol string, cmd ...string) func(*testing.T, *testNode, *streamtest.Relay) {
+	return func(t *testing.T, r *testNode, relay *streamtest.Relay) {
 		if kind == "attach" {
 			r.runtime.Main = cmd
 		}
@@ -131,7 +131,7 @@ func vanishingCommand(kind, protocol string, cmd ...string) func(*testing.T, *ri
 				return len(b), nil
 			}),
 		}
-		c.URL = r.through(relay, r.url(kind, "uid/c", c, cmd...))
+		c.URL = r.relayURL(relay, r.sessionURL(kind, "uid/c", c, cmd...))
 		go func() { _, _ = c.Run(t.Context()) }()
 		select {
 		case <-first:
@@ -141,9 +141,9 @@ func vanishingCommand(kind, protocol string, cmd ...string) func(*testing.T, *ri
 	}
 }
 
-// vanishingForward is a forwarded connection that has echoed a byte, and then gets bytes without an end.
-func vanishingForward(tunnel, flood bool) func(*testing.T, *rig, *streamtest.Relay) {
-	return func(t *testing.T, r *rig, relay *streamtest.Relay) {
+// vanishingForward starts a forwarded connection that has echoed a byte and then receives endless data.
+func vanishingForward(tunnel, flood bool) func(*testing.T, *testNode, *streamtest.Relay) {
+	return func(t *testing.T, r *testNode, relay *streamtest.Relay) {
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{81: func(c io.ReadWriteCloser) error {
 			for b := make([]byte, 32<<10); ; {
 				if _, err := c.Write(b); err != nil {
@@ -151,19 +151,19 @@ func vanishingForward(tunnel, flood bool) func(*testing.T, *rig, *streamtest.Rel
 				}
 			}
 		}}
-		f, err := streamtest.Forward(t.Context(), r.through(relay, r.http.URL+"/portforward/uid"), tunnel)
+		f, err := streamtest.Forward(t.Context(), r.relayURL(relay, r.http.URL+"/portforward/uid"), tunnel)
 		require.NoError(t, err)
 		t.Cleanup(func() {
-			relay.Close() // or nothing ends what the client waits for
+			relay.Close() // otherwise the client would wait forever
 			f.Close()
 		})
-		c := connect(t, f, 80)
+		c := openConnection(t, f, 80)
 		_, err = c.Write([]byte("x"))
 		require.NoError(t, err)
 		_, err = io.ReadFull(c, make([]byte, 1))
 		require.NoError(t, err)
 		if flood {
-			c = connect(t, f, 81)
+			c = openConnection(t, f, 81)
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 		}
 	}
@@ -173,37 +173,37 @@ func vanishingForward(tunnel, flood bool) func(*testing.T, *rig, *streamtest.Rel
 // session is released.
 func TestSessionEndsWhenPeerVanishes(t *testing.T) {
 	for _, mode := range modes {
-		var all []vanishing
+		var all []vanishingSession
 		for _, protocol := range hostile {
 			all = append(all,
-				vanishing{"exec that writes/" + protocol, vanishingCommand("exec", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
-				vanishing{"exec that waits/" + protocol, vanishingCommand("exec", protocol, "out=x", "hang"), streaming.ErrIdleTimeout},
-				vanishing{"attach that writes/" + protocol, vanishingCommand("attach", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
-				vanishing{"attach that waits/" + protocol, vanishingCommand("attach", protocol, "out=x", "cat"), streaming.ErrIdleTimeout},
+				vanishingSession{"exec that writes/" + protocol, vanishingCommand("exec", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
+				vanishingSession{"exec that waits/" + protocol, vanishingCommand("exec", protocol, "out=x", "hang"), streaming.ErrIdleTimeout},
+				vanishingSession{"attach that writes/" + protocol, vanishingCommand("attach", protocol, "flood=1000000000000"), streaming.ErrStallTimeout},
+				vanishingSession{"attach that waits/" + protocol, vanishingCommand("attach", protocol, "out=x", "cat"), streaming.ErrIdleTimeout},
 			)
 		}
 		for _, tunnel := range []bool{false, true} {
 			all = append(all,
-				vanishing{fmt.Sprintf("forward that writes/tunnel=%t", tunnel), vanishingForward(tunnel, true), streaming.ErrStallTimeout},
-				vanishing{fmt.Sprintf("forward that waits/tunnel=%t", tunnel), vanishingForward(tunnel, false), streaming.ErrIdleTimeout},
+				vanishingSession{fmt.Sprintf("forward that writes/tunnel=%t", tunnel), vanishingForward(tunnel, true), streaming.ErrStallTimeout},
+				vanishingSession{fmt.Sprintf("forward that waits/tunnel=%t", tunnel), vanishingForward(tunnel, false), streaming.ErrIdleTimeout},
 			)
 		}
 		t.Run(mode, func(t *testing.T) {
-			rigs := make([]*rig, len(all))
+			rigs := make([]*testNode, len(all))
 			for i, one := range all {
 				o := streaming.Options{IdleTimeout: 5 * time.Second, StallTimeout: 2 * time.Minute}
 				if errors.Is(one.why, streaming.ErrStallTimeout) {
 					o.IdleTimeout, o.StallTimeout = o.StallTimeout, o.IdleTimeout
 				}
-				rigs[i] = newRig(t, mode, o)
-				relay := rigs[i].relay(t)
+				rigs[i] = newTestNode(t, mode, o)
+				relay := rigs[i].startRelay(t)
 				one.open(t, rigs[i], relay)
 				relay.DropPackets()
 			}
 			for i, one := range all {
-				if assert.True(t, soon(func() bool { return len(rigs[i].errs()) == 1 }), "%s goes on", one.name) {
-					assert.ErrorIs(t, rigs[i].errs()[0], one.why, one.name)
-					settled(t, rigs[i])
+				if assert.True(t, eventually(func() bool { return len(rigs[i].sessionErrors()) == 1 }), "%s goes on", one.name) {
+					assert.ErrorIs(t, rigs[i].sessionErrors()[0], one.why, one.name)
+					awaitNoSessions(t, rigs[i])
 				}
 			}
 		})
@@ -233,7 +233,7 @@ func TestClientWithoutStreamsTimesOut(t *testing.T) {
 		} {
 			t.Run(mode+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, mode, streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
+				r := newTestNode(t, mode, streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
 				u, err := streamtest.Upgrade(t.Context(), one.method, r.http.URL+one.path, one.header)
 				require.NoError(t, err)
 				defer u.Close()
@@ -244,10 +244,10 @@ func TestClientWithoutStreamsTimesOut(t *testing.T) {
 					require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 				}
 				require.NoError(t, u.Close())
-				require.True(t, soon(func() bool { return len(r.errs()) == 1 }), "the session goes on")
-				require.Error(t, r.errs()[0])
-				assert.Regexp(t, "timed out waiting|idle for too long", r.errs()[0].Error())
-				settled(t, r)
+				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session goes on")
+				require.Error(t, r.sessionErrors()[0])
+				assert.Regexp(t, "timed out waiting|idle for too long", r.sessionErrors()[0].Error())
+				awaitNoSessions(t, r)
 			})
 		}
 	}
@@ -271,13 +271,13 @@ func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 		for _, protocol := range hostile {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, "streamer", streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
+				r := newTestNode(t, "streamer", streaming.Options{CreationTimeout: 3 * time.Second, IdleTimeout: 4 * time.Second})
 				r.streamer.Override = answer
 				var out bytes.Buffer
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				c := streamtest.Command{Protocol: protocol, Stdout: &out}
-				c.URL = r.url("exec", "uid/c", c, "out=x")
+				c.URL = r.sessionURL("exec", "uid/c", c, "out=x")
 				fault, err := c.Run(ctx)
 				require.NoError(t, ctx.Err())
 				assert.Empty(t, out.String())
@@ -287,9 +287,9 @@ func TestUnresponsiveRuntimeTimesOut(t *testing.T) {
 					require.ErrorAs(t, err, &no)
 					assert.Equal(t, http.StatusInternalServerError, no.Code)
 				}
-				require.True(t, soon(func() bool { return len(r.errs()) == 1 }), "the session goes on")
-				require.Error(t, r.errs()[0])
-				require.True(t, soon(func() bool { return len(r.Streams()) == 0 }), "a session is left")
+				require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }), "the session goes on")
+				require.Error(t, r.sessionErrors()[0])
+				require.True(t, eventually(func() bool { return len(r.Streams()) == 0 }), "a session is left")
 			})
 		}
 	}
@@ -302,10 +302,10 @@ func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range hostile {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
-				r := newRig(t, mode, streaming.Options{})
-				r.exec(t, protocol, streamtest.Command{Stdin: strings.NewReader("x")}, "cat")
-				goroutines, descriptors := settled(t, r)
-				before := inUse()
+				r := newTestNode(t, mode, streaming.Options{})
+				r.runExec(t, protocol, streamtest.Command{Stdin: strings.NewReader("x")}, "cat")
+				goroutines, descriptors := awaitNoSessions(t, r)
+				before := memoryInUse()
 				ends := make([]io.Closer, sessions)
 				var tasks sync.WaitGroup
 				for i := range sessions {
@@ -313,7 +313,7 @@ func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 					out, stdout := io.Pipe()
 					ends[i] = in
 					c := streamtest.Command{Protocol: protocol, Stdin: stdin, Stdout: stdout}
-					c.URL = r.url("exec", fmt.Sprintf("uid%d/c", i/100), c, "cat")
+					c.URL = r.sessionURL("exec", fmt.Sprintf("uid%d/c", i/100), c, "cat")
 					tasks.Go(func() {
 						_, err := c.Run(t.Context())
 						assert.NoError(t, err)
@@ -325,7 +325,7 @@ func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 					require.NoError(t, err)
 				}
 				perSession := (runtime.NumGoroutine() - goroutines) / sessions
-				memory := more(before) / sessions
+				memory := memoryGrowth(before) / sessions
 				t.Logf("%d goroutines and %d KiB for each", perSession, memory>>10)
 				assert.LessOrEqual(t, perSession, 40)
 				assert.Less(t, memory, uint64(1<<20))
@@ -333,7 +333,7 @@ func TestIdleSessionsNeedLittleMemory(t *testing.T) {
 					require.NoError(t, end.Close())
 				}
 				tasks.Wait()
-				sameAsBefore(t, r, goroutines, descriptors)
+				checkNoLeaks(t, r, goroutines, descriptors)
 			})
 		}
 	}

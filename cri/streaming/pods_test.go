@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/streaming"
 )
 
-// listedPods are the pods of a runtime as a PLEG has listed them.
+// listedPods is a list of pods as a pleg.Generator provides it.
 type listedPods struct {
 	mu     sync.Mutex // guards all fields
 	byUID  map[string]cri.Pod
@@ -87,8 +87,8 @@ func TestSessionClosedWhenItsContainerStops(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pods := &listedPods{}
 			pods.change("", nil, running, other)
-			r := newRig(t, "runner", streaming.Options{Pods: pods})
-			b := r.start(t, "WebSocket v5.channel.k8s.io", "u1/c", "hang")
+			r := newTestNode(t, "runner", streaming.Options{Pods: pods})
+			b := r.startSession(t, "WebSocket v5.channel.k8s.io", "u1/c", "hang")
 			require.Equal(t, streaming.Target{ID: "u1/c", PodUID: "u1"}, r.Streams()[0].Target)
 			pods.change(test.changed, test.err, test.pods...)
 			if test.ends {
@@ -98,8 +98,8 @@ func TestSessionClosedWhenItsContainerStops(t *testing.T) {
 				require.Len(t, r.Streams(), 1)
 				b.cancel()
 			}
-			settled(t, r)
-			require.Equal(t, test.ends, errors.Is(r.errs()[0], streaming.ErrSessionClosed))
+			awaitNoSessions(t, r)
+			require.Equal(t, test.ends, errors.Is(r.sessionErrors()[0], streaming.ErrSessionClosed))
 		})
 	}
 }
@@ -117,11 +117,11 @@ func TestPodUIDOfSessionFoundByPods(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pods := &listedPods{}
 			pods.change("", nil, podWith("u1", cri.ContainerRunning), podWith("u2", cri.ContainerRunning))
-			r := newRig(t, "runner", streaming.Options{Pods: pods, PodOf: test.podOf})
-			b := r.start(t, "WebSocket v5.channel.k8s.io", test.id, "hang")
+			r := newTestNode(t, "runner", streaming.Options{Pods: pods, PodOf: test.podOf})
+			b := r.startSession(t, "WebSocket v5.channel.k8s.io", test.id, "hang")
 			require.Equal(t, streaming.Target{ID: test.id, PodUID: test.pod}, r.Streams()[0].Target)
 			b.cancel()
-			settled(t, r)
+			awaitNoSessions(t, r)
 		})
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// forward opens a port-forward that is closed when the test ends.
-func (r *rig) forward(t testing.TB, tunnel bool) *streamtest.Forwarder {
+// openForward opens a port-forward that is closed when the test ends.
+func (r *testNode) openForward(t testing.TB, tunnel bool) *streamtest.Forwarder {
 	t.Helper()
 	f, err := streamtest.Forward(t.Context(), r.http.URL+"/portforward/uid", tunnel)
 	require.NoError(t, err)
@@ -33,18 +33,18 @@ func (r *rig) forward(t testing.TB, tunnel bool) *streamtest.Forwarder {
 	return f
 }
 
-// tunnels runs a test with each kind of runtime, by SPDY and by SPDY in a WebSocket.
-func tunnels(t *testing.T, o streaming.Options, f func(t *testing.T, r *rig, tunnel bool)) {
+// runWithTunnels runs a test with each kind of runtime, with SPDY and with SPDY in a WebSocket.
+func runWithTunnels(t *testing.T, o streaming.Options, f func(t *testing.T, r *testNode, tunnel bool)) {
 	for _, mode := range modes {
 		for _, tunnel := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/tunnel=%t", mode, tunnel), func(t *testing.T) {
-				f(t, newRig(t, mode, o), tunnel)
+				f(t, newTestNode(t, mode, o), tunnel)
 			})
 		}
 	}
 }
 
-func connect(t testing.TB, f *streamtest.Forwarder, port int) *streamtest.Connection {
+func openConnection(t testing.TB, f *streamtest.Forwarder, port int) *streamtest.Connection {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -54,10 +54,10 @@ func connect(t testing.TB, f *streamtest.Forwarder, port int) *streamtest.Connec
 }
 
 func TestForward(t *testing.T) {
-	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
-		f := r.forward(t, tunnel)
+	runWithTunnels(t, streaming.Options{}, func(t *testing.T, r *testNode, tunnel bool) {
+		f := r.openForward(t, tunnel)
 		for port := 80; port < 90; port++ {
-			c := connect(t, f, port)
+			c := openConnection(t, f, port)
 			go func() {
 				_, _ = fmt.Fprintf(c, "hello %d", port)
 				_ = c.CloseWrite()
@@ -74,12 +74,12 @@ func TestForward(t *testing.T) {
 
 // A port that cannot be reached is an error of its own connection.
 func TestForwardErrorEndsOnlyItsConnection(t *testing.T) {
-	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
+	runWithTunnels(t, streaming.Options{}, func(t *testing.T, r *testNode, tunnel bool) {
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
 			81: func(io.ReadWriteCloser) error { return io.ErrNoProgress },
 		}
-		f := r.forward(t, tunnel)
-		bad, good := connect(t, f, 81), connect(t, f, 80)
+		f := r.openForward(t, tunnel)
+		bad, good := openConnection(t, f, 81), openConnection(t, f, 80)
 		fault, err := bad.ReadError()
 		require.NoError(t, err)
 		assert.Contains(t, fault, "error forwarding port 81 to pod uid, uid ")
@@ -95,7 +95,7 @@ func TestForwardErrorEndsOnlyItsConnection(t *testing.T) {
 
 // A connection that its port does not read blocks other connections for BlockedForwardTimeout, and is then reset.
 func TestForwardResetsBlockedConnection(t *testing.T) {
-	tunnels(t, streaming.Options{BlockedForwardTimeout: 200 * time.Millisecond}, func(t *testing.T, r *rig, tunnel bool) {
+	runWithTunnels(t, streaming.Options{BlockedForwardTimeout: 200 * time.Millisecond}, func(t *testing.T, r *testNode, tunnel bool) {
 		stuck := make(chan struct{})
 		defer close(stuck)
 		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
@@ -104,8 +104,8 @@ func TestForwardResetsBlockedConnection(t *testing.T) {
 				return nil
 			},
 		}
-		f := r.forward(t, tunnel)
-		good, bad := connect(t, f, 80), connect(t, f, 81)
+		f := r.openForward(t, tunnel)
+		good, bad := openConnection(t, f, 80), openConnection(t, f, 81)
 		go func() { // it writes until it is reset
 			for b := make([]byte, 16<<10); ; {
 				if _, err := bad.Write(b); err != nil {
@@ -132,9 +132,9 @@ func TestForwardLargeData(t *testing.T) {
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
 		size = 1 << 30
 	}
-	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
-		f := r.forward(t, tunnel)
-		c := connect(t, f, 80)
+	runWithTunnels(t, streaming.Options{}, func(t *testing.T, r *testNode, tunnel bool) {
+		f := r.openForward(t, tunnel)
+		c := openConnection(t, f, 80)
 		sent, received := sha256.New(), sha256.New()
 		var tasks sync.WaitGroup
 		tasks.Go(func() {
@@ -150,7 +150,7 @@ func TestForwardLargeData(t *testing.T) {
 		})
 		var most uint64
 		stop := make(chan struct{})
-		tasks.Go(func() { most = highest(stop) })
+		tasks.Go(func() { most = peakMemory(stop) })
 		n, err := io.Copy(received, c)
 		close(stop)
 		tasks.Wait()
@@ -161,9 +161,8 @@ func TestForwardLargeData(t *testing.T) {
 	})
 }
 
-// highest returns the most memory that was in use until stop is closed: what the collector has found alive, without what has come and gone
-// since.
-func highest(stop <-chan struct{}) (most uint64) {
+// peakMemory returns the maximum of the live heap until stop is closed.
+func peakMemory(stop <-chan struct{}) (most uint64) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for {
 		runtime.GC()
@@ -182,7 +181,7 @@ func TestForwardByWebSocketChannels(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range []string{"", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
-				r := newRig(t, mode, streaming.Options{})
+				r := newTestNode(t, mode, streaming.Options{})
 				r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
 					81: func(io.ReadWriteCloser) error { return io.ErrNoProgress },
 				}

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// send sends bytes to the server, and returns its answer.
-func (r *rig) send(t testing.TB, request string) (code int, header http.Header, body string) {
+// sendRequest sends bytes to the server and returns its response.
+func (r *testNode) sendRequest(t testing.TB, request string) (code int, header http.Header, body string) {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.http.URL, "http://"))
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func (r *rig) send(t testing.TB, request string) (code int, header http.Header, 
 	return response.StatusCode, response.Header, body
 }
 
-// Requests that no session comes of, and what they are answered.
+// Refused requests and their responses.
 func TestRefusedRequests(t *testing.T) {
 	const (
 		exec    = "/exec/uid/c?output=1&command=out%3Dx HTTP/1.1\nHost: node\n"
@@ -98,8 +98,8 @@ func TestRefusedRequests(t *testing.T) {
 	for _, mode := range modes {
 		for _, test := range tests {
 			t.Run(mode+"/"+test.name, func(t *testing.T) {
-				r := newRig(t, mode, streaming.Options{})
-				code, header, body := r.send(t, test.request+"\n")
+				r := newTestNode(t, mode, streaming.Options{})
+				code, header, body := r.sendRequest(t, test.request+"\n")
 				assert.Equal(t, test.code, code)
 				if !strings.Contains(test.name, "no protocol") || mode == "runner" { // the runtime counts other headers
 					assert.Equal(t, test.body, body)
@@ -107,13 +107,13 @@ func TestRefusedRequests(t *testing.T) {
 				if code == http.StatusForbidden && body != "" {
 					assert.NotEmpty(t, header["X-Accepted-Stream-Protocol-Versions"])
 				}
-				settled(t, r)
+				awaitNoSessions(t, r)
 			})
 		}
 	}
 }
 
-// What the runtime answers instead of an upgrade.
+// Responses of the runtime other than an upgrade.
 func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 	tests := map[string]struct {
 		answer http.HandlerFunc
@@ -142,9 +142,9 @@ func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 	const protocol = "SPDY v4.channel.k8s.io"
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, "streamer", streaming.Options{})
+			r := newTestNode(t, "streamer", streaming.Options{})
 			r.streamer.Override = test.answer
-			got := r.exec(t, protocol, streamtest.Command{}, "out=x")
+			got := r.runExec(t, protocol, streamtest.Command{}, "out=x")
 			var no *streamtest.Refused
 			require.ErrorAs(t, got.err, &no)
 			assert.Equal(t, test.code, no.Code)
@@ -152,7 +152,7 @@ func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 			if test.code == http.StatusTeapot {
 				assert.Equal(t, "teapot", no.Header.Get("X-Why"))
 			}
-			translated := r.exec(t, "WebSocket v5.channel.k8s.io", streamtest.Command{}, "out=x")
+			translated := r.runExec(t, "WebSocket v5.channel.k8s.io", streamtest.Command{}, "out=x")
 			require.NoError(t, translated.err)
 			assert.Contains(t, translated.fault, "unable to upgrade connection: ")
 		})
@@ -161,9 +161,9 @@ func TestRuntimeResponsesOtherThanUpgrade(t *testing.T) {
 
 // A runtime that accepts the connection and sends nothing has Options.CreationTimeout.
 func TestRuntimeWithoutResponseTimesOut(t *testing.T) {
-	r := newRig(t, "streamer", streaming.Options{CreationTimeout: 200 * time.Millisecond})
+	r := newTestNode(t, "streamer", streaming.Options{CreationTimeout: 200 * time.Millisecond})
 	r.streamer.Override = func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
-	got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
+	got := r.runExec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 	var no *streamtest.Refused
 	require.ErrorAs(t, got.err, &no, "it does not hang as the runtime does")
 	assert.Equal(t, 500, no.Code)
@@ -176,9 +176,9 @@ func TestRuntimeURLMustBeOnLoopback(t *testing.T) {
 		"http://[::ffff:192.0.2.1]/", "//evil/x", "http://localhost@192.0.2.1/",
 	} {
 		t.Run(url, func(t *testing.T) {
-			r := newRig(t, "streamer", streaming.Options{})
+			r := newTestNode(t, "streamer", streaming.Options{})
 			r.streamer.URL = func(string) string { return url }
-			got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
+			got := r.runExec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 			var no *streamtest.Refused
 			require.ErrorAs(t, got.err, &no)
 			assert.Equal(t, 500, no.Code)
@@ -186,9 +186,9 @@ func TestRuntimeURLMustBeOnLoopback(t *testing.T) {
 		})
 	}
 	t.Run("AnyHost", func(t *testing.T) {
-		r := newRig(t, "streamer", streaming.Options{AllowAnyHost: true, CreationTimeout: 100 * time.Millisecond})
+		r := newTestNode(t, "streamer", streaming.Options{AllowAnyHost: true, CreationTimeout: 100 * time.Millisecond})
 		r.streamer.URL = func(string) string { return "http://192.0.2.1:80/x" }
-		got := r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
+		got := r.runExec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x")
 		var no *streamtest.Refused
 		require.ErrorAs(t, got.err, &no)
 		assert.Contains(t, no.Body, "error dialing backend")
@@ -199,8 +199,8 @@ func TestRuntimeURLMustBeOnLoopback(t *testing.T) {
 func TestRuntimeGetsOnlyUpgradeHeaders(t *testing.T) {
 	for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
 		t.Run(protocol, func(t *testing.T) {
-			r := newRig(t, "streamer", streaming.Options{})
-			got := r.exec(t, protocol, streamtest.Command{Header: http.Header{
+			r := newTestNode(t, "streamer", streaming.Options{})
+			got := r.runExec(t, protocol, streamtest.Command{Header: http.Header{
 				"Authorization": {"Bearer secret"}, "Cookie": {"secret"}, "X-Remote-User": {"admin"}, "X-Forwarded-For": {"secret"},
 				"Impersonate-User": {"admin"}, "Origin": {"https://secret.example.com"},
 			}}, "out=x")
@@ -216,9 +216,9 @@ func TestRuntimeGetsOnlyUpgradeHeaders(t *testing.T) {
 		})
 	}
 	t.Run("token as a protocol", func(t *testing.T) {
-		r := newRig(t, "streamer", streaming.Options{})
+		r := newTestNode(t, "streamer", streaming.Options{})
 		c := streamtest.Command{Stdout: io.Discard}
-		u, _, err := streamtest.DialWebSocket(t.Context(), r.url("exec", "uid/c", c, "out=x"),
+		u, _, err := streamtest.DialWebSocket(t.Context(), r.sessionURL("exec", "uid/c", c, "out=x"),
 			"base64url.bearer.authorization.k8s.io.c2VjcmV0, v4.channel.k8s.io", nil)
 		require.NoError(t, err)
 		defer u.Close()
@@ -228,21 +228,21 @@ func TestRuntimeGetsOnlyUpgradeHeaders(t *testing.T) {
 
 // An unknown container gets 404 and starts no session.
 func TestUnknownContainerIs404(t *testing.T) {
-	r := newRig(t, "streamer", streaming.Options{})
+	r := newTestNode(t, "streamer", streaming.Options{})
 	c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
-	c.URL = r.url("exec", "absent", c, "out=x")
+	c.URL = r.sessionURL("exec", "absent", c, "out=x")
 	_, err := c.Run(t.Context())
 	var no *streamtest.Refused
 	require.ErrorAs(t, err, &no)
 	assert.Equal(t, http.StatusNotFound, no.Code)
 	assert.Equal(t, "Exec absent: not found", no.Body)
-	r.send(t, "POST /exec/uid/c?output=1 HTTP/1.1\nHost: node\n\n")
+	r.sendRequest(t, "POST /exec/uid/c?output=1 HTTP/1.1\nHost: node\n\n")
 	assert.Zero(t, r.streamer.UnusedURLs(), "a request without an upgrade uses up no URL")
 }
 
 // Data that a client sends directly after its request is not lost.
 func TestBytesBehindTheRequestArrive(t *testing.T) {
-	r := newRig(t, "streamer", streaming.Options{})
+	r := newTestNode(t, "streamer", streaming.Options{})
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.http.URL, "http://"))
 	require.NoError(t, err)
 	defer c.Close()
@@ -262,8 +262,8 @@ func TestBytesBehindTheRequestArrive(t *testing.T) {
 
 // A client that opens no streams gets an error and is closed.
 func TestClientWithoutStreamsGetsAnError(t *testing.T) {
-	r := newRig(t, "runner", streaming.Options{CreationTimeout: 100 * time.Millisecond, Linger: time.Second})
-	goroutines, descriptors := settled(t, r)
+	r := newTestNode(t, "runner", streaming.Options{CreationTimeout: 100 * time.Millisecond, Linger: time.Second})
+	goroutines, descriptors := awaitNoSessions(t, r)
 	for range 50 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(r.http.URL, "http://"))
 		require.NoError(t, err)
@@ -272,9 +272,9 @@ func TestClientWithoutStreamsGetsAnError(t *testing.T) {
 			"Upgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n")
 		require.NoError(t, err)
 	}
-	require.True(t, soon(func() bool { return len(r.errs()) == 50 }), "all are told")
-	sameAsBefore(t, r, goroutines, descriptors+50) // those of this end
-	for _, err := range r.errs() {
+	require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 50 }), "all are told")
+	checkNoLeaks(t, r, goroutines, descriptors+50) // those of this end
+	for _, err := range r.sessionErrors() {
 		assert.ErrorContains(t, err, "timed out waiting 100ms for client to create streams")
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// handler serves sessions of a server, as package streamtest wants them.
+// handler adapts a Server to streamtest.Handler.
 type handler struct{ *streaming.Server }
 
 func (h handler) Exec(w http.ResponseWriter, r *http.Request, id string, cmd []string, o cri.StreamOptions) {
@@ -38,14 +38,14 @@ func (h handler) PortForward(w http.ResponseWriter, r *http.Request, id string, 
 	h.ServePortForward(w, r, id, ports)
 }
 
-// podOf knows containers whose ID begins with the UID of their pod.
+// podOf returns the pod UID with which a container ID starts.
 func podOf(id string) string {
 	uid, _, _ := strings.Cut(id, "/")
 	return uid
 }
 
-// rig is a node: a server of sessions in front of a runtime.
-type rig struct {
+// testNode is a streaming server in front of a runtime.
+type testNode struct {
 	*streaming.Server
 
 	runtime  *streamtest.Runtime
@@ -56,16 +56,16 @@ type rig struct {
 	ended []error
 }
 
-// timeout is how long a test waits for what comes at once where the machine has time.
+// timeout is how long a test waits for an event that is immediate on an idle machine.
 const timeout = time.Minute
 
 // modes are the two kinds of runtimes.
 var modes = []string{"runner", "streamer"}
 
-// newRig returns a node. Options may lack the runtime.
-func newRig(t testing.TB, mode string, o streaming.Options) *rig {
+// newTestNode returns a node with a runtime of the given mode.
+func newTestNode(t testing.TB, mode string, o streaming.Options) *testNode {
 	t.Helper()
-	r := &rig{runtime: &streamtest.Runtime{}}
+	r := &testNode{runtime: &streamtest.Runtime{}}
 	if mode == "streamer" {
 		inner, err := streaming.New(streaming.Options{Runner: r.runtime, BlockedForwardTimeout: o.BlockedForwardTimeout})
 		require.NoError(t, err)
@@ -101,8 +101,8 @@ func newRig(t testing.TB, mode string, o streaming.Options) *rig {
 	return r
 }
 
-// serve is what package nodeapi is to these tests: paths name the container.
-func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
+// serve routes requests as package nodeapi does: the path names the container.
+func (r *testNode) serve(w http.ResponseWriter, req *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	if kind == "portforward" {
 		ports, err := streaming.ParsePorts(req)
@@ -125,15 +125,15 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	handler{r.Server}.Exec(w, req, id, req.URL.Query()["command"], o)
 }
 
-// errs returns how the sessions have ended.
-func (r *rig) errs() []error {
+// sessionErrors returns the errors with which the sessions finished.
+func (r *testNode) sessionErrors() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]error(nil), r.ended...)
 }
 
-// url returns the address of a session.
-func (r *rig) url(kind, id string, c streamtest.Command, cmd ...string) string {
+// sessionURL returns the URL of a session.
+func (r *testNode) sessionURL(kind, id string, c streamtest.Command, cmd ...string) string {
 	q := url.Values{"command": cmd}
 	for name, on := range map[string]bool{
 		"input": c.Stdin != nil, "output": c.Stdout != nil, "error": c.Stderr != nil, "tty": c.TTY,
@@ -145,15 +145,15 @@ func (r *rig) url(kind, id string, c streamtest.Command, cmd ...string) string {
 	return r.http.URL + "/" + kind + "/" + id + "?" + q.Encode()
 }
 
-// result is what a client got of a command.
+// result is the output and status of a command for the client.
 type result struct {
 	stdout, stderr bytes.Buffer
 	fault          string
 	err            error
 }
 
-// exec runs a command to its end.
-func (r *rig) exec(t testing.TB, protocol string, c streamtest.Command, cmd ...string) *result {
+// runExec runs a command to its end.
+func (r *testNode) runExec(t testing.TB, protocol string, c streamtest.Command, cmd ...string) *result {
 	t.Helper()
 	var got result
 	c.Protocol = protocol
@@ -165,18 +165,18 @@ func (r *rig) exec(t testing.TB, protocol string, c streamtest.Command, cmd ...s
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
-	c.URL = r.url("exec", "uid/c", c, cmd...)
+	c.URL = r.sessionURL("exec", "uid/c", c, cmd...)
 	got.fault, got.err = c.Run(ctx)
 	return &got
 }
 
-// asJSON reports whether a protocol says how a command ended in JSON.
+// asJSON reports whether a protocol sends the status of a command as JSON.
 func asJSON(protocol string) bool {
 	return strings.Contains(protocol, "v4") || strings.Contains(protocol, "v5")
 }
 
-// soon waits for a condition, in this goroutine.
-func soon(condition func() bool) bool {
+// eventually polls a condition until it is true.
+func eventually(condition func() bool) bool {
 	for end := time.Now().Add(timeout); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
@@ -185,10 +185,10 @@ func soon(condition func() bool) bool {
 	return true
 }
 
-// settled waits until no session is left, and returns how many goroutines and descriptors there are.
-func settled(t testing.TB, r *rig) (goroutines, descriptors int) {
+// awaitNoSessions waits until no session is left, and returns the numbers of goroutines and descriptors.
+func awaitNoSessions(t testing.TB, r *testNode) (goroutines, descriptors int) {
 	t.Helper()
-	require.True(t, soon(func() bool { return len(r.Streams()) == 0 && r.runtime.Running.Load() == 0 }), "a session is left")
+	require.True(t, eventually(func() bool { return len(r.Streams()) == 0 && r.runtime.Running.Load() == 0 }), "a session is left")
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err == nil {
 		descriptors = len(entries)
@@ -196,12 +196,12 @@ func settled(t testing.TB, r *rig) (goroutines, descriptors int) {
 	return runtime.NumGoroutine(), descriptors
 }
 
-// sameAsBefore waits until there are as many goroutines and descriptors as there were.
-func sameAsBefore(t testing.TB, r *rig, goroutines, descriptors int) {
+// checkNoLeaks waits until the numbers of goroutines and descriptors are as before.
+func checkNoLeaks(t testing.TB, r *testNode, goroutines, descriptors int) {
 	t.Helper()
 	var g, d int
-	if !soon(func() bool {
-		g, d = settled(t, r)
+	if !eventually(func() bool {
+		g, d = awaitNoSessions(t, r)
 		return g <= goroutines && d <= descriptors
 	}) {
 		buf := make([]byte, 1<<20)

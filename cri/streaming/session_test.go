@@ -22,20 +22,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// in the background: a session that goes on until it is ended.
-type background struct {
+// backgroundSession is a session that runs until the test ends it.
+type backgroundSession struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	result
 }
 
-// start runs a command in the background, and waits until it runs.
-func (r *rig) start(t testing.TB, protocol, id string, cmd ...string) *background {
+// startSession runs a command in the background and waits until it runs.
+func (r *testNode) startSession(t testing.TB, protocol, id string, cmd ...string) *backgroundSession {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
-	b := &background{cancel: cancel, done: make(chan struct{})}
+	b := &backgroundSession{cancel: cancel, done: make(chan struct{})}
 	c := streamtest.Command{Protocol: protocol, Stdout: &b.stdout}
-	c.URL = r.url("exec", id, c, cmd...)
+	c.URL = r.sessionURL("exec", id, c, cmd...)
 	before := r.runtime.Started.Load() // of those that run, another may end meanwhile, and this one before it is seen
 	go func() {
 		defer close(b.done)
@@ -47,7 +47,7 @@ func (r *rig) start(t testing.TB, protocol, id string, cmd ...string) *backgroun
 }
 
 // wait waits for the end of the session.
-func (b *background) wait(t testing.TB) {
+func (b *backgroundSession) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-b.done:
@@ -58,28 +58,28 @@ func (b *background) wait(t testing.TB) {
 
 // When the client disconnects, the command is killed and the session is released.
 func TestDisconnectedClientEndsTheCommand(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		b := r.start(t, protocol, "uid/c", "hang")
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		b := r.startSession(t, protocol, "uid/c", "hang")
 		b.cancel()
 		b.wait(t)
-		settled(t, r)
+		awaitNoSessions(t, r)
 		assert.EqualValues(t, 1, r.runtime.Killed.Load())
-		assert.Equal(t, []error{nil}, r.errs(), "it is no error")
+		assert.Equal(t, []error{nil}, r.sessionErrors(), "it is no error")
 	})
 }
 
 // A closed session ends within a second. The client gets the reason if the Server implements the protocol.
 func TestCloseSessionsSendsTheReason(t *testing.T) {
 	var mu sync.Mutex
-	quickest := time.Hour // the others share a machine that may be busy
+	quickest := time.Hour // slower runs share a busy machine
 	t.Cleanup(func() { assert.Less(t, quickest, time.Second) })
 	for _, protocol := range streamtest.Protocols()[1:] { // the oldest has no errors
 		for _, id := range []string{"uid", "uid/c"} {
 			t.Run(protocol+"/"+id, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, "runner", streaming.Options{})
-				other := r.start(t, protocol, "uid2/c", "hang")
-				b := r.start(t, protocol, "uid/c", "hang")
+				r := newTestNode(t, "runner", streaming.Options{})
+				other := r.startSession(t, protocol, "uid2/c", "hang")
+				b := r.startSession(t, protocol, "uid/c", "hang")
 				began := time.Now()
 				assert.Equal(t, 1, r.CloseSessions(id, "the container has exited"))
 				b.wait(t)
@@ -91,8 +91,8 @@ func TestCloseSessionsSendsTheReason(t *testing.T) {
 				assert.Contains(t, b.fault, "session was closed: the container has exited")
 				require.Eventually(t, func() bool { return len(r.Streams()) == 1 }, timeout, time.Millisecond)
 				other.cancel()
-				settled(t, r)
-				assert.ErrorIs(t, r.errs()[0], streaming.ErrSessionClosed)
+				awaitNoSessions(t, r)
+				assert.ErrorIs(t, r.sessionErrors()[0], streaming.ErrSessionClosed)
 			})
 		}
 	}
@@ -102,14 +102,14 @@ func TestCloseSessionsSendsTheReason(t *testing.T) {
 func TestCloseSessionsOfProxiedSession(t *testing.T) {
 	for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
 		t.Run(protocol, func(t *testing.T) {
-			r := newRig(t, "streamer", streaming.Options{})
-			b := r.start(t, protocol, "uid/c", "hang")
+			r := newTestNode(t, "streamer", streaming.Options{})
+			b := r.startSession(t, protocol, "uid/c", "hang")
 			assert.Equal(t, 1, r.CloseSessions("uid/c", "the container has exited"))
 			b.wait(t)
 			if strings.Contains(protocol, "v5") {
 				assert.Contains(t, b.fault, "session was closed: the container has exited")
 			}
-			settled(t, r)
+			awaitNoSessions(t, r)
 			assert.EqualValues(t, 1, r.runtime.Killed.Load(), "the runtime has seen it")
 		})
 	}
@@ -117,15 +117,15 @@ func TestCloseSessionsOfProxiedSession(t *testing.T) {
 
 // A session that ends by itself is not interrupted: all its output and its exit code arrive.
 func TestCloseSessionsLetsEndingSessionFinish(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
-		var b *background
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
+		var b *backgroundSession
 		var last error
 		for range 20 { // a machine may give it too little of the half second that it has
-			b = r.start(t, protocol, "uid/c", "sleep=100ms", "flood=200000", "exit=3")
+			b = r.startSession(t, protocol, "uid/c", "sleep=100ms", "flood=200000", "exit=3")
 			r.CloseSessions("uid", "the pod was deleted")
 			b.wait(t)
-			settled(t, r)
-			ended := r.errs()
+			awaitNoSessions(t, r)
+			ended := r.sessionErrors()
 			if last = ended[len(ended)-1]; !errors.Is(last, streaming.ErrSessionClosed) {
 				break
 			}
@@ -142,12 +142,12 @@ func TestCloseSessionsLetsEndingSessionFinish(t *testing.T) {
 func TestSessionLimits(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{MaxSessions: 3, MaxPerPod: 2})
+			r := newTestNode(t, mode, streaming.Options{MaxSessions: 3, MaxPerPod: 2})
 			const protocol = "SPDY v4.channel.k8s.io"
 			refused := func(id, text string) {
 				t.Helper()
 				c := streamtest.Command{Protocol: protocol, Stdout: io.Discard}
-				c.URL = r.url("exec", id, c, "out=x")
+				c.URL = r.sessionURL("exec", id, c, "out=x")
 				_, err := c.Run(t.Context())
 				var no *streamtest.Refused
 				require.ErrorAs(t, err, &no)
@@ -155,41 +155,41 @@ func TestSessionLimits(t *testing.T) {
 				assert.Equal(t, "60", no.Header.Get("Retry-After"))
 				assert.Equal(t, text, no.Body)
 			}
-			one := r.start(t, protocol, "a/1", "hang")
-			r.start(t, protocol, "a/2", "hang")
+			one := r.startSession(t, protocol, "a/1", "hang")
+			r.startSession(t, protocol, "a/2", "hang")
 			refused("a/3", "too many streaming sessions: pod a has 2")
-			r.start(t, protocol, "b/1", "hang")
+			r.startSession(t, protocol, "b/1", "hang")
 			refused("c/1", "too many streaming sessions: the node has 3")
 			one.cancel()
 			require.Eventually(t, func() bool { return len(r.Streams()) == 2 }, timeout, time.Millisecond)
-			r.start(t, protocol, "a/3", "hang")
+			r.startSession(t, protocol, "a/3", "hang")
 		})
 	}
 }
 
 // A few pods cannot use all sessions of the node: the last quarter is reserved for pods with few sessions.
 func TestLastQuarterReservedForPodsWithFewSessions(t *testing.T) {
-	r := newRig(t, modes[0], streaming.Options{MaxSessions: 8, MaxPerPod: 8})
+	r := newTestNode(t, modes[0], streaming.Options{MaxSessions: 8, MaxPerPod: 8})
 	const protocol = "SPDY v4.channel.k8s.io"
 	for i := range 6 {
-		r.start(t, protocol, fmt.Sprint("a/", i), "hang")
+		r.startSession(t, protocol, fmt.Sprint("a/", i), "hang")
 	}
 	c := streamtest.Command{Protocol: protocol, Stdout: io.Discard}
-	c.URL = r.url("exec", "a/6", c, "out=x")
+	c.URL = r.sessionURL("exec", "a/6", c, "out=x")
 	_, err := c.Run(t.Context())
 	var no *streamtest.Refused
 	require.ErrorAs(t, err, &no)
 	require.Equal(t, "too many streaming sessions: the node has 6, and the last quarter is reserved for pods with fewer than the 6 sessions of pod a", no.Body)
-	r.start(t, protocol, "b/1", "hang")
-	r.start(t, protocol, "c/1", "hang")
+	r.startSession(t, protocol, "b/1", "hang")
+	r.startSession(t, protocol, "c/1", "hang")
 }
 
 func TestShutdownWaitsThenClosesSessions(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{})
-			quick := r.start(t, "WebSocket v5.channel.k8s.io", "uid/c", "deaf", "out=done")
-			slow := r.start(t, "WebSocket v5.channel.k8s.io", "uid/c", "hang")
+			r := newTestNode(t, mode, streaming.Options{})
+			quick := r.startSession(t, "WebSocket v5.channel.k8s.io", "uid/c", "deaf", "out=done")
+			slow := r.startSession(t, "WebSocket v5.channel.k8s.io", "uid/c", "hang")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			over := make(chan struct{})
@@ -198,8 +198,8 @@ func TestShutdownWaitsThenClosesSessions(t *testing.T) {
 				r.Shutdown(ctx)
 			}()
 			var no *streamtest.Refused
-			require.True(t, soon(func() bool { // Shutdown may begin late
-				return errors.As(r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x").err, &no)
+			require.True(t, eventually(func() bool { // Shutdown may begin late
+				return errors.As(r.runExec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x").err, &no)
 			}))
 			assert.Equal(t, http.StatusServiceUnavailable, no.Code)
 			r.runtime.Release()
@@ -220,26 +220,26 @@ func TestShutdownWaitsThenClosesSessions(t *testing.T) {
 func TestSessionClosedWhenIdleOrStalled(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode+"/idle", func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{IdleTimeout: 150 * time.Millisecond})
+			r := newTestNode(t, mode, streaming.Options{IdleTimeout: 150 * time.Millisecond})
 			c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
-			c.URL = r.url("exec", "uid/c", c, "hang")
+			c.URL = r.sessionURL("exec", "uid/c", c, "hang")
 			_, _ = c.Run(t.Context())
-			require.True(t, soon(func() bool { return len(r.errs()) == 1 }))
-			settled(t, r)
-			assert.ErrorIs(t, r.errs()[0], streaming.ErrIdleTimeout)
+			require.True(t, eventually(func() bool { return len(r.sessionErrors()) == 1 }))
+			awaitNoSessions(t, r)
+			assert.ErrorIs(t, r.sessionErrors()[0], streaming.ErrIdleTimeout)
 		})
 		t.Run(mode+"/stalled", func(t *testing.T) {
-			r := newRig(t, mode, streaming.Options{StallTimeout: 150 * time.Millisecond})
+			r := newTestNode(t, mode, streaming.Options{StallTimeout: 150 * time.Millisecond})
 			stuck := make(chan struct{})
 			defer close(stuck)
 			c := streamtest.Command{Protocol: "WebSocket v4.channel.k8s.io", Stdout: writerFunc(func([]byte) (int, error) {
 				<-stuck
 				return 0, io.ErrClosedPipe
 			})}
-			c.URL = r.url("exec", "uid/c", c, "flood=100000000")
+			c.URL = r.sessionURL("exec", "uid/c", c, "flood=100000000")
 			go func() { _, _ = c.Run(t.Context()) }()
-			require.Eventually(t, func() bool { return len(r.errs()) == 1 }, timeout, 5*time.Millisecond)
-			assert.ErrorIs(t, r.errs()[0], streaming.ErrStallTimeout)
+			require.Eventually(t, func() bool { return len(r.sessionErrors()) == 1 }, timeout, 5*time.Millisecond)
+			assert.ErrorIs(t, r.sessionErrors()[0], streaming.ErrStallTimeout)
 		})
 	}
 }
@@ -250,20 +250,20 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // A client that reads slowly, or that continues to send, gets all output that the command wrote before it ended.
 func TestOutputArrivesAfterTheCommandEnds(t *testing.T) {
-	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+	everywhere(t, func(t *testing.T, r *testNode, protocol string) {
 		t.Parallel()
 		var out bytes.Buffer
 		more := make(chan struct{})
 		defer close(more)
 		c := streamtest.Command{
 			Protocol: protocol,
-			Stdin:    readerFunc(func(b []byte) (int, error) { return pause(b, more) }),
+			Stdin:    readerFunc(func(b []byte) (int, error) { return readSlowly(b, more) }),
 			Stdout: writerFunc(func(b []byte) (int, error) {
 				time.Sleep(time.Millisecond)
 				return out.Write(b)
 			}),
 		}
-		c.URL = r.url("exec", "uid/c", c, "flood=600000", "out=end")
+		c.URL = r.sessionURL("exec", "uid/c", c, "flood=600000", "out=end")
 		fault, err := c.Run(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 600003, out.Len())
@@ -278,8 +278,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// pause returns a little now and then.
-func pause(b []byte, over <-chan struct{}) (int, error) {
+// readSlowly returns a few bytes at intervals until over is closed.
+func readSlowly(b []byte, over <-chan struct{}) (int, error) {
 	select {
 	case <-over:
 		return 0, io.EOF
@@ -291,14 +291,14 @@ func pause(b []byte, over <-chan struct{}) (int, error) {
 // A runtime call that ignores the end of its session holds its own goroutine, not the client; the session still counts.
 func TestHungRuntimeCallDoesNotHoldTheClient(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "runner", streaming.Options{})
-	b := r.start(t, "SPDY v4.channel.k8s.io", "uid/c", "deaf")
+	r := newTestNode(t, "runner", streaming.Options{})
+	b := r.startSession(t, "SPDY v4.channel.k8s.io", "uid/c", "deaf")
 	r.CloseSessions("uid", "over")
 	time.Sleep(200 * time.Millisecond)
 	assert.Len(t, r.Streams(), 1)
 	b.wait(t) // its connection is closed without an answer of the runtime
 	r.runtime.Release()
-	settled(t, r)
+	awaitNoSessions(t, r)
 }
 
 // Two hundred concurrent commands: every output is complete, every exit code correct, and all sessions are released.
@@ -307,14 +307,14 @@ func TestConcurrentCommands(t *testing.T) {
 	for _, mode := range modes {
 		for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
 			t.Run(mode+"/"+protocol, func(t *testing.T) {
-				r := newRig(t, mode, streaming.Options{})
-				r.exec(t, protocol, streamtest.Command{}, "out=warm")
-				goroutines, descriptors := settled(t, r)
+				r := newTestNode(t, mode, streaming.Options{})
+				r.runExec(t, protocol, streamtest.Command{}, "out=warm")
+				goroutines, descriptors := awaitNoSessions(t, r)
 				var tasks sync.WaitGroup
 				for i := range sessions {
 					tasks.Go(func() {
 						size := 1000 + 1000*(i%50)
-						got := r.exec(t, protocol, streamtest.Command{},
+						got := r.runExec(t, protocol, streamtest.Command{},
 							fmt.Sprintf("flood=%d", size), fmt.Sprintf("exit=%d", i%100))
 						if !assert.NoError(t, got.err) {
 							return
@@ -328,7 +328,7 @@ func TestConcurrentCommands(t *testing.T) {
 					})
 				}
 				tasks.Wait()
-				sameAsBefore(t, r, goroutines, descriptors)
+				checkNoLeaks(t, r, goroutines, descriptors)
 			})
 		}
 	}

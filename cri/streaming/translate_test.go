@@ -18,8 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
-// hasty is a runtime that has written a megabyte to one stream before it has accepted the last one, and then accepts that or not.
-func hasty(accept error) http.HandlerFunc {
+// newHastyRuntime returns a runtime that writes a megabyte to one stream before it accepts the last one, or refuses it with
+// accept.
+func newHastyRuntime(accept error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -59,11 +60,11 @@ func TestOutputBeforeAllStreamsAreAccepted(t *testing.T) {
 	for name, accept := range map[string]error{"accepted": nil, "refused": io.ErrNoProgress} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "streamer", streaming.Options{})
-			r.streamer.Override = hasty(accept)
+			r := newTestNode(t, "streamer", streaming.Options{})
+			r.streamer.Override = newHastyRuntime(accept)
 			var out, errs bytes.Buffer
 			c := streamtest.Command{Protocol: "WebSocket v5.channel.k8s.io", Stdout: &out, Stderr: &errs}
-			c.URL = r.url("exec", "uid/c", c, "x")
+			c.URL = r.sessionURL("exec", "uid/c", c, "x")
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			fault, err := c.Run(ctx)
@@ -74,7 +75,7 @@ func TestOutputBeforeAllStreamsAreAccepted(t *testing.T) {
 			} else {
 				assert.Contains(t, fault, "opening stream stderr")
 			}
-			settled(t, r)
+			awaitNoSessions(t, r)
 		})
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 const limit = time.Minute // of anything
 
-// serve serves a scripted runtime until the test ends or stop is called.
-func serve(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOptions) (urls *streaming.URLServer, stop func()) {
+// startURLServer serves a scripted runtime until the test ends or stop is called.
+func startURLServer(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOptions) (urls *streaming.URLServer, stop func()) {
 	t.Helper()
 	sessions, err := streaming.New(streaming.Options{Runner: runtime})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func serve(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOptions) (u
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		url, err := urls.Attach(t.Context(), "ready?", cri.StreamOptions{Stdout: true})
 		if err == nil {
-			get(t, url) // which uses it up
+			getURL(t, url) // which uses it up
 			return urls, stop
 		}
 		require.ErrorIs(t, err, cri.ErrUnavailable)
@@ -53,10 +53,10 @@ func serve(t *testing.T, runtime *streamtest.Runtime, o streaming.URLOptions) (u
 	return nil, nil
 }
 
-// get asks for a URL without an upgrade.
-func get(t *testing.T, url string) *http.Response { return ask(t, http.MethodGet, url) }
+// getURL requests a URL without an upgrade.
+func getURL(t *testing.T, url string) *http.Response { return requestURL(t, http.MethodGet, url) }
 
-func ask(t *testing.T, method, url string) *http.Response {
+func requestURL(t *testing.T, method, url string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func ask(t *testing.T, method, url string) *http.Response {
 
 func TestURLServerSessions(t *testing.T) {
 	runtime := &streamtest.Runtime{Main: []string{"out=attached"}}
-	urls, _ := serve(t, runtime, streaming.URLOptions{})
+	urls, _ := startURLServer(t, runtime, streaming.URLOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for _, protocol := range streamtest.Protocols() {
@@ -121,30 +121,30 @@ func TestURLServerSessions(t *testing.T) {
 
 // A URL is valid for one request of its own kind, by GET or POST, for its lifetime.
 func TestURLValidForOneRequest(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{})
+	urls, _ := startURLServer(t, &streamtest.Runtime{}, streaming.URLOptions{})
 	ctx, o := t.Context(), cri.StreamOptions{Stdout: true}
 	url, err := urls.Exec(ctx, "c", []string{"out=x"}, o)
 	require.NoError(t, err)
-	refused := ask(t, http.MethodPut, url)
+	refused := requestURL(t, http.MethodPut, url)
 	require.Equal(t, http.StatusMethodNotAllowed, refused.StatusCode)
 	require.Equal(t, "GET, POST", refused.Header.Get("Allow"))
 	for _, other := range []string{strings.Replace(url, "/exec/", "/attach/", 1), url + "/", url[:len(url)-1], url[:strings.LastIndex(url, "/")]} {
-		require.Equal(t, http.StatusNotFound, get(t, other).StatusCode, other)
+		require.Equal(t, http.StatusNotFound, getURL(t, other).StatusCode, other)
 	}
-	require.Equal(t, http.StatusInternalServerError, get(t, url).StatusCode, "no upgrade was asked for")
-	require.Equal(t, http.StatusNotFound, get(t, url).StatusCode, "and it is used up")
+	require.Equal(t, http.StatusInternalServerError, getURL(t, url).StatusCode, "no upgrade was asked for")
+	require.Equal(t, http.StatusNotFound, getURL(t, url).StatusCode, "and it is used up")
 }
 
 func TestURLsExpire(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Millisecond, MaxUnusedURLs: 1})
+	urls, _ := startURLServer(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Millisecond, MaxUnusedURLs: 1})
 	url, err := urls.Exec(t.Context(), "c", []string{"out=x"}, cri.StreamOptions{Stdout: true})
 	require.NoError(t, err)
 	time.Sleep(2 * time.Millisecond)
-	require.Equal(t, http.StatusNotFound, get(t, url).StatusCode)
+	require.Equal(t, http.StatusNotFound, getURL(t, url).StatusCode)
 }
 
 func TestTooManyURLs(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Hour, MaxUnusedURLs: 3})
+	urls, _ := startURLServer(t, &streamtest.Runtime{}, streaming.URLOptions{Lifetime: time.Hour, MaxUnusedURLs: 3})
 	ctx, o := t.Context(), cri.StreamOptions{Stdout: true}
 	var last string
 	for range 3 {
@@ -156,14 +156,14 @@ func TestTooManyURLs(t *testing.T) {
 	_, err := urls.PortForward(ctx, "sandbox", nil)
 	require.ErrorIs(t, err, cri.ErrTooMany)
 	require.EqualError(t, err, "PortForward sandbox: too many requests: 3 URLs are unused")
-	get(t, last)
+	getURL(t, last)
 	_, err = urls.PortForward(ctx, "sandbox", nil)
 	require.NoError(t, err)
 }
 
 // Connections without a request are limited, and start no session.
 func TestIdleConnectionsAreLimited(t *testing.T) {
-	urls, _ := serve(t, &streamtest.Runtime{}, streaming.URLOptions{MaxConns: 2})
+	urls, _ := startURLServer(t, &streamtest.Runtime{}, streaming.URLOptions{MaxConns: 2})
 	url, err := urls.Exec(t.Context(), "c", []string{"out=x"}, cri.StreamOptions{Stdout: true})
 	require.NoError(t, err)
 	address := strings.Split(url, "/")[2]
@@ -194,7 +194,7 @@ func TestIdleConnectionsAreLimited(t *testing.T) {
 // The end of Serve closes all sessions and releases them.
 func TestServeClosesSessionsAtItsEnd(t *testing.T) {
 	runtime := &streamtest.Runtime{}
-	urls, stop := serve(t, runtime, streaming.URLOptions{})
+	urls, stop := startURLServer(t, runtime, streaming.URLOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	url, err := urls.Exec(ctx, "c", []string{"out=begun", "hang"}, cri.StreamOptions{Stdout: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// conn is a connection of which something was read early.
+// conn is a connection from which bytes were read before.
 type conn struct {
 	net.Conn
 
@@ -30,8 +30,8 @@ func (c *conn) Raw() ([]byte, syscall.RawConn) {
 	return c.early, raw
 }
 
-// connected returns both ends of a connection, of which the second is a Socket.
-func connected(t *testing.T, early []byte) (net.Conn, *conn) {
+// newConnPair returns both ends of a connection; the second one is a RawSource.
+func newConnPair(t *testing.T, early []byte) (net.Conn, *conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -47,20 +47,20 @@ func connected(t *testing.T, early []byte) (net.Conn, *conn) {
 	return theirs, &conn{Conn: ours, early: early}
 }
 
-// writes is a writer that counts.
-type writes struct {
+// countingWriter is a writer that counts its writes.
+type countingWriter struct {
 	bytes.Buffer
 	n int
 }
 
-func (w *writes) Write(b []byte) (int, error) {
+func (w *countingWriter) Write(b []byte) (int, error) {
 	w.n++
 	return w.Buffer.Write(b)
 }
 
 // All available bytes are written at once, after the bytes that were read with the headers.
 func TestCopyReadsAllAvailableBytes(t *testing.T) {
-	runtime, c := connected(t, []byte("early "))
+	runtime, c := newConnPair(t, []byte("early "))
 	var want bytes.Buffer
 	want.WriteString("early ")
 	for i := range 1000 {
@@ -70,7 +70,7 @@ func TestCopyReadsAllAvailableBytes(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, runtime.Close())
-	var to writes
+	var to countingWriter
 	if !canReadSocket {
 		t.Skip("sockets are not read from here")
 	}
@@ -81,7 +81,7 @@ func TestCopyReadsAllAvailableBytes(t *testing.T) {
 
 // A copy ends with its reader, with an error of its writer, and when its connection is closed.
 func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
-	runtime, c := connected(t, nil)
+	runtime, c := newConnPair(t, nil)
 	done := make(chan error, 1)
 	go func() { done <- Copy(io.Discard, c) }()
 	_, err := runtime.Write(bytes.Repeat([]byte("x"), 3*bufferSize))
@@ -94,8 +94,8 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 		require.Fail(t, "the copy goes on")
 	}
 
-	runtime, c = connected(t, nil)
-	go func() { done <- Copy(refuses{}, c) }()
+	runtime, c = newConnPair(t, nil)
+	go func() { done <- Copy(failingWriter{}, c) }()
 	_, err = runtime.Write([]byte("x"))
 	require.NoError(t, err)
 	select {
@@ -105,7 +105,7 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 		require.Fail(t, "the copy goes on")
 	}
 
-	runtime, c = connected(t, nil)
+	runtime, c = newConnPair(t, nil)
 	require.NoError(t, runtime.(*net.TCPConn).SetLinger(0))
 	go func() { done <- Copy(io.Discard, c) }()
 	require.NoError(t, runtime.Close())
@@ -117,27 +117,27 @@ func TestCopyEndsWithReaderWriterAndConnection(t *testing.T) {
 	}
 }
 
-type refuses struct{}
+type failingWriter struct{}
 
-func (refuses) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // A reader without a socket, such as TLS or a WebSocket, is copied with a small buffer until much data arrives.
 func TestCopyWithoutASocket(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	for _, sizes := range [][]int{{4, 4, 8 << 10}, {1 << 20}, {1}, {4, 4, 4, 4, 4, 4, 16 << 10}} {
-		var to writes
-		require.NoError(t, Copy(&to, &pieces{bytes.NewReader(want), sizes}))
+		var to countingWriter
+		require.NoError(t, Copy(&to, &pieceReader{bytes.NewReader(want), sizes}))
 		assert.True(t, bytes.Equal(want, to.Bytes()), "%v", sizes)
 	}
 }
 
-// pieces is a reader that returns pieces of some sizes, in turn.
-type pieces struct {
+// pieceReader is a reader that returns pieces of the given sizes in turn.
+type pieceReader struct {
 	io.Reader
 	sizes []int
 }
 
-func (p *pieces) Read(b []byte) (int, error) {
+func (p *pieceReader) Read(b []byte) (int, error) {
 	size := p.sizes[0]
 	p.sizes = append(p.sizes[1:], size)
 	return p.Reader.Read(b[:min(len(b), size)])

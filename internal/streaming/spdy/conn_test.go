@@ -20,8 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/spdy"
 )
 
-// pair returns both ends of a connection.
-func pair(t testing.TB, o spdy.Options) (client, server *spdy.Conn) {
+// newPair returns both ends of a SPDY connection.
+func newPair(t testing.TB, o spdy.Options) (client, server *spdy.Conn) {
 	t.Helper()
 	a, b := net.Pipe()
 	client, err := spdy.New(bufio.NewReader(a), a, spdy.Options{IsClient: true})
@@ -40,7 +40,7 @@ func pair(t testing.TB, o spdy.Options) (client, server *spdy.Conn) {
 
 func TestStreams(t *testing.T) {
 	accepted := make(chan *spdy.Stream, 10)
-	client, _ := pair(t, spdy.Options{Accept: func(s *spdy.Stream) error {
+	client, _ := newPair(t, spdy.Options{Accept: func(s *spdy.Stream) error {
 		if s.Header().Get("streamType") == "bad" {
 			return errors.New("no")
 		}
@@ -71,7 +71,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestTooManyStreams(t *testing.T) {
-	client, _ := pair(t, spdy.Options{MaxStreams: 1, Accept: func(*spdy.Stream) error { return nil }})
+	client, _ := newPair(t, spdy.Options{MaxStreams: 1, Accept: func(*spdy.Stream) error { return nil }})
 	first, err := client.Open(nil)
 	require.NoError(t, err)
 	require.NoError(t, first.AwaitReply(t.Context()))
@@ -121,8 +121,8 @@ func TestFramesOfSpdystream(t *testing.T) {
 	}
 }
 
-// served reads bytes as a server or client does, whose streams somebody reads, and returns how that ended.
-func served(t testing.TB, wire []byte, client bool) error {
+// serveBytes reads wire as a server or client whose streams are read, and returns the error of Serve.
+func serveBytes(t testing.TB, wire []byte, client bool) error {
 	var c *spdy.Conn
 	c, err := spdy.New(bufio.NewReader(bytes.NewReader(wire)), io.Discard, spdy.Options{
 		IsClient: client, MaxStreams: 4, Buffer: 1 << 10, UnreadTimeout: time.Millisecond,
@@ -166,7 +166,7 @@ func TestInvalidFrames(t *testing.T) {
 		"cut data":  []byte("\x00\x00\x00\x01\x00\x00\x00\x09ab"),
 	}
 	for name, wire := range tests {
-		t.Run(name, func(t *testing.T) { require.Error(t, served(t, wire, false)) })
+		t.Run(name, func(t *testing.T) { require.Error(t, serveBytes(t, wire, false)) })
 	}
 	big := http.Header{}
 	for i := range 100 {
@@ -174,12 +174,12 @@ func TestInvalidFrames(t *testing.T) {
 	}
 	f, err = frames.NewFramer(&wire, &wire)
 	require.NoError(t, err)
-	require.Error(t, served(t, open(1, big), false), "too many headers")
+	require.Error(t, serveBytes(t, open(1, big), false), "too many headers")
 	f, err = frames.NewFramer(&wire, &wire)
 	require.NoError(t, err)
 	bomb := open(1, http.Header{"X": {string(make([]byte, 1<<20))}})
 	require.Less(t, len(bomb), 1<<12)
-	require.Error(t, served(t, bomb, false), "a header that is small on the wire only")
+	require.Error(t, serveBytes(t, bomb, false), "a header that is small on the wire only")
 }
 
 // Serve returns for any input.
@@ -203,7 +203,7 @@ func FuzzServe(f *testing.F) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = served(t, wire, client)
+			_ = serveBytes(t, wire, client)
 		}()
 		select {
 		case <-done:

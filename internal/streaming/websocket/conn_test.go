@@ -21,8 +21,8 @@ func TestAcceptKey(t *testing.T) {
 	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", websocket.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="), "the example of RFC 6455")
 }
 
-// read reads all messages, a few bytes at a time, and returns them with the error at the end.
-func read(c *websocket.Conn, size int) (messages []string, err error) {
+// readAll reads all messages, size bytes at a time, and returns them with the final error.
+func readAll(c *websocket.Conn, size int) (messages []string, err error) {
 	b := make([]byte, size)
 	for {
 		if err := c.NextMessage(); err != nil {
@@ -59,7 +59,7 @@ func TestRoundTrip(t *testing.T) {
 			require.ErrorIs(t, err, io.ErrClosedPipe)
 
 			var answer bytes.Buffer
-			got, err := read(websocket.New(bufio.NewReader(&wire), &answer, !client), size)
+			got, err := readAll(websocket.New(bufio.NewReader(&wire), &answer, !client), size)
 			var closed *websocket.CloseError
 			require.ErrorAs(t, err, &closed)
 			assert.Equal(t, websocket.CloseError{Code: websocket.GoingAway, Reason: "over"}, *closed)
@@ -98,7 +98,7 @@ func TestInvalidFramesAndPings(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var answer bytes.Buffer
-			got, err := read(websocket.New(bufio.NewReader(strings.NewReader(test.wire)), &answer, false), 1)
+			got, err := readAll(websocket.New(bufio.NewReader(strings.NewReader(test.wire)), &answer, false), 1)
 			require.ErrorContains(t, err, test.err)
 			assert.Equal(t, test.messages, got)
 			if _, invalid := errors.AsType[*websocket.FrameError](err); invalid {
@@ -116,7 +116,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x02\x01a\x80\x01b\x89\x00"), true, 1)
 	f.Fuzz(func(t *testing.T, wire []byte, client bool, size int) {
 		c := websocket.New(bufio.NewReader(bytes.NewReader(wire)), io.Discard, client)
-		messages, err := read(c, 1+(size&0xff))
+		messages, err := readAll(c, 1+(size&0xff))
 		require.Error(t, err)
 		assert.LessOrEqual(t, len(strings.Join(messages, ""))+2*len(messages), len(wire))
 	})
@@ -130,7 +130,7 @@ func FuzzRoundTrip(f *testing.F) {
 		w := websocket.New(nil, &wire, client)
 		_, err := w.WriteBinary(nil, payload)
 		require.NoError(t, err)
-		got, err := read(websocket.New(bufio.NewReaderSize(&wire, 16), io.Discard, !client), 1+(size&0xff))
+		got, err := readAll(websocket.New(bufio.NewReaderSize(&wire, 16), io.Discard, !client), 1+(size&0xff))
 		require.ErrorIs(t, err, io.EOF)
 		assert.Equal(t, string(payload), strings.Join(got, ""))
 	})
